@@ -1,0 +1,40 @@
+# docker build -t tool-use-api-emulator .
+# docker run -p 8001:8001 -e EMULATOR_CLIENT_KEYS=... -e EMULATOR_BASE_URL=... -e EMULATOR_API_KEY=... \
+#     tool-use-api-emulator
+#
+# Tool programs run in monty workers, which need nothing from Docker. Python kernels run in bubblewrap,
+# which makes namespaces of its own, and Docker's defaults forbid that. Without these options the
+# kernel tier is off and says so; with them it works, and the container as a whole is less confined:
+#     --security-opt seccomp=unconfined       clone, unshare, mount and pivot_root in a user namespace
+#     --security-opt apparmor=unconfined      mounts inside it (hosts with AppArmor)
+#     --security-opt systempaths=unconfined   a fresh /proc inside it
+# The host must allow unprivileged user namespaces: kernel.unprivileged_userns_clone=1 (Debian), and
+# kernel.apparmor_restrict_unprivileged_userns=0 or a profile for bwrap (Ubuntu 23.10 and later).
+# Never --privileged and never --cap-add SYS_ADMIN: neither is needed.
+
+FROM python:3.12-slim
+
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends bubblewrap \
+    && rm -rf /var/lib/apt/lists/*
+
+WORKDIR /srv
+COPY requirements.txt .
+RUN pip install --no-cache-dir --disable-pip-version-check -r requirements.txt
+
+# The code belongs to root: what runs as `emulator` cannot change it.
+COPY . .
+RUN useradd --create-home --uid 10001 emulator
+USER emulator
+
+# Reachable from outside, hence started only with EMULATOR_CLIENT_KEYS, or EMULATOR_OPEN=true.
+ENV EMULATOR_HOST=0.0.0.0 \
+    EMULATOR_PORT=8001 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+EXPOSE 8001
+
+HEALTHCHECK --interval=30s --timeout=5s --start-period=20s --retries=3 \
+    CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen(f'http://127.0.0.1:{os.environ[\"EMULATOR_PORT\"]}/healthz', timeout=4)"]
+
+ENTRYPOINT ["python", "app.py"]

@@ -1,0 +1,126 @@
+# `make` alone lists what there is. Nothing here asks a question; nothing is installed twice.
+#   make run ARGS="--port 9000"    ARGS go to the program that a target runs
+#   make test PYTHON=python3.13    PYTHON makes the virtual environment (3.11 or newer)
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+ARGS ?=
+VENV := .venv
+CLIENTS_VENV := .venv-clients
+PY := $(VENV)/bin/python
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-input
+
+# An upstream is configured if any of these says so; else the embedded model stands in for it.
+UPSTREAM := $(strip $(BASE_URL) $(EMULATOR_BASE_URL) $(OPENAI_BASE_URL) $(OPENAI_API_KEY) \
+    $(DEEPSEEK_API_KEY) $(EMULATOR_CONFIG) $(wildcard emulator.toml) $(findstring --base-url,$(ARGS)))
+WITH_BASE_URL := $(if $(BASE_URL),--base-url $(BASE_URL))
+
+# A stamp is named after the content of its requirements, so a change makes a new one.
+stamp = $(1)/.installed-$(2)-$(shell cat $(3) | cksum | cut -d' ' -f1)
+RUNNABLE := $(call stamp,$(VENV),run,requirements.txt)
+TESTABLE := $(call stamp,$(VENV),dev,requirements.txt requirements-dev.txt)
+LOCAL := $(call stamp,$(VENV),local,requirements-local.txt)
+CLIENTS := $(call stamp,$(CLIENTS_VENV),clients,requirements.txt requirements-dev.txt requirements-clients.txt)
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: $(RUNNABLE) $(if $(UPSTREAM),,$(LOCAL)) system-packages ## start the proxy (no upstream configured: on the embedded model)
+	@exec $(PY) app.py $(if $(UPSTREAM),$(WITH_BASE_URL),--local-model) $(ARGS)
+
+.PHONY: demo
+demo: $(RUNNABLE) $(LOCAL) system-packages ## one request to the embedded model, and its tool calls
+	@exec $(PY) examples/demo.py $(ARGS)
+
+.PHONY: test
+test: $(TESTABLE) system-packages ## the test suite (no model needed)
+	@$(PY) -m pytest -m "not live" --ignore=tests/clients $(ARGS)
+
+.PHONY: test-live
+test-live: $(TESTABLE) $(LOCAL) system-packages ## the tests that ask the embedded model
+	@$(PY) -m pytest -m live --ignore=tests/clients $(ARGS)
+
+.PHONY: test-clients
+test-clients: $(CLIENTS) system-packages ## the tests with other frameworks as clients
+	@$(CLIENTS_VENV)/bin/python -m pytest tests/clients $(ARGS)
+
+.PHONY: lint
+lint: $(TESTABLE) ## formatting, ruff, mypy
+	@$(PY) -m ruff format --check .
+	@$(PY) -m ruff check .
+	@$(PY) -m mypy
+
+.PHONY: check
+check: lint test ## lint, then the test suite, which also checks the docs
+
+.PHONY: format
+format: $(TESTABLE) ## format and mend what ruff can mend
+	@$(PY) -m ruff check --fix-only .
+	@$(PY) -m ruff format .
+
+.PHONY: bench-accuracy
+bench-accuracy: $(RUNNABLE) $(LOCAL) ## how often the embedded model calls rightly -> docs/accuracy.md
+	@exec $(PY) -m benchmarks.accuracy $(ARGS)
+
+.PHONY: clean
+clean: ## remove all that was made here, the virtual environments too
+	@rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Virtual environments
+
+$(VENV)/bin/python $(CLIENTS_VENV)/bin/python:
+	@for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python); do \
+	    if "$$python" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	        exec "$$python" -m venv --clear $(dir $(@D)); \
+	    fi; \
+	done; \
+	echo "$(or $(PYTHON),no python3 on PATH) is not Python 3.11 or newer with its venv module." >&2; \
+	echo "Install one (Debian, Ubuntu: apt-get install python3 python3-venv), or say make PYTHON=/path/to/python3" >&2; \
+	exit 1
+
+# $(1): the python; $(2): pip's arguments. A stamp of older requirements is removed.
+define install
+	@echo "Installing $(2)"
+	@$(1) $(PIP_INSTALL) $(2)
+	@rm -f $(@D)/.installed-$(word 2,$(subst -, ,$(@F)))-*
+	@touch $@
+endef
+
+$(RUNNABLE): | $(PY)
+	$(call install,$(PY),-r requirements.txt)
+
+$(TESTABLE): | $(PY) $(RUNNABLE)
+	$(call install,$(PY),-r requirements.txt -r requirements-dev.txt)
+
+$(LOCAL): | $(PY)
+	$(call install,$(PY),--no-deps -r requirements-local.txt)
+
+$(CLIENTS): | $(CLIENTS_VENV)/bin/python
+	$(call install,$(CLIENTS_VENV)/bin/python,-r requirements.txt -r requirements-dev.txt -r requirements-clients.txt)
+
+# What pip cannot install: bubblewrap, the sandbox of Python kernels, and libgomp, which the embedded
+# model's server is linked to. Without them the proxy runs, and says at its start what is missing.
+
+.PHONY: system-packages
+system-packages:
+	@if command -v bwrap >/dev/null && PATH=$$PATH:/sbin ldconfig -p 2>/dev/null | grep libgomp.so.1 >/dev/null; \
+	    then exit 0; fi; \
+	if [ "$$(uname)" != Linux ]; then \
+	    echo "bubblewrap needs Linux: Python kernels are off here, tool programs still run." >&2; exit 0; \
+	fi; \
+	as_root=; [ "$$(id -u)" = 0 ] || as_root="sudo -n"; \
+	if command -v apt-get >/dev/null && $$as_root true 2>/dev/null; then \
+	    echo "Installing bubblewrap and libgomp1"; \
+	    $$as_root apt-get update -qq </dev/null >/dev/null 2>&1 || true; \
+	    $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	        bubblewrap libgomp1 </dev/null >/dev/null 2>&1 && exit 0; \
+	fi; \
+	echo "bubblewrap (the sandbox of Python kernels) or libgomp is missing and cannot be installed from here:" >&2; \
+	echo "  Debian, Ubuntu: sudo apt-get install bubblewrap libgomp1" >&2; \
+	echo "  Fedora: sudo dnf install bubblewrap libgomp    Arch: sudo pacman -S bubblewrap gcc-libs" >&2

@@ -1,0 +1,196 @@
+"""The proxy: `create_app` makes the Flask application, `python app.py` serves it.
+
+python app.py [--api-key KEY] [--base-url URL] [--port 8001]
+"""
+
+from __future__ import annotations
+
+import hmac
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+import structlog
+from flask import Blueprint, Flask, Response, g, request
+from pydantic import SecretStr, ValidationError
+from werkzeug.exceptions import HTTPException
+
+from emulator import logs
+from emulator.engines import open_engines
+from emulator.errors import (
+    BadRequest,
+    EmulatorError,
+    MethodNotAllowed,
+    NotFound,
+    TooLarge,
+    Unauthorized,
+)
+from emulator.pipeline import Pipeline
+from emulator.protocol import parse_chat
+from emulator.respond import collect, new_id
+from emulator.settings import Settings, from_command_line
+from emulator.sse import json_bytes
+from emulator.streaming import EventStream
+from emulator.upstream import ModelList, OpenAIUpstream, Upstream
+from sandbox.engine import Engine
+
+log = structlog.get_logger()
+
+
+def create_app(
+    settings: Settings,
+    *,
+    upstream: Upstream | None = None,
+    engines: Sequence[Engine] | None = None,
+) -> Flask:
+    """The application. What it opened itself, ``app.extensions["emulator"].close()`` closes."""
+    owned = ExitStack()
+    if upstream is None:
+        upstream = OpenAIUpstream(settings)
+        owned.callback(upstream.close)
+    if engines is None:
+        engines = open_engines(settings)
+        for engine in engines:
+            owned.callback(engine.close)
+
+    app = Flask(__name__)
+    app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
+    app.extensions["emulator"] = owned
+    api = _api(Pipeline(settings, upstream, engines), ModelList(upstream), settings)
+    app.register_blueprint(api, url_prefix="/v1", name="v1")
+    app.register_blueprint(api, name="bare")  # clients whose base_url lacks /v1
+
+    @app.get("/healthz")
+    def healthz() -> Response:
+        return _json({"status": "ok", "engines": [engine.name for engine in engines]})
+
+    app.before_request(_begin)
+    app.after_request(_end)
+    app.register_error_handler(Exception, _failed)
+    return app
+
+
+def _api(pipeline: Pipeline, models: ModelList, settings: Settings) -> Blueprint:
+    api = Blueprint("api", __name__)
+    keys = [key.get_secret_value().encode() for key in settings.client_keys]
+
+    @api.before_request
+    def authorize() -> None:
+        given = request.headers.get("authorization", "").removeprefix("Bearer ").strip().encode()
+        # Every key is compared, so that the time tells neither which one fits nor how far.
+        if keys and not sum(hmac.compare_digest(given, key) for key in keys):
+            raise Unauthorized("Incorrect API key provided.", code="invalid_api_key")
+
+    @api.post("/chat/completions")
+    def chat_completions() -> Response:
+        body = request.get_data()
+        if settings.log_bodies:
+            log.info("request body", body=body.decode(errors="replace"))
+        chat = parse_chat(body)
+        chunks = pipeline.complete(chat)
+        if not chat.stream:
+            return _json(collect(chunks))
+        stream = EventStream(chunks, settings.ping_seconds)
+        response = Response(stream, mimetype="text/event-stream")
+        response.headers["cache-control"] = "no-cache"
+        response.headers["x-accel-buffering"] = "no"
+        return response
+
+    @api.get("/models")
+    def list_models() -> Response:
+        return _json({"object": "list", "data": models.all()})
+
+    @api.get("/models/<path:name>")
+    def retrieve_model(name: str) -> Response:
+        for model in models.all():
+            if model.get("id") == name:
+                return _json(model)
+        raise NotFound(f"The model {name!r} does not exist.", "model", "model_not_found")
+
+    return api
+
+
+def _json(value: object, status: int = 200) -> Response:
+    return Response(json_bytes(value), status, mimetype="application/json")
+
+
+def _begin() -> None:
+    g.began = time.perf_counter()
+    g.request_id = new_id("req_")
+    structlog.contextvars.clear_contextvars()
+    structlog.contextvars.bind_contextvars(request_id=g.request_id)
+
+
+def _end(response: Response) -> Response:
+    response.headers["x-request-id"] = g.request_id
+    log.info(
+        "request",
+        method=request.method,
+        path=request.path,
+        status=response.status_code,
+        ms=round(1000 * (time.perf_counter() - g.began), 1),
+    )
+    return response
+
+
+def _failed(error: Exception) -> Response:
+    """Every error in OpenAI's shape."""
+    if isinstance(error, HTTPException):
+        kinds = {404: NotFound, 405: MethodNotAllowed, 413: TooLarge}
+        kind = kinds.get(error.code or 500, BadRequest)
+        error = kind(f"{request.method} {request.path}: {error.description}")
+    elif not isinstance(error, EmulatorError):
+        log.exception("request failed")
+        error = EmulatorError("The proxy failed; its log says why.")
+    if error.status >= 500:
+        log.warning("failed", reason=error.message, code=error.code)
+    response = _json(error.body(), error.status)
+    response.headers.update(error.headers)
+    return response
+
+
+CURL = """\
+curl {url}/v1/chat/completions -H 'content-type: application/json' -d '{{
+  "model": "{model}",
+  "messages": [{{"role": "user", "content": "What is the weather in London?"}}],
+  "tools": [{{"type": "function", "function": {{
+    "name": "get_weather", "description": "Get the current weather of a city.",
+    "parameters": {{"type": "object", "required": ["location"],
+      "properties": {{"location": {{"type": "string", "description": "City"}}}}}}}}}}]}}'"""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the settings, start what they ask for, serve until a signal comes."""
+    try:
+        settings = from_command_line(sys.argv[1:] if arguments is None else arguments)
+    except ValidationError as error:
+        sys.exit("\n".join(_complaint(detail) for detail in error.errors()))
+    logs.configure(settings.log_level)
+    # gunicorn forks: everything with threads or child processes starts in the worker.
+    from emulator.server import Server
+
+    with ExitStack() as running:
+        model = "any"
+        if settings.local_model:
+            from emulator import local_model
+
+            url = running.enter_context(local_model.serve())
+            model = local_model.MODEL_NAME
+            settings = settings.model_copy(
+                update={"base_url": url, "api_key": SecretStr("local"), "profile": "tiny"}
+            )
+        here = f"http://{settings.host}:{settings.port}"
+        print(f"Serving {here}/v1 in front of {settings.base_url}. Try:\n", file=sys.stderr)
+        print(CURL.format(url=here, model=model), flush=True)
+        Server(settings, lambda: create_app(settings)).run()
+
+
+def _complaint(detail: object) -> str:
+    assert isinstance(detail, dict)
+    place = ".".join(str(part) for part in detail["loc"])
+    return f"{'--' + place.replace('_', '-') + ': ' if place else ''}{detail['msg']}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Tool calling for models that lack it, behind OpenAI's HTTP API."""

@@ -1,0 +1,82 @@
+"""Values that stand in a text, as grammar rules: for models too small to compose a value, but able to point at one.
+
+Strings become runs of the text's words, numbers the numbers in it, and of an enum only the values that it mentions. Knows
+nothing of tools, schemas or prompts; English where it must be (`NUMBERS`, `EDGES`), harmless in any other language.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from emulator.notation import either, literal, quoted
+
+Json = Any
+
+NUMBERS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
+    " sixteen seventeen eighteen nineteen twenty"
+).split()
+
+EDGES = frozenset("a an the of to in on at for from with by and or is are me my please".split())
+"""Words that neither begin nor end a value, unless capitalized: "The Wall" is a title, "the wall" is a wall."""
+
+_MARKS = r"\s.,;:!?\"'`“”‘’"
+_WORD = re.compile(rf"[^{_MARKS}](?:\S*[^{_MARKS}])?")
+_NUMBER = re.compile(r"(?<![\w.])-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,14})?")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text to copy from."""
+
+    text: str
+
+    @property
+    def words(self) -> list[re.Match[str]]:
+        return list(_WORD.finditer(self.text))
+
+    def numbers(self) -> list[str]:
+        """The numbers in the text, as Python writes them, each once."""
+        digits = _NUMBER.findall(re.sub(r"(?<=\d),(?=\d{3}\b)", "", self.text))
+        spelt = [str(NUMBERS.index(word[0].lower())) for word in self.words if word[0].lower() in NUMBERS]
+        return list(dict.fromkeys([*digits, *spelt]))
+
+    def mentioned(self, values: Sequence[Json]) -> list[Json]:
+        """Those of an enum's values that stand in the text as words of their own."""
+        return [v for v in values if isinstance(v, str) and re.search(rf"(?<!\w){re.escape(v)}(?!\w)", self.text, re.I)]
+
+    def leaves(self) -> Mapping[str, Mapping[str, str]]:
+        """Kind of value -> the rules that make it up, the one of that name first. A kind of which the text holds no value
+        is missing.
+
+        Strings are an automaton with a rule for each word, which a run may enter at any word and leave after any other:
+        the grammar grows with the text, not with the number of its runs.
+        """
+        leaves: dict[str, Mapping[str, str]] = {}
+        if strings := self._strings():
+            leaves["string"] = strings
+        numbers = self.numbers()
+        if whole := [number for number in numbers if "." not in number]:
+            leaves["integer"] = {"integer": either(map(literal, whole))}
+        if numbers:
+            leaves["number"] = {"number": either(map(literal, numbers))}
+        return leaves
+
+    def _strings(self) -> Mapping[str, str]:
+        words = self.words
+        edges = [n for n, word in enumerate(words) if word[0] not in EDGES]
+        if not edges:
+            return {}
+        rules = {"string": f'"\\"" {either(f"word-{n}" for n in edges)} "\\""'}
+        for n in range(edges[0], edges[-1] + 1):
+            rules[f"word-{n}"] = literal(quoted(words[n][0]))
+            if n == edges[-1]:
+                break
+            between = self.text[words[n].end() : words[n + 1].start()]
+            if "\n" not in between:  # a run stays on its line
+                more = f"({literal(quoted(between))} word-{n + 1})"
+                rules[f"word-{n}"] += f" {more}{'?' if n in edges else ''}"
+        return rules

@@ -1,0 +1,87 @@
+"""What is wrong in a reply, where, and what instead: the words that a model repairs its code by.
+
+Knows nothing of who found the fault; the layout is rustc's, which models have read a lot of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_WIDTH = 100
+
+#: CPython's own words -> what to write instead. The first that matches wins.
+_HINTS: tuple[tuple[str, str], ...] = (
+    (r"'(.)' was never closed", "close every opening bracket before the line ends"),
+    (r"unmatched|does not match", "each closing bracket needs its opening one"),
+    (r"unterminated triple-quoted", "close the text with the same three quotes"),
+    (
+        r"unterminated (f-)?string|EOL while",
+        'close the quote; escape quotes inside the text, or use """ for text over several lines',
+    ),
+    (r"forgot a comma", "separate arguments with commas: name(a=1, b=2)"),
+    (r"positional argument follows", "pass every argument by keyword: name(a=1, b=2)"),
+    (r"expression cannot contain assignment", "write argument=value, with a plain argument name"),
+    (r"leading zeros", "write the number without leading zeros, or as a string"),
+    (r"invalid decimal literal", "quote values that are not plain numbers"),
+    (r"unexpected indent|unindent", "start every statement at the beginning of its line"),
+    (r"expected an indented block", "indent the body of the block by four spaces"),
+    (r"invalid (non-printable )?character", "use plain ASCII quotes, operators and spaces"),
+)
+_USUAL_HINT = "write plain Python, one statement on a line: name(argument=value)"
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One fault. `line` and `column` are 1-based; a `column` of 0 marks the whole line."""
+
+    message: str
+    line: int
+    column: int
+    source_line: str
+    hint: str | None = None
+
+    def render(self, source: str = "") -> str:
+        """The fault as text with a caret; `source`, if given, supplies a missing source line."""
+        text = self.source_line
+        if not text and source:
+            lines = source.splitlines()
+            text = lines[self.line - 1] if 0 < self.line <= len(lines) else ""
+        text, column = _window(text.expandtabs(1).rstrip("\r\n"), self.column)
+        gutter = " " * len(str(self.line))
+        out = [f"error: {self.message}", f"{gutter}--> line {self.line}"]
+        if text:
+            caret = " " * (column - 1) + "^" if column > 0 else "^" * min(len(text), _WIDTH)
+            out += [f"{gutter} |", f"{self.line} | {text}", f"{gutter} | {caret}"]
+        if self.hint:
+            out.append(f"{gutter} = help: {self.hint}")
+        return "\n".join(out)
+
+
+def render(diagnostics: Iterable[Diagnostic], source: str = "") -> str:
+    """All faults, one after the other, a blank line between them."""
+    return "\n\n".join(diagnostic.render(source) for diagnostic in diagnostics)
+
+
+def from_syntax_error(error: SyntaxError, source: str, first_line: int = 1) -> Diagnostic:
+    """CPython's complaint about `source`, which begins in line `first_line` of the block."""
+    lines = source.splitlines() or [""]
+    row = min(max(error.lineno or 1, 1), len(lines))
+    message = re.sub(r" \((?:<|detected at line).*", "", error.msg)
+    return Diagnostic(
+        message=f"invalid Python: {message}" if message != "invalid syntax" else "invalid Python",
+        line=first_line + row - 1,
+        column=min(max(error.offset or 0, 0), len(lines[row - 1]) + 1),
+        source_line=lines[row - 1],
+        hint=next((hint for words, hint in _HINTS if re.search(words, message)), _USUAL_HINT),
+    )
+
+
+def _window(text: str, column: int) -> tuple[str, int]:
+    """A stretch of a very long line around the column, and the column in it."""
+    if len(text) <= _WIDTH:
+        return text, column
+    start = max(0, column - 1 - _WIDTH // 2)
+    left, right = "..." if start else "", "..." if start + _WIDTH < len(text) else ""
+    return f"{left}{text[start : start + _WIDTH]}{right}", column and column - start + len(left)

@@ -1,0 +1,97 @@
+"""Errors by whose fault they are, and how each looks in OpenAI's error JSON. Knows nothing of Flask.
+
+The shape is that of OpenAI's API reference ("Error codes"): ``{"error": {message, type, param, code}}``.
+Exceptions carry facts; they do not log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(eq=False)
+class EmulatorError(Exception):
+    """Base of all errors that a client is told about."""
+
+    message: str
+    param: str | None = None
+    code: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    status = 500
+    type = "server_error"
+
+    def __post_init__(self) -> None:
+        super().__init__(self.message)
+
+    def body(self) -> dict[str, Any]:
+        """The error as OpenAI's JSON object."""
+        return {
+            "error": {
+                "message": self.message,
+                "type": self.type,
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+
+class BadRequest(EmulatorError):
+    """The caller sent something that cannot be used; ``param`` points at the place."""
+
+    status = 400
+    type = "invalid_request_error"
+
+
+class Unauthorized(EmulatorError):
+    """The caller's key is missing or unknown."""
+
+    status = 401
+    type = "invalid_request_error"
+
+
+class NotFound(EmulatorError):
+    status = 404
+    type = "invalid_request_error"
+
+
+class MethodNotAllowed(EmulatorError):
+    status = 405
+    type = "invalid_request_error"
+
+
+class TooLarge(EmulatorError):
+    status = 413
+    type = "invalid_request_error"
+
+
+class ModelFailed(EmulatorError):
+    """The model answered, but not with anything usable, also after every repair.
+
+    The proxy has already retried, so the client is told not to (``x-should-retry`` is what
+    openai-python and openai-node look at first).
+    """
+
+    status = 502
+    type = "model_error"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.headers = {"x-should-retry": "false", **self.headers}
+
+
+class ExecutionFailed(EmulatorError):
+    """The sandbox, not the model's code, is at fault: it is missing, full or it died."""
+
+    status = 503
+    type = "sandbox_error"
+
+
+@dataclass(eq=False)
+class UpstreamFailed(EmulatorError):
+    """The upstream refused, failed or could not be reached; its status and message are kept."""
+
+    status: int = 502
+    type: str = "upstream_error"

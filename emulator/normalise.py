@@ -1,0 +1,455 @@
+"""What models do to Python, undone. Two tables: REPAIRS on text that does not parse, REWRITES on
+the syntax tree. Each row says why it stands here.
+
+Knows the offered names; knows nothing of blocks or streaming. Nothing here guesses a value: a
+row changes how a call is written, never what is called or with what.
+"""
+
+from __future__ import annotations
+
+import ast
+import html
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from emulator.calls import calls_in, statement
+from emulator.lexing import PythonScan, outside_strings
+from emulator.statements import Unreadable
+from emulator.written import WrittenNames
+
+#: Bounds on one statement: beyond them CPython's parser may recurse too deep or take too long.
+MAX_STATEMENT = 1 << 18
+MAX_NESTING = 60
+
+
+def parse(source: str) -> ast.Module:
+    """The syntax tree of `source`. Raises SyntaxError, whatever CPython's parser raised."""
+    if len(source) > MAX_STATEMENT:
+        raise SyntaxError(f"a statement of more than {MAX_STATEMENT} characters")
+    scan = PythonScan()
+    scan.feed(source)
+    if scan.deepest > MAX_NESTING:
+        raise SyntaxError(f"brackets nested more than {MAX_NESTING} deep")
+    try:
+        return ast.parse(source, "<program>")
+    except (RecursionError, MemoryError) as error:
+        raise SyntaxError("nested too deep") from error
+    except ValueError as error:  # null bytes
+        raise SyntaxError(str(error)) from error
+
+
+# ---------------------------------------------------------------------------- text
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A change of the text, tried only while the text does not parse."""
+
+    why: str
+    apply: Callable[[str], str]
+
+
+def _in_code(change: Callable[[str], str]) -> Callable[[str], str]:
+    def apply(source: str) -> str:
+        return "".join(change(text) if code else text for code, text in outside_strings(source))
+
+    return apply
+
+
+_TYPOGRAPHIC = re.compile(r"“([^“”\n]*)”|‘([^‘’\n]*)’|[“”„«»]|[‘’‚]")
+
+
+def straight_quotes(source: str) -> str:
+    """Typographic quotes that delimit a string, made plain; those inside plain strings stay."""
+
+    def straight(match: re.Match[str]) -> str:
+        text = match.group(1) if match.group(1) is not None else match.group(2)
+        if text is None:
+            return '"' if match.group() in "“”„«»" else "'"
+        # "Bob’s" would end at a plain quote of the same kind.
+        return repr(text) if '"' in text or "'" in text else f'"{text}"'
+
+    pieces = outside_strings(source)
+    return "".join(
+        _TYPOGRAPHIC.sub(straight, text) if code or text[:1] in "“‘" else text
+        for code, text in pieces
+    )
+
+
+def _without_escapes(source: str) -> str:
+    """Markdown's backslashes; a model that escapes names escapes its strings as well."""
+    if not any(code and re.search(r"\\[_*\[\]()]", text) for code, text in outside_strings(source)):
+        return source
+    return re.sub(r"\\([_*\[\]()])", r"\1", source)
+
+
+_QUOTED_CALL = re.compile(r"""\s*(["'`])(?P<call>[^\W\d][\w.]*\(.*\))\1[;,]?\s*\Z""", re.DOTALL)
+
+
+def _unquoted(source: str) -> str:
+    match = _QUOTED_CALL.match(source)
+    return match["call"] if match else source
+
+
+REPAIRS: tuple[Repair, ...] = (
+    Repair(
+        "chat interfaces leave no-break and zero-width spaces behind",
+        _in_code(lambda t: re.sub("[\u200b\u200c\u200d\u2060\ufeff]", "", t.replace("\xa0", " "))),
+    ),
+    Repair("Markdown's escapes: get\\_weather(...)", _without_escapes),
+    Repair("typographic quotes around strings", straight_quotes),
+    Repair("HTML entities from an XML frame: &quot;Oslo&quot;", _in_code(html.unescape)),
+    Repair('a call in quotes with the same quotes inside: "f("Oslo")"', _unquoted),
+    Repair(
+        "a JavaScript declaration",
+        lambda t: re.sub(r"^(\s*)(?:const|let|var)\s+(?=[\w, ]+=)", r"\1", t),
+    ),
+)
+
+
+def parse_repaired(source: str, names: WrittenNames) -> tuple[ast.Module, str]:
+    """Tree and text of `source`, repaired only as far as needed.
+
+    Raises the SyntaxError of the text as it was written.
+    """
+    text = source
+    spelt = "".join(
+        names.respell(piece) if code else piece for code, piece in outside_strings(source)
+    )
+    try:
+        return parse(spelt), spelt
+    except SyntaxError as error:
+        first = error
+    for repair in REPAIRS:
+        changed = repair.apply(text)
+        if changed == text:
+            continue
+        text = changed
+        spelt = "".join(
+            names.respell(piece) if code else piece for code, piece in outside_strings(text)
+        )
+        try:
+            return parse(spelt), spelt
+        except SyntaxError:
+            continue
+    raise first
+
+
+# ---------------------------------------------------------------------------- tree
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A change of the tree at nodes of type `on`: a node, several, or none (dropped).
+
+    `apply` returns the node itself where the row does not apply. `top` rows see top-level
+    statements only.
+    """
+
+    why: str
+    on: type[ast.AST] | tuple[type[ast.AST], ...]
+    apply: Callable[[ast.AST, WrittenNames], ast.AST | list[ast.stmt]]
+    top: bool = False
+
+
+def dotted(node: ast.AST) -> str | None:
+    """``a.b.c`` as written, or None if the expression is anything else."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    return ".".join([node.id, *reversed(parts)])
+
+
+def called(node: ast.AST | None, names: WrittenNames) -> str | None:
+    """The Python name of the offered function that `node` calls, if it is such a call."""
+    if isinstance(node, ast.Await):
+        node = node.value
+    if not isinstance(node, ast.Call):
+        return None
+    written = dotted(node.func)
+    return names.find(written) if written else None
+
+
+def calls_tool(source: str | ast.AST, names: WrittenNames) -> bool:
+    """Whether the code calls an offered function anywhere. False for what does not parse."""
+    if isinstance(source, str):
+        try:
+            source = parse(source)
+        except SyntaxError:
+            return False
+    return any(called(node, names) for node in ast.walk(source))
+
+
+def _constants(node: ast.AST, names: WrittenNames) -> ast.AST:
+    assert isinstance(node, ast.Name)
+    values = {"true": True, "false": False, "null": None}
+    if isinstance(node.ctx, ast.Load) and node.id in values and not names.find(node.id):
+        return ast.Constant(values[node.id])
+    return node
+
+
+def _awaited(node: ast.AST, names: WrittenNames) -> ast.AST:
+    assert isinstance(node, ast.Await)
+    return node.value
+
+
+_SYNC: dict[type[ast.AST], type[ast.AST]] = {
+    ast.AsyncFunctionDef: ast.FunctionDef,
+    ast.AsyncFor: ast.For,
+    ast.AsyncWith: ast.With,
+}
+
+
+def _synchronous(node: ast.AST, names: WrittenNames) -> ast.AST:
+    fields = {name: getattr(node, name) for name in node._fields if hasattr(node, name)}
+    return _SYNC[type(node)](**fields)
+
+
+_DRIVERS = frozenset({"asyncio.run", "asyncio.create_task", "asyncio.ensure_future", "asyncio.wait"})
+
+
+def _undriven(node: ast.AST, names: WrittenNames) -> ast.AST:
+    assert isinstance(node, ast.Call)
+    written = dotted(node.func)
+    if written in _DRIVERS and len(node.args) == 1:
+        return node.args[0]
+    if written == "asyncio.gather":
+        match node.args:
+            case [ast.Starred(value=ast.GeneratorExp(elt=elt, generators=generators))]:
+                return ast.ListComp(elt, generators)
+            case _:
+                return ast.List(node.args, ast.Load())
+    return node
+
+
+_METHODS = frozenset("invoke ainvoke run arun call acall execute __call__ remote".split())
+
+
+def _renamed(node: ast.AST, names: WrittenNames) -> ast.AST:
+    assert isinstance(node, ast.Call)
+    written = dotted(node.func)
+    if written is None:
+        return node
+    name = names.find(written)
+    if name is None and isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS:
+        name = names.find(written.rpartition(".")[0])
+    if name is None or isinstance(node.func, ast.Name) and node.func.id == name:
+        return node
+    return ast.Call(ast.Name(name, ast.Load()), node.args, node.keywords)
+
+
+def _statements(expressions: list[ast.expr]) -> list[ast.stmt]:
+    return [ast.Expr(expression) for expression in expressions]
+
+
+def _quoted(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+    assert isinstance(node, ast.Expr)
+    match node.value:
+        case ast.Constant(value=str(text)):
+            texts = [text]
+        case ast.List(elts=[_, *_] as items) | ast.Tuple(elts=[_, *_] as items) if all(
+            isinstance(item, ast.Constant) and isinstance(item.value, str) for item in items
+        ):
+            texts = [str(item.value) for item in items if isinstance(item, ast.Constant)]
+        case _:
+            return node
+    found: list[ast.stmt] = []
+    for text in texts:
+        try:
+            tree, _ = parse_repaired(text.strip(), names)
+        except SyntaxError:
+            return node
+        if not tree.body or not all(
+            isinstance(inner, ast.Expr) and called(inner.value, names) for inner in tree.body
+        ):
+            return node
+        found += [piece.node for piece in rewritten(tree, names)]
+    return found
+
+
+def _json_calls(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+    assert isinstance(node, ast.Expr)
+    if not isinstance(node.value, (ast.Dict, ast.List)):
+        return node
+    try:
+        value = ast.literal_eval(node.value)
+        found = [statement(name, args, names, 1) for name, args in calls_in(value, names)]
+    except (ValueError, TypeError, RecursionError, MemoryError, SyntaxError, Unreadable):
+        return node
+    return [inner for call in found for inner in parse(call.source).body] or node
+
+
+def _printed(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+    assert isinstance(node, ast.Expr)
+    match node.value:
+        case ast.Call(func=ast.Name(id="print"), args=[_, *_] as args, keywords=[]) if all(
+            called(argument, names) for argument in args
+        ):
+            return _statements(args)
+    return node
+
+
+def _batch(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+    assert isinstance(node, ast.Expr)
+    match node.value:
+        case ast.List(elts=[_, *_] as items) | ast.Tuple(elts=[_, *_] as items) if all(
+            called(item, names) for item in items
+        ):
+            return _statements(items)
+    return node
+
+
+_SCHEMA_BASES = frozenset({"BaseModel", "pydantic.BaseModel", "TypedDict", "typing.TypedDict"})
+
+
+def _declared(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+    assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+    if names.find(node.name):
+        return []
+    if isinstance(node, ast.ClassDef) and any(dotted(b) in _SCHEMA_BASES for b in node.bases):
+        return []
+    return node
+
+
+_SCHEMA_MODULES = frozenset({"pydantic", "__future__"})
+#: Modules that models invent for the offered functions.
+_STUB_MODULES = frozenset(
+    "functions tools tool default_api api tool_api my_tools stubs my_functions utils".split()
+)
+
+
+def _imported(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+    assert isinstance(node, (ast.Import, ast.ImportFrom))
+    if isinstance(node, ast.ImportFrom) and node.module in _SCHEMA_MODULES:
+        return []
+    if isinstance(node, ast.Import):
+        others = [a for a in node.names if a.asname or not _is_stub_module(a.name, names)]
+        return _kept(node, others, lambda: ast.Import(others))
+    offered = {alias.name: name for alias in node.names if (name := names.find(alias.name))}
+    others = [a for a in node.names if a.name not in offered and node.module not in _STUB_MODULES]
+    kept = _kept(node, others, lambda: ast.ImportFrom(node.module, others, node.level))
+    aliases: list[ast.stmt] = [
+        ast.Assign([ast.Name(alias.asname, ast.Store())], ast.Name(offered[alias.name], ast.Load()))
+        for alias in node.names
+        if alias.asname and alias.name in offered
+    ]
+    return kept + aliases if isinstance(kept, list) else kept
+
+
+def _is_stub_module(name: str, names: WrittenNames) -> bool:
+    return name in _STUB_MODULES or names.find(name) is not None
+
+
+def _kept(
+    node: ast.stmt, aliases: list[ast.alias], anew: Callable[[], ast.stmt]
+) -> ast.stmt | list[ast.stmt]:
+    if len(aliases) == len(getattr(node, "names", ())):
+        return node
+    return [anew()] if aliases else []
+
+
+def _returned(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+    assert isinstance(node, ast.Return)
+    return [ast.Expr(node.value)] if node.value else []
+
+
+def _main_guard(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+    assert isinstance(node, ast.If)
+    match node.test:
+        case ast.Compare(
+            left=ast.Name(id="__name__"), ops=[ast.Eq()], comparators=[ast.Constant("__main__")]
+        ):
+            return node.body
+    return node
+
+
+def _undeclared(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+    assert isinstance(node, ast.AnnAssign)
+    return node if node.value else []
+
+
+_LANGUAGES = frozenset({"python", "py", "python3", "tool_code", "json", "tool_call", "code"})
+
+
+def _language(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+    assert isinstance(node, ast.Expr)
+    match node.value:
+        case ast.Name(id=word) if word in _LANGUAGES and not names.find(word):
+            return []
+    return node
+
+
+REWRITES: tuple[Rewrite, ...] = (
+    Rewrite("JSON's true, false and null in Python", ast.Name, _constants),
+    Rewrite("stubs are plain functions, not coroutines", ast.Await, _awaited),
+    Rewrite("... and so is whoever awaits them", tuple(_SYNC), _synchronous),
+    Rewrite("... and nobody needs to drive them", ast.Call, _undriven),
+    Rewrite("functions.f, wire names, f.invoke(...): all mean the stub f", ast.Call, _renamed),
+    Rewrite("the language's name on a line of its own", ast.Expr, _language, top=True),
+    Rewrite("the body of a main guard is the program", ast.If, _main_guard, top=True),
+    Rewrite("`Result: sunny` is prose that happens to parse", ast.AnnAssign, _undeclared, top=True),
+    Rewrite("a program is not a function", ast.Return, _returned, top=True),
+    Rewrite(
+        "a stub declared again would hide the real one; offered models are there already",
+        (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
+        _declared,
+        top=True,
+    ),
+    Rewrite("stubs and models need no import", (ast.Import, ast.ImportFrom), _imported, top=True),
+    Rewrite("a call written as a string", ast.Expr, _quoted, top=True),
+    Rewrite("a call written as a dict", ast.Expr, _json_calls, top=True),
+    Rewrite("printing a result is asking for it; the calls stay independent", ast.Expr, _printed, top=True),
+    Rewrite("[f(1), g(2)] is a batch of independent calls", ast.Expr, _batch, top=True),
+)
+
+
+class _Rewriter(ast.NodeTransformer):
+    def __init__(self, names: WrittenNames) -> None:
+        self._names = names
+        self.changed = False
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        super().generic_visit(node)
+        for row in REWRITES:
+            if not row.top and isinstance(node, row.on):
+                new = row.apply(node, self._names)
+                assert isinstance(new, ast.AST)
+                self.changed |= new is not node
+                node = new
+        return node
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A statement after all rows; `line` is that of the statement it came from."""
+
+    node: ast.stmt
+    line: int
+    changed: bool
+
+
+def rewritten(tree: ast.Module, names: WrittenNames) -> list[Piece]:
+    """The statements of `tree` after all rows. Raises RecursionError on a tree too deep."""
+    return [piece for node in tree.body for piece in _pieces(node, names)]
+
+
+def _pieces(node: ast.stmt, names: WrittenNames) -> Iterator[Piece]:
+    line = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+    rewriter = _Rewriter(names)
+    statements = [rewriter.visit(node)]
+    changed = rewriter.changed
+    for row in REWRITES:
+        if row.top:
+            step: list[ast.AST] = []
+            for old in statements:
+                new = row.apply(old, names) if isinstance(old, row.on) else old
+                changed |= new is not old
+                step += new if isinstance(new, list) else [new]
+            statements = step
+    for new in statements:
+        assert isinstance(new, ast.stmt)
+        yield Piece(ast.fix_missing_locations(new), line, changed)

@@ -1,0 +1,55 @@
+"""GBNF, llama.cpp's notation for grammars: text in, text out. Source: llama.cpp, grammars/README.md."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Json = Any
+
+
+def literal(text: str) -> str:
+    """The expression that admits exactly `text`; nothing in it can end the literal."""
+    return '"' + re.sub(r'[\x00-\x1f"\\\x7f]', lambda found: f"\\x{ord(found[0]):02x}", text) + '"'
+
+
+def either(expressions: Iterable[str]) -> str:
+    """One of these, in brackets where there is a choice."""
+    distinct = list(dict.fromkeys(expressions))
+    return distinct[0] if len(distinct) == 1 else f"({' | '.join(distinct)})"
+
+
+def beginning_with_none_of(openings: Sequence[str]) -> str:
+    """A line, possibly empty, that begins with none of `openings`: their trie, turned inside out."""
+    rests: dict[str, list[str]] = {}
+    for opening in openings:
+        rests.setdefault(opening[0], []).append(opening[1:])
+    letters = "".join(f"\\x{ord(c):02x}" if ord(c) < 0x80 else c for c in sorted(rests))
+    other = rf"[^\n{letters}] [^\n]*"
+    # The last letter of an opening is refused; within one, the line may end or turn elsewhere.
+    deeper = [
+        f"{literal(letter)} {beginning_with_none_of(following)}"
+        for letter, following in rests.items()
+        if "" not in following
+    ]
+    return f"({' | '.join([other, *deeper])})?"
+
+
+def python(value: Json) -> str:
+    """A JSON value as a Python literal, strings in double quotes."""
+    match value:
+        case str():
+            return json.dumps(value, ensure_ascii=False)
+        case list():
+            return f"[{', '.join(map(python, value))}]"
+        case dict():
+            return f"{{{', '.join(f'{python(name)}: {python(v)}' for name, v in value.items())}}}"
+        case _:
+            return repr(value)
+
+
+def quoted(text: str) -> str:
+    """Text as it stands between the double quotes of a Python string."""
+    return python(text)[1:-1]

@@ -1,0 +1,264 @@
+"""The line, in order: request -> toolset -> messages -> reply -> calls -> answer events.
+
+Streaming or not, with tools or without, every answer is made here. Knows nothing of Flask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from emulator.diagnostics import render
+from emulator.errors import BadRequest, ExecutionFailed, ModelFailed
+from emulator.grammar import gbnf
+from emulator.profiles import Profile, choose
+from emulator.programs import Driver
+from emulator.prompt import Choice, instruct, repair, transcript
+from emulator.protocol import ChatCompletionRequest, ToolChoice
+from emulator.respond import AnswerEvent, Chunk, Finish, FinishReason, Opened, Usage, chunks
+from emulator.settings import Settings
+from emulator.tools import SchemaError, Toolset
+from emulator.turn import Answered, Refused, Turn
+from emulator.upstream import Upstream
+from sandbox.engine import Engine
+from sandbox.errors import SandboxError
+
+# Fields that would spoil a turn in which the model is to write Python.
+NOT_IN_TOOL_TURNS = ("n", "stop", "response_format", "logprobs", "top_logprobs")
+
+_CUT_OFF: dict[str | None, FinishReason] = {
+    "length": "length",
+    "content_filter": "content_filter",
+}
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Answers requests with one upstream and the engines in the order in which they are tried."""
+
+    settings: Settings
+    upstream: Upstream
+    engines: Sequence[Engine]
+
+    def complete(self, request: ChatCompletionRequest) -> Iterator[Chunk | Opened]:
+        """The chunks of the answer, `Opened` before those of each reply of the upstream.
+
+        Raises `BadRequest` before the first item, `EmulatorError` at any.
+        """
+        toolset, choice = offered(request)
+        # A non-streaming answer always tells its usage.
+        include_usage = request.include_usage or not request.stream
+        if not toolset.tools:
+            return self._relay(request, include_usage=include_usage)
+        if request.n and request.n > 1:
+            raise BadRequest("n must be 1 when tools are offered.", param="n")
+        events = self._answer(request, toolset, choice)
+        return chunks(events, request.model, include_usage=include_usage)
+
+    def _relay(
+        self, request: ChatCompletionRequest, *, include_usage: bool
+    ) -> Iterator[Chunk | Opened]:
+        """A request without tools: the upstream's own chunks, as they come."""
+        messages = _plain_messages(request)
+        fields = {**request.passed_on(), "stream_options": {"include_usage": True}}
+        usage, base = None, {}
+        with self.upstream.open(messages, fields) as reply:
+            yield Opened(reply.abort)
+            for chunk in reply:
+                told = chunk.pop("usage", None)
+                usage = told or usage
+                if chunk.get("choices"):
+                    yield {**chunk, "object": "chat.completion.chunk", "model": request.model}
+                base = {name: value for name, value in chunk.items() if name != "choices"}
+            if usage and include_usage:
+                yield {**base, "choices": [], "usage": usage}
+
+    def _answer(
+        self, request: ChatCompletionRequest, toolset: Toolset, choice: Choice
+    ) -> Iterator[AnswerEvent]:
+        profile = choose(self.settings.profile, request.model)
+        messages = instruct(request.messages, toolset, choice, profile)
+        fields = self._fields(request, toolset, choice, profile)
+        driver = Driver(
+            self.engines,
+            toolset,
+            max_calls=self.settings.program_calls,
+            one_at_a_time=choice.one_at_a_time,
+        )
+        meter = _Meter()
+        verdict: Answered | Refused = Answered()
+        for attempt in range(self.settings.repair_attempts + 1):
+            turn = Turn(
+                driver,
+                choice,
+                by_statement=self.settings.stream_calls == "statement",
+                hold_prose=attempt > 0,
+            )
+            finish_reason = yield from self._turn(turn, messages, fields, meter)
+            verdict = turn.verdict
+            if turn.called:
+                yield Finish("tool_calls", meter.usage(messages))
+                return
+            # A reply that the upstream cut off is not the model's fault: asking again would not help.
+            if isinstance(verdict, Answered) or finish_reason in _CUT_OFF:
+                yield Finish(_CUT_OFF.get(finish_reason, "stop"), meter.usage(messages))
+                return
+            messages = [*messages, *repair(turn.text, kind=verdict.kind, **_facts(verdict))]
+        assert isinstance(verdict, Refused)
+        raise _gave_up(verdict, self.settings.repair_attempts)
+
+    def _turn(
+        self,
+        turn: Turn,
+        messages: list[dict[str, Any]],
+        fields: Mapping[str, Any],
+        meter: _Meter,
+    ) -> Generator[AnswerEvent, None, str | None]:
+        """Read one reply; returns the upstream's finish_reason, or None when we closed it."""
+        finish_reason: str | None = None
+        meter.begin()
+        try:
+            with self.upstream.open(messages, fields) as reply:
+                yield Opened(reply.abort)
+                for chunk in reply:
+                    meter.count(chunk)
+                    for choice in chunk.get("choices") or ():
+                        delta = choice.get("delta") or {}
+                        reasoning = delta.get("reasoning_content") or delta.get("reasoning") or ""
+                        yield from turn.feed(delta.get("content") or "", reasoning)
+                        finish_reason = choice.get("finish_reason") or finish_reason
+                    if turn.done:
+                        break
+                    if len(turn.text) > self.settings.max_reply_chars:
+                        finish_reason = "length"
+                        break
+            yield from turn.close(cut_off=finish_reason == "length")
+        except SandboxError as error:
+            raise ExecutionFailed(f"The model's program could not be run: {error}") from error
+        return finish_reason
+
+    def _fields(
+        self, request: ChatCompletionRequest, toolset: Toolset, choice: Choice, profile: Profile
+    ) -> dict[str, Any]:
+        passed = request.passed_on()
+        fields = {name: value for name, value in passed.items() if name not in NOT_IN_TOOL_TURNS}
+        fields["stream_options"] = {"include_usage": True}
+        if profile.grammar and self.settings.grammar:
+            fields["grammar"] = gbnf(
+                toolset.tools,
+                required=choice.required,
+                only=choice.name,
+                parallel=not choice.one_at_a_time,
+            )
+        return fields
+
+
+class _Meter:
+    """Counts tokens over the turns of one answer.
+
+    The last turn's prompt is counted, and every turn's completion. When we close a reply before the upstream
+    has told its usage, a chunk counts as a token and four characters of a prompt as one.
+    """
+
+    def __init__(self) -> None:
+        self._completion = 0
+        self._deltas = 0
+        self._told: Mapping[str, Any] | None = None
+
+    def begin(self) -> None:
+        self._completion += self._of_this_turn()
+        self._deltas, self._told = 0, None
+
+    def count(self, chunk: Chunk) -> None:
+        self._deltas += bool(chunk.get("choices"))
+        self._told = chunk.get("usage") or self._told
+
+    def _of_this_turn(self) -> int:
+        return int((self._told or {}).get("completion_tokens") or self._deltas)
+
+    def usage(self, messages: Sequence[Mapping[str, Any]]) -> Usage:
+        prompt = (self._told or {}).get("prompt_tokens")
+        if prompt is None:
+            prompt = sum(len(str(message["content"])) for message in messages) // 4
+        return Usage(int(prompt), self._completion + self._of_this_turn())
+
+
+def offered(request: ChatCompletionRequest) -> tuple[Toolset, Choice]:
+    """The tools that the model may call in this turn, and whether it must. Raises `BadRequest`."""
+    choice = request.tool_choice
+    tools = request.tools or []
+    if request.tools is not None and not tools:
+        raise BadRequest("tools must not be an empty array; leave it out.", param="tools")
+    try:
+        everything = Toolset.parse(tools)
+    except SchemaError as error:
+        raise BadRequest(str(error), param=error.param) from error
+    one = request.parallel_tool_calls is False
+    if not tools:
+        if choice not in (None, "none", "auto"):
+            raise BadRequest("tool_choice asks for a tool, but there are no tools.", "tool_choice")
+        return everything, Choice()
+    if choice == "none":
+        return Toolset.parse([]), Choice()
+    if not isinstance(choice, ToolChoice):
+        return everything, Choice(required=choice == "required", one_at_a_time=one)
+    if choice.allowed_tools is not None:
+        wanted = [
+            _chosen(everything, entry.get("function"), n)
+            for n, entry in enumerate(choice.allowed_tools.tools)
+        ]
+        required = choice.allowed_tools.mode == "required"
+        return _only(tools, wanted), Choice(required, None, one)
+    name = _chosen(everything, choice.function, None)
+    only = _only(tools, [name])
+    return only, Choice(True, only.tools[0].python_name, one)
+
+
+def _chosen(toolset: Toolset, function: Mapping[str, Any] | None, place: int | None) -> str:
+    param = "tool_choice.function.name"
+    if place is not None:
+        param = f"tool_choice.allowed_tools.tools[{place}].function.name"
+    name = (function or {}).get("name")
+    if not any(tool.name == name for tool in toolset.tools):
+        raise BadRequest(f"tool_choice names {name!r}, which is not among the tools.", param=param)
+    return str(name)
+
+
+def _only(tools: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Toolset:
+    return Toolset.parse(
+        [tool for tool in tools if (tool.get("function") or {}).get("name") in names]
+    )
+
+
+def _plain_messages(request: ChatCompletionRequest) -> list[dict[str, Any]]:
+    """The client's messages untouched, unless they hold what a model without tools cannot read."""
+    if any(
+        m.tool_calls or m.function_call or m.role in ("tool", "function") for m in request.messages
+    ):
+        return transcript(request.messages, Toolset.parse([]))
+    return [message.model_dump(exclude_unset=True) for message in request.messages]
+
+
+def _facts(verdict: Refused) -> dict[str, Any]:
+    facts = {
+        "diagnostics": "",
+        "names": [],
+        "example": "function_name(argument=value)",
+        **verdict.facts,
+    }
+    if not isinstance(facts["diagnostics"], str):
+        facts["diagnostics"] = render(facts["diagnostics"])
+    return facts
+
+
+def _gave_up(verdict: Refused, attempts: int) -> ModelFailed:
+    reasons = {
+        "invalid": "wrote code that cannot be used",
+        "required": "did not call a function although tool_choice requires it",
+        "empty": "gave an empty answer",
+        "output": "wrote code that calls no function",
+    }
+    details = _facts(verdict)["diagnostics"]
+    message = f"The model {reasons[verdict.kind]}, also after {attempts} repair attempts."
+    return ModelFailed(f"{message}\n{details}".rstrip(), code=f"model_{verdict.kind}")

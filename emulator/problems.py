@@ -1,0 +1,55 @@
+"""What is wrong with a call, in words that a model can act on. Knows nothing of schemas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MAX_SHOWN = 80
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with a call."""
+
+    path: str
+    """Where, as Python would write it: ``location.city``, ``tags[2]``; "" for the call itself."""
+    message: str
+    expected: str = ""
+    found: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class BindError(ValueError):
+    """A call that does not fit its tool. ``str()`` gives one line for each problem:
+
+    get_weather(town="Oslo"): unknown argument "town"; expected city, days
+    """
+
+    def __init__(self, call: str, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(f"{call}: {problem}" for problem in problems))
+        self.call = call
+        self.problems = tuple(problems)
+
+
+def written_call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """A call of JSON values as a line of Python, shortened."""
+    parts = [*map(shown, args), *(f"{brief(key)}={shown(value)}" for key, value in kwargs.items())]
+    return f"{name}({brief(', '.join(parts), 300)})"
+
+
+def shown(value: Any) -> str:
+    """A JSON value as Python would write it, short and printable."""
+    if isinstance(value, str):
+        return json.dumps(brief(value), ensure_ascii=False)
+    return brief(repr(value))
+
+
+def brief(text: str, limit: int = MAX_SHOWN) -> str:
+    """`text` cut to `limit` characters; always encodable."""
+    cut = text if len(text) <= limit else f"{text[:limit]}..."
+    return cut.encode("utf-8", "replace").decode()

@@ -1,0 +1,46 @@
+"""How to talk to which model: one table, chosen by the model's name or by the operator."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What differs between kinds of model."""
+
+    name: str
+    pattern: str
+    """Found in a model's name, whatever its case."""
+    template: str = "tools.jinja"
+    system: bool = True
+    """Instruct in a system message; otherwise in front of the first user message."""
+    grammar: bool = False
+    """Send a llama.cpp ``grammar`` that admits prose or valid calls."""
+
+
+PROFILES = (
+    # DeepSeek's usage notes for R1: "Avoid adding a system prompt; all instructions should be
+    # contained within the user prompt." QwQ was trained alike.
+    Profile(
+        "reasoning", r"deepseek-r1|deepseek-reasoner|\br1\b|qwq|marco-o1|-thinking", system=False
+    ),
+    Profile(
+        "tiny",
+        r"smollm|tinyllama|(?<![\d.])(?:\d{2,3}m|0\.\db|1\.[0-7]b)(?!\w)",
+        template="tiny.jinja",
+        grammar=True,
+    ),
+    Profile("default", r""),
+)
+
+
+def choose(setting: str, model: str) -> Profile:
+    """The profile that ``setting`` names, or with ``auto`` the first whose pattern is in ``model``."""
+    return next(
+        profile
+        for profile in PROFILES
+        if profile.name == setting
+        or (setting == "auto" and re.search(profile.pattern, model, re.IGNORECASE))
+    )

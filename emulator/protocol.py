@@ -1,0 +1,143 @@
+"""The Chat Completions request: tolerant of all that real clients send, strict about what we use.
+
+Fields that the proxy does not use stay in ``model_extra`` and go upstream untouched. Knows nothing of
+prompts, engines or Flask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from emulator.errors import BadRequest
+
+Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
+
+# What the proxy answers itself: the upstream must never see these.
+EMULATED = frozenset(
+    {
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "functions",
+        "function_call",
+        "messages",
+        "stream",
+    }
+)
+
+
+class Lenient(BaseModel):
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+class FunctionCall(Lenient):
+    name: str
+    arguments: str = "{}"
+
+
+class HistoryCall(Lenient):
+    """A tool call that an assistant message of the history reports."""
+
+    id: str = ""
+    function: FunctionCall | None = None
+
+
+class Message(Lenient):
+    role: Role
+    content: str | list[dict[str, Any]] | None = None
+    name: str | None = None
+    tool_calls: list[HistoryCall] | None = None
+    tool_call_id: str | None = None
+    function_call: FunctionCall | None = None
+
+    @property
+    def text(self) -> str:
+        """The message's text; parts that are no text are left out."""
+        if isinstance(self.content, list):
+            return "\n".join(part["text"] for part in self.content if _is_text(part))
+        return self.content or ""
+
+    @property
+    def has_other_parts(self) -> bool:
+        return isinstance(self.content, list) and not all(map(_is_text, self.content))
+
+
+class StreamOptions(Lenient):
+    include_usage: bool | None = None
+
+
+class AllowedTools(BaseModel):
+    mode: Literal["auto", "required"] = "auto"
+    tools: list[dict[str, Any]] = Field(min_length=1)
+
+
+class ToolChoice(Lenient):
+    """The object forms of ``tool_choice``."""
+
+    type: Literal["function", "allowed_tools"]
+    function: dict[str, Any] | None = None
+    allowed_tools: AllowedTools | None = None
+
+
+class ChatCompletionRequest(Lenient):
+    model: str = Field(min_length=1)
+    messages: list[Message] = Field(min_length=1)
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: Literal["none", "auto", "required"] | ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    n: int | None = Field(None, ge=1, le=128)
+    stop: str | list[str] | None = None
+
+    @property
+    def include_usage(self) -> bool:
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+    def passed_on(self) -> dict[str, Any]:
+        """The fields that go upstream as they came; those the client left out stay out."""
+        sent = self.model_dump(exclude_unset=True, exclude_none=True)
+        return {name: value for name, value in sent.items() if name not in EMULATED}
+
+
+def parse_chat(body: bytes) -> ChatCompletionRequest:
+    """Read a request body. Raises `BadRequest` whose ``param`` names the offending place."""
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise BadRequest(f"The request body is not valid JSON: {error}") from error
+    if not isinstance(value, Mapping):
+        raise BadRequest("The request body must be a JSON object.")
+    try:
+        return ChatCompletionRequest.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        param = _path(first["loc"], value, missing=first["type"] == "missing")
+        raise BadRequest(f"Invalid value for {param!r}: {first['msg']}.", param=param) from error
+
+
+def _path(location: tuple[int | str, ...], value: Any, *, missing: bool) -> str:
+    """``("messages", 0, "role")`` as ``messages[0].role``.
+
+    Pydantic puts the names of union branches into a location; a step that is not in the body is one,
+    unless it is the last one and the error is that it is missing.
+    """
+    path = ""
+    for depth, step in enumerate(location):
+        if isinstance(step, int):
+            path += f"[{step}]"
+            value = value[step] if isinstance(value, list) and step < len(value) else None
+        elif isinstance(value, Mapping) and (
+            step in value or (missing and depth == len(location) - 1)
+        ):
+            path += f".{step}" if path else step
+            value = value.get(step)
+    return path
+
+
+def _is_text(part: Mapping[str, Any]) -> bool:
+    return part.get("type") in ("text", "input_text") and isinstance(part.get("text"), str)

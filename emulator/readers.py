@@ -1,0 +1,39 @@
+"""The ladder: one reader per way in which models write calls. Python first, and Python is what
+every other reader turns its calls into.
+
+Knows the dialects by name only; each reader stands in its own module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from emulator.foreign import read_json, read_react, read_yaml, reader_of
+from emulator.markup import read_markup
+from emulator.normalise import calls_tool as _calls_tool
+from emulator.python_reader import PythonReader
+from emulator.statements import Reader, Statement, Unreadable
+from emulator.written import WrittenNames
+
+__all__ = ["READERS", "Reader", "Statement", "Unreadable", "calls_tool", "read"]
+
+#: Dialect of a block (`extract.BlockStart.dialect`) -> reader of it, given the offered names:
+#: Python names, or a mapping of written name -> Python name.
+READERS: dict[str, Callable[[Collection[str]], Reader]] = {
+    "python": PythonReader,
+    "json": reader_of(read_json),
+    "markup": reader_of(read_markup),
+    "react": reader_of(read_react),
+    "yaml": reader_of(read_yaml),
+}
+
+
+def read(dialect: str, text: str, names: Collection[str] = ()) -> list[Statement]:
+    """All statements of a whole block. Raises Unreadable."""
+    reader = READERS[dialect](names)
+    return [*reader.feed(text), *reader.close()]
+
+
+def calls_tool(source: str, names: Collection[str]) -> bool:
+    """Whether the statement calls an offered function; code that calls none is documentation."""
+    return _calls_tool(source, WrittenNames(names))

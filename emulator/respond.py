@@ -1,0 +1,184 @@
+"""Answer events -> ``chat.completion.chunk`` objects -> one ``chat.completion``.
+
+A non-streaming answer is `collect` of the same chunks, so the two modes cannot disagree. The rules of the
+chunks (each breaks some client when it is not kept) are those of OpenAI's streaming reference and of the
+SDKs' accumulators: role once, a call's id, type and name once, one call in a chunk, dense indices,
+``finish_reason`` alone in the last chunk with a choice, usage in a chunk of its own.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import orjson
+
+Chunk = dict[str, Any]
+FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens as the upstream counted them; ``estimated`` where it did not live to tell."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    estimated: bool = False
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "total_tokens": self.prompt_tokens + self.completion_tokens,
+            **self.details,
+        }
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The upstream has accepted the request: time to begin the response, with nothing to say yet."""
+
+    abort: Callable[[], None]
+    """Breaks the upstream connection, from any thread."""
+
+
+@dataclass(frozen=True)
+class ReasoningDelta:
+    text: str
+
+
+@dataclass(frozen=True)
+class ContentDelta:
+    text: str
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """One whole call, bound and validated."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Finish:
+    reason: FinishReason
+    usage: Usage
+
+
+AnswerEvent = Opened | ReasoningDelta | ContentDelta | ToolCall | Finish
+
+
+def new_id(prefix: str) -> str:
+    """``chatcmpl-...`` or ``call_...``: unguessable and unique."""
+    return prefix + secrets.token_hex(12)
+
+
+def chunks(
+    events: Iterable[AnswerEvent], model: str, *, include_usage: bool
+) -> Iterator[Chunk | Opened]:
+    """The chunks of an answer; `Opened` passes through."""
+    base = {
+        "id": new_id("chatcmpl-"),
+        "object": "chat.completion.chunk",
+        "created": int(time.time()),
+        "model": model,
+    }
+    role: dict[str, Any] = {"role": "assistant"}
+    calls = 0
+
+    def chunk(delta: dict[str, Any], finish_reason: str | None = None) -> Chunk:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        return {**base, "choices": [choice]}
+
+    for event in events:
+        match event:
+            case Opened():
+                yield event
+                continue
+            case ReasoningDelta(text):
+                yield chunk({**role, "reasoning_content": text})
+            case ContentDelta(text):
+                yield chunk({**role, "content": text})
+            case ToolCall(id, name, arguments):
+                if role:
+                    role["content"] = None
+                yield chunk({**role, "tool_calls": [_announced(calls, id, name)]})
+                written = orjson.dumps(arguments).decode()
+                argued = {"index": calls, "function": {"arguments": written}}
+                yield chunk({"tool_calls": [argued]})
+                calls += 1
+            case Finish(reason, usage):
+                if role:
+                    yield chunk({**role, "content": ""})
+                yield chunk({}, reason)
+                if include_usage:
+                    yield {**base, "choices": [], "usage": usage.json()}
+        role = {}
+
+
+def _announced(index: int, id: str, name: str) -> dict[str, Any]:
+    return {
+        "index": index,
+        "id": id,
+        "type": "function",
+        "function": {"name": name, "arguments": ""},
+    }
+
+
+def collect(chunks: Iterable[Chunk | Opened]) -> dict[str, Any]:
+    """Fold chunks, usage included, into one ``chat.completion``. Any number of choices."""
+    completion: dict[str, Any] = {}
+    choices: dict[int, dict[str, Any]] = {}
+    for chunk in chunks:
+        if isinstance(chunk, Opened):
+            continue
+        for key, value in chunk.items():
+            if key != "choices" and value is not None:
+                completion[key] = value
+        for part in chunk["choices"]:
+            choice = choices.setdefault(part["index"], _new_choice(part["index"]))
+            _fold(choice["message"], part.get("delta") or {})
+            choice["finish_reason"] = part.get("finish_reason") or choice["finish_reason"]
+            if logprobs := part.get("logprobs"):
+                choice["logprobs"] = _extended(choice["logprobs"], logprobs)
+    ordered = [choices[index] for index in sorted(choices)]
+    return {**completion, "object": "chat.completion", "choices": ordered}
+
+
+def _new_choice(index: int) -> dict[str, Any]:
+    message = {"role": "assistant", "content": None, "refusal": None}
+    return {"index": index, "message": message, "logprobs": None, "finish_reason": "stop"}
+
+
+def _fold(message: dict[str, Any], delta: dict[str, Any]) -> None:
+    for key, value in delta.items():
+        if key == "tool_calls":
+            for part in value or ():
+                _fold_call(message.setdefault("tool_calls", []), part)
+        elif key == "role" or value is None:
+            continue
+        elif isinstance(value, str) and isinstance(message.get(key), str):
+            message[key] += value
+        else:
+            message[key] = value
+
+
+def _fold_call(calls: list[dict[str, Any]], part: dict[str, Any]) -> None:
+    if part["index"] == len(calls):
+        calls.append({"id": part["id"], "type": part["type"], "function": dict(part["function"])})
+    else:
+        calls[part["index"]]["function"]["arguments"] += part["function"]["arguments"]
+
+
+def _extended(known: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:
+    """Log probabilities arrive as lists, a token or more at a time."""
+    return {
+        key: [*((known or {}).get(key) or []), *value] if isinstance(value, list) else value
+        for key, value in more.items()
+    }

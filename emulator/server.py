@@ -1,0 +1,47 @@
+"""Serve an app with gunicorn's gthread worker.
+
+gevent crashes with jupyter_client. A thread serves one open stream, so there are more threads than streams
+to hold. One worker process: the sandboxes and the warm kernels belong to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gunicorn.app.base import BaseApplication
+
+from emulator.settings import Settings
+
+_IDLE_SECONDS = 75
+
+
+class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
+    """``Server(settings, make_app).run()`` serves until a signal ends it."""
+
+    def __init__(self, settings: Settings, make_app: Callable[[], Any]) -> None:
+        self._settings = settings
+        self._make_app = make_app
+        super().__init__()
+
+    def load_config(self) -> None:
+        options = {
+            "bind": f"{self._settings.host}:{self._settings.port}",
+            "worker_class": "gthread",
+            "workers": 1,
+            "threads": self._settings.threads,
+            "worker_connections": self._settings.threads * 4,
+            "keepalive": _IDLE_SECONDS,
+            "timeout": 120,
+            "graceful_timeout": 5,
+            "proc_name": "tool-use-api-emulator",
+            "loglevel": "warning",
+            "control_socket_disable": True,
+            "worker_exit": lambda _server, worker: worker.wsgi.extensions["emulator"].close(),
+        }
+        for name, value in options.items():
+            if name in self.cfg.settings:
+                self.cfg.set(name, value)
+
+    def load(self) -> Any:
+        return self._make_app()

@@ -1,0 +1,153 @@
+"""All configuration in one class: command line > environment > TOML file > default.
+
+Environment variables are ``EMULATOR_<NAME>``; ``DEEPSEEK_API_KEY``, ``OPENAI_API_KEY`` and
+``OPENAI_BASE_URL`` are honoured after them. The file is ``emulator.toml`` in the working directory, or
+the one that ``EMULATOR_CONFIG`` names. Every field is documented in docs/settings.md, and a test says so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, cast
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+PROVIDER_VARIABLES = {
+    "api_key": ("DEEPSEEK_API_KEY", "OPENAI_API_KEY"),
+    "base_url": ("OPENAI_BASE_URL",),
+}
+
+
+class ProviderVariables(PydanticBaseSettingsSource):
+    """The variables that other OpenAI-compatible tools already read."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        for variable in PROVIDER_VARIABLES.get(field_name, ()):
+            if value := os.environ.get(variable):
+                return value, field_name, False
+        return None, field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        found = {
+            name: self.get_field_value(field, name)[0]
+            for name, field in self.settings_cls.model_fields.items()
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+class Settings(BaseSettings):
+    """How one proxy runs. Raises ``pydantic.ValidationError`` on a value that makes no sense."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="EMULATOR_",
+        env_ignore_empty=True,
+        extra="forbid",
+        frozen=True,
+        cli_kebab_case=True,
+        cli_implicit_flags=True,
+        cli_hide_none_type=True,
+        cli_prog_name="app.py",
+    )
+
+    api_key: SecretStr = Field(SecretStr("lol"), description="key sent to the upstream")
+    base_url: str = Field("http://0.0.0.0:4000/v1", description="OpenAI-compatible upstream")
+    port: int = Field(8001, ge=0, le=65535, description="port to listen on")
+    host: str = Field("127.0.0.1", description="address to listen on")
+    open: bool = Field(False, description="listen beyond loopback without client keys")
+    client_keys: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
+        (), description="keys that clients must present, separated by commas"
+    )
+    local_model: bool = Field(False, description="start the embedded small model as the upstream")
+
+    profile: Literal["auto", "default", "reasoning", "tiny"] = Field(
+        "auto", description="how to prompt the model; auto chooses by the model's name"
+    )
+    grammar: bool = Field(True, description="send a grammar where the profile's upstream takes one")
+    repair_attempts: int = Field(3, ge=0, le=10, description="re-asks after an unusable answer")
+    stream_calls: Literal["statement", "block"] = Field(
+        "statement", description="send a call when its statement, or its whole block, has closed"
+    )
+
+    engines: Annotated[tuple[Literal["monty", "kernel"], ...], NoDecode] = Field(
+        ("monty", "kernel"),
+        min_length=1,
+        description="engines in the order in which they are tried",
+    )
+    sandbox: Literal["bubblewrap", "none"] = Field(
+        "bubblewrap", description="where kernels run; none gives the model's code your account"
+    )
+    program_seconds: float = Field(10, gt=0, le=600, description="deadline of one program run")
+    program_calls: int = Field(128, ge=1, le=10_000, description="most tool calls in one program")
+    warm_kernels: int = Field(1, ge=0, le=64, description="kernels started ahead of need")
+
+    upstream_seconds: float = Field(600, gt=0, description="longest silence of the upstream")
+    upstream_connect_seconds: float = Field(10, gt=0, description="longest wait for a connection")
+    upstream_retries: int = Field(
+        2, ge=0, le=10, description="retries of a failed upstream request"
+    )
+    ping_seconds: float = Field(10, gt=0, description="silence after which a stream gets a comment")
+    threads: int = Field(512, ge=1, le=4096, description="most requests served at the same time")
+    max_body_bytes: int = Field(32 * 2**20, ge=1024, description="largest request body")
+    max_reply_chars: int = Field(2**20, ge=1024, description="longest reply of the model")
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_bodies: bool = Field(False, description="log prompts and replies; they may hold secrets")
+
+    @field_validator("client_keys", "engines", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @model_validator(mode="after")
+    def _guarded(self) -> Self:
+        if not (self.client_keys or self.open or is_loopback(self.host)):
+            raise ValueError(
+                f"host {self.host} is reachable from other machines: set EMULATOR_CLIENT_KEYS, "
+                "or say --open to serve anyone"
+            )
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        file = Path(os.environ.get("EMULATOR_CONFIG", "emulator.toml"))
+        return (
+            init_settings,
+            env_settings,
+            ProviderVariables(settings_cls),
+            TomlConfigSettingsSource(settings_cls, file),
+        )
+
+
+def from_command_line(arguments: Sequence[str]) -> Settings:
+    """Read the command line over all other sources. Raises ``pydantic.ValidationError``."""
+    # BaseSettings takes this keyword; its metaclass hides that from type checkers.
+    return cast("type[Any]", Settings)(_cli_parse_args=list(arguments))  # type: ignore[no-any-return]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach ``host``."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,69 @@
+"""Server-sent events, both ways. Sans-IO; knows nothing of what the events mean.
+
+Source of the grammar: WHATWG HTML, "Server-sent events", 9.2.6 (field and line rules).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import orjson
+from sse_starlette import ServerSentEvent
+
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+class EventTooLarge(ValueError):
+    """One event is larger than the bound."""
+
+
+class SSEDecoder:
+    """Bytes in, the data of each finished event out."""
+
+    def __init__(self, max_event_bytes: int = 16 * 2**20) -> None:
+        self._rest = b""
+        self._data: list[bytes] = []
+        self._size = 0
+        self._max = max_event_bytes
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The ``data`` of the events that ``data`` completes. Raises `EventTooLarge`."""
+        lines = _LINE_END.split(self._rest + data)
+        self._rest = lines.pop()
+        if data.endswith(b"\r"):
+            # The line feed that belongs to it may come with the next bytes.
+            self._rest = lines.pop() + b"\r"
+        self._size += len(data)
+        if self._size > self._max:
+            raise EventTooLarge(f"an event is larger than {self._max} bytes")
+        events = []
+        for line in lines:
+            if not line and self._data:
+                events.append(b"\n".join(self._data))
+                self._data = []
+                self._size = len(self._rest)
+            elif line.startswith(b"data:"):
+                self._data.append(line[5:].removeprefix(b" "))
+            elif not self._data:
+                self._size = len(self._rest)
+        return events
+
+
+def json_bytes(value: Any) -> bytes:
+    """``value`` as JSON. A lone surrogate, which UTF-8 cannot carry, becomes U+FFFD."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return text.encode("utf-8", "replace")
+
+
+def encode_json(value: Any) -> bytes:
+    """One event whose data is ``value`` as JSON."""
+    return ServerSentEvent(json_bytes(value).decode(), sep="\n").encode()
+
+
+DONE = ServerSentEvent("[DONE]", sep="\n").encode()
+PING = ServerSentEvent(comment="ping", sep="\n").encode()

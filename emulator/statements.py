@@ -1,0 +1,47 @@
+"""What readers are: text of a block in, Python statements out. Knows no dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from emulator.diagnostics import Diagnostic, render
+
+#: Characters that one block may have; what is longer is no program that anyone meant.
+MAX_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One top-level statement: valid Python, with the names of the stubs; 1-based line in the block."""
+
+    source: str
+    line: int
+
+
+class Unreadable(Exception):
+    """The block is not what it looked like. Says why, in words for the model."""
+
+    def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
+        self.diagnostics = tuple(diagnostics)
+        super().__init__(render(self.diagnostics))
+
+
+class Reader(Protocol):
+    """Reads one block; incremental, and indifferent to where the text is cut."""
+
+    def feed(self, text: str) -> list[Statement]:
+        """The statements that have certainly closed."""
+        ...
+
+    def close(self) -> list[Statement]:
+        """The rest. Raises Unreadable; what was returned before stays right all the same."""
+        ...
+
+
+def unreadable(
+    message: str, *, line: int = 1, column: int = 0, source_line: str = "", hint: str | None = None
+) -> Unreadable:
+    """An Unreadable with one diagnostic."""
+    return Unreadable([Diagnostic(message, line, column, source_line, hint)])

@@ -1,0 +1,104 @@
+"""Chunks -> the bytes of an SSE response, kept alive with comments. Knows nothing of Flask.
+
+The upstream is read in a thread of its own, so that this side can say something while the upstream
+says nothing: a vanished client is seen only at a failed write.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import structlog
+
+from emulator.errors import EmulatorError
+from emulator.respond import Chunk, Opened
+from emulator.sse import DONE, PING, encode_json
+
+_WAITING_CHUNKS = 256
+
+log = structlog.get_logger()
+
+
+class EventStream:
+    """An iterable of SSE bytes; `close`, which WSGI servers call, stops the upstream too."""
+
+    def __init__(self, chunks: Iterator[Chunk | Opened], ping_seconds: float) -> None:
+        """Pull the first item, in the calling thread: what fails so early is still a plain error.
+
+        Raises `EmulatorError`.
+        """
+        self._chunks = chunks
+        self._ping_seconds = ping_seconds
+        self._queue: queue.Queue[bytes | None] = queue.Queue(_WAITING_CHUNKS)
+        self._closed = threading.Event()
+        self._opened: Opened | None = None
+        first = next(chunks)
+        self._first = self._encoded(first)
+        self._thread = threading.Thread(target=self._read, name="event-stream", daemon=True)
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._thread.start()
+        if self._first:
+            yield self._first
+        while True:
+            try:
+                data = self._queue.get(timeout=self._ping_seconds)
+            except queue.Empty:
+                yield PING
+                continue
+            if data is None:
+                return
+            yield data
+
+    def close(self) -> None:
+        """Stop reading the upstream; safe to call twice."""
+        self._closed.set()
+        if self._opened is not None:
+            self._opened.abort()
+
+    def _encoded(self, chunk: Chunk | Opened) -> bytes:
+        if isinstance(chunk, Opened):
+            self._opened = chunk
+            if self._closed.is_set():
+                chunk.abort()
+            return b""
+        return encode_json(chunk)
+
+    def _read(self) -> None:
+        try:
+            for chunk in self._chunks:
+                if (data := self._encoded(chunk)) and not self._put(data):
+                    return
+            self._put(DONE)
+        except EmulatorError as error:
+            self._failed(error)
+        except Exception:
+            if not self._closed.is_set():
+                log.exception("stream failed")
+                self._failed(EmulatorError("The proxy failed; its log says why."))
+        finally:
+            self._chunks_closed()
+            self._put(None)
+
+    def _failed(self, error: EmulatorError) -> None:
+        if not self._closed.is_set():
+            log.warning("stream broken off", reason=error.message, code=error.code)
+            self._put(encode_json(error.body()))
+
+    def _chunks_closed(self) -> None:
+        close: Any = getattr(self._chunks, "close", None)
+        if close is not None:
+            close()
+
+    def _put(self, data: bytes | None) -> bool:
+        """Wait for room; False when the client has gone."""
+        while not self._closed.is_set():
+            try:
+                self._queue.put(data, timeout=0.5)
+            except queue.Full:
+                continue
+            return True
+        return False

@@ -1,0 +1,61 @@
+r"""Which offered function a model means by the name that it wrote.
+
+Knows the offered names and the habits of models: namespaces (``functions.f``, ``default_api.f``),
+wire names with dots or hyphens (``math.lcm``), Markdown's escaped underscore (``get\_weather``).
+Knows nothing of schemas.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+#: Prefixes under which models were trained to see their tools; anything else before a dot is
+#: an object of the program (``re.search`` is not the tool ``search``).
+NAMESPACES = frozenset(
+    "functions function tools tool default_api api tool_api client self multi_tool_use".split()
+)
+
+#: A name as models write it: dotted, hyphenated, with Markdown's backslashes.
+WRITTEN_NAME = re.compile(r"[^\W\d](?:\w|\\_)*(?:[.\-][^\W\d](?:\w|\\_)*)*")
+
+
+class WrittenNames:
+    """Offered names, by every spelling that leads to them.
+
+    `names` are Python names, or a mapping of written (wire) name -> Python name.
+    """
+
+    def __init__(self, names: Collection[str] = ()) -> None:
+        pairs = dict(names) if isinstance(names, Mapping) else {name: name for name in names}
+        self._python = {name: name for name in pairs.values()} | pairs
+        odd = [name for name in self._python if not name.replace(".", "_").isidentifier()]
+        self._odd = (
+            re.compile(
+                r"(?<![\w.\-])(?:%s)(?=\s*\()"
+                % "|".join(re.escape(name) for name in sorted(odd, key=len, reverse=True))
+            )
+            if odd
+            else None
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self._python)
+
+    def find(self, written: str) -> str | None:
+        """The Python name of the function called `written`, or None if none is offered."""
+        name = written.strip().replace("\\_", "_")
+        while True:
+            if name in self._python:
+                return self._python[name]
+            namespace, dot, rest = name.partition(".")
+            if not dot or namespace not in NAMESPACES:
+                return None
+            name = rest
+
+    def respell(self, code: str) -> str:
+        """`code`, which is outside any string, with names that are no Python replaced."""
+        return code if self._odd is None else self._odd.sub(self._found, code)
+
+    def _found(self, match: re.Match[str]) -> str:
+        return self._python[match.group()]

@@ -1,0 +1,462 @@
+"""Run programs in a Jupyter kernel: all of CPython, spoken to through jupyter_client.
+
+Stops: what the kernel's place stops (`sandbox.provisioners`), and here: running time (interrupt,
+then kill), printed bytes, calls per session, messages above 16 MiB, a kernel that dies (the session
+alone is lost), `input()`, state left by an earlier program (a kernel serves one session).
+
+Does not stop: a program that forges a call, since it can read the stub that makes calls. The host
+reads every message as data of an expected shape, unpickles nothing and evaluates nothing.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, NoReturn, Self, cast
+
+import zmq
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+from jupyter_client.manager import KernelManager
+
+from sandbox import bubblewrap
+from sandbox.awaits import settle_awaits
+from sandbox.engine import Finished, Limits, Paused, Session, Step
+from sandbox.errors import (
+    Frame,
+    ProgramFailed,
+    SandboxDied,
+    SandboxError,
+    SandboxLimit,
+    SandboxTimeout,
+    SandboxUnavailable,
+    render_traceback,
+)
+from sandbox.pool import WarmPool
+from sandbox.provisioners import PLACES, Place, kernel_spec
+from sandbox.values import JSON
+
+VALUE_MIME = "application/vnd.tool-emulator.value+json"
+
+_GRACE = 1.0
+"""Seconds that an interrupted kernel has to give in before it is killed."""
+_LARGEST_MESSAGE = 16 * 1024 * 1024
+_LARGEST_CALL = 1024 * 1024
+_END_OF_INPUT = "\x04"  # Jupyter's reply that makes input() raise EOFError
+
+
+class _Manager(KernelManager):
+    """A KernelManager of one given kernelspec that writes no connection file anywhere."""
+
+    def __init__(self, spec: KernelSpec) -> None:
+        super().__init__(
+            kernel_spec_manager=_OneSpec(spec), context=_context(), transport="ipc",
+            connection_file="/dev/null/unused",
+        )  # fmt: skip
+
+    def write_connection_file(self, **kwargs: Any) -> None:
+        """The kernel reads its connection from an inherited descriptor."""
+
+    def cleanup_connection_file(self) -> None:
+        """There is none."""
+
+    def cleanup_ipc_files(self) -> None:
+        """The sockets are in the sandbox, or in the folder that the provisioner removes."""
+
+    def _connect_control_socket(self) -> None:
+        """The kernel is stopped by signals; nothing is ever said on the control channel."""
+
+
+class _OneSpec(KernelSpecManager):
+    def __init__(self, spec: KernelSpec) -> None:
+        super().__init__()
+        self._spec = spec
+
+    def get_kernel_spec(self, kernel_name: str) -> KernelSpec:  # noqa: ARG002
+        return self._spec
+
+
+def _context() -> zmq.Context[zmq.Socket[bytes]]:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    # Connect once, while only our own code has run in the sandbox; never to what a program may have
+    # put in a socket's place since.
+    context.setsockopt(zmq.RECONNECT_IVL, -1)
+    context.setsockopt(zmq.MAXMSGSIZE, _LARGEST_MESSAGE)
+    context.setsockopt(zmq.LINGER, 0)
+    return context
+
+
+class Kernel:
+    """One running kernel and the host's connection to it. Used by one thread at a time."""
+
+    def __init__(self, spec: KernelSpec) -> None:
+        self._manager = _Manager(spec)
+        self._watch: int | None = None
+        self._client: BlockingKernelClient | None = None
+        try:
+            self._manager.start_kernel()
+            self._watch = os.pidfd_open(self._place.popen.pid)
+            self._connect()
+            self.execute(_STUB_LOADER, silent=True)
+            for channel, message in self.messages(30.0):
+                if channel == "shell" and message["msg_type"] == "execute_reply":
+                    if message["content"].get("status") != "ok":
+                        raise SandboxDied(f"the stub does not load: {message['content']}")
+                    break
+        except BaseException:
+            self.dispose()
+            raise
+
+    @property
+    def _place(self) -> Place:
+        return cast(Place, self._manager.provisioner)
+
+    def _connect(self) -> None:
+        self._client = self._manager.client()
+        self._client.start_channels(hb=False, control=False)
+        self._channels = {
+            "iopub": self._client.iopub_channel.socket,
+            "shell": self._client.shell_channel.socket,
+            "stdin": self._client.stdin_channel.socket,
+        }
+        self._poller = zmq.Poller()
+        for socket in self._channels.values():
+            self._poller.register(socket, zmq.POLLIN)
+        self._poller.register(self._watch, zmq.POLLIN)
+        for channel, message in self.messages(30.0):
+            # Before this, a message on iopub could be lost.
+            if channel == "iopub" and message["msg_type"] == "iopub_welcome":
+                return
+
+    def execute(self, code: str, *, silent: bool = False) -> str:
+        """Send code to run; returns the id that its messages will name as their parent."""
+        assert self._client is not None
+        return cast(
+            str,
+            self._client.execute(
+                code, silent=silent, store_history=False, allow_stdin=True, stop_on_error=False
+            ),
+        )
+
+    def answer(self, value: str) -> None:
+        assert self._client is not None
+        self._client.input(value)
+
+    def messages(self, seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(channel, message) as they come. Raises TimeoutError when `seconds` have passed without
+        the consumer having left, SandboxDied when the kernel ends."""
+        until = time.monotonic() + seconds
+        assert self._client is not None
+        wire = self._client.session
+        while True:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            ready = dict(self._poller.poll(int(left * 1000) + 1))
+            for channel, socket in self._channels.items():
+                while socket in ready:
+                    try:
+                        parts = socket.recv_multipart(zmq.DONTWAIT)
+                    except zmq.Again:
+                        break
+                    try:
+                        _, frames = wire.feed_identities(parts)
+                        message = wire.deserialize(frames)
+                        yield channel, message
+                    except (ValueError, TypeError, KeyError, IndexError):
+                        continue  # not signed, or not a Jupyter message: nobody's
+                    if time.monotonic() > until:
+                        break
+            if self._watch in ready:
+                how = _ending(self._place.popen.wait())
+                raise SandboxDied(f"the kernel ended while the program ran ({how})")
+
+    def interrupt(self) -> None:
+        self._place.signal_now(signal.SIGINT)
+
+    def alive(self) -> bool:
+        return self._manager.provisioner is not None and self._place.is_running()
+
+    def kill(self) -> None:
+        if self._manager.provisioner is not None:
+            self._place.signal_now(signal.SIGKILL)
+
+    def dispose(self) -> None:
+        self.kill()
+        if self._client is not None:
+            self._client.stop_channels()
+            self._client = None
+        if self._manager.provisioner is not None:
+            if self._place.process is not None:
+                self._place.process.wait()
+            self._manager.cleanup_resources()
+        self._manager.context.destroy(linger=0)
+        if self._watch is not None:
+            os.close(self._watch)
+            self._watch = None
+
+
+def _ending(code: int) -> str:
+    # bwrap reports a signal as 128 + its number, as a shell does.
+    number = -code if code < 0 else code - 128
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return f"exit code {code}"
+
+
+def _stub_loader() -> str:
+    """Python source that gives a kernel the two modules which run inside it; no file is needed."""
+    here = Path(__file__).parent
+    modules = [
+        (f"sandbox.{name}", (here / f"{name}.py").read_text()) for name in ("values", "kernel_stub")
+    ]
+    return (
+        "import sys, types\n"
+        "sys.modules['sandbox'] = types.ModuleType('sandbox')\n"
+        f"for name, source in {modules!r}:\n"
+        "    module = sys.modules[name] = types.ModuleType(name)\n"
+        "    exec(compile(source, f'<{name}>', 'exec'), module.__dict__)\n"
+        "del name, source, module\n"
+    )
+
+
+_STUB_LOADER = _stub_loader()
+
+
+class KernelEngine:
+    """Kernels in one place: `bubblewrap`, or `none` where the operator said so by name.
+
+    `warm` kernels wait ready, started in the background by `warm_up` or the first session; at most
+    `most` sessions are open at once, one more raises SandboxBusy. `memory` in `limits` counts what
+    a kernel maps beyond its own start, in each of its processes.
+    """
+
+    name = "kernel"
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        place: str = "bubblewrap",
+        warm: int = 1,
+        most: int = 16,
+    ) -> None:
+        self.limits = limits or Limits()
+        self.place = place
+        if place not in PLACES:
+            raise ValueError(f"unknown place {place!r}; known: {', '.join(PLACES)}")
+        spec = kernel_spec(place, {"memory": self.limits.memory})
+        self._pool = WarmPool(lambda: Kernel(spec), size=warm, most=most)
+        self._probe_lock = threading.Lock()
+        self._problem: SandboxUnavailable | None = None
+        self._probed = place == "none"
+
+    def warm_up(self) -> None:
+        """Start the waiting kernels now. Raises SandboxUnavailable if this place cannot be had."""
+        self._check()
+        self._pool.fill()
+
+    def session(
+        self, names: frozenset[str], *, preamble: str = "", seed: int = 0
+    ) -> AbstractContextManager[Session]:
+        return self._session(names, preamble, seed)
+
+    @contextmanager
+    def _session(self, names: frozenset[str], preamble: str, seed: int) -> Iterator[Session]:
+        self._check()
+        kernel = self._pool.take()
+        try:
+            session = _KernelSession(kernel, names, self.limits)
+            session.open(preamble, seed)
+            yield session
+        finally:
+            self._pool.give_back(kernel)
+
+    def _check(self) -> None:
+        """A sandbox that cannot be had turns this engine off; it never becomes a weaker one."""
+        with self._probe_lock:
+            if not self._probed:
+                self._problem = bubblewrap.probe()
+                self._probed = True
+            if self._problem is not None:
+                raise SandboxUnavailable(self._problem.reason, self._problem.fix)
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+class _KernelSession:
+    """One program's use of a kernel. `_running` is the execute_request being served, if any."""
+
+    def __init__(self, kernel: Kernel, names: frozenset[str], limits: Limits) -> None:
+        self._kernel = kernel
+        self._names = names
+        self._limits = limits
+        self._marker = secrets.token_hex(16)
+        self._running: str | None = None
+        self._paused = False
+        self._over = False
+        self._left = 0.0  # seconds of the piece's deadline
+        self._pauses = 0
+        self._printed: list[str] = []
+        self._printed_size = 0
+        self._shown: Finished = Finished()
+
+    def open(self, preamble: str, seed: int) -> None:
+        payload = {
+            "names": sorted(self._names), "preamble": preamble, "seed": seed,
+            "marker": self._marker,
+        }  # fmt: skip
+        # repr of a str is Python source for it.
+        stub = "__import__('sys').modules['sandbox.kernel_stub']"
+        self._begin(f"{stub}.open_session({json.dumps(payload)!r})")
+        self._run_on()
+
+    def start(self, source: str) -> Step:
+        if self._paused:
+            raise RuntimeError("the program is paused: resume it before starting another piece")
+        self._begin(settle_awaits(source, self._names))
+        return self._run_on()
+
+    def resume(self, value: JSON) -> Step:
+        if not self._paused:
+            raise RuntimeError("the program is not paused")
+        self._paused = False
+        self._kernel.answer(json.dumps(value, allow_nan=False))
+        return self._run_on()
+
+    def _begin(self, source: str) -> None:
+        if self._over:
+            raise SandboxDied("this session has ended")
+        self._left = self._limits.seconds
+        self._printed, self._printed_size, self._shown = [], 0, Finished()
+        self._running = self._kernel.execute(source)
+
+    def _run_on(self) -> Step:
+        """Take messages until the piece pauses or ends, on what is left of its deadline."""
+        began = time.monotonic()
+        reply: dict[str, Any] | None = None
+        idle = False
+        try:
+            for channel, message in self._kernel.messages(self._left):
+                if message["parent_header"].get("msg_id") != self._running:
+                    continue
+                kind, content = message["msg_type"], message["content"]
+                if channel == "stdin" and kind == "input_request":
+                    paused = self._input_request(content)
+                    if paused is not None:
+                        self._left -= time.monotonic() - began
+                        self._paused = True
+                        return paused
+                elif channel == "iopub":
+                    idle = idle or (kind == "status" and content["execution_state"] == "idle")
+                    self._output(kind, content)
+                elif channel == "shell" and kind == "execute_reply":
+                    reply = content
+                if idle and reply is not None:
+                    return self._finished(reply)
+        except TimeoutError:
+            self._stop()
+            raise SandboxTimeout(self._limits.seconds) from None
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            self._end()
+            raise SandboxDied("the kernel sent what no kernel sends") from error
+        except SandboxError:
+            self._over = True
+            raise
+        raise AssertionError("messages() ends by raising")
+
+    def _input_request(self, content: dict[str, Any]) -> Paused | None:
+        prompt = content["prompt"]
+        if not (isinstance(prompt, str) and prompt.startswith(self._marker)):
+            self._kernel.answer(_END_OF_INPUT)  # the program's own input(): there is nobody to ask
+            return None
+        if len(prompt) > _LARGEST_CALL:
+            self._limit("argument bytes in a call")
+        call = json.loads(prompt.removeprefix(self._marker), parse_constant=_no_constant)
+        name, args, kwargs, line = call["name"], call["args"], call["kwargs"], call["line"]
+        if name not in self._names or not isinstance(args, list) or not isinstance(kwargs, dict):
+            raise ValueError(name)
+        self._pauses += 1
+        if self._pauses > self._limits.pauses:
+            self._limit("calls")
+        return Paused(name, tuple(args), kwargs, line if type(line) is int else None)
+
+    def _output(self, kind: str, content: dict[str, Any]) -> None:
+        if kind == "stream":
+            text = content["text"]
+            self._printed.append(text)
+            self._printed_size += len(text.encode(errors="replace"))
+        elif kind in ("execute_result", "display_data"):
+            data = content["data"]
+            text = data.get("text/plain", "")
+            self._printed_size += len(text)
+            if kind == "execute_result":
+                value = data.get(VALUE_MIME)
+                self._shown = Finished("", None if value is None else json.loads(value), text)
+            else:
+                self._printed.append(f"{text}\n")
+        if self._printed_size > self._limits.output:
+            self._limit("output")
+
+    def _finished(self, reply: dict[str, Any]) -> Finished:
+        self._running = None
+        stdout = "".join(self._printed)
+        if reply["status"] != "ok":
+            self._fail(reply, stdout)
+        return Finished(stdout, self._shown.value, self._shown.text)
+
+    def _fail(self, reply: dict[str, Any], stdout: str) -> NoReturn:
+        kind, message = str(reply["ename"]), str(reply["evalue"])[:10_000]
+        if kind == "MemoryError":
+            # The limit on address space shows as CPython's own error.
+            self._end()
+            raise SandboxLimit("memory")
+        try:
+            frames = [
+                (bool(current), Frame(int(line), str(function), str(text)))
+                for current, line, function, text in json.loads(reply["traceback"][0])
+            ]
+        except (ValueError, TypeError, LookupError):
+            frames = []  # not written by our stub
+        lines = [frame.line for current, frame in frames if current]
+        raise ProgramFailed(
+            kind,
+            message,
+            lines[-1] if lines else None,
+            render_traceback([frame for _, frame in frames], kind, message),
+            stdout,
+        )
+
+    def _limit(self, what: str) -> NoReturn:
+        self._end()
+        raise SandboxLimit(what)
+
+    def _stop(self) -> None:
+        """Interrupt; a kernel that gives in keeps its state, one that does not is killed."""
+        self._kernel.interrupt()
+        with contextlib.suppress(TimeoutError, SandboxError):
+            for channel, message in self._kernel.messages(_GRACE):
+                if channel == "shell" and message["parent_header"].get("msg_id") == self._running:
+                    return
+        self._end()
+
+    def _end(self) -> None:
+        self._over = True
+        self._kernel.kill()
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

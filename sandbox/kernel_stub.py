@@ -1,0 +1,200 @@
+"""The part of the engine that runs *inside* a kernel. The host sends this file there as text.
+
+Each pausing name is a function here that asks the host over the stdin channel, Jupyter's own way
+to wait for someone: an `input_request` whose prompt is the session's marker and a JSON payload, an
+`input_reply` whose value is JSON. Values leave as `sandbox.values.plain` has them, errors as frames.
+
+Stops: nothing. Whatever runs in the kernel can read and change all of this; the host therefore
+believes no message beyond its shape, and a hostile program can at most forge a call.
+"""
+
+import asyncio
+import contextlib
+import datetime as dt
+import json
+import linecache
+import random
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from IPython.core.getipython import get_ipython
+
+from sandbox.values import plain
+
+VALUE_MIME = "application/vnd.tool-emulator.value+json"
+_PIECES: set[str] = set()
+"""Code file names of the program's own pieces, to tell its frames from those of libraries."""
+
+
+def open_session(payload: str) -> None:
+    """Make this kernel ready for one session. `payload` is JSON: names, preamble, seed, marker."""
+    asked = json.loads(payload)
+    shell: Any = get_ipython()
+    namespace = shell.user_ns
+    for name in ("exit", "quit", "open"):
+        namespace.pop(name, None)  # IPython's own; the builtins of those names do as Python does
+    transformer = shell.input_transformer_manager
+    transformer.line_transforms.clear()
+    transformer.token_transformers.clear()  # `?x` and `!ls` are not Python
+    _report_values(shell)
+    _report_errors(shell)
+    asyncio.run = _run_nested
+    if asked["seed"]:
+        _freeze(asked["seed"])
+    time.sleep = _no_sleep
+    if asked["preamble"]:
+        exec(compile(asked["preamble"], "<preamble>", "exec"), namespace)  # noqa: S102
+    for name in asked["names"]:
+        namespace[name] = _pausing(name, asked["marker"], shell.kernel.raw_input)
+    compiler_name = shell.compile.get_code_name
+
+    def remember(*args: Any, **kwargs: Any) -> str:
+        name: str = compiler_name(*args, **kwargs)
+        _PIECES.clear()
+        _PIECES.add(name)
+        return name
+
+    shell.compile.get_code_name = remember
+
+
+def _no_sleep(seconds: float, /) -> None:
+    """The clock stands still, and so does not wait."""
+
+
+def _pausing(name: str, marker: str, ask: Callable[[str], str]) -> Callable[..., Any]:
+    def pausing(*args: Any, **kwargs: Any) -> Any:
+        try:
+            call = {
+                "name": name,
+                "args": [plain(v, f"{name}() argument {i}") for i, v in enumerate(args, 1)],
+                "kwargs": {k: plain(v, f"{name}() argument {k}") for k, v in kwargs.items()},
+                "line": _calling_line(),
+            }
+        except TypeError as error:
+            raise TypeError(str(error)) from None
+        return json.loads(ask(marker + json.dumps(call, allow_nan=False)))
+
+    pausing.__name__ = pausing.__qualname__ = name
+    return pausing
+
+
+def _calling_line() -> int | None:
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_filename in _PIECES:
+            line: int = frame.f_lineno
+            return line
+        frame = frame.f_back
+    return None
+
+
+def _report_values(shell: Any) -> None:
+    """Send the last expression's repr on one line, and its value as JSON where it has one."""
+    format_rich = shell.display_formatter.format
+
+    def format_value(value: Any, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], Any]:
+        data, metadata = format_rich(value, *args, **kwargs)
+        data["text/plain"] = repr(value)
+        with contextlib.suppress(Exception):  # no shape in JSON, or a property of its own raised
+            data[VALUE_MIME] = json.dumps(plain(value), allow_nan=False)
+        return data, metadata
+
+    shell.display_formatter.format = format_value
+
+
+def _report_errors(shell: Any) -> None:
+    """Send errors as [file is a piece of the program?, line, function, source line] frames."""
+
+    def show(exc_tuple: Any = None, *_: Any, **__: Any) -> None:
+        kind, error, trace = shell._get_exc_info(exc_tuple)
+        frames: list[tuple[bool, int, str, str]] = []
+        if isinstance(error, SyntaxError) and error.lineno and error.filename in _PIECES:
+            frames.append((True, error.lineno, "<module>", (error.text or "").strip()))
+        while trace is not None:
+            code = trace.tb_frame.f_code
+            if code.co_filename.startswith((_CELLS)):
+                text = linecache.getline(code.co_filename, trace.tb_lineno).strip()
+                ours = code.co_filename in _PIECES
+                frames.append((ours, trace.tb_lineno, code.co_name, text[:200]))
+            trace = trace.tb_next
+        del frames[4:-4]
+        if isinstance(error, SyntaxError):
+            error.filename = error.lineno = None  # or str() would name a file of ours
+        stb = [json.dumps(frames)]
+        shell._last_traceback = stb
+        shell._showtraceback(kind, error, stb)
+
+    shell.showtraceback = show
+    shell.showsyntaxerror = lambda *_, **__: show()
+
+
+def _run_nested(main: Any, **kwargs: Any) -> Any:
+    """asyncio.run for code that already runs in the kernel's loop: models write it by habit."""
+    outer = asyncio.events._get_running_loop()
+    asyncio.events._set_running_loop(None)
+    try:
+        with asyncio.Runner(**kwargs) as runner:
+            return runner.run(main)
+    finally:
+        asyncio.events._set_running_loop(outer)
+        asyncio.set_event_loop(outer)
+
+
+def _freeze(seed: int) -> None:
+    """Stop the wall clock at `seed` nanoseconds since 1970 UTC and derive randomness from it."""
+    random.seed(seed)
+    draw = random.Random(seed)
+    uuid.uuid4 = lambda: uuid.UUID(int=draw.getrandbits(128), version=4)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
+    time.time_ns = lambda: seed
+    time.time = lambda: seed / 1e9
+    for name in ("gmtime", "localtime"):
+        setattr(time, name, _at_instant(getattr(time, name), seed / 1e9))
+    real: Any = dt.datetime
+    real_date: Any = dt.date
+    instant = real.fromtimestamp(seed // 1000 / 1_000_000, dt.UTC)
+
+    # A subclass that makes no instances of itself: every value stays a real datetime.
+    class Kind(type):
+        def __instancecheck__(cls, value: object) -> bool:
+            return isinstance(value, cls.__mro__[1])
+
+        def __subclasscheck__(cls, kind: type) -> bool:
+            return issubclass(kind, cls.__mro__[1])
+
+    class FrozenDatetime(real, metaclass=Kind):
+        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+            return real(*args, **kwargs)
+
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return instant.astimezone(tz) if tz else instant.replace(tzinfo=None)
+
+        @classmethod
+        def utcnow(cls) -> Any:
+            return instant.replace(tzinfo=None)
+
+        @classmethod
+        def today(cls) -> Any:
+            return cls.now()
+
+    class FrozenDate(real_date, metaclass=Kind):
+        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+            return real_date(*args, **kwargs)
+
+        @classmethod
+        def today(cls) -> Any:
+            return instant.date()
+
+    for frozen, original in ((FrozenDatetime, real), (FrozenDate, real_date)):
+        frozen.__name__ = frozen.__qualname__ = original.__name__
+        frozen.__module__ = "datetime"
+    dt.datetime, dt.date = FrozenDatetime, FrozenDate
+
+
+def _at_instant(function: Callable[..., Any], instant: float) -> Callable[..., Any]:
+    return lambda seconds=None, /: function(instant if seconds is None else seconds)

@@ -1,0 +1,254 @@
+"""Where kernels run: `KernelProvisioner`s for jupyter_client. Knows nothing of programs.
+
+Stops: in every place, by rlimits: address space beyond the kernel's start, processes and threads,
+open files, file size, CPU time, core dumps. In `bubblewrap` what `sandbox.bubblewrap` says; and the
+kernel dies with the thread that launched it.
+
+Does not stop: memory in many processes, up to processes x memory (no cgroup yet). In `none`, which
+is only for operators who say its name: files, network, processes, anything that this user may do.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+from jupyter_client.connect import KernelConnectionInfo
+from jupyter_client.kernelspec import KernelSpec
+from jupyter_client.provisioning.factory import KernelProvisionerFactory
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
+from traitlets import Integer
+
+from sandbox import bubblewrap
+from sandbox.errors import SandboxUnavailable
+
+_CONNECTION = f"{bubblewrap.RUN}/connection.json"
+_CHANNELS = ("shell", "iopub", "stdin", "hb", "control")
+_MiB = 1024 * 1024
+
+# Runs in the kernel's process before ipykernel. Address space is limited from here on, with the
+# interpreter and ipykernel already in it: RLIMIT_AS counts what is mapped, not what is used.
+_LAUNCH = """\
+import resource, sys
+from ipykernel.kernelapp import launch_new_instance
+memory, cpu, processes, file_size = map(int, sys.argv.pop(1).split(","))
+with open("/proc/self/statm") as statm:
+    mapped = int(statm.read().split()[0]) * resource.getpagesize()
+for limit, most in (
+    (resource.RLIMIT_AS, mapped + memory), (resource.RLIMIT_CPU, cpu),
+    (resource.RLIMIT_NPROC, processes), (resource.RLIMIT_FSIZE, file_size),
+    (resource.RLIMIT_NOFILE, 256), (resource.RLIMIT_CORE, 0),
+):
+    resource.setrlimit(limit, (most, most))
+launch_new_instance()
+"""
+
+
+def kernel_spec(place: str, config: dict[str, int]) -> KernelSpec:
+    """The kernelspec of ipykernel in `place`, a key of PLACES; `config` sets its traits."""
+    provisioner = {"provisioner_name": PLACES[place], "config": config}
+    quiet = ["--HistoryManager.enabled=False", "--log-level=CRITICAL"]
+    return KernelSpec(
+        argv=[sys.executable, "-c", _LAUNCH, "-f", _CONNECTION, *quiet],
+        display_name="Python",
+        language="python",
+        metadata={"kernel_provisioner": provisioner},
+    )
+
+
+class Place(LocalProvisioner):
+    """What every local place shares: ipykernel over ipc://, told its sockets by a descriptor."""
+
+    memory = Integer(256 * _MiB, help="bytes a process may map beyond the kernel's start")
+    cpu_seconds = Integer(600, help="CPU seconds in a kernel's life")
+    processes = Integer(64, help="processes and threads")
+    data_size = Integer(64 * _MiB, help="bytes in /mnt/data, and in /tmp")
+
+    @property
+    def popen(self) -> subprocess.Popen[bytes]:
+        assert self.process is not None
+        return self.process
+
+    async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
+        limits = f"{self.memory},{self.cpu_seconds},{self.processes},{self.data_size}"
+        argv = self.kernel_spec.argv
+        return {**kwargs, "cmd": [*argv[:3], limits, *argv[3:]]}
+
+    @abstractmethod
+    def signal_now(self, signum: int) -> None:
+        """Signal the kernel, without waiting; SIGKILL takes all that it started along."""
+
+    async def send_signal(self, signum: int) -> None:
+        self.signal_now(signum)
+
+    def is_running(self) -> bool:
+        return self.process is not None and self.popen.poll() is None
+
+    def _spawn(self, command: Sequence[str], **how: Any) -> None:
+        # The kernel's own stderr is heard only until it is ready: see _bound.
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            **how,
+        )
+        self.pid = self.popen.pid
+
+    async def _bound(self, sockets: str, patience: float = 30.0) -> None:
+        """Wait until the kernel has bound its sockets; SandboxUnavailable tells its last words.
+
+        The host connects once, now, while only our own code has run in there, and never again
+        (see kernel.py): what a program later puts in their place is nobody's peer.
+        """
+        paths = [Path(f"{sockets}-{number}") for number in range(1, len(_CHANNELS) + 1)]
+        until = time.monotonic() + patience
+        assert self.popen.stderr is not None
+        with self.popen.stderr as stderr:
+            while not all(path.exists() for path in paths):
+                ended = not self.is_running()
+                if ended or time.monotonic() > until:
+                    self.signal_now(signal.SIGKILL)
+                    self.popen.kill()
+                    self.popen.wait()
+                    words = stderr.read(65536).decode(errors="replace").strip().splitlines()
+                    within = "" if ended else f" within {patience:g} s"
+                    raise SandboxUnavailable(
+                        f"a kernel did not get ready{within}: {(words or ['no message'])[-1]}",
+                        "see `python -m sandbox`",
+                    )
+                await asyncio.sleep(0.005)
+
+
+class BubblewrapProvisioner(Place):
+    """Launch a kernel under bubblewrap (0.8 or later), as root or as an ordinary user."""
+
+    kernel_pid: int | None = None
+    """The kernel's pid as the host sees it; it is pid 1 of its namespace."""
+
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
+        inside = _connection(f"{bubblewrap.RUN}/s")
+        read_info, write_info = os.pipe()
+        with open(read_info, "rb") as info, _readable(inside) as connection:
+            try:
+                options = f"--info-fd {write_info} --perms 0444 --ro-bind-data {connection}".split()
+                command = bubblewrap.sandboxed(
+                    cmd, data_size=self.data_size, options=[*options, _CONNECTION]
+                )
+                self._spawn(command, env={}, pass_fds=(write_info, connection))
+            finally:
+                os.close(write_info)
+            self.kernel_pid = _child_pid(info.fileno())
+        # Nothing of the host's file system is shared with the kernel, not even a socket's folder.
+        outside = f"/proc/{self.kernel_pid}/root{bubblewrap.RUN}/s"
+        await self._bound(outside)
+        self.connection_info = _for_manager({**inside, "ip": outside})
+        return self.connection_info
+
+    def signal_now(self, signum: int) -> None:
+        # bwrap is the kernel's parent and goes when it goes; while bwrap has not been waited for,
+        # the kernel's pid cannot have passed to another process.
+        if self.is_running() and self.kernel_pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.kernel_pid, signum)
+
+
+class UnsandboxedProvisioner(Place):
+    """Launch a kernel as a plain process of this user. Only by the operator's explicit word."""
+
+    folder: str | None = None
+
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
+        self.folder = tempfile.mkdtemp(prefix="kernel-")
+        sockets = f"{self.folder}/s"
+        info = _connection(sockets)
+        with _readable(info) as connection:
+            command = [part.replace(_CONNECTION, f"/dev/fd/{connection}") for part in cmd]
+            environment = {**bubblewrap.ENVIRONMENT, "HOME": self.folder, "IPYTHONDIR": self.folder}
+            self._spawn(
+                command,
+                cwd=self.folder,
+                env=environment,
+                pass_fds=(connection,),
+                start_new_session=True,
+            )
+            await self._bound(sockets)
+        self.connection_info = _for_manager(info)
+        return self.connection_info
+
+    def signal_now(self, signum: int) -> None:
+        if self.is_running():
+            with contextlib.suppress(ProcessLookupError):
+                (os.killpg if signum == signal.SIGKILL else os.kill)(self.popen.pid, signum)
+
+    async def cleanup(self, restart: bool = False) -> None:
+        await super().cleanup(restart=restart)
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+PLACES = {"bubblewrap": "sandbox-bubblewrap", "none": "sandbox-none"}
+"""Where a kernel can run -> the name of its provisioner."""
+
+for _name, _class in (
+    (PLACES["bubblewrap"], BubblewrapProvisioner),
+    (PLACES["none"], UnsandboxedProvisioner),
+):
+    # What an installed entry point would do; this project also runs from a plain checkout.
+    KernelProvisionerFactory.provisioners[_name] = EntryPoint(
+        _name, f"{__name__}:{_class.__name__}", KernelProvisionerFactory.GROUP_NAME
+    )
+
+
+def _connection(sockets: str) -> dict[str, Any]:
+    """A connection file's content, for sockets named `sockets`-1 ... `sockets`-5."""
+    return {
+        **{f"{channel}_port": number for number, channel in enumerate(_CHANNELS, 1)},
+        "transport": "ipc",
+        "ip": sockets,
+        "key": secrets.token_hex(32),
+        "signature_scheme": "hmac-sha256",
+    }
+
+
+def _for_manager(connection: dict[str, Any]) -> KernelConnectionInfo:
+    # jupyter_client types the key as str and compares it as bytes.
+    info: Any = {**connection, "key": connection["key"].encode()}
+    return info  # type: ignore[no-any-return]
+
+
+@contextlib.contextmanager
+def _readable(content: dict[str, Any]) -> Iterator[int]:
+    """A descriptor to inherit from which `content` is read; it leaves no file."""
+    descriptor = os.memfd_create("kernel")
+    with open(descriptor, "r+b") as file:
+        file.write(json.dumps(content).encode())
+        file.seek(0)
+        yield descriptor
+
+
+def _child_pid(descriptor: int, patience: float = 10.0) -> int | None:
+    """What bwrap reports on --info-fd, or None if it ended without."""
+    report = b""
+    while select.select([descriptor], [], [], patience)[0]:
+        chunk = os.read(descriptor, 4096)
+        report += chunk
+        if not chunk or b"}" in chunk:
+            break
+    try:
+        return int(json.loads(report)["child-pid"])
+    except (ValueError, KeyError):
+        return None

@@ -1,0 +1,68 @@
+"""Fixtures: client -> proxy -> upstream, each a real thing on a loopback socket.
+
+`app` and `emulator.settings` are imported inside the fixtures, so that the tests of a room that
+needs neither (the sandbox, the splitter) run without them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import openai
+import pytest
+
+from tests.scripted import ScriptedUpstream
+from tests.serving import serve
+
+StartProxy = Callable[..., str]
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sees the keys or the `emulator.toml` of whoever runs it."""
+    for name in os.environ:
+        if name.startswith(("EMULATOR_", "OPENAI_", "DEEPSEEK_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("EMULATOR_CONFIG", os.devnull)
+
+
+@pytest.fixture
+def upstream() -> Iterator[ScriptedUpstream]:
+    """A scripted model. The test fails if anything asked it for a reply that was not scripted."""
+    with ScriptedUpstream() as server:
+        yield server
+    assert server.failures == []
+
+
+@pytest.fixture
+def start_proxy(upstream: ScriptedUpstream) -> Iterator[StartProxy]:
+    """`start_proxy(**settings) -> url` serves a proxy before `upstream`, until the test ends."""
+    from app import create_app
+    from emulator.settings import Settings
+
+    with ExitStack() as running:
+
+        def start(**settings: Any) -> str:
+            # A kernel starts when a test's program needs one, not with every proxy.
+            values = {"base_url": upstream.base_url, "api_key": "upstream-key", "warm_kernels": 0}
+            app = create_app(Settings(**values | settings))
+            running.callback(app.extensions["emulator"].close)
+            return running.enter_context(serve(app))
+
+        yield start
+
+
+@pytest.fixture
+def proxy(start_proxy: StartProxy) -> str:
+    """The URL of a proxy with default settings."""
+    return start_proxy()
+
+
+@pytest.fixture
+def client(proxy: str) -> Iterator[openai.OpenAI]:
+    """The official client, pointed at `proxy`. It does not retry: a test sees what was answered."""
+    with openai.OpenAI(base_url=f"{proxy}/v1", api_key="client-key", max_retries=0) as connected:
+        yield connected
