@@ -96,7 +96,6 @@ _AFTER = {"try": "\nfinally:\n pass"}
 _HEADERS = re.compile(r"(if|for|while|with|def|class|async|try|elif|else|except|finally)\b")
 
 _SENTENCE = re.compile(r"[^\W\d_]['’\w]*[,;]? +[^\W\d_]")
-_LITERAL_INSIDE = re.compile(r"\(.*[\"'“\d].*\)[;,]?\s*\Z|\(\)[;,]?\s*\Z", re.DOTALL)
 _SIGNATURE = re.compile(r":\s*(?:str|int|float|bool|list|dict|object|string|number|Optional)\b|->")
 
 
@@ -212,7 +211,9 @@ class BareCode:
         word = WRITTEN_NAME.match(code)
         if word is None or not self._names.find(word.group()) or code[word.end()] != "(":
             return False
-        return bool(_LITERAL_INSIDE.search(code)) and not _SIGNATURE.search(code)
+        arguments = code[word.end() :].rstrip(" \t\r\n;,")
+        literal = any(c in "\"'“" or c.isdigit() for c in arguments) or arguments == "()"
+        return literal and arguments.endswith(")") and not _SIGNATURE.search(code)
 
 
 def is_call(code: str, names: WrittenNames) -> bool:

@@ -22,7 +22,11 @@ def _monty(settings: Settings, limits: Limits) -> Engine:
 def _kernel(settings: Settings, limits: Limits) -> Engine:
     from sandbox.kernel import KernelEngine
 
-    return KernelEngine(limits, sandbox=settings.sandbox, warm=settings.warm_kernels)
+    if settings.sandbox == "none":
+        log.warning("kernels run unsandboxed: the model's code has your account", sandbox="none")
+    engine = KernelEngine(limits, place=settings.sandbox, warm=settings.warm_kernels)
+    engine.warm_up()
+    return engine
 
 
 ENGINES: dict[str, Callable[[Settings, Limits], Engine]] = {"monty": _monty, "kernel": _kernel}

@@ -98,7 +98,7 @@ class Repair:
 
 def _without_comments(text: str) -> str:
     kept = "".join(p for code, p in outside_strings(text) if code or not p.startswith("#"))
-    return _in_code(lambda t: re.sub(r"//[^\n]*|/\*.*?\*/", "", t, flags=re.DOTALL))(kept)
+    return _in_code(lambda t: re.sub(r"//[^\n]*", "", t))(kept)
 
 
 REPAIRS: tuple[Repair, ...] = (

@@ -37,16 +37,21 @@ def _form(of: str, opening: str, rest: str, closing: str, arguments: Callable[[s
     )
 
 
-def _parameters(pattern: str) -> Callable[[str], JSON]:
+def _parameters(opening: str, closing: str) -> Callable[[str], JSON]:
     """Arguments from elements; falls back to JSON, which some models put there instead."""
-    element = re.compile(pattern, re.DOTALL)
-    begin = re.compile(pattern.partition("(?P<value>")[0])
+    begin, end = re.compile(opening), re.compile(closing)
 
     def read(body: str) -> JSON:
-        found = {m["key"].strip(" \"'"): _trimmed(m["value"]) for m in element.finditer(body)}
-        if len(found) < len({m["key"].strip(" \"'") for m in begin.finditer(body)}):
-            raise unreadable("the call is cut off within a parameter", hint="write it again")
-        return dict(found) if found else _object(body)
+        found: dict[str, JSON] = {}
+        at = 0
+        while (parameter := begin.search(body, at)) is not None:
+            closed = end.search(body, parameter.end())
+            if closed is None:
+                raise unreadable("the call is cut off within a parameter", hint="write it again")
+            value = body[parameter.end() : closed.start()]
+            found[parameter["key"].strip(" \"'")] = _trimmed(value)
+            at = closed.end()
+        return found or _object(body)
 
     return read
 
@@ -69,7 +74,7 @@ def _object(body: str) -> JSON:
     return None
 
 
-_ESCAPED = re.compile(r"(?P<key>\w+):(?:<escape>(?P<text>.*?)<escape>|(?P<plain>[^,{}<]*))", re.S)
+_ESCAPED = re.compile(r"(?<!\w)(?P<key>\w+):(?:<escape>(?P<text>.*?)<escape>|(?P<plain>[^,{}<]*))", re.S)
 
 
 def _gemma(body: str) -> JSON:
@@ -81,7 +86,6 @@ def _gemma(body: str) -> JSON:
 
 
 _NAME = r"\s*(?P<name>[^\s<>\[\]{}\"']+)\s*"
-_ELEMENT = r"</(?:parameter|param|arg)>"
 
 FORMS: tuple[Form, ...] = (
     _form(
@@ -89,16 +93,18 @@ FORMS: tuple[Form, ...] = (
         r"<function=",
         rf"{_NAME}>",
         r"</function>",
-        _parameters(rf"<(?:parameter|param|arg)=(?P<key>[^>]+)>(?P<value>.*?){_ELEMENT}"),
+        _parameters(
+            r"<(?:parameter|param|arg)=(?P<key>[^>\n]{1,200})>", r"</(?:parameter|param|arg)>"
+        ),
     ),
     _form(
         'Claude, MiniMax: <invoke name="f"><parameter name="a">1</parameter></invoke>',
-        r"<(?:\w+:)?invoke name=",
-        r"[\"']?(?P<name>[^\"'>]+)[\"']?>",
-        r"</(?:\w+:)?invoke>",
+        r"<(?:\w{1,40}:)?invoke name=",
+        r"[\"']?(?P<name>[^\"'>]{1,200})[\"']?>",
+        r"</(?:\w{1,40}:)?invoke>",
         _parameters(
-            r"<(?:\w+:)?parameter name=[\"']?(?P<key>[^\"'>]+)[\"']?[^>]*>"
-            r"(?P<value>.*?)</(?:\w+:)?parameter>"
+            r"<(?:\w{1,40}:)?parameter name=[\"']?(?P<key>[^\"'>]{1,200})[\"']?[^>\n]{0,200}>",
+            r"</(?:\w{1,40}:)?parameter>",
         ),
     ),
     _form(
@@ -107,7 +113,7 @@ FORMS: tuple[Form, ...] = (
         _NAME,
         r"</tool_call>",
         _parameters(
-            r"<arg_key>(?P<key>[^<]+)</arg_key>\s*<arg_value>(?P<value>.*?)</arg_value>"
+            r"<arg_key>(?P<key>[^<]{1,200})</arg_key>\s*<arg_value>", r"</arg_value>"
         ),
     ),
     _form(
@@ -209,17 +215,21 @@ def _by_form(form: Form, plain: str, text: str, names: WrittenNames) -> list[Sta
     return found
 
 
+_ELEMENT = re.compile(r"<(?P<name>[A-Za-z_][\w.\-]{0,200})(?P<empty>\s?/)?>")
 _CHILD = re.compile(r"<(?P<key>[A-Za-z_]\w*)>(?P<value>.*?)</(?P=key)>", re.DOTALL)
 
 
 def _by_element(text: str, names: WrittenNames) -> list[Statement]:
     """``<get_weather><city>Oslo</city></get_weather>``: the element is the function."""
     found: list[Statement] = []
-    for tag in re.finditer(r"<(?P<name>[A-Za-z_][\w.\-]*)\s*(?P<empty>/?)>", text):
+    at = 0
+    while (tag := _ELEMENT.search(text, at)) is not None:
+        at = tag.end()
         if names.find(tag["name"]) is None:
             continue
-        end = text.find(f"</{tag['name']}>", tag.end())
-        body = "" if tag["empty"] else text[tag.end() : end if end >= 0 else len(text)]
+        end = at if tag["empty"] else text.find(f"</{tag['name']}>", at)
+        body = text[at : end if end >= 0 else len(text)]
+        at += len(body)
         children: JSON = {m["key"]: _trimmed(m["value"]) for m in _CHILD.finditer(body)}
         line = 1 + text.count("\n", 0, tag.start())
         found.append(statement(tag["name"], children or _object(body), names, line))

@@ -99,7 +99,7 @@ REPAIRS: tuple[Repair, ...] = (
     ),
     Repair("Markdown's escapes: get\\_weather(...)", _without_escapes),
     Repair("typographic quotes around strings", straight_quotes),
-    Repair("HTML entities from an XML frame: &quot;Oslo&quot;", _in_code(html.unescape)),
+    Repair("HTML entities from an XML frame: &quot;Oslo&quot;", html.unescape),
     Repair('a call in quotes with the same quotes inside: "f("Oslo")"', _unquoted),
     Repair(
         "a JavaScript declaration",
@@ -114,9 +114,7 @@ def parse_repaired(source: str, names: WrittenNames) -> tuple[ast.Module, str]:
     Raises the SyntaxError of the text as it was written.
     """
     text = source
-    spelt = "".join(
-        names.respell(piece) if code else piece for code, piece in outside_strings(source)
-    )
+    spelt = _respelt(text, names)
     try:
         return parse(spelt), spelt
     except SyntaxError as error:
@@ -126,14 +124,16 @@ def parse_repaired(source: str, names: WrittenNames) -> tuple[ast.Module, str]:
         if changed == text:
             continue
         text = changed
-        spelt = "".join(
-            names.respell(piece) if code else piece for code, piece in outside_strings(text)
-        )
+        spelt = _respelt(text, names)
         try:
             return parse(spelt), spelt
         except SyntaxError:
             continue
     raise first
+
+
+def _respelt(source: str, names: WrittenNames) -> str:
+    return _in_code(names.respell)(source) if names.need_respelling else source
 
 
 # ---------------------------------------------------------------------------- tree
@@ -383,6 +383,10 @@ def _language(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
     return node
 
 
+def _types(on: type[ast.AST] | tuple[type[ast.AST], ...]) -> tuple[type[ast.AST], ...]:
+    return on if isinstance(on, tuple) else (on,)
+
+
 REWRITES: tuple[Rewrite, ...] = (
     Rewrite("JSON's true, false and null in Python", ast.Name, _constants),
     Rewrite("stubs are plain functions, not coroutines", ast.Await, _awaited),
@@ -402,9 +406,16 @@ REWRITES: tuple[Rewrite, ...] = (
     Rewrite("stubs and models need no import", (ast.Import, ast.ImportFrom), _imported, top=True),
     Rewrite("a call written as a string", ast.Expr, _quoted, top=True),
     Rewrite("a call written as a dict", ast.Expr, _json_calls, top=True),
-    Rewrite("printing a result is asking for it; the calls stay independent", ast.Expr, _printed, top=True),
+    Rewrite("print(f()) asks for the result, no more: f() stays independent", ast.Expr, _printed, top=True),
     Rewrite("[f(1), g(2)] is a batch of independent calls", ast.Expr, _batch, top=True),
 )
+
+
+_TOP = tuple(row for row in REWRITES if row.top)
+_INNER = {
+    on: tuple(row for row in REWRITES if not row.top and on in _types(row.on))
+    for on in {on for row in REWRITES if not row.top for on in _types(row.on)}
+}
 
 
 class _Rewriter(ast.NodeTransformer):
@@ -414,8 +425,8 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit(self, node: ast.AST) -> ast.AST:
         super().generic_visit(node)
-        for row in REWRITES:
-            if not row.top and isinstance(node, row.on):
+        for row in _INNER.get(type(node), ()):
+            if isinstance(node, row.on):  # an earlier row may have changed its type
                 new = row.apply(node, self._names)
                 assert isinstance(new, ast.AST)
                 self.changed |= new is not node
@@ -442,8 +453,8 @@ def _pieces(node: ast.stmt, names: WrittenNames) -> Iterator[Piece]:
     rewriter = _Rewriter(names)
     statements = [rewriter.visit(node)]
     changed = rewriter.changed
-    for row in REWRITES:
-        if row.top:
+    for row in _TOP:
+        if any(isinstance(old, row.on) for old in statements):
             step: list[ast.AST] = []
             for old in statements:
                 new = row.apply(old, names) if isinstance(old, row.on) else old

@@ -15,12 +15,12 @@ from enum import Enum, auto
 from emulator.diagnostics import from_syntax_error
 from emulator.lexing import PythonScan
 from emulator.normalise import parse_repaired, rewritten
-from emulator.statements import MAX_BLOCK, Statement, Unreadable, unreadable
+from emulator.statements import MAX_BLOCK, MAX_STATEMENTS, Statement, Unreadable, unreadable
 from emulator.written import WrittenNames
 
 #: Words that go on with the compound statement before them.
 _CONTINUES = re.compile(r"(?:else|elif|except|finally)\b")
-_COMPOUND = re.compile(r"(?:if|for|while|try|with|def|class|async|match|@)")
+_COMPOUND = re.compile(r"(?:if|for|while|try|with|def|class|async|match)\b|@")
 _PROMPT = re.compile(r"(?:>>>|\.\.\.)(?: |$)|(?:In ?\[\d+\]: |\.\.\.: )")
 
 _WORD = r"[^\W\d_][\w'’-]*"
@@ -37,8 +37,8 @@ _KEYWORDS = frozenset(
 def reads_as_prose(line: str) -> bool:
     """Whether a line that is no valid Python is a sentence rather than a mistake."""
     text = line.strip()
-    if _PROSE.match(text) is None:
-        return bool(_REMARK.fullmatch(text))
+    if not (_PROSE.match(text) or _REMARK.fullmatch(text)):
+        return False
     return text.split(maxsplit=1)[0].rstrip(",;:") not in _KEYWORDS
 
 
@@ -61,6 +61,7 @@ class PythonReader:
         self._first = 1  # line in which that statement begins
         self._line = 0  # 1-based number of the last whole line
         self._size = 0
+        self._count = 0  # statements so far
         self._margin: str | None = None  # indentation of the whole block
         self._doctest = False
         self._fault: Unreadable | None = None
@@ -165,6 +166,9 @@ class PythonReader:
             return []
         try:
             tree, text = self._parse(source, missing)
+            self._count += len(tree.body)
+            if self._count > MAX_STATEMENTS:
+                raise SyntaxError(f"more than {MAX_STATEMENTS} statements")
             lines = text.encode(errors="surrogatepass").splitlines(keepends=True)
             return [
                 Statement(

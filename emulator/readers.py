@@ -13,9 +13,9 @@ from emulator.markup import read_markup
 from emulator.normalise import calls_tool as _calls_tool
 from emulator.python_reader import PythonReader
 from emulator.statements import Reader, Statement, Unreadable
-from emulator.written import WrittenNames
+from emulator.written import WRITTEN_NAME, WrittenNames
 
-__all__ = ["READERS", "Reader", "Statement", "Unreadable", "calls_tool", "read"]
+__all__ = ["READERS", "Reader", "Statement", "Unreadable", "calls_tool", "mentions_tool", "read"]
 
 #: Dialect of a block (`extract.BlockStart.dialect`) -> reader of it, given the offered names:
 #: Python names, or a mapping of written name -> Python name.
@@ -37,3 +37,9 @@ def read(dialect: str, text: str, names: Collection[str] = ()) -> list[Statement
 def calls_tool(source: str, names: Collection[str]) -> bool:
     """Whether the statement calls an offered function; code that calls none is documentation."""
     return _calls_tool(source, WrittenNames(names))
+
+
+def mentions_tool(text: str, names: Collection[str]) -> bool:
+    """Whether an offered name occurs in the text; a broken block without one is documentation."""
+    offered = WrittenNames(names)
+    return any(offered.find(match.group()) for match in WRITTEN_NAME.finditer(text))

@@ -10,6 +10,8 @@ from emulator.diagnostics import Diagnostic, render
 
 #: Characters that one block may have; what is longer is no program that anyone meant.
 MAX_BLOCK = 1 << 20
+#: Top-level statements that one block may have.
+MAX_STATEMENTS = 5000
 
 
 @dataclass(frozen=True)

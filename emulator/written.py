@@ -53,6 +53,11 @@ class WrittenNames:
                 return None
             name = rest
 
+    @property
+    def need_respelling(self) -> bool:
+        """Whether a name is offered that is no Python, such as ``get-time``."""
+        return self._odd is not None
+
     def respell(self, code: str) -> str:
         """`code`, which is outside any string, with names that are no Python replaced."""
         return code if self._odd is None else self._odd.sub(self._found, code)

@@ -75,13 +75,13 @@ class Engine(Protocol):
         """Open a fresh session in which calls of `names` pause.
 
         `preamble` is Python source run first. `seed` is what `fresh_seed` once returned: the clock
-        stands still at that instant and random numbers follow from it, so that a program can be
-        replayed; 0 leaves clock and randomness alone. Raises SandboxUnavailable or SandboxBusy.
+        stands still at that instant and random numbers follow from it, so that a program can
+        be replayed; 0 leaves both alone. Raises SandboxUnavailable or SandboxBusy.
         """
 
     def close(self) -> None: ...
 
 
 def fresh_seed() -> int:
-    """The present instant in nanoseconds since 1970: a frozen clock must still tell today's date."""
+    """The present instant in nanoseconds since 1970: a frozen clock must tell today's date."""
     return time.time_ns()

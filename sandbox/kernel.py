@@ -1,7 +1,7 @@
 """Run programs in a Jupyter kernel: all of CPython, spoken to through jupyter_client.
 
 Stops: what the kernel's place stops (`sandbox.provisioners`), and here: running time (interrupt,
-then kill), printed bytes, calls per session, messages above 16 MiB, a kernel that dies (the session
+then kill), printed bytes, calls per session, messages above 4 MiB, a kernel that dies (the session
 alone is lost), `input()`, state left by an earlier program (a kernel serves one session).
 
 Does not stop: a program that forges a call, since it can read the stub that makes calls. The host
@@ -46,7 +46,9 @@ VALUE_MIME = "application/vnd.tool-emulator.value+json"
 
 _GRACE = 1.0
 """Seconds that an interrupted kernel has to give in before it is killed."""
-_LARGEST_MESSAGE = 16 * 1024 * 1024
+_LARGEST_MESSAGE = 4 * 1024 * 1024
+_LONGEST_QUEUE = 32
+"""Messages of one channel that the host holds unread: with the size, a bound on its memory."""
 _LARGEST_CALL = 1024 * 1024
 _END_OF_INPUT = "\x04"  # Jupyter's reply that makes input() raise EOFError
 
@@ -88,6 +90,7 @@ def _context() -> zmq.Context[zmq.Socket[bytes]]:
     # put in a socket's place since.
     context.setsockopt(zmq.RECONNECT_IVL, -1)
     context.setsockopt(zmq.MAXMSGSIZE, _LARGEST_MESSAGE)
+    context.setsockopt(zmq.RCVHWM, _LONGEST_QUEUE)
     context.setsockopt(zmq.LINGER, 0)
     return context
 
@@ -169,7 +172,7 @@ class Kernel:
                         _, frames = wire.feed_identities(parts)
                         message = wire.deserialize(frames)
                         yield channel, message
-                    except (ValueError, TypeError, KeyError, IndexError):
+                    except (ValueError, TypeError, LookupError, RecursionError):
                         continue  # not signed, or not a Jupyter message: nobody's
                     if time.monotonic() > until:
                         break
@@ -370,7 +373,7 @@ class _KernelSession:
         except TimeoutError:
             self._stop()
             raise SandboxTimeout(self._limits.seconds) from None
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
             self._end()
             raise SandboxDied("the kernel sent what no kernel sends") from error
         except SandboxError:
@@ -396,12 +399,12 @@ class _KernelSession:
 
     def _output(self, kind: str, content: dict[str, Any]) -> None:
         if kind == "stream":
-            text = content["text"]
+            text = _text(content["text"])
             self._printed.append(text)
             self._printed_size += len(text.encode(errors="replace"))
         elif kind in ("execute_result", "display_data"):
             data = content["data"]
-            text = data.get("text/plain", "")
+            text = _text(data.get("text/plain", ""))
             self._printed_size += len(text)
             if kind == "execute_result":
                 value = data.get(VALUE_MIME)
@@ -429,7 +432,7 @@ class _KernelSession:
                 (bool(current), Frame(int(line), str(function), str(text)))
                 for current, line, function, text in json.loads(reply["traceback"][0])
             ]
-        except (ValueError, TypeError, LookupError):
+        except (ValueError, TypeError, LookupError, RecursionError):
             frames = []  # not written by our stub
         lines = [frame.line for current, frame in frames if current]
         raise ProgramFailed(
@@ -456,6 +459,12 @@ class _KernelSession:
     def _end(self) -> None:
         self._over = True
         self._kernel.kill()
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not text")
+    return value
 
 
 def _no_constant(name: str) -> NoReturn:

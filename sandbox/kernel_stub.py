@@ -2,12 +2,13 @@
 
 Each pausing name is a function here that asks the host over the stdin channel, Jupyter's own way
 to wait for someone: an `input_request` whose prompt is the session's marker and a JSON payload, an
-`input_reply` whose value is JSON. Values leave as `sandbox.values.plain` has them, errors as frames.
+`input_reply` whose value is JSON. Values leave as `sandbox.values.plain` has them.
 
 Stops: nothing. Whatever runs in the kernel can read and change all of this; the host therefore
 believes no message beyond its shape, and a hostile program can at most forge a call.
 """
 
+# ruff: noqa: SLF001 - IPython and asyncio have no public way to these
 import asyncio
 import contextlib
 import datetime as dt
@@ -44,7 +45,7 @@ def open_session(payload: str) -> None:
     asyncio.run = _run_nested
     if asked["seed"]:
         _freeze(asked["seed"])
-    time.sleep = _no_sleep
+    vars(time)["sleep"] = _no_sleep
     if asked["preamble"]:
         exec(compile(asked["preamble"], "<preamble>", "exec"), namespace)  # noqa: S102
     for name in asked["names"]:
@@ -115,7 +116,7 @@ def _report_errors(shell: Any) -> None:
             frames.append((True, error.lineno, "<module>", (error.text or "").strip()))
         while trace is not None:
             code = trace.tb_frame.f_code
-            if code.co_filename.startswith((_CELLS)):
+            if "ipykernel_" in code.co_filename:
                 text = linecache.getline(code.co_filename, trace.tb_lineno).strip()
                 ours = code.co_filename in _PIECES
                 frames.append((ours, trace.tb_lineno, code.co_name, text[:200]))
@@ -154,8 +155,7 @@ def _freeze(seed: int) -> None:
     time.time = lambda: seed / 1e9
     for name in ("gmtime", "localtime"):
         setattr(time, name, _at_instant(getattr(time, name), seed / 1e9))
-    real: Any = dt.datetime
-    real_date: Any = dt.date
+    real, real_date = dt.datetime, dt.date
     instant = real.fromtimestamp(seed // 1000 / 1_000_000, dt.UTC)
 
     # A subclass that makes no instances of itself: every value stays a real datetime.
@@ -166,7 +166,7 @@ def _freeze(seed: int) -> None:
         def __subclasscheck__(cls, kind: type) -> bool:
             return issubclass(kind, cls.__mro__[1])
 
-    class FrozenDatetime(real, metaclass=Kind):
+    class FrozenDatetime(dt.datetime, metaclass=Kind):
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:
             return real(*args, **kwargs)
 
@@ -182,7 +182,7 @@ def _freeze(seed: int) -> None:
         def today(cls) -> Any:
             return cls.now()
 
-    class FrozenDate(real_date, metaclass=Kind):
+    class FrozenDate(dt.date, metaclass=Kind):
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:
             return real_date(*args, **kwargs)
 
@@ -193,7 +193,7 @@ def _freeze(seed: int) -> None:
     for frozen, original in ((FrozenDatetime, real), (FrozenDate, real_date)):
         frozen.__name__ = frozen.__qualname__ = original.__name__
         frozen.__module__ = "datetime"
-    dt.datetime, dt.date = FrozenDatetime, FrozenDate
+    vars(dt).update(datetime=FrozenDatetime, date=FrozenDate)
 
 
 def _at_instant(function: Callable[..., Any], instant: float) -> Callable[..., Any]:

@@ -139,10 +139,10 @@ class BubblewrapProvisioner(Place):
     kernel_pid: int | None = None
     """The kernel's pid as the host sees it; it is pid 1 of its namespace."""
 
-    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
+    async def launch_kernel(self, cmd: list[str], **_: Any) -> KernelConnectionInfo:
         inside = _connection(f"{bubblewrap.RUN}/s")
         read_info, write_info = os.pipe()
-        with open(read_info, "rb") as info, _readable(inside) as connection:
+        with os.fdopen(read_info) as info, _readable(inside) as connection:
             try:
                 options = f"--info-fd {write_info} --perms 0444 --ro-bind-data {connection}".split()
                 command = bubblewrap.sandboxed(
@@ -171,7 +171,7 @@ class UnsandboxedProvisioner(Place):
 
     folder: str | None = None
 
-    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
+    async def launch_kernel(self, cmd: list[str], **_: Any) -> KernelConnectionInfo:
         self.folder = tempfile.mkdtemp(prefix="kernel-")
         sockets = f"{self.folder}/s"
         info = _connection(sockets)
@@ -234,7 +234,7 @@ def _for_manager(connection: dict[str, Any]) -> KernelConnectionInfo:
 def _readable(content: dict[str, Any]) -> Iterator[int]:
     """A descriptor to inherit from which `content` is read; it leaves no file."""
     descriptor = os.memfd_create("kernel")
-    with open(descriptor, "r+b") as file:
+    with os.fdopen(descriptor, "r+b") as file:
         file.write(json.dumps(content).encode())
         file.seek(0)
         yield descriptor

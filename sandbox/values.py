@@ -24,6 +24,19 @@ RECORDS: dict[type, Callable[[Any], Mapping[str, Any]]] = {}
 """How to read the fields of an engine's own record types, filled by the engine that has them."""
 
 
+_ARRAYS = (list, tuple, set, frozenset, deque, range, KeysView, ValuesView, ItemsView)
+
+# bool before int, as a bool is one; the str and int of an Enum mixin are its value already.
+_LEAVES: tuple[tuple[Any, Callable[[Any], JSON]], ...] = (
+    ((types.NoneType, bool), lambda value: value),
+    (str, str.__str__),
+    (int, int.__int__),
+    (float, float.__float__),
+    ((dt.date, dt.time), lambda value: value.isoformat()),
+    ((decimal.Decimal, uuid.UUID, pathlib.PurePath), str),
+)
+
+
 class NotPlain(TypeError):
     """A value that JSON has no shape for; the message names the type and where it sat."""
 
@@ -38,9 +51,20 @@ def plain(value: Any, where: str = "value", depth: int = 0) -> JSON:
     """
     if depth > MAX_DEPTH:
         raise NotPlain(f"{where} is nested deeper than {MAX_DEPTH} levels")
-    for kinds, convert in _SHAPES:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise NotPlain(f"{where} is {value!r}, which JSON cannot hold")
+    for kinds, convert in _LEAVES:
         if isinstance(value, kinds):
-            return convert(value, where, depth)
+            return convert(value)
+    if isinstance(value, enum.Enum):
+        return plain(value.value, where, depth + 1)
+    if isinstance(value, Mapping):
+        return {
+            _key(key, where): plain(item, f"{where}[{key!r}]", depth + 1)
+            for key, item in value.items()
+        }
+    if isinstance(value, _ARRAYS):
+        return [plain(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
     fields = _fields(value)
     if fields is not None:
         return {
@@ -51,36 +75,6 @@ def plain(value: Any, where: str = "value", depth: int = 0) -> JSON:
     if type(value).__module__.partition(".")[0] == "numpy" and hasattr(value, "tolist"):
         return plain(value.tolist(), where, depth + 1)
     raise NotPlain(f"{where} is of type {type(value).__name__}, which JSON cannot hold")
-
-
-def _finite(value: float, where: str, depth: int) -> JSON:
-    if not math.isfinite(value):
-        raise NotPlain(f"{where} is {value!r}, which JSON cannot hold")
-    return float(value)
-
-
-def _object(value: Mapping[Any, Any], where: str, depth: int) -> JSON:
-    return {
-        _key(key, where): plain(item, f"{where}[{key!r}]", depth + 1) for key, item in value.items()
-    }
-
-
-def _array(value: Any, where: str, depth: int) -> JSON:
-    return [plain(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
-
-
-# The first row that fits decides: bool before int, datetime among the dates, Enum before its mixin.
-_SHAPES: tuple[tuple[Any, Callable[[Any, str, int], JSON]], ...] = (
-    ((types.NoneType, bool), lambda value, where, depth: value),
-    (enum.Enum, lambda value, where, depth: plain(value.value, where, depth + 1)),
-    (str, lambda value, where, depth: str.__str__(value)),
-    (int, lambda value, where, depth: int(value)),
-    (float, _finite),
-    (Mapping, _object),
-    ((list, tuple, set, frozenset, deque, range, KeysView, ValuesView, ItemsView), _array),
-    ((dt.date, dt.time), lambda value, where, depth: value.isoformat()),
-    ((decimal.Decimal, uuid.UUID, pathlib.PurePath), lambda value, where, depth: str(value)),
-)
 
 
 def _key(key: Any, where: str) -> str:

@@ -37,8 +37,29 @@ def upstream() -> Iterator[ScriptedUpstream]:
     assert server.failures == []
 
 
+@pytest.fixture(scope="session")
+def open_shared_engines() -> Iterator[Callable[[Any], Any]]:
+    """Engines by what they are made of: probing the sandbox for each test would cost a second."""
+    from emulator.engines import open_engines
+
+    with ExitStack() as running:
+        opened: dict[Any, Any] = {}
+
+        def open_shared(settings: Any) -> Any:
+            key = (settings.engines, settings.sandbox, settings.program_seconds)
+            if key not in opened:
+                opened[key] = open_engines(settings)
+                for engine in opened[key]:
+                    running.callback(engine.close)
+            return opened[key]
+
+        yield open_shared
+
+
 @pytest.fixture
-def start_proxy(upstream: ScriptedUpstream) -> Iterator[StartProxy]:
+def start_proxy(
+    upstream: ScriptedUpstream, open_shared_engines: Callable[[Any], Any]
+) -> Iterator[StartProxy]:
     """`start_proxy(**settings) -> url` serves a proxy before `upstream`, until the test ends."""
     from app import create_app
     from emulator.settings import Settings
@@ -48,7 +69,8 @@ def start_proxy(upstream: ScriptedUpstream) -> Iterator[StartProxy]:
         def start(**settings: Any) -> str:
             # A kernel starts when a test's program needs one, not with every proxy.
             values = {"base_url": upstream.base_url, "api_key": "upstream-key", "warm_kernels": 0}
-            app = create_app(Settings(**values | settings))
+            made = Settings(**values | settings)
+            app = create_app(made, engines=open_shared_engines(made))
             running.callback(app.extensions["emulator"].close)
             return running.enter_context(serve(app))
 

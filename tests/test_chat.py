@@ -215,7 +215,7 @@ def test_a_tool_result_comes_back_and_is_answered(
 
 
 BROKEN = [
-    ("a syntax error", "```python\nget_weather(location='London'\n```", "was never closed"),
+    ("a syntax error", "```python\nget_weather(location='London' unit=)\n```", "invalid Python"),
     ("an unknown argument", "```python\nget_weather(town='London')\n```", 'unknown argument "town"'),
     ("a missing argument", "```python\nget_weather()\n```", "location"),
     (
@@ -342,7 +342,7 @@ def test_the_upstream_is_closed_when_the_client_leaves(
 ) -> None:
     """A silent upstream is the hard case: only a failed ping shows that the client has gone."""
     proxy = start_proxy(ping_seconds=0.05)
-    upstream.reply(Reply(chunks=["Hello", "x"], fault="silent", after=1))
+    upstream.reply(Reply(chunks=["Hello there", "x"], fault="silent", after=1))
     with openai.OpenAI(base_url=f"{proxy}/v1", api_key="k") as client:
         stream = client.chat.completions.create(
             model="m", messages=ASK, tools=[GET_WEATHER], stream=True

@@ -225,7 +225,7 @@ def test_a_passing_upstream_fault_is_retried(client: openai.OpenAI, upstream: Sc
 def test_a_fault_after_the_first_byte_is_the_streams_last_event(
     proxy: str, upstream: ScriptedUpstream, fault: Any, tools: Any
 ) -> None:
-    upstream.reply(Reply(chunks=["Hello", " you", " there"], fault=fault, after=1))
+    upstream.reply(Reply(chunks=["Hello there", " you"], fault=fault, after=1))
     body = {"model": "m", "messages": HELLO, "stream": True} | ({"tools": tools} if tools else {})
     request = urllib.request.Request(f"{proxy}/v1/chat/completions", json.dumps(body).encode())
     with urllib.request.urlopen(request) as response:

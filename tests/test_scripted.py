@@ -322,6 +322,16 @@ def test_a_client_that_leaves_a_silent_reply_is_noticed(
     assert upstream.aborted.is_set()
 
 
+def test_a_first_delay_comes_before_the_status_line(upstream: ScriptedUpstream) -> None:
+    upstream.reply(Reply("Hello", first_delay=3600))
+    connection = http.client.HTTPConnection("127.0.0.1", upstream.port, timeout=0.2)
+    connection.request("POST", "/v1/chat/completions", '{"stream": true}')
+    with pytest.raises(TimeoutError):
+        connection.getresponse()
+    connection.close()
+    assert upstream.aborted.wait(30)
+
+
 def test_a_client_that_leaves_in_a_pause_is_noticed(
     upstream: ScriptedUpstream, direct: openai.OpenAI
 ) -> None:
