@@ -20,7 +20,7 @@ from emulator.reading import Reading
 if TYPE_CHECKING:
     from emulator.tools import Tool
 
-MAX_DEPTH = 64
+MAX_DEPTH = 32
 MAX_VALUES = 50_000
 
 
@@ -76,7 +76,7 @@ def _unfitting(tool: Tool, positional: int, keywords: Sequence[str]) -> list[Pro
             problems.append(
                 Problem("", f'argument "{brief(keyword)}" given twice', found=brief(keyword))
             )
-        elif not tool.members.admits(name):
+        elif tool.members.schema_of(name) is None:
             problems.append(_unknown(keyword, accepted))
         given.add(name)
     return problems
@@ -134,7 +134,8 @@ def _spread(tool: Tool, sole: dict[str, Any], reading: Reading) -> tuple[list[An
     first = tool.arguments[0]
     given = set(map(tool.wire_name, sole))
     required = {p.name for p in tool.arguments if p.required}
-    is_full = bool(sole) and required <= given and all(map(tool.members.admits, given))
+    known = all(tool.members.schema_of(name) is not None for name in given)
+    is_full = bool(sole) and known and required <= given
     fits_alone = required <= {first.name} and reading.admits(sole, first.schema)
     return ([], sole) if is_full and not fits_alone else ([sole], {})
 

@@ -17,8 +17,8 @@ from emulator.guards import Schema
 from emulator.judge import same
 from emulator.reading import Reading
 
-#: Attempts for one call. Unions inside recursive unions multiply; honest calls get nowhere near.
-MAX_STEPS = 3_000
+#: Alternatives tried for one call: a long list of a wide union. What is left is not coerced.
+MAX_ATTEMPTS = 20_000
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}(\.0{1,9})?")
 _NUMBER = re.compile(r"[+-]?([0-9]{1,18}(\.[0-9]{1,18})?|\.[0-9]{1,18})([eE][+-]?[0-9]{1,2})?")
@@ -67,12 +67,13 @@ SCALARS: dict[str, Callable[[Any], Any]] = {
     "null": to_null,
 }
 
+
 class Coercion:
     """One call's worth of coercing, under one tool's schema."""
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
-        self._steps = 0
+        self._attempts = 0
         self._told: dict[tuple[int, int, bool], tuple[Any, Schema, Any]] = {}
 
     def members(self, value: dict[str, Any], schema: Schema) -> dict[str, Any]:
@@ -85,8 +86,8 @@ class Coercion:
             name = key
             if key not in inside.properties and wire_names.get(key, key) not in value:
                 name = wire_names.get(key, key)
-            part = inside.properties.get(name, inside.extra)
-            if part is None or part is False:
+            part = inside.schema_of(name)
+            if part is None:
                 coerced[name] = member
             elif member is not None or name in inside.required or self.reading.admits(None, part):
                 coerced[name] = self.value(member, part)
@@ -99,9 +100,6 @@ class Coercion:
         """
         key = (id(value), id(schema), wrapped)
         if key not in self._told:
-            self._steps += 1
-            if self._steps > MAX_STEPS:
-                return value
             self._told[key] = (value, schema, self._tell(value, schema, wrapped))
         return self._told[key][2]
 
@@ -144,14 +142,15 @@ class Coercion:
             return [self.value(each, _item(view, n)) for n, each in enumerate(value)]
         return value
 
-    def _union(
-        self, value: Any, parts: tuple[Schema, ...], schema: Schema, wrapped: bool
-    ) -> Any:
+    def _union(self, value: Any, parts: tuple[Schema, ...], schema: Schema, wrapped: bool) -> Any:
         valid = self.reading.admits(value, schema)
         if valid and not isinstance(value, dict | list | float):
             return value
         readings: list[Any] = []
         for part in parts:
+            self._attempts += 1
+            if self._attempts > MAX_ATTEMPTS:
+                return value
             if valid and not self.reading.admits(value, part):
                 continue
             told = self.value(value, part, wrapped=wrapped)

@@ -20,8 +20,13 @@ NUMBERS = (
     " sixteen seventeen eighteen nineteen twenty"
 ).split()
 
-EDGES = frozenset("a an the of to in on at for from with by and or is are me my please".split())
-"""Words that neither begin nor end a value, unless capitalized: "The Wall" is a title, "the wall" is a wall."""
+EDGES = frozenset(
+    "a an the and or of to in on at for from with by about into is are was were be will would can could should do"
+    " does did what who where when why how which it this that there my me your you please hey"
+    " put send get give tell show make set find add let want need write".split()
+)
+"""Words that neither begin nor end a value: articles, prepositions, auxiliaries, question words, and the verbs that
+requests open with. Not where a capital inside a sentence says that it is a name: the wall, but The Wall."""
 
 _MARKS = r"\s.,;:!?\"'`“”‘’"
 _WORD = re.compile(rf"[^{_MARKS}](?:\S*[^{_MARKS}])?")
@@ -67,7 +72,7 @@ class Source:
 
     def _strings(self) -> Mapping[str, str]:
         words = self.words
-        edges = [n for n, word in enumerate(words) if word[0] not in EDGES]
+        edges = [n for n, word in enumerate(words) if not self._is_edge(word)]
         if not edges:
             return {}
         rules = {"string": f'"\\"" {either(f"word-{n}" for n in edges)} "\\""'}
@@ -80,3 +85,7 @@ class Source:
                 more = f"({literal(quoted(between))} word-{n + 1})"
                 rules[f"word-{n}"] += f" {more}{'?' if n in edges else ''}"
         return rules
+
+    def _is_edge(self, word: re.Match[str]) -> bool:
+        opens_sentence = not re.search(r"[\w,;]\s*$", self.text[: word.start()])
+        return (word[0].lower() if opens_sentence else word[0]) in EDGES

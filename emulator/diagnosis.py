@@ -63,7 +63,7 @@ _EXPECTED: dict[str, _Wording] = {
     "maxItems": lambda k: f"at most {_counted(k['limit'], 'item')}",
     "minProperties": lambda k: f"at least {_counted(k['limit'], 'member')}",
     "maxProperties": lambda k: f"at most {_counted(k['limit'], 'member')}",
-    "uniqueItems": lambda k: "no item twice",
+    "uniqueItems": lambda _: "no item twice",
     "pattern": lambda k: f"text that matches {brief(k['pattern'], 200)}",
 }
 
@@ -112,7 +112,7 @@ class Diagnosis:
             facts = error.kind.as_dict()
             keyword = error.kind.name
             if keyword == "required":
-                yield self._missing(str(facts["property"]), value, schema, path)
+                yield self._missing(str(facts["property"]), schema, path)
             elif keyword == "additionalProperties":
                 named = ", ".join(f'"{brief(str(name))}"' for name in facts["unexpected"])
                 known = ", ".join(self.reading.members(schema).properties)
@@ -132,8 +132,8 @@ class Diagnosis:
             inside = self.reading.members(schema)
             written = names.parameter_names(inside.properties)
             for name, member in value.items():
-                part = inside.properties.get(name, inside.extra)
-                if part is not None and part is not False:
+                part = inside.schema_of(name)
+                if part is not None:
                     step = written.get(name, str(name))
                     yield member, part, brief(f"{path}.{step}" if path else step, 200)
         elif isinstance(value, list):
@@ -150,7 +150,7 @@ class Diagnosis:
         found = shown(value)
         return Problem(path, f"expected {expected}, found {found}", expected, found)
 
-    def _missing(self, name: str, value: Any, schema: Schema, path: str) -> Problem:
+    def _missing(self, name: str, schema: Schema, path: str) -> Problem:
         inside = self.reading.members(schema)
         expected = self._annotation(inside.properties.get(name, True))
         written = names.parameter_names(inside.properties).get(name, name)

@@ -20,6 +20,8 @@ MAX_BITS = 1024
 #: Schemas that judge one and the same value. ``allOf`` of ``$ref``s to ``allOf``s doubles at every
 #: step: thirty short definitions would keep whoever reads them busy for hours.
 MAX_APPLIED = 1_000
+#: How long a chain of them may be: readers follow it by recursion.
+MAX_CHAIN = 50
 
 SCHEMA_KEYWORDS = (
     "additionalProperties",
@@ -81,15 +83,17 @@ def guard_application(schema: dict[str, Any], param: str) -> None:
     definitions = schema.get("$defs", {})
     weights: dict[str, int] = {}
 
-    def weight(node: Schema) -> int:
+    def weight(node: Schema, chain: int = 0) -> int:
+        if chain > MAX_CHAIN:
+            raise SchemaError(f"more than {MAX_CHAIN} schemas in a row apply to one value", param)
         if not isinstance(node, dict):
             return 1
-        total = 1 + sum(map(weight, applied(node)))
+        total = 1 + sum(weight(part, chain + 1) for part in applied(node))
         name = reference(node)
         if name is not None:
             if name not in weights:
                 weights[name] = 0  # while it is weighed: a cycle adds nothing new
-                weights[name] = min(weight(definitions[name]), MAX_APPLIED + 1)
+                weights[name] = min(weight(definitions[name], chain + 1), MAX_APPLIED + 1)
             total += weights[name]
         return total
 

@@ -8,6 +8,7 @@ patterns with look-around or back-references, which no linear engine can match.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import jsonschema_rs
@@ -34,21 +35,17 @@ def compile_validator(schema: Schema, param: str = "") -> jsonschema_rs.Validato
 
 def enforceable(pattern: str) -> bool:
     """Whether `pattern` can be matched in linear time."""
-    return _compiled_pattern(pattern) is not None
-
-
-def matches(pattern: str, text: str) -> bool:
-    """Search `text`; a pattern that is not enforceable matches nothing."""
-    compiled = _compiled_pattern(pattern)
-    return compiled is not None and compiled.is_valid(text)
+    try:
+        matcher(pattern)
+    except SchemaError:
+        return False
+    return True
 
 
 @lru_cache(maxsize=512)
-def _compiled_pattern(pattern: str) -> jsonschema_rs.Validator | None:
-    try:
-        return compile_validator({"pattern": pattern})
-    except SchemaError:
-        return None
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """A search for an enforceable `pattern`, by the validator's engine."""
+    return compile_validator({"pattern": pattern}).is_valid
 
 
 def same(one: object, other: object) -> bool:

@@ -10,6 +10,7 @@ Writes no source (`stubs` and `codegen` do) and judges no value.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ Tree = dict[str, Any]
 MAX_CHOICES = 60
 MAX_CHOICE_CHARACTERS = 2_000
 MAX_MODELS = 300
+#: Schemas read for one tool. Lists of lists of one another have more paths than anyone can walk.
+MAX_TREES = 20_000
+MAX_SEEN = 20
 MAX_DEFAULT = 80
 
 #: What a schema says *about* a value, which makes it no other kind of value.
@@ -92,6 +96,9 @@ class Catalog:
         self._taken = set(taken)
         self._names: dict[str, str] = {}
         self._models: dict[str, Model] = {}
+        self._keys: dict[tuple[int, str], tuple[Definitions, str]] = {}
+        self._waiting: list[tuple[str, Schema, Definitions]] = []
+        self._budget = MAX_TREES
 
     @property
     def models(self) -> tuple[Model, ...]:
@@ -99,7 +106,12 @@ class Catalog:
 
     def parameters(self, schema: Schema, definitions: Definitions) -> tuple[Parameter, ...]:
         """The members of an object schema as parameters, in schema order."""
-        return tuple(self._fields(shapes.members(schema, definitions), definitions))
+        self._budget = MAX_TREES
+        parameters = tuple(self._fields(shapes.members(schema, definitions), definitions))
+        while self._waiting:  # models in models: not by recursion, a chain of them may be long
+            name, described, its_definitions = self._waiting.pop(0)
+            self._models[name] = self._described(name, described, its_definitions)
+        return parameters
 
     def tree(
         self,
@@ -111,6 +123,9 @@ class Catalog:
         seen: shapes.Seen = frozenset(),
     ) -> Tree:
         """The kind of value that `schema` describes; `hint` names a model that has no title."""
+        self._budget -= 1
+        if self._budget < 0 or len(seen) > MAX_SEEN:
+            return {}
         view, passed = shapes.expand_seen(schema, definitions, seen)
         if "const" in view:
             return _choice([view["const"]])
@@ -185,24 +200,38 @@ class Catalog:
 
     def _model(self, schema: Schema, definitions: Definitions, hint: str, item: bool) -> str:
         bare = _bare(schema)
-        key = json.dumps([bare, _closure(bare, definitions)], sort_keys=True)
+        key = self._key(bare, definitions)
         if key not in self._names:
             # A definition is described where it stands, an object in place where it is used: there
             # the parameter's own remark says it.
             referred = reference(bare)
-            view = shapes.expand(bare if referred else schema, definitions)
-            title = view.get("title", referred)
+            about = shapes.expand(bare if referred else schema, definitions)
+            title = about.get("title", referred)
             name = names.class_name(title, hint, self._taken, item=item)
             self._taken.add(name)
-            self._names[key] = name  # before its fields: a model may hold itself
-            inside = shapes.members(schema, definitions)
-            self._models[name] = Model(
-                name,
-                tuple(self._fields(inside, definitions)),
-                open=inside.extra not in (None, False),
-                description=view.get("description", "") if referred else "",
-            )
+            self._names[key] = name
+            self._waiting.append((name, bare if referred else schema, definitions))
         return self._names[key]
+
+    def _described(self, name: str, schema: Schema, definitions: Definitions) -> Model:
+        inside = shapes.members(schema, definitions)
+        about = shapes.expand(schema, definitions) if reference(schema) else {}
+        return Model(
+            name,
+            tuple(self._fields(inside, definitions)),
+            open=inside.extra not in (None, False),
+            description=about.get("description", ""),
+        )
+
+    def _key(self, bare: Schema, definitions: Definitions) -> str:
+        """Equal for objects that say the same, in whichever tool."""
+        written = json.dumps(bare, sort_keys=True)
+        known = self._keys.get((id(definitions), written))
+        if known is None:
+            closure = json.dumps(_closure(bare, definitions), sort_keys=True)
+            digest = hashlib.sha256(f"{written}\n{closure}".encode()).hexdigest()
+            known = self._keys[(id(definitions), written)] = (definitions, digest)
+        return known[1]
 
     def _fields(self, inside: shapes.Members, definitions: Definitions) -> Iterator[Parameter]:
         python_names = names.parameter_names(inside.properties)

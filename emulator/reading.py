@@ -23,28 +23,33 @@ class Reading:
 
     def __init__(self, definitions: Definitions) -> None:
         self.definitions = definitions
-        self._views: dict[int, tuple[Schema, dict[str, Any]]] = {}
+        self._views: dict[int, tuple[Schema, dict[str, Any], shapes.Seen]] = {}
         self._parts: dict[int, tuple[Schema, tuple[Schema, ...]]] = {}
         self._members: dict[int, tuple[Schema, shapes.Members]] = {}
         self._validators: dict[int, tuple[Schema, jsonschema_rs.Validator]] = {}
 
-    def view(self, part: Schema) -> dict[str, Any]:
+    def view(self, part: Schema, seen: shapes.Seen = frozenset()) -> dict[str, Any]:
         """`part` without references and ``allOf``."""
         if id(part) not in self._views:
-            self._views[id(part)] = (part, shapes.expand(part, self.definitions))
+            view, passed = shapes.expand_seen(part, self.definitions, seen)
+            self._views[id(part)] = (part, view, passed)
         return self._views[id(part)][1]
 
     def alternatives(self, part: Schema) -> tuple[Schema, ...]:
-        """What `part` is a union of: its branches, or one schema for each type; () for no union."""
+        """What `part` is a union of, unions inside it included: branches, or one schema for each
+        type; () for no union."""
         if id(part) not in self._parts:
             view = self.view(part)
+            passed = self._views[id(part)][2]
             kinds = shapes.types(view)
-            found: tuple[Schema, ...] = ()
+            found: list[Schema] = []
             if shapes.branches(view) and "properties" not in view:
-                found = tuple(shapes.alternatives(view))
+                for branch in shapes.alternatives(view):
+                    self.view(branch, passed)  # what led here leads nowhere new from here
+                    found += self.alternatives(branch) or (branch,)
             elif len(kinds) > 1:
-                found = tuple({**view, "type": kind} for kind in kinds)
-            self._parts[id(part)] = (part, found)
+                found = [{**view, "type": kind} for kind in kinds]
+            self._parts[id(part)] = (part, tuple(found))
         return self._parts[id(part)][1]
 
     def members(self, part: Schema) -> shapes.Members:

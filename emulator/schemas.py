@@ -136,7 +136,7 @@ class _Cleaner:
         if types:
             out[keyword] = types[0] if len(types) == 1 else types
 
-    def text(self, out: dict[str, Any], keyword: str, value: object, place: str) -> None:
+    def text(self, out: dict[str, Any], keyword: str, value: object, _place: str) -> None:
         if isinstance(value, str) and value:
             out[keyword] = value
 
@@ -155,10 +155,10 @@ class _Cleaner:
         if value:
             out[keyword] = list(dict.fromkeys(value))
 
-    def data(self, out: dict[str, Any], keyword: str, value: object, place: str) -> None:
+    def data(self, out: dict[str, Any], keyword: str, value: object, _place: str) -> None:
         out[keyword] = value
 
-    def plain(self, out: dict[str, Any], keyword: str, value: object, place: str) -> None:
+    def plain(self, out: dict[str, Any], keyword: str, value: object, _place: str) -> None:
         if value is not None:
             out[keyword] = value
 

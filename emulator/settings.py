@@ -100,7 +100,9 @@ class Settings(BaseSettings):
     threads: int = Field(512, ge=1, le=4096, description="most requests served at the same time")
     max_body_bytes: int = Field(32 * 2**20, ge=1024, description="largest request body")
     max_reply_chars: int = Field(2**20, ge=1024, description="longest reply of the model")
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="least severe events that are logged"
+    )
     log_bodies: bool = Field(False, description="log prompts and replies; they may hold secrets")
 
     @field_validator("client_keys", "engines", mode="before")

@@ -7,12 +7,13 @@ for the validator alone to say. Knows nothing of Python names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from emulator.guards import Definitions, Schema, reference
-from emulator.judge import matches
+from emulator.judge import matcher
 
 Seen = frozenset[str]
 
@@ -34,14 +35,21 @@ class Members:
     properties: dict[str, Schema]
     required: frozenset[str]
     extra: Schema | None
-    patterns: tuple[str, ...]
+    patterns: dict[str, Schema]
 
-    def admits(self, name: str) -> bool:
-        """Whether `name` may be a member. Where the schema does not say, only what it names: JSON
-        Schema would let anything pass, but a misspelt argument is never what a caller wants."""
-        if name in self.properties or any(matches(p, name) for p in self.patterns):
-            return True
-        return self.extra is not None and self.extra is not False
+    def schema_of(self, name: str) -> Schema | None:
+        """The schema of the member `name`. None where nothing is said of such a member: JSON Schema
+        would let it pass, but a misspelt argument is never what a caller wants."""
+        if name in self.properties:
+            return self.properties[name]
+        for pattern, schema in self._matchers:
+            if pattern(name):
+                return schema
+        return None if self.extra is False else self.extra
+
+    @cached_property
+    def _matchers(self) -> list[tuple[Callable[[str], bool], Schema]]:
+        return [(matcher(pattern), schema) for pattern, schema in self.patterns.items()]
 
 
 def expand(schema: Schema, definitions: Definitions, seen: Seen = frozenset()) -> dict[str, Any]:
@@ -153,7 +161,7 @@ def members(schema: Schema, definitions: Definitions, seen: Seen = frozenset()) 
     own: dict[str, Schema] = view.get("properties", {})
     properties = dict(own)
     required = list(view.get("required", ()))
-    patterns = list(view.get("patternProperties", ()))
+    patterns: dict[str, Schema] = dict(view.get("patternProperties", {}))
     extra = view.get("additionalProperties", view.get("unevaluatedProperties"))
 
     def take(part: Schema, *, alternative: bool = False) -> Members:
@@ -163,7 +171,7 @@ def members(schema: Schema, definitions: Definitions, seen: Seen = frozenset()) 
                 properties[name] = child
             elif alternative and properties[name] != child and name not in own:
                 properties[name] = _either(properties[name], child)
-        patterns.extend(found.patterns)
+        patterns.update(found.patterns)
         return found
 
     for keyword in ("anyOf", "oneOf"):
@@ -180,7 +188,7 @@ def members(schema: Schema, definitions: Definitions, seen: Seen = frozenset()) 
         take(part)
     for name in required:
         properties.setdefault(name, {})
-    return Members(properties, frozenset(required), extra, tuple(dict.fromkeys(patterns)))
+    return Members(properties, frozenset(required), extra, patterns)
 
 
 def _either(one: Schema, other: Schema) -> Schema:

@@ -78,9 +78,11 @@ def probe() -> SandboxUnavailable | None:
 
 
 def _walls() -> list[str]:
+    # Not: bwrap may not kill a child of another uid, only an init of its own, and with
+    # an init its whole namespace goes.
     walls = (
         "--unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try "
-        "--hostname sandbox --as-pid-1 --die-with-parent --new-session --clearenv --cap-drop ALL"
+        "--hostname sandbox --die-with-parent --new-session --clearenv --cap-drop ALL"
     ).split()
     if os.geteuid() == 0:
         # A user namespace made by root maps the sandbox to root itself, which may write /proc/sys.
@@ -100,10 +102,9 @@ def _drop_root() -> Sequence[str]:
         return ()
     # RLIMIT_NPROC counts a uid's threads on the whole host, so no two kernels may share one.
     uid = (1 << 30) + (os.getpid() % (1 << 22)) * 256 + next(_launched) % 256
-    # Changing the uid clears the parent-death signal that bwrap set.
     return (
         f"/usr/bin/setpriv --reuid {uid} --regid {uid} --clear-groups --inh-caps=-all "
-        "--bounding-set=-all --no-new-privs --pdeathsig KILL"
+        "--bounding-set=-all --no-new-privs"
     ).split()
 
 

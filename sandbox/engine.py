@@ -83,5 +83,5 @@ class Engine(Protocol):
 
 
 def fresh_seed() -> int:
-    """The present instant in nanoseconds since 1970: a frozen clock must tell today's date."""
-    return time.time_ns()
+    """The present instant in microseconds since 1970: a frozen clock must tell today's date."""
+    return time.time_ns() // 1000

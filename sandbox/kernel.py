@@ -376,6 +376,8 @@ class _KernelSession:
         except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
             self._end()
             raise SandboxDied("the kernel sent what no kernel sends") from error
+        except ProgramFailed:
+            raise
         except SandboxError:
             self._over = True
             raise

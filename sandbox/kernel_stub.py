@@ -18,6 +18,7 @@ import random
 import sys
 import time
 import uuid
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -37,9 +38,8 @@ def open_session(payload: str) -> None:
     namespace = shell.user_ns
     for name in ("exit", "quit", "open"):
         namespace.pop(name, None)  # IPython's own; the builtins of those names do as Python does
-    transformer = shell.input_transformer_manager
-    transformer.line_transforms.clear()
-    transformer.token_transformers.clear()  # `?x` and `!ls` are not Python
+    shell.transform_cell = _as_it_is  # `?x` and `!ls` are not Python
+    warnings.filterwarnings("ignore", "To exit: use", UserWarning)
     _report_values(shell)
     _report_errors(shell)
     asyncio.run = _run_nested
@@ -59,6 +59,10 @@ def open_session(payload: str) -> None:
         return name
 
     shell.compile.get_code_name = remember
+
+
+def _as_it_is(cell: str) -> str:
+    return cell
 
 
 def _no_sleep(seconds: float, /) -> None:
@@ -145,18 +149,19 @@ def _run_nested(main: Any, **kwargs: Any) -> Any:
 
 
 def _freeze(seed: int) -> None:
-    """Stop the wall clock at `seed` nanoseconds since 1970 UTC and derive randomness from it."""
+    """Stop the wall clock at `seed` microseconds since 1970 UTC and derive randomness from it."""
+    seconds = seed / 1_000_000
     random.seed(seed)
     draw = random.Random(seed)
     uuid.uuid4 = lambda: uuid.UUID(int=draw.getrandbits(128), version=4)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed % 2**32)
-    time.time_ns = lambda: seed
-    time.time = lambda: seed / 1e9
+    time.time_ns = lambda: seed * 1000
+    time.time = lambda: seconds
     for name in ("gmtime", "localtime"):
-        setattr(time, name, _at_instant(getattr(time, name), seed / 1e9))
+        setattr(time, name, _at_instant(getattr(time, name), seconds))
     real, real_date = dt.datetime, dt.date
-    instant = real.fromtimestamp(seed // 1000 / 1_000_000, dt.UTC)
+    instant = real.fromtimestamp(seconds, dt.UTC)
 
     # A subclass that makes no instances of itself: every value stays a real datetime.
     class Kind(type):

@@ -167,7 +167,7 @@ def _resource_limits(limits: Limits) -> pm.ResourceLimits:
 def _os_policy(seed: int) -> pm.OSPolicy:
     policy: pm.OSPolicy = {"sleep": "zero"}
     if seed:
-        instant = dt.datetime.fromtimestamp(seed // 1000 / 1_000_000, dt.UTC)
+        instant = dt.datetime.fromtimestamp(seed / 1_000_000, dt.UTC)
         policy |= {"datetime": instant, "timezone": "utc", "random_start": {"seed": seed}}
     return policy
 

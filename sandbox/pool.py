@@ -70,11 +70,9 @@ class WarmPool(Generic[K]):
         """End a kernel that was handed out; what takes time happens in the background."""
         kernel.kill()
         with self._lock:
-            self._out.discard(kernel)
-            if not self._closed:
+            if kernel in self._out:
+                self._out.discard(kernel)
                 self._threads.submit(kernel.dispose)
-                return
-        kernel.dispose()
 
     def close(self) -> None:
         """End every kernel, waiting or in use."""
@@ -85,13 +83,11 @@ class WarmPool(Generic[K]):
         for future in waiting:
             future.cancel()
         for kernel in out:
-            kernel.kill()
-        self._threads.shutdown(wait=True)
+            kernel.dispose()
         for future in waiting:
             if not future.cancelled() and future.exception() is None:
                 future.result().dispose()
-        for kernel in out:
-            kernel.dispose()
+        self._threads.shutdown(wait=True)
 
     def _ready(self) -> K:
         for _ in range(2):

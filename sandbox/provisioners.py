@@ -136,8 +136,10 @@ class Place(LocalProvisioner):
 class BubblewrapProvisioner(Place):
     """Launch a kernel under bubblewrap (0.8 or later), as root or as an ordinary user."""
 
+    init_pid: int | None = None
+    """bwrap's init, pid 1 of the sandbox, as the host sees it."""
     kernel_pid: int | None = None
-    """The kernel's pid as the host sees it; it is pid 1 of its namespace."""
+    """The kernel, its child, as the host sees it."""
 
     async def launch_kernel(self, cmd: list[str], **_: Any) -> KernelConnectionInfo:
         inside = _connection(f"{bubblewrap.RUN}/s")
@@ -151,19 +153,22 @@ class BubblewrapProvisioner(Place):
                 self._spawn(command, env={}, pass_fds=(write_info, connection))
             finally:
                 os.close(write_info)
-            self.kernel_pid = _child_pid(info.fileno())
+            self.init_pid = _child_pid(info.fileno())
         # Nothing of the host's file system is shared with the kernel, not even a socket's folder.
-        outside = f"/proc/{self.kernel_pid}/root{bubblewrap.RUN}/s"
+        outside = f"/proc/{self.init_pid}/root{bubblewrap.RUN}/s"
         await self._bound(outside)
+        # No program has run in there yet, so init has this one child.
+        children = Path(f"/proc/{self.init_pid}/task/{self.init_pid}/children")
+        self.kernel_pid = int(children.read_text().split()[0])
         self.connection_info = _for_manager({**inside, "ip": outside})
         return self.connection_info
 
     def signal_now(self, signum: int) -> None:
-        # bwrap is the kernel's parent and goes when it goes; while bwrap has not been waited for,
-        # the kernel's pid cannot have passed to another process.
-        if self.is_running() and self.kernel_pid is not None:
+        # While bwrap runs, so do its init and the kernel: neither pid is anyone else's.
+        pid = self.init_pid if signum == signal.SIGKILL else self.kernel_pid
+        if self.is_running() and pid is not None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self.kernel_pid, signum)
+                os.kill(pid, signum)
 
 
 class UnsandboxedProvisioner(Place):

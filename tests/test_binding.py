@@ -125,7 +125,9 @@ COERCIONS: list[tuple[Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("schema", "written", "bound"), COERCIONS)
-def test_a_value_is_coerced_where_one_reading_is_left(schema: Any, written: Any, bound: Any) -> None:
+def test_a_value_is_coerced_where_one_reading_is_left(
+    schema: Any, written: Any, bound: Any
+) -> None:
     tools = toolset(one(schema, required=False))
     if bound is LEFT:
         with pytest.raises(BindError):
@@ -150,7 +152,11 @@ MOVE = {
     "properties": {"item": {"type": "object"}, "place": {"type": "string"}},
     "required": ["item", "place"],
 }
-STORE = {"type": "object", "properties": {"value": {}, "key": {"type": "string"}}, "required": ["value"]}
+STORE = {
+    "type": "object",
+    "properties": {"value": {}, "key": {"type": "string"}},
+    "required": ["value"],
+}
 PLACE = {"type": "object", "properties": {"location": PERSON}, "required": ["location"]}
 NONE = {"type": "object", "properties": {}}
 
@@ -267,7 +273,12 @@ def deep(levels: int) -> Any:
 )
 def test_what_is_not_json_is_a_problem_wherever_it_stands(value: Any, words: str) -> None:
     tools = toolset(one({}, additionalProperties=True))
-    for args, kwargs in (([value], {}), ([], {"x": value}), ([], {"x": [value]}), ([1], {"y": value})):
+    for args, kwargs in (
+        ([value], {}),
+        ([], {"x": value}),
+        ([], {"x": [value]}),
+        ([1], {"y": value}),
+    ):
         with pytest.raises(BindError, match=words):
             tools.bind("tool", args, kwargs)
 
@@ -290,7 +301,7 @@ def test_problems_name_their_place_in_the_names_that_the_stubs_show() -> None:
     with pytest.raises(BindError) as caught:
         toolset(parameters).bind("tool", [], {"x": [{}, {"class": "b", "to": {"age": 1}}]})
     assert caught.value.problems == (
-        Problem('x[1].class_', 'expected int, found "b"', "int", '"b"'),
+        Problem("x[1].class_", 'expected int, found "b"', "int", '"b"'),
         Problem("x[1].to", 'missing member "name" (str)', "str"),
     )
 
@@ -301,7 +312,12 @@ def test_a_wrong_value_deep_inside_a_recursive_union_is_found_and_named() -> Non
     leaf: Any = {"op": "is", "value": "b"}
     for _ in range(15):
         leaf = {"op": "and", "args": [leaf]}
-    tools = toolset(one({"$ref": "#/$defs/F"}, **{"$defs": {"F": json.loads(json.dumps(FILTER).replace("Filter", "F"))}}))
+    tools = toolset(
+        one(
+            {"$ref": "#/$defs/F"},
+            **{"$defs": {"F": json.loads(json.dumps(FILTER).replace("Filter", "F"))}},
+        )
+    )
     with pytest.raises(BindError) as caught:
         tools.bind("tool", [], {"x": leaf})
     path = "x" + ".args[0]" * 15 + ".value"
@@ -310,7 +326,9 @@ def test_a_wrong_value_deep_inside_a_recursive_union_is_found_and_named() -> Non
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 

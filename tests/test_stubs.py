@@ -269,7 +269,11 @@ def test_a_model_that_differs_gets_a_name_of_its_own() -> None:
         )
     )
     assert [model.name for model in tools.models] == ["Address2", "Address3"]
-    assert [tool.arguments[0].annotation for tool in tools.tools] == ["Address2", "Address3", "Address2"]
+    assert [tool.arguments[0].annotation for tool in tools.tools] == [
+        "Address2",
+        "Address3",
+        "Address2",
+    ]
 
 
 def test_flat_tools_do_without_the_generator() -> None:

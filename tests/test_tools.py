@@ -18,6 +18,7 @@ from tests.schema_rows import ROWS, Row
 #: Names that a stub may use beside those it defines.
 SHOWN = {"Any", "Literal", "Annotated", "BaseModel", "ConfigDict", "Field", *dir(builtins)}
 
+
 def offered(*functions: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"type": "function", "function": function} for function in functions]
 
@@ -249,7 +250,9 @@ def test_a_custom_tool_takes_one_text() -> None:
 def test_equal_tools_are_parsed_once_even_by_many_threads() -> None:
     tools = offered({"name": "cached", "parameters": {"properties": {"x": {"type": "integer"}}}})
     found: list[Toolset] = []
-    threads = [threading.Thread(target=lambda: found.append(Toolset.parse(tools))) for _ in range(8)]
+    threads = [
+        threading.Thread(target=lambda: found.append(Toolset.parse(tools))) for _ in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -267,7 +270,9 @@ def test_the_cache_forgets_what_is_least_used() -> None:
 
 
 def test_the_callers_array_is_left_as_it_was() -> None:
-    tools = offered({"name": "f", "parameters": {"type": "dict", "properties": {"x": {"required": True}}}})
+    tools = offered(
+        {"name": "f", "parameters": {"type": "dict", "properties": {"x": {"required": True}}}}
+    )
     before = json.dumps(tools)
     assert_sound(Toolset.parse(tools))
     assert json.dumps(tools) == before

@@ -1,0 +1,65 @@
+"""The part of a reply that has come and is not decided yet. Knows nothing of what it may mean."""
+
+from __future__ import annotations
+
+#: Characters of a line, a value or a stretch of code that may be held back undecided.
+HOLD = 1 << 16
+#: Characters within which the beginning of a line says what the line may be.
+HEAD = 400
+
+
+class Incoming:
+    """Text that scanners look at and take from, in order. `final`: no more will come."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.at = 0  # what stands before it was taken
+        self.final = False
+        self.last = ""  # the character that was taken last
+
+    def feed(self, text: str) -> None:
+        self.text = self.text[self.at :] + text
+        self.at = 0
+
+    def __len__(self) -> int:
+        return len(self.text) - self.at
+
+    def take(self, count: int) -> str:
+        taken = self.text[self.at : self.at + count]
+        self.at += len(taken)
+        self.last = taken[-1:] or self.last
+        return taken
+
+    def head(self, size: int = HEAD) -> tuple[str, bool]:
+        """The first characters, and whether no more of these can come."""
+        head = self.text[self.at : self.at + size]
+        return head, self.final or len(head) == size
+
+    def line(self, after: int = 0) -> str | None:
+        """The line that begins `after` characters on: whole, or the reply's last, or HOLD of it.
+
+        None while it has not ended; None at the end of the reply.
+        """
+        start = self.at + after
+        end = self.text.find("\n", start, start + HOLD)
+        if end >= 0:
+            return self.text[start : end + 1]
+        if len(self.text) - start >= HOLD:
+            return self.text[start : start + HOLD]
+        return self.text[start:] or None if self.final else None
+
+    def closing(self, closings: tuple[str, ...]) -> tuple[int, str | None]:
+        """How many characters stand before the first of `closings`, and which it is.
+
+        Without one: how many stand before where one may begin.
+        """
+        found = [(at, word) for word in closings if (at := self.text.find(word, self.at)) >= 0]
+        if found:
+            at, word = min(found)
+            return at - self.at, word
+        if not self.final:
+            longest = max(map(len, closings), default=1) - 1
+            for start in range(max(self.at, len(self.text) - longest), len(self.text)):
+                if any(word.startswith(self.text[start:]) for word in closings):
+                    return start - self.at, None
+        return len(self), None
