@@ -141,7 +141,7 @@ def _failed(error: Exception) -> Response:
         kind = kinds.get(error.code or 500, BadRequest)
         error = kind(f"{request.method} {request.path}: {error.description}")
     elif not isinstance(error, EmulatorError):
-        log.exception("request failed")
+        log.error("request failed", exc_info=error)
         error = EmulatorError("The proxy failed; its log says why.")
     if error.status >= 500:
         log.warning("failed", reason=error.message, code=error.code)

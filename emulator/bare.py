@@ -12,8 +12,8 @@ import re
 from enum import Enum, auto
 
 from emulator.lexing import PythonScan
-from emulator.normalise import called, calls_tool, parse_repaired
-from emulator.python_reader import reads_as_prose
+from emulator.repairs import parse_repaired
+from emulator.syntax import calls_tool
 from emulator.written import WRITTEN_NAME, WrittenNames
 
 
@@ -95,6 +95,8 @@ _BEFORE = {
 _AFTER = {"try": "\nfinally:\n pass"}
 _HEADERS = re.compile(r"(if|for|while|with|def|class|async|try|elif|else|except|finally)\b")
 
+#: Words that a word may follow in Python.
+_LEADING = _STATEMENTS | _BEFORE.keys() | {"match", "not", "lambda", "raise", "global", "yield"}
 _SENTENCE = re.compile(r"[^\W\d_]['’\w]*[,;]? +[^\W\d_]")
 _SIGNATURE = re.compile(r":\s*(?:str|int|float|bool|list|dict|object|string|number|Optional)\b|->")
 
@@ -135,9 +137,10 @@ class BareCode:
         self._scan.feed(line)
         return Kind.GOES_ON if self._scan.open else self._kind()
 
-    def end(self) -> Kind:
-        """The kind of a logical line that the reply breaks off in."""
-        return Kind.CALL if self._begins_with_call() else Kind.PROSE
+    def breaks_off_in_call(self) -> bool:
+        """Whether the logical line that the reply breaks off in begins with a call."""
+        word = WRITTEN_NAME.match(self.logical.lstrip(" \t[(>"))
+        return bool(word and self._names.find(word.group())) and "(" in self.logical
 
     def _kind(self) -> Kind:
         code = re.sub(r"^[ \t]*(?:>>>|\.\.\.) ", "", self.logical).strip()
@@ -200,12 +203,8 @@ class BareCode:
                 return calls_tool(text, self._names)
         return False
 
-    def _begins_with_call(self) -> bool:
-        word = WRITTEN_NAME.match(self.logical.lstrip(" \t[(>"))
-        return bool(word and self._names.find(word.group())) and "(" in self.logical
-
     def _meant_as_call(self, code: str) -> bool:
-        """Whether code that does not parse is a call all the same, for the reader to complain of."""
+        """Whether code that does not parse is a call all the same; the reader will complain."""
         if code[:1] in "\"'“" and code[-1:] in "\"'”":
             code = code[1:-1]
         word = WRITTEN_NAME.match(code)
@@ -216,27 +215,10 @@ class BareCode:
         return literal and arguments.endswith(")") and not _SIGNATURE.search(code)
 
 
-def is_call(code: str, names: WrittenNames) -> bool:
-    """Whether a piece of code is wholly one call of an offered function."""
-    try:
-        tree, _ = parse_repaired(code.strip(), names)
-    except SyntaxError:
-        return False
-    return bool(tree.body) and all(
-        isinstance(node, ast.Expr) and called(node.value, names) for node in tree.body
-    )
-
-
 def _indentation(line: str) -> int:
     return len(line) - len(line.lstrip(" \t"))
 
 
 def _is_sentence(line: str) -> bool:
     text = line.lstrip()
-    first = re.match(r"\w+", text)
-    return bool(
-        _SENTENCE.match(text) and first and first.group() not in _STATEMENTS | _BEFORE.keys()
-    ) and (not first or first.group() not in {"match", "not", "lambda", "raise", "global", "yield"})
-
-
-__all__ = ["BareCode", "Kind", "Verdict", "is_call", "opens", "reads_as_prose"]
+    return bool(_SENTENCE.match(text)) and re.split(r"\W", text, maxsplit=1)[0] not in _LEADING

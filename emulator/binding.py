@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from emulator.coercion import Coercion, walk
 from emulator.diagnosis import Diagnosis
-from emulator.models import Parameter, Tree
 from emulator.problems import BindError, Problem, brief, written_call
 from emulator.reading import Reading
+from emulator.trees import Parameter, Tree
 
 if TYPE_CHECKING:
     from emulator.tools import Tool

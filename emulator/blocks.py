@@ -1,35 +1,18 @@
-"""What stands inside a block, and where it ends: one scanner for each way to begin one.
-
-A scanner is a generator over the incoming text: it yields events, or None when it needs more
-text, and returns what the splitter goes on with. Whatever it decides depends on the text alone,
-never on where it was cut.
-"""
+"""What stands inside a block without a fence, and where it ends: one scanner for each kind."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
-from enum import Enum, auto
 
-from emulator.bare import BareCode, Kind
+from emulator.bare import BareCode, Kind, Verdict
 from emulator.events import BlockDelta, BlockEnd, BlockStart, Event, Text
 from emulator.incoming import HOLD, Incoming
-from emulator.lexing import JsonScan, PythonScan
-from emulator.openings import FENCES, Fence, Tag, fence_in, json_opens, names_a_call, sniff
-from emulator.bare import Verdict
+from emulator.lexing import JsonScan
+from emulator.openings import json_opens, names_a_call
+from emulator.scanner import After, Scanner
+from emulator.tags import Tag
 from emulator.written import WrittenNames
-
-
-class After(Enum):
-    """Where in the prose the splitter stands after a block."""
-
-    LINE = auto()  # at the beginning of a line, or of something like one
-    LINE_NOT_CODE = auto()  # ... of which is known that it is no code
-    PROSE = auto()  # within a line
-
-
-Scanner = Generator[Event | None, None, After]
-
 
 # ---------------------------------------------------------------------------- tags
 
@@ -57,106 +40,6 @@ def tagged(text: Incoming, tag: Tag) -> Scanner:
             yield BlockEnd("", closed=tag.endless)
             return After.LINE
         yield None
-
-
-# ---------------------------------------------------------------------------- fences
-
-
-def fenced(text: Incoming, fence: Fence, names: WrittenNames) -> Scanner:
-    """From the opening fence on; the first line of code says what the code is."""
-    text.take(len(fence.raw))
-    blank = 0
-    while True:
-        line = text.line(blank)
-        if line is not None and (line.strip() or blank >= HOLD):
-            break
-        if line is None and text.final:
-            break
-        if line is None:
-            yield None
-        else:
-            blank += len(line)
-    empty = line is None or _closing_fence(line, fence) is not None
-    dialect = None if empty else sniff(line or "", fence.language, names)
-    if dialect is None:
-        yield Text(fence.raw)
-        return (yield from _documentation(text, fence))
-    yield BlockStart(dialect, fence.raw)
-    return (yield from _fenced_code(text, fence, names, lexed=dialect == "python"))
-
-
-def _closing_fence(line: str, fence: Fence) -> int | None:
-    """Where the closing fence in `line` ends, if the line begins with one."""
-    match = re.match(rf"[ \t]*{re.escape(fence.run[0])}{{{len(fence.run)},}}", line)
-    return match.end() if match else None
-
-
-def _documentation(text: Incoming, fence: Fence) -> Scanner:
-    """A fence that is prose: nothing begins inside it."""
-    begins = True
-    while True:
-        line = text.line()
-        if line is None:
-            part = text.text[text.at :]
-            if part and not (begins and not part.lstrip(" \t" + fence.run[0])):
-                begins = False
-                yield Text(text.take(len(part)))
-            if text.final:
-                return After.LINE
-            yield None
-            continue
-        end = _closing_fence(line, fence) if begins else None
-        if end is not None:
-            yield Text(text.take(end))
-            return After.PROSE
-        begins = line.endswith("\n")
-        yield Text(text.take(len(line)))
-
-
-def _fenced_code(text: Incoming, fence: Fence, names: WrittenNames, *, lexed: bool) -> Scanner:
-    scan = PythonScan() if lexed else None
-    begins = not fence.code
-    while True:
-        line = text.line()
-        if line is None:
-            if text.final:
-                yield BlockEnd("", closed=False)
-                return After.LINE
-            yield None
-            continue
-        in_string = scan is not None and scan.quote
-        end = _closing_fence(line, fence) if begins and not in_string else None
-        if end is None:
-            glued = _glued_fence(line, fence, scan)
-            code = line if glued is None else line[:glued]
-            dedented = _dedented(code, fence.indent) if begins else code
-            yield BlockDelta(dedented, text.take(len(code)))
-            begins = line.endswith("\n")
-            if glued is None:
-                continue
-            line, end = line[glued:], len(fence.run)
-        rest = line[end:].strip()
-        if rest and rest.lower() in FENCES and fence_in(line, names):
-            yield BlockEnd("", closed=True)  # the next fence opens, this one forgot to close
-            return After.LINE
-        closing = text.take(end if rest else len(line))
-        yield BlockEnd(closing, closed=True)
-        return After.LINE if closing.endswith("\n") else After.PROSE
-
-
-def _glued_fence(line: str, fence: Fence, scan: PythonScan | None) -> int | None:
-    """Where a closing fence stands at the end of a line of code."""
-    ticks = len(fence.run) if fence.run[0] == "`" else 0
-    if scan is not None:
-        return scan.feed(line, fence=ticks)
-    code = line.rstrip()
-    glued = ticks and code.endswith(fence.run) and not code.startswith(fence.run)
-    return len(code) - ticks if glued else None
-
-
-def _dedented(line: str, indent: str) -> str:
-    margin = len(line) - len(line.lstrip(" \t"))
-    return line[min(margin, len(indent)) :]
 
 
 # ---------------------------------------------------------------------------- JSON
@@ -278,7 +161,7 @@ def lines(text: Incoming, dialect: str) -> Scanner:
 
 
 def code(text: Incoming, names: WrittenNames) -> Scanner:
-    """Lines that may be Python: held until one of them calls a tool, and given back if none does."""
+    """Lines that may be Python: held until one calls a tool, and given back if none does."""
     bare = BareCode(names)
     looked = 0  # characters that are held and were looked at
     began = False
@@ -294,12 +177,8 @@ def code(text: Incoming, names: WrittenNames) -> Scanner:
         kind = bare.take(line)
         looked += len(line)
         if kind is Kind.CALL or (kind is Kind.CODE and began):
-            if not began:
-                yield BlockStart("python", "")
-                began = True
-            raw = text.take(looked)
-            looked = 0
-            yield BlockDelta(raw, raw)
+            yield from _code_lines(text, looked, began=began)
+            began, looked = True, 0
         elif kind is Kind.PROSE:
             if began:
                 yield BlockEnd("", closed=True)
@@ -308,14 +187,23 @@ def code(text: Incoming, names: WrittenNames) -> Scanner:
                 return After.LINE_NOT_CODE  # it may still begin something else
             yield Text(text.take(len(bare.logical)))
             return After.LINE
-    # The reply has ended, or more would have to be held than may be.
-    if line is None and bare.open and bare.end() is Kind.CALL:
-        if not began:
-            yield BlockStart("python", "")
-            began = True
-        raw = text.take(looked)
-        looked = 0
-        yield BlockDelta(raw, raw)
+    return (yield from _code_ends(text, looked, line, bare, began=began))
+
+
+def _code_lines(text: Incoming, count: int, *, began: bool) -> Generator[Event | None, None, None]:
+    if not began:
+        yield BlockStart("python", "")
+    raw = text.take(count)
+    yield BlockDelta(raw, raw)
+
+
+def _code_ends(
+    text: Incoming, looked: int, line: str | None, bare: BareCode, *, began: bool
+) -> Scanner:
+    """The reply has ended (no `line`), or more would have to be held than may be."""
+    if line is None and bare.open and bare.breaks_off_in_call():
+        yield from _code_lines(text, looked, began=began)
+        began, looked = True, 0
     if began:
         yield BlockEnd("", closed=not bare.open)
     yield Text(text.take(looked + len(line or "")))

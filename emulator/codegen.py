@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from emulator.models import Model, Parameter, Tree
+from emulator.models import Model
+from emulator.trees import Parameter, Tree
 
 _ROOT = "ToolsetRoot"
 MAX_REMARK = 600

@@ -20,13 +20,17 @@ NUMBERS = (
     " sixteen seventeen eighteen nineteen twenty"
 ).split()
 
-EDGES = frozenset(
-    "a an the and or of to in on at for from with by about into is are was were be will would can could should do"
-    " does did what who where when why how which it this that there my me your you please hey"
-    " put send get give tell show make set find add let want need write".split()
+FUNCTION_WORDS = frozenset(
+    "a an the and or of to in on at for from with by about into over as e.g is are am was were be been do does did"
+    " will would can could shall should may might has have had not no what who whom where when why how which it its"
+    " this that these those there i you he she we they me him her us them my your his our their any some many much"
+    " one another please hey get give tell show let want need".split()
 )
-"""Words that neither begin nor end a value: articles, prepositions, auxiliaries, question words, and the verbs that
-requests open with. Not where a capital inside a sentence says that it is a name: the wall, but The Wall."""
+"""Articles, prepositions, auxiliaries, pronouns, question words, and verbs that say no more than "please"."""
+
+EDGES = (FUNCTION_WORDS | set("put send make set find add write".split())) - set("i he she we they one".split())
+"""Words that neither begin nor end a value: as above, and other verbs that requests open with. Not where a capital
+inside a sentence says that it is a name: the wall, but The Wall."""
 
 _MARKS = r"\s.,;:!?\"'`“”‘’"
 _WORD = re.compile(rf"[^{_MARKS}](?:\S*[^{_MARKS}])?")

@@ -191,8 +191,8 @@ class _Rewriter:
                 return set(), value
             case ast.Assign(targets=targets, value=value):
                 pass
-            case ast.AnnAssign(target=target, value=ast.expr() as value):
-                targets = [target]
+            case ast.AnnAssign(target=ast.expr() as annotated, value=ast.expr() as value):
+                targets = [annotated]
             case _:
                 return None
         unpackable = isinstance(value, (ast.List, ast.Tuple, ast.ListComp))

@@ -16,9 +16,10 @@ from typing import Any
 from emulator import names
 from emulator.guards import Schema
 from emulator.judge import compile_validator
-from emulator.models import Catalog, annotation
+from emulator.models import Catalog
 from emulator.problems import Problem, brief, shown
 from emulator.reading import Reading
+from emulator.trees import annotation
 
 MAX_PROBLEMS = 8
 

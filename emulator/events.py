@@ -35,7 +35,7 @@ class BlockStart:
 
 @dataclass(frozen=True)
 class BlockDelta:
-    """Some of the block: `text` for the reader, dedented with its fence; `raw` as it was written."""
+    """Some of the block: `text` for the reader, dedented like its fence; `raw` as written."""
 
     text: str
     raw: str

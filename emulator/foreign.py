@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection
 
 from emulator.calls import JSON, calls_in, statement
 from emulator.loose_json import values
-from emulator.normalise import parse_repaired
 from emulator.python_reader import PythonReader
+from emulator.repairs import parse_repaired
 from emulator.statements import MAX_BLOCK, Reader, Statement, unreadable
 from emulator.written import WrittenNames
 
@@ -134,7 +134,7 @@ def read_yaml(text: str, names: WrittenNames) -> list[Statement]:
             f"invalid YAML: {error.problem}",
             line=row + 1,
             column=mark.column + 1 if mark else 0,
-            source_line=(text.split("\n") + [""])[row],
+            source_line=[*text.split("\n"), ""][row],
         ) from None
     except (yaml.YAMLError, RecursionError) as error:
         raise unreadable(f"invalid YAML: {type(error).__name__}") from None

@@ -3,7 +3,8 @@
     get_weather(location="London", days=3)
 
 A call is a line of Python: keyword arguments in schema order, the required ones first, typed literals. Prose is
-any text none of whose lines begins like a call or a code fence, so a malformed call cannot pass for prose.
+any text none of whose lines begins like a call or a code fence: neither a malformed call nor one of a function that
+was not offered can pass for prose.
 
 The grammar guides, it does not decide: ``pattern``, ``minimum``, ``format`` and their like are left to the
 validation in the host. Knows nothing of HTTP, prompts or profiles.
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from emulator.copying import Source
-from emulator.notation import beginning_with_none_of, either, literal, python
+from emulator.notation import either, literal, python
 from emulator.tools import Tool
 
 Json = Any
@@ -51,8 +52,7 @@ def gbnf(
     if required or only is not None:
         rules.add("root", "calls")
     else:
-        openings = [*(f"{tool.python_name}(" for tool in offered), "```"]
-        rules.add("line", beginning_with_none_of(openings))
+        rules.add("line", _PROSE_LINE)
         rules.add("prose", 'line ("\\n" line)*')
         rules.add("root", "calls | prose")
     return rules.text()
@@ -70,6 +70,9 @@ _LEAVES: Mapping[str, str] = {
     "value": "<string> | <number> | <boolean> | <null> | <array> | <object>",
 }
 """Rules that depend on no schema, by JSON type; <name> refers to another."""
+
+_PROSE_LINE = r"([^\n`a-zA-Z_] [^\n]* | [a-zA-Z_] [a-zA-Z0-9_.]* ([^\na-zA-Z0-9_.(] [^\n]*)?)?"
+"""Any line that does not begin with a backtick or with a name and an opening parenthesis."""
 
 
 class _Rules:

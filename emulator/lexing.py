@@ -1,4 +1,4 @@
-"""Where a piece of Python or JSON stands: how many brackets are open, in which string, in a comment.
+"""Where a piece of Python or JSON stands: which brackets are open, in which string, in a comment.
 
 Two small scanners that never fail, whatever they are fed, in time linear in the text. They know
 brackets, quotes and comments only; whether the text is valid is for a parser to say.
@@ -7,6 +7,7 @@ brackets, quotes and comments only; whether the text is valid is for a parser to
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 _OPENING, _CLOSING = "([{", ")]}"
@@ -14,12 +15,12 @@ _OPENING, _CLOSING = "([{", ")]}"
 _CODE = re.compile(r"\"\"\"|'''|`{3,}|[\"'“‘#()\[\]{}\n\\]")
 #: What ends a string, by what began it. Typographic quotes are no Python, but models write them.
 _STRINGS = {
-    '"""': ('"""', re.compile(r'\\.|"""', re.DOTALL)),
-    "'''": ("'''", re.compile(r"\\.|'''", re.DOTALL)),
-    '"': ('"', re.compile(r'\\.|["\n]', re.DOTALL)),
-    "'": ("'", re.compile(r"\\.|['\n]", re.DOTALL)),
-    "“": ("”", re.compile(r"\\.|[“”\n]", re.DOTALL)),
-    "‘": ("’", re.compile(r"\\.|[‘’\n]", re.DOTALL)),
+    '"""': re.compile(r'\\.|"""', re.DOTALL),
+    "'''": re.compile(r"\\.|'''", re.DOTALL),
+    '"': re.compile(r'\\.|["\n]', re.DOTALL),
+    "'": re.compile(r"\\.|['\n]", re.DOTALL),
+    "“": re.compile(r"\\.|[“”\n]", re.DOTALL),
+    "‘": re.compile(r"\\.|[‘’\n]", re.DOTALL),
 }
 
 
@@ -50,75 +51,68 @@ class PythonScan:
         at = 0
         self.continued = False
         while at < len(text):
-            at, found = self._string(text, at) if self.quote else self._code(text, at, fence)
-            if found is not None:
-                return found
+            start, at = self.step(text, at)
+            if fence and at - start >= fence and text.startswith("`", start):
+                return start
         return None
 
-    def _string(self, text: str, at: int) -> tuple[int, None]:
-        match = _STRINGS[self.quote][1].search(text, at)
-        if match is None:
-            return len(text), None
-        if match.group()[0] != "\\":
-            self.quote = ""
-            if match.group() == "\n":
-                return match.start(), None
-        return match.end(), None
+    def step(self, text: str, at: int) -> tuple[int, int]:
+        """Move over what comes next from `at` on; return where it begins and ends.
 
-    def _code(self, text: str, at: int, fence: int) -> tuple[int, int | None]:
-        match = _CODE.search(text, at)
+        That is a quote, a bracket, a comment, or an escape in a string.
+        """
+        match = (_STRINGS[self.quote] if self.quote else _CODE).search(text, at)
         if match is None:
-            return len(text), None
-        token = match.group()
-        if token in _STRINGS:
-            self.quote = token
-        elif token in _OPENING:
-            self.brackets.append(token)
+            return len(text), len(text)
+        found = match.group()
+        if self.quote:
+            if found[0] != "\\":
+                self.quote = ""
+            # The line end after an unclosed string belongs to the code.
+            return match.start(), match.start() if found == "\n" else match.end()
+        if found in _STRINGS:
+            self.quote = found
+        elif found in _OPENING:
+            self.brackets.append(found)
             self.deepest = max(self.deepest, len(self.brackets))
-        elif token in _CLOSING:
+        elif found in _CLOSING:
             del self.brackets[-1:]
-        elif token == "#":
-            end = text.find("\n", at)
-            return (len(text) if end < 0 else end), None
-        elif token == "\\":
+        elif found == "\\":
             self.continued = text[match.end() : match.end() + 2] in ("\n", "\r\n")
-        elif token[0] == "`" and fence and len(token) >= fence:
-            return match.start(), match.start()
-        return match.end(), None
+        elif found == "#":
+            end = text.find("\n", match.end())
+            return match.start(), len(text) if end < 0 else end
+        return match.span()
 
 
 def outside_strings(source: str) -> list[tuple[bool, str]]:
     """`source` cut into pieces, each with whether it is code (True) or string or comment."""
     pieces: list[tuple[bool, str]] = []
     scan = PythonScan()
-    at = start = 0
-
-    def cut(code: bool, end: int) -> None:
-        nonlocal start
-        if end > start:
-            pieces.append((code, source[start:end]))
-        start = end
-
+    at = begun = 0
     while at < len(source):
-        if scan.quote:
-            opened = scan.quote
-            at, _ = scan._string(source, at)
-            if scan.quote != opened:
-                cut(False, at)
+        quoted = scan.quote
+        start, at = scan.step(source, at)
+        if bool(quoted) == bool(scan.quote) and not source.startswith("#", start):
             continue
-        match = _CODE.search(source, at)
-        if match is None:
-            break
-        if match.group() in _STRINGS or match.group() == "#":
-            cut(True, match.start())
-        comment = match.group() == "#"
-        at, _ = scan._code(source, at, 0)
-        if comment:
-            at = source.find("\n", match.start())
-            at = len(source) if at < 0 else at
-            cut(False, at)
-    cut(not scan.quote, len(source))
-    return pieces
+        if quoted:  # the string ends
+            pieces.append((False, source[begun:at]))
+        elif scan.quote:  # a string begins
+            pieces.append((True, source[begun:start]))
+            begun = start
+            continue
+        else:  # a comment
+            pieces += [(True, source[begun:start]), (False, source[start:at])]
+        begun = at
+    pieces.append((not scan.quote, source[begun:]))
+    return [piece for piece in pieces if piece[1]]
+
+
+def in_code(change: Callable[[str], str]) -> Callable[[str], str]:
+    """`change`, applied to the pieces of a source that are code."""
+    return lambda source: "".join(
+        change(piece) if code else piece for code, piece in outside_strings(source)
+    )
 
 
 _JSON = re.compile(r"[\"'{}\[\]]")
@@ -152,15 +146,15 @@ class JsonScan:
             match = (_JSON_STRINGS[self.quote] if self.quote else _JSON).search(text, at)
             if match is None:
                 return None
-            token, at = match.group(), match.end()
-            if token == "\\":
+            found, at = match.group(), match.end()
+            if found == "\\":
                 self.escaped = True
             elif self.quote:
                 self.quote = ""
-            elif token in _JSON_STRINGS:
-                self.quote = token
-            elif token in _OPENING:
-                self.brackets.append(token)
+            elif found in _JSON_STRINGS:
+                self.quote = found
+            elif found in _OPENING:
+                self.brackets.append(found)
                 self.deepest = max(self.deepest, len(self.brackets))
             else:
                 del self.brackets[-1:]

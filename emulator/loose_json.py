@@ -1,4 +1,4 @@
-"""JSON as models write it: comments, trailing commas, Python constants, single quotes, missing ends.
+"""JSON as models write it: comments, trailing commas, Python's constants and quotes, missing ends.
 
 `values` finds the values in a text; what stands around them is skipped. Nothing is completed but
 brackets after a value that is whole. Knows nothing of calls.
@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from emulator.calls import JSON, loads
-from emulator.lexing import JsonScan, outside_strings
-from emulator.normalise import straight_quotes
+from emulator.lexing import JsonScan, in_code, outside_strings
+from emulator.repairs import straight_quotes
 from emulator.statements import unreadable
 
 #: `json` and `repr` recurse; no call nests this deep.
@@ -72,20 +72,13 @@ def _completed(text: str, scan: JsonScan, line: int) -> JSON:
 _WHOLE = re.compile(r"[\"'}\]]\Z|\b(?:true|false|null|True|False|None)\Z")
 
 
-def _in_code(change: Callable[[str], str]) -> Callable[[str], str]:
-    def apply(text: str) -> str:
-        return "".join(change(part) if code else part for code, part in outside_strings(text))
-
-    return apply
-
-
 _PYTHON_TO_JSON = {"True": "true", "False": "false", "None": "null"}
 _JSON_TO_PYTHON = {json_word: word for word, json_word in _PYTHON_TO_JSON.items()}
 
 
 def _words(table: dict[str, str]) -> Callable[[str], str]:
     pattern = re.compile(rf"\b(?:{'|'.join(table)})\b")
-    return _in_code(lambda text: pattern.sub(lambda match: table[match.group()], text))
+    return in_code(lambda text: pattern.sub(lambda match: table[match.group()], text))
 
 
 @dataclass(frozen=True)
@@ -98,17 +91,17 @@ class Repair:
 
 def _without_comments(text: str) -> str:
     kept = "".join(p for code, p in outside_strings(text) if code or not p.startswith("#"))
-    return _in_code(lambda t: re.sub(r"//[^\n]*", "", t))(kept)
+    return in_code(lambda t: re.sub(r"//[^\n]*", "", t))(kept)
 
 
 REPAIRS: tuple[Repair, ...] = (
     Repair("typographic quotes", straight_quotes),
     Repair("comments", _without_comments),
-    Repair("a comma after the last item", _in_code(lambda t: re.sub(r",(?=\s*[}\]])", "", t))),
+    Repair("a comma after the last item", in_code(lambda t: re.sub(r",(?=\s*[}\]])", "", t))),
     Repair("Python's True, False and None", _words(_PYTHON_TO_JSON)),
     Repair(
         "keys without quotes",
-        _in_code(lambda t: re.sub(r"([{,]\s*)([^\W\d]\w*)(?=\s*:)", r'\1"\2"', t)),
+        in_code(lambda t: re.sub(r"([{,]\s*)([^\W\d]\w*)(?=\s*:)", r'\1"\2"', t)),
     ),
 )
 

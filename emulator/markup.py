@@ -74,7 +74,9 @@ def _object(body: str) -> JSON:
     return None
 
 
-_ESCAPED = re.compile(r"(?<!\w)(?P<key>\w+):(?:<escape>(?P<text>.*?)<escape>|(?P<plain>[^,{}<]*))", re.S)
+_ESCAPED = re.compile(
+    r"(?<!\w)(?P<key>\w+):(?:<escape>(?P<text>.*?)<escape>|(?P<plain>[^,{}<]*))", re.DOTALL
+)
 
 
 def _gemma(body: str) -> JSON:
@@ -112,9 +114,7 @@ FORMS: tuple[Form, ...] = (
         r"<tool_call>(?=\s*[\w.\-]+\s*<arg_key>)",
         _NAME,
         r"</tool_call>",
-        _parameters(
-            r"<arg_key>(?P<key>[^<]{1,200})</arg_key>\s*<arg_value>", r"</arg_value>"
-        ),
+        _parameters(r"<arg_key>(?P<key>[^<]{1,200})</arg_key>\s*<arg_value>", r"</arg_value>"),
     ),
     _form(
         "DeepSeek: <|tool_call_begin|>function<|tool_sep|>f then JSON",

@@ -1,9 +1,6 @@
-"""Nested objects as named models, and the Python type of any schema.
+"""Read schemas into trees, and give the objects nested in them names: the models of a toolset.
 
-A `Catalog` belongs to one toolset. Reading a tool's parameters through it turns every schema into
-a *tree*: JSON Schema again, but only ``$ref`` to a model, ``enum``, ``anyOf``, arrays, dictionaries
-and scalars with their bounds. Signatures, model source and messages are all written from that one
-reading, so they cannot disagree. Objects which say the same become one model, also across tools.
+A `Catalog` belongs to one toolset. Objects which say the same become one model, also across tools.
 
 Writes no source (`stubs` and `codegen` do) and judges no value.
 """
@@ -18,64 +15,17 @@ from typing import Any
 
 from emulator import names, shapes
 from emulator.guards import Definitions, Schema, children, reference
-from emulator.judge import same
+from emulator.trees import Parameter, Tree, bounds, choice
 
-Tree = dict[str, Any]
-
-MAX_CHOICES = 60
-MAX_CHOICE_CHARACTERS = 2_000
 MAX_MODELS = 300
 #: Schemas read for one tool. Lists of lists of one another have more paths than anyone can walk.
 MAX_TREES = 20_000
 MAX_SEEN = 20
-MAX_DEFAULT = 80
+#: Definitions behind a model up to which it is compared with those of other tools.
+MAX_SHARED = 100
 
 #: What a schema says *about* a value, which makes it no other kind of value.
 _REMARKS = ("title", "description", "default", "examples")
-
-_BOUNDS: dict[str, tuple[str, ...]] = {
-    "string": ("minLength", "maxLength", "pattern"),
-    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-    "integer": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-    "array": ("minItems", "maxItems"),
-}
-
-_SCALARS = {"string": "str", "number": "float", "integer": "int", "boolean": "bool", "null": "None"}
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One parameter of a function or one field of a model."""
-
-    name: str
-    """On the wire."""
-    python_name: str
-    schema: Schema
-    required: bool
-    tree: Tree
-
-    @property
-    def annotation(self) -> str:
-        """The Python type, ``Literal['C', 'F'] | None``."""
-        return annotation(self.tree)
-
-    def remark(self, keyword: str) -> str | None:
-        """A title or description of this very parameter, not of the definition it refers to."""
-        return self.schema.get(keyword) if isinstance(self.schema, dict) else None
-
-    @property
-    def default(self) -> Any:
-        """What the tool does by default; told to the model, never put into arguments."""
-        return self.schema.get("default") if isinstance(self.schema, dict) else None
-
-    @property
-    def shows_default(self) -> bool:
-        """Whether the default can stand in source: short, and of the parameter's type."""
-        return (
-            self.default is not None
-            and len(repr(self.default)) <= MAX_DEFAULT
-            and _is_of(self.default, self.tree)
-        )
 
 
 @dataclass(frozen=True)
@@ -128,9 +78,9 @@ class Catalog:
             return {}
         view, passed = shapes.expand_seen(schema, definitions, seen)
         if "const" in view:
-            return _choice([view["const"]])
+            return choice([view["const"]])
         if "enum" in view:
-            return _choice(view["enum"])
+            return choice(view["enum"])
         if shapes.branches(view) and "properties" not in view:
             return self._union(shapes.alternatives(view), definitions, hint, item, passed)
         kinds = shapes.types(view)
@@ -146,7 +96,7 @@ class Catalog:
             if inside.properties and len(self._names) < MAX_MODELS:
                 return {"$ref": self._model(schema, definitions, hint, item)}
             return self._dictionary(view, definitions, hint, passed)
-        return {"type": kinds[0], **_bounds(view, kinds[0])}
+        return {"type": kinds[0], **bounds(view, kinds[0])}
 
     def _union(
         self,
@@ -170,7 +120,7 @@ class Catalog:
     def _array(
         self, view: dict[str, Any], definitions: Definitions, hint: str, seen: shapes.Seen
     ) -> Tree:
-        tree: Tree = {"type": "array", **_bounds(view, "array")}
+        tree: Tree = {"type": "array", **bounds(view, "array")}
         first = view.get("prefixItems")
         rest = view.get("items")
         if first and rest in (None, False):
@@ -228,8 +178,10 @@ class Catalog:
         written = json.dumps(bare, sort_keys=True)
         known = self._keys.get((id(definitions), written))
         if known is None:
-            closure = json.dumps(_closure(bare, definitions), sort_keys=True)
-            digest = hashlib.sha256(f"{written}\n{closure}".encode()).hexdigest()
+            reached = _closure(bare, definitions)
+            apart = id(definitions) if len(reached) >= MAX_SHARED else 0
+            closure = "" if apart else json.dumps(reached, sort_keys=True)
+            digest = hashlib.sha256(f"{apart}\n{written}\n{closure}".encode()).hexdigest()
             known = self._keys[(id(definitions), written)] = (definitions, digest)
         return known[1]
 
@@ -245,71 +197,6 @@ class Catalog:
             )
 
 
-def annotation(tree: Tree) -> str:
-    """A tree as Python writes it: ``list[Person] | None``."""
-    if "$ref" in tree:
-        return str(tree["$ref"])
-    if "enum" in tree:
-        return f"Literal[{', '.join(map(repr, tree['enum']))}]"
-    if "anyOf" in tree:
-        return " | ".join(map(annotation, tree["anyOf"]))
-    kind = tree.get("type")
-    if kind == "array":
-        if "prefixItems" in tree:
-            return f"tuple[{', '.join(map(annotation, tree['prefixItems']))}]"
-        return f"list[{annotation(tree['items'])}]" if "items" in tree else "list"
-    if kind == "object":
-        values = tree.get("additionalProperties")
-        return f"dict[str, {annotation(values)}]" if values else "dict[str, Any]"
-    return _SCALARS.get(str(kind), "Any")
-
-
-def _is_of(value: Any, tree: Tree) -> bool:
-    """Whether `value` is of the outermost type of `tree`."""
-    if "enum" in tree:
-        return any(same(value, choice) for choice in tree["enum"])
-    if "anyOf" in tree:
-        return any(_is_of(value, part) for part in tree["anyOf"])
-    if "$ref" in tree:
-        return False  # a dict where the stub shows a model would teach the wrong spelling
-    kind = _kind_of(value)
-    return kind == tree.get("type", kind) or (kind == "integer" and tree.get("type") == "number")
-
-
-def _choice(values: list[Any]) -> Tree:
-    if None in values and len(values) > 1:
-        return {"anyOf": [_choice([v for v in values if v is not None]), {"type": "null"}]}
-    if (
-        all(isinstance(v, str | int | None) for v in values)
-        and len(values) <= MAX_CHOICES
-        and sum(len(repr(v)) for v in values) <= MAX_CHOICE_CHARACTERS
-    ):
-        return {"type": "null"} if values == [None] else {"enum": values}
-    kinds = list(dict.fromkeys(map(_kind_of, values)))
-    return {"type": kinds[0]} if len(kinds) == 1 else {"anyOf": [{"type": k} for k in kinds]}
-
-
-def _kind_of(value: object) -> str:
-    for python, kind in _KINDS:
-        if isinstance(value, python):
-            return kind
-    return "null"
-
-
-_KINDS: tuple[tuple[type, str], ...] = (
-    (bool, "boolean"),
-    (int, "integer"),
-    (float, "number"),
-    (str, "string"),
-    (list, "array"),
-    (dict, "object"),
-)
-
-
-def _bounds(view: dict[str, Any], kind: str) -> Tree:
-    return {k: view[k] for k in _BOUNDS.get(kind, ()) if k in view}
-
-
 def _bare(schema: Schema) -> Schema:
     """`schema` without remarks, and without an ``allOf`` that holds but one schema."""
     if not isinstance(schema, dict):
@@ -321,10 +208,10 @@ def _bare(schema: Schema) -> Schema:
 
 
 def _closure(schema: Schema, definitions: Definitions) -> dict[str, Schema]:
-    """The definitions that `schema` leads to."""
+    """The definitions that `schema` leads to, the first `MAX_SHARED` of them."""
     found: dict[str, Schema] = {}
     waiting: list[Schema] = [schema]
-    while waiting:
+    while waiting and len(found) < MAX_SHARED:
         node = waiting.pop()
         name = reference(node)
         if name is not None and name not in found:

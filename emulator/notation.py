@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 Json = Any
@@ -19,22 +19,6 @@ def either(expressions: Iterable[str]) -> str:
     """One of these, in brackets where there is a choice."""
     distinct = list(dict.fromkeys(expressions))
     return distinct[0] if len(distinct) == 1 else f"({' | '.join(distinct)})"
-
-
-def beginning_with_none_of(openings: Sequence[str]) -> str:
-    """A line, possibly empty, that begins with none of `openings`: their trie, turned inside out."""
-    rests: dict[str, list[str]] = {}
-    for opening in openings:
-        rests.setdefault(opening[0], []).append(opening[1:])
-    letters = "".join(f"\\x{ord(c):02x}" if ord(c) < 0x80 else c for c in sorted(rests))
-    other = rf"[^\n{letters}] [^\n]*"
-    # The last letter of an opening is refused; within one, the line may end or turn elsewhere.
-    deeper = [
-        f"{literal(letter)} {beginning_with_none_of(following)}"
-        for letter, following in rests.items()
-        if "" not in following
-    ]
-    return f"({' | '.join([other, *deeper])})?"
 
 
 def python(value: Json) -> str:

@@ -1,87 +1,16 @@
-"""Where a block or reasoning may begin in a reply: the tables that the splitter goes by.
+"""Where a block may begin with a line or a bracket: the tables that the splitter goes by.
 
-Adding a model's habit is adding a row. Knows nothing of what stands inside a block.
+Adding a model's habit is adding a row. Knows nothing of where a block ends.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from emulator.bare import Verdict, opens
 from emulator.written import WRITTEN_NAME, WrittenNames
-
-# ---------------------------------------------------------------------------- tags
-
-#: Reasoning: opening -> closing.
-REASONING = {
-    "<think>": "</think>",
-    "<thinking>": "</thinking>",
-    "<thought>": "</thought>",
-    "<reasoning>": "</reasoning>",
-    "<seed:think>": "</seed:think>",
-    "<|begin_of_thought|>": "<|end_of_thought|>",
-    "<|channel|>analysis<|message|>": "<|end|>",
-    "[THINK]": "[/THINK]",
-}
-
-
-@dataclass(frozen=True)
-class Tag:
-    """Opens a block anywhere in prose.
-
-    `framed`: the tags are not part of the block's text, because the reader knows none.
-    `endless`: the block may last as long as the reply. A closing that equals the opening begins
-    the next block.
-    """
-
-    opening: str
-    dialect: str
-    closings: tuple[str, ...]
-    framed: bool = False
-    endless: bool = False
-
-
-def _element(name: str, dialect: str = "markup", *, framed: bool = False) -> Tag:
-    return Tag(f"<{name}>", dialect, (f"</{name}>", f"<{name}>"), framed)
-
-
-_ENDS = ("<|eom_id|>", "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>")
-
-TAGS: tuple[Tag, ...] = (
-    _element("tool_call"),
-    _element("tool_calls"),
-    _element("function_call"),
-    _element("function_calls"),
-    _element("functioncall"),
-    _element("tool_use"),
-    _element("tool_code", "python", framed=True),
-    _element("execute", "python", framed=True),
-    _element("minimax:tool_call"),
-    Tag("<function=", "markup", ("</function>",)),
-    Tag("<invoke name=", "markup", ("</invoke>",)),
-    Tag("<|tool_call|>", "markup", ("<|/tool_call|>", "<|tool_call|>", *_ENDS), endless=True),
-    Tag("<|tool_call_start|>", "markup", ("<|tool_call_end|>", *_ENDS)),
-    Tag("<|START_ACTION|>", "markup", ("<|END_ACTION|>",)),
-    Tag("<start_function_call>", "markup", ("<end_function_call>",)),
-    Tag("<｜tool▁calls▁begin｜>", "markup", ("<｜tool▁calls▁end｜>", "<｜end▁of▁sentence｜>")),
-    Tag("<｜tool▁call▁begin｜>", "markup", ("<｜tool▁call▁end｜>", "<｜end▁of▁sentence｜>")),
-    Tag("<|tool_calls_begin|>", "markup", ("<|tool_calls_end|>", *_ENDS)),
-    Tag("<|tool▁calls▁begin|>", "markup", ("<|tool▁calls▁end|>", *_ENDS)),
-    Tag("<|tool_calls_section_begin|>", "markup", ("<|tool_calls_section_end|>", *_ENDS)),
-    Tag("<|channel|>commentary to=", "markup", ("<|call|>", "<|end|>", "<|return|>")),
-    Tag("<|python_tag|>", "markup", _ENDS, endless=True),
-    Tag("[TOOL_CALLS]", "markup", ("</s>", *_ENDS), endless=True),
-    Tag("functools[", "markup", _ENDS, endless=True),
-)
-
-
-def tags_for(names: Iterable[str]) -> dict[str, Tag]:
-    """All tags by opening; an element may also be called like the function it calls."""
-    own = [_element(name) for name in names if re.fullmatch(r"[A-Za-z_][\w.\-]*", name)]
-    return {tag.opening: tag for tag in (*own, *TAGS)}
-
 
 # ---------------------------------------------------------------------------- fences
 
@@ -185,7 +114,7 @@ _EARLY_KEYS = frozenset(
     "type id index arguments parameters args thought thoughts reasoning".split()
 )
 _NAMED = re.compile(
-    r"""["']?(?:%s)["']?\s*:\s*["'](?P<name>[^"'\n]{1,200})["']""" % "|".join(sorted(_NAME_KEYS))
+    rf"""["']?(?:{"|".join(sorted(_NAME_KEYS))})["']?\s*:\s*["'](?P<name>[^"'\n]{{1,200}})["']"""
 )
 
 
@@ -224,7 +153,8 @@ def names_a_call(text: str, names: WrittenNames) -> bool:
 
 _REACT = re.compile(r"[ \t]*\**Action[ \t]*\d*\**:\**[ \t]*(?P<name>[^\n]*)\n?", re.IGNORECASE)
 _YAML = re.compile(
-    r"(?:- )?(?:name|function|tool|tool_name|function_name):[ \t]*[\"']?(?P<name>[\w.\-]+)[\"']?\s*\n"
+    r"(?:- )?(?:name|function|tool|tool_name|function_name):"
+    r"[ \t]*[\"']?(?P<name>[\w.\-]+)[\"']?\s*\n"
     r"|(?P<calls>tool_calls?|function_calls?):[ \t]*\n"
 )
 
@@ -233,7 +163,7 @@ def react_opens(head: str, whole: bool, names: WrittenNames) -> Found:
     """``Action: get_weather``, with an offered function."""
     text = head.lstrip(" \t*").lower()
     after = text.removeprefix("action").lstrip(" \t*0123456789")
-    begins = "action".startswith(text) or text.startswith("action") and after[:1] in ("", ":")
+    begins = "action".startswith(text) or (text.startswith("action") and after[:1] in ("", ":"))
     return _line_opens(head, whole, begins, lambda line: _is_action(line, names))
 
 

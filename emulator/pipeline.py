@@ -9,16 +9,19 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from emulator.choice import NO_TOOLS, offered
 from emulator.diagnostics import render
-from emulator.errors import BadRequest, ExecutionFailed, ModelFailed
+from emulator.errors import ExecutionFailed, ModelFailed
+from emulator.formats import AnswerFormat
 from emulator.grammar import gbnf
 from emulator.profiles import Profile, choose
 from emulator.programs import Driver
 from emulator.prompt import Choice, instruct, repair, transcript
-from emulator.protocol import ChatCompletionRequest, ToolChoice
-from emulator.respond import AnswerEvent, Chunk, Finish, FinishReason, Opened, Usage, chunks
+from emulator.protocol import ChatCompletionRequest
+from emulator.respond import AnswerEvent, Chunk, ChunkWriter, Finish, FinishReason, Opened, Usage
 from emulator.settings import Settings
-from emulator.tools import SchemaError, Toolset
+from emulator.stops import StopFilter
+from emulator.tools import Toolset
 from emulator.turn import Answered, Refused, Turn
 from emulator.upstream import Upstream
 from sandbox.engine import Engine
@@ -47,14 +50,17 @@ class Pipeline:
         Raises `BadRequest` before the first item, `EmulatorError` at any.
         """
         toolset, choice = offered(request)
+        answer_format = AnswerFormat.parse(request.response_format)
         # A non-streaming answer always tells its usage.
         include_usage = request.include_usage or not request.stream
-        if not toolset.tools:
+        passed_on = answer_format is None or self.settings.response_format == "pass"
+        if not toolset.tools and passed_on:
             return self._relay(request, include_usage=include_usage)
-        if request.n and request.n > 1:
-            raise BadRequest("n must be 1 when tools are offered.", param="n")
-        events = self._answer(request, toolset, choice)
-        return chunks(events, request.model, include_usage=include_usage)
+        answers = (
+            self._answer(request, toolset, choice, answer_format) for _ in range(request.n or 1)
+        )
+        writer = ChunkWriter(request.model, legacy=request.is_legacy)
+        return writer.write(answers, include_usage=include_usage)
 
     def _relay(
         self, request: ChatCompletionRequest, *, include_usage: bool
@@ -75,10 +81,16 @@ class Pipeline:
                 yield {**base, "choices": [], "usage": usage}
 
     def _answer(
-        self, request: ChatCompletionRequest, toolset: Toolset, choice: Choice
+        self,
+        request: ChatCompletionRequest,
+        toolset: Toolset,
+        choice: Choice,
+        answer_format: AnswerFormat | None,
     ) -> Iterator[AnswerEvent]:
+        """One choice: turns until one is of use, or the repair attempts are used up."""
         profile = choose(self.settings.profile, request.model)
-        messages = instruct(request.messages, toolset, choice, profile)
+        told_format = answer_format.instructions if answer_format else ""
+        messages = instruct(request.messages, toolset, choice, profile, told_format)
         fields = self._fields(request, toolset, choice, profile)
         driver = Driver(
             self.engines,
@@ -94,6 +106,8 @@ class Pipeline:
                 choice,
                 by_statement=self.settings.stream_calls == "statement",
                 hold_prose=attempt > 0,
+                answer_format=answer_format,
+                stops=StopFilter(request.stop),
             )
             finish_reason = yield from self._turn(turn, messages, fields, meter)
             verdict = turn.verdict
@@ -144,7 +158,7 @@ class Pipeline:
         passed = request.passed_on()
         fields = {name: value for name, value in passed.items() if name not in NOT_IN_TOOL_TURNS}
         fields["stream_options"] = {"include_usage": True}
-        if profile.grammar and self.settings.grammar:
+        if profile.grammar and self.settings.grammar and toolset.tools:
             fields["grammar"] = gbnf(
                 toolset.tools,
                 required=choice.required,
@@ -184,59 +198,12 @@ class _Meter:
         return Usage(int(prompt), self._completion + self._of_this_turn())
 
 
-def offered(request: ChatCompletionRequest) -> tuple[Toolset, Choice]:
-    """The tools that the model may call in this turn, and whether it must. Raises `BadRequest`."""
-    choice = request.tool_choice
-    tools = request.tools or []
-    if request.tools is not None and not tools:
-        raise BadRequest("tools must not be an empty array; leave it out.", param="tools")
-    try:
-        everything = Toolset.parse(tools)
-    except SchemaError as error:
-        raise BadRequest(str(error), param=error.param) from error
-    one = request.parallel_tool_calls is False
-    if not tools:
-        if choice not in (None, "none", "auto"):
-            raise BadRequest("tool_choice asks for a tool, but there are no tools.", "tool_choice")
-        return everything, Choice()
-    if choice == "none":
-        return Toolset.parse([]), Choice()
-    if not isinstance(choice, ToolChoice):
-        return everything, Choice(required=choice == "required", one_at_a_time=one)
-    if choice.allowed_tools is not None:
-        wanted = [
-            _chosen(everything, entry.get("function"), n)
-            for n, entry in enumerate(choice.allowed_tools.tools)
-        ]
-        required = choice.allowed_tools.mode == "required"
-        return _only(tools, wanted), Choice(required, None, one)
-    name = _chosen(everything, choice.function, None)
-    only = _only(tools, [name])
-    return only, Choice(True, only.tools[0].python_name, one)
-
-
-def _chosen(toolset: Toolset, function: Mapping[str, Any] | None, place: int | None) -> str:
-    param = "tool_choice.function.name"
-    if place is not None:
-        param = f"tool_choice.allowed_tools.tools[{place}].function.name"
-    name = (function or {}).get("name")
-    if not any(tool.name == name for tool in toolset.tools):
-        raise BadRequest(f"tool_choice names {name!r}, which is not among the tools.", param=param)
-    return str(name)
-
-
-def _only(tools: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Toolset:
-    return Toolset.parse(
-        [tool for tool in tools if (tool.get("function") or {}).get("name") in names]
-    )
-
-
 def _plain_messages(request: ChatCompletionRequest) -> list[dict[str, Any]]:
     """The client's messages untouched, unless they hold what a model without tools cannot read."""
     if any(
         m.tool_calls or m.function_call or m.role in ("tool", "function") for m in request.messages
     ):
-        return transcript(request.messages, Toolset.parse([]))
+        return transcript(request.messages, NO_TOOLS)
     return [message.model_dump(exclude_unset=True) for message in request.messages]
 
 
@@ -258,6 +225,7 @@ def _gave_up(verdict: Refused, attempts: int) -> ModelFailed:
         "required": "did not call a function although tool_choice requires it",
         "empty": "gave an empty answer",
         "output": "wrote code that calls no function",
+        "format": "did not answer in the form that response_format asks for",
     }
     details = _facts(verdict)["diagnostics"]
     message = f"The model {reasons[verdict.kind]}, also after {attempts} repair attempts."

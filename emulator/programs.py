@@ -16,7 +16,7 @@ from typing import Any
 from emulator.dataflow import LATER, READY, WAIT, Prepared, prepare
 from emulator.diagnostics import Diagnostic
 from emulator.readers import Statement
-from emulator.tools import BindError, Toolset
+from emulator.tools import BindError, ToolKind, Toolset
 from sandbox.engine import Engine, Finished, Paused, Session
 from sandbox.errors import (
     ProgramFailed,
@@ -58,6 +58,7 @@ class Call:
 
     name: str
     arguments: dict[str, Any]
+    kind: ToolKind = "function"
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ class _Attempt:
             diagnostics = self._bind_diagnostics(error, step)
             raise ProgramRejected(diagnostics, tuple(self._new)) from error
         assert tool is not None, "bind refuses unknown tools"
-        call = Call(tool.name, arguments)
+        call = Call(tool.name, arguments, tool.kind)
         position, self._made = self._made, self._made + 1
         if self._made > self._driver.max_calls:
             raise self.rejected(f"the program makes more than {self._driver.max_calls} tool calls")

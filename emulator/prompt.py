@@ -43,18 +43,27 @@ class Choice:
 
 
 def instruct(
-    messages: Sequence[Message], toolset: Toolset, choice: Choice, profile: Profile
+    messages: Sequence[Message],
+    toolset: Toolset,
+    choice: Choice,
+    profile: Profile,
+    answer_format: str = "",
 ) -> list[ModelMessage]:
-    """The messages for a turn in which the model may call ``toolset``'s functions."""
-    instructions = render(
-        profile.template,
-        stubs=toolset.stubs,
-        tools=toolset.tools,
-        choice=str(choice),
-        one_at_a_time=choice.one_at_a_time,
-        example="result = function_name(argument=value)",
-        request=next((m.text for m in reversed(messages) if m.role == "user"), ""),
-    )
+    """The messages for a turn in which the model may call ``toolset``'s functions.
+
+    ``answer_format`` is what to tell of the form of a final answer.
+    """
+    instructions = answer_format
+    if toolset.tools:
+        instructions = render(
+            profile.template,
+            stubs=toolset.stubs,
+            tools=toolset.tools,
+            choice=str(choice),
+            one_at_a_time=choice.one_at_a_time,
+            example="result = function_name(argument=value)",
+            answer_format=answer_format,
+        )
     told = transcript(messages, toolset)
     if profile.system:
         return _merged([{"role": "system", "content": instructions}, *told], first_last=True)
@@ -66,23 +75,26 @@ def transcript(messages: Sequence[Message], toolset: Toolset) -> list[ModelMessa
     told: list[ModelMessage] = []
     written: dict[str, str] = {}
     results: list[dict[str, str]] = []
+    attached: list[Any] = []
 
     def flush() -> None:
         if results:
             content = render("results.jinja", results=results, offered=bool(toolset.tools))
-            told.append({"role": "user", "content": content})
+            told.append({"role": "user", "content": _joined(content, [*attached])})
             results.clear()
+            attached.clear()
 
     for message in messages:
         if message.role in ("tool", "function"):
             call = written.get(message.tool_call_id or message.name or "", _FORGOTTEN)
             results.append({"call": call, "content": message.text})
+            attached += message.other_parts
             continue
         flush()
         calls = [
-            (call.id, call.function)
+            (call.id, function)
             for call in message.tool_calls or ()
-            if call.function is not None
+            if (function := call.called) is not None
         ]
         if message.function_call is not None:
             calls.append((message.function_call.name, message.function_call))
@@ -153,6 +165,8 @@ def _without_system(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
 
 
 def _joined(first: Any, second: Any) -> Any:
+    if not second:
+        return first
     if isinstance(first, str) and isinstance(second, str):
         return "\n\n".join(text for text in (first, second) if text)
     return [*_parts(first), *_parts(second)]

@@ -39,11 +39,25 @@ class FunctionCall(Lenient):
     arguments: str = "{}"
 
 
+class CustomCall(Lenient):
+    name: str
+    input: str = ""
+
+
 class HistoryCall(Lenient):
     """A tool call that an assistant message of the history reports."""
 
     id: str = ""
     function: FunctionCall | None = None
+    custom: CustomCall | None = None
+
+    @property
+    def called(self) -> FunctionCall | None:
+        """The call as one of a function; that of a custom tool has a single ``input``."""
+        if self.custom is None:
+            return self.function
+        arguments = orjson.dumps({"input": self.custom.input}).decode()
+        return FunctionCall(name=self.custom.name, arguments=arguments)
 
 
 class Message(Lenient):
@@ -62,8 +76,10 @@ class Message(Lenient):
         return self.content or ""
 
     @property
-    def has_other_parts(self) -> bool:
-        return isinstance(self.content, list) and not all(map(_is_text, self.content))
+    def other_parts(self) -> list[dict[str, Any]]:
+        """Images, audio, files: what is not text."""
+        parts = self.content if isinstance(self.content, list) else []
+        return [part for part in parts if not _is_text(part)]
 
 
 class StreamOptions(Lenient):
@@ -78,9 +94,16 @@ class AllowedTools(BaseModel):
 class ToolChoice(Lenient):
     """The object forms of ``tool_choice``."""
 
-    type: Literal["function", "allowed_tools"]
+    type: Literal["function", "custom", "allowed_tools"]
     function: dict[str, Any] | None = None
+    custom: dict[str, Any] | None = None
     allowed_tools: AllowedTools | None = None
+
+
+class FunctionChoice(Lenient):
+    """The object form of the legacy ``function_call``."""
+
+    name: str
 
 
 class ChatCompletionRequest(Lenient):
@@ -91,8 +114,18 @@ class ChatCompletionRequest(Lenient):
     tools: list[dict[str, Any]] | None = None
     tool_choice: Literal["none", "auto", "required"] | ToolChoice | None = None
     parallel_tool_calls: bool | None = None
+    functions: list[dict[str, Any]] | None = None
+    function_choice: Literal["none", "auto"] | FunctionChoice | None = Field(
+        None, alias="function_call"
+    )
+    response_format: dict[str, Any] | None = None
     n: int | None = Field(None, ge=1, le=128)
     stop: str | list[str] | None = None
+
+    @property
+    def is_legacy(self) -> bool:
+        """Whether calls are to be answered in the shape that ``functions`` had."""
+        return self.functions is not None and self.tools is None
 
     @property
     def include_usage(self) -> bool:
@@ -100,7 +133,7 @@ class ChatCompletionRequest(Lenient):
 
     def passed_on(self) -> dict[str, Any]:
         """The fields that go upstream as they came; those the client left out stay out."""
-        sent = self.model_dump(exclude_unset=True, exclude_none=True)
+        sent = self.model_dump(exclude_unset=True, exclude_none=True, by_alias=True)
         return {name: value for name, value in sent.items() if name not in EMULATED}
 
 

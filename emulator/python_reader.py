@@ -14,7 +14,8 @@ from enum import Enum, auto
 
 from emulator.diagnostics import from_syntax_error
 from emulator.lexing import PythonScan
-from emulator.normalise import parse_repaired, rewritten
+from emulator.repairs import parse_repaired
+from emulator.rewrites import rewritten
 from emulator.statements import MAX_BLOCK, MAX_STATEMENTS, Statement, Unreadable, unreadable
 from emulator.written import WrittenNames
 
@@ -53,7 +54,7 @@ class _Line(Enum):
 class PythonReader:
     """See `statements.Reader`. After a fault nothing more is returned: order matters."""
 
-    def __init__(self, names: Collection[str] = ()) -> None:
+    def __init__(self, names: Collection[str] | WrittenNames = ()) -> None:
         self._names = names if isinstance(names, WrittenNames) else WrittenNames(names)
         self._partial: list[str] = []  # of the line that has not ended yet
         self._lines: list[str] = []  # of the statement that has not closed yet
@@ -94,6 +95,10 @@ class PythonReader:
             raise self._fault
         return found
 
+    @property
+    def _broken(self) -> bool:
+        return self._fault is not None
+
     # -- lines
 
     def _take(self, line: str) -> list[Statement]:
@@ -109,7 +114,7 @@ class PythonReader:
         found: list[Statement] = []
         if kind is _Line.BEGINS:
             found = self._flush()
-            if self._fault is not None or self._is_prose(line):
+            if self._broken or self._is_prose(line):
                 return found
             self._first = self._line
         elif kind is _Line.NOTHING and not self._lines:

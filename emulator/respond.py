@@ -16,6 +16,8 @@ from typing import Any, Literal
 
 import orjson
 
+from emulator.tools import ToolKind
+
 Chunk = dict[str, Any]
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 
@@ -63,6 +65,7 @@ class ToolCall:
     id: str
     name: str
     arguments: dict[str, Any]
+    kind: ToolKind = "function"
 
 
 @dataclass(frozen=True)
@@ -79,56 +82,94 @@ def new_id(prefix: str) -> str:
     return prefix + secrets.token_hex(12)
 
 
-def chunks(
-    events: Iterable[AnswerEvent], model: str, *, include_usage: bool
-) -> Iterator[Chunk | Opened]:
-    """The chunks of an answer; `Opened` passes through."""
-    base = {
-        "id": new_id("chatcmpl-"),
-        "object": "chat.completion.chunk",
-        "created": int(time.time()),
-        "model": model,
-    }
-    role: dict[str, Any] = {"role": "assistant"}
-    calls = 0
+class ChunkWriter:
+    """Writes the chunks of one answer, of one choice or several.
 
-    def chunk(delta: dict[str, Any], finish_reason: str | None = None) -> Chunk:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-        return {**base, "choices": [choice]}
+    ``legacy`` gives calls the shape that they had when requests sent ``functions``.
+    """
 
-    for event in events:
-        match event:
-            case Opened():
-                yield event
-                continue
-            case ReasoningDelta(text):
-                yield chunk({**role, "reasoning_content": text})
-            case ContentDelta(text):
-                yield chunk({**role, "content": text})
-            case ToolCall(id, name, arguments):
-                if role:
-                    role["content"] = None
-                yield chunk({**role, "tool_calls": [_announced(calls, id, name)]})
-                written = orjson.dumps(arguments).decode()
-                argued = {"index": calls, "function": {"arguments": written}}
-                yield chunk({"tool_calls": [argued]})
-                calls += 1
-            case Finish(reason, usage):
-                if role:
-                    yield chunk({**role, "content": ""})
-                yield chunk({}, reason)
-                if include_usage:
-                    yield {**base, "choices": [], "usage": usage.json()}
-        role = {}
+    def __init__(self, model: str, *, legacy: bool = False) -> None:
+        self._legacy = legacy
+        self._base = {
+            "id": new_id("chatcmpl-"),
+            "object": "chat.completion.chunk",
+            "created": int(time.time()),
+            "model": model,
+        }
 
+    def write(
+        self, answers: Iterable[Iterable[AnswerEvent]], *, include_usage: bool
+    ) -> Iterator[Chunk | Opened]:
+        """All choices, one after the other; `Opened` passes through."""
+        usages = []
+        for index, events in enumerate(answers):
+            for event in self._choice(index, events):
+                if isinstance(event, Usage):
+                    usages.append(event)
+                else:
+                    yield event
+        if include_usage:
+            # The choices of one request share its prompt.
+            usage = Usage(usages[0].prompt_tokens, sum(usage.completion_tokens for usage in usages))
+            yield {**self._base, "choices": [], "usage": usage.json()}
 
-def _announced(index: int, id: str, name: str) -> dict[str, Any]:
-    return {
-        "index": index,
-        "id": id,
-        "type": "function",
-        "function": {"name": name, "arguments": ""},
-    }
+    def _choice(
+        self, index: int, events: Iterable[AnswerEvent]
+    ) -> Iterator[Chunk | Opened | Usage]:
+        role: dict[str, Any] = {"role": "assistant"}
+        calls = 0
+
+        def chunk(delta: dict[str, Any], finish_reason: str | None = None) -> Chunk:
+            choice = {
+                "index": index,
+                "delta": delta,
+                "logprobs": None,
+                "finish_reason": finish_reason,
+            }
+            return {**self._base, "choices": [choice]}
+
+        for event in events:
+            match event:
+                case Opened():
+                    yield event
+                    continue
+                case ReasoningDelta(text):
+                    yield chunk({**role, "reasoning_content": text})
+                case ContentDelta(text):
+                    yield chunk({**role, "content": text})
+                case ToolCall():
+                    if role:
+                        role["content"] = None
+                    announced, argued = self._call(event, calls)
+                    yield chunk({**role, **announced})
+                    yield chunk(argued)
+                    calls += 1
+                case Finish(reason, usage):
+                    if role:
+                        yield chunk({**role, "content": ""})
+                    legacy_call = self._legacy and reason == "tool_calls"
+                    yield chunk({}, "function_call" if legacy_call else reason)
+                    yield usage
+            role = {}
+
+    def _call(self, call: ToolCall, index: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The delta that announces a call, and the one with all that it is called with."""
+        written = orjson.dumps(call.arguments).decode()
+        if self._legacy:
+            return (
+                {"function_call": {"name": call.name, "arguments": ""}},
+                {"function_call": {"arguments": written}},
+            )
+        first = {"index": index, "id": call.id, "type": call.kind}
+        if call.kind == "custom":
+            text = str(call.arguments.get("input", ""))
+            announced, argued = {"name": call.name, "input": ""}, {"input": text}
+        else:
+            announced, argued = {"name": call.name, "arguments": ""}, {"arguments": written}
+        return (
+            {"tool_calls": [{**first, call.kind: announced}]},
+            {"tool_calls": [{"index": index, call.kind: argued}]},
+        )
 
 
 def collect(chunks: Iterable[Chunk | Opened]) -> dict[str, Any]:
@@ -163,6 +204,9 @@ def _fold(message: dict[str, Any], delta: dict[str, Any]) -> None:
                 _fold_call(message.setdefault("tool_calls", []), part)
         elif key == "role" or value is None:
             continue
+        elif key == "function_call":
+            known = message.setdefault(key, {"name": "", "arguments": ""})
+            message[key] = {part: known[part] + value.get(part, "") for part in known}
         elif isinstance(value, str) and isinstance(message.get(key), str):
             message[key] += value
         else:
@@ -170,10 +214,13 @@ def _fold(message: dict[str, Any], delta: dict[str, Any]) -> None:
 
 
 def _fold_call(calls: list[dict[str, Any]], part: dict[str, Any]) -> None:
-    if part["index"] == len(calls):
-        calls.append({"id": part["id"], "type": part["type"], "function": dict(part["function"])})
-    else:
-        calls[part["index"]]["function"]["arguments"] += part["function"]["arguments"]
+    part = dict(part)
+    if part.pop("index") == len(calls):
+        calls.append(part)
+        return
+    kind = calls[-1]["type"]
+    for name, text in part[kind].items():
+        calls[-1][kind][name] += text
 
 
 def _extended(known: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:

@@ -244,13 +244,20 @@ _KEYWORDS: dict[str, _Rule] = {
 
 
 def _as_object(root: dict[str, Any], definitions: Definitions, param: str) -> dict[str, Any]:
-    """Arguments are one object; OpenAI refuses any other type in the same place."""
-    written: Schema = root
-    for _ in range(len(definitions) + 1):
-        if not isinstance(written, dict) or "type" in written or "$ref" not in written:
+    """Arguments are one object; OpenAI refuses any other type in the same place.
+
+    A root that is but a reference is replaced by what it refers to: readers look for properties.
+    """
+    followed: set[str] = set()
+    while root.keys() <= {"$ref", "title", "description"} and "$ref" in root:
+        name = root["$ref"].removeprefix("#/$defs/")
+        target = definitions.get(name)
+        if name in followed or not isinstance(target, dict):
             break
-        written = definitions.get(written["$ref"].removeprefix("#/$defs/"), {})
-    kind = written.get("type", "object") if isinstance(written, dict) else "object"
+        followed.add(name)
+        remarks = {k: v for k, v in root.items() if k != "$ref"}
+        root = {**target, **remarks}
+    kind = root.get("type", "object")
     if "object" not in (kind if isinstance(kind, list) else [kind]):
         raise SchemaError(f"parameters must be of type object, not {kind}", at(param, "type"))
     return {**root, "type": "object"}

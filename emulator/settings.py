@@ -75,6 +75,9 @@ class Settings(BaseSettings):
     )
     grammar: bool = Field(True, description="send a grammar where the profile's upstream takes one")
     repair_attempts: int = Field(3, ge=0, le=10, description="re-asks after an unusable answer")
+    response_format: Literal["emulate", "pass"] = Field(
+        "emulate", description="without tools, emulate response_format or pass it to the upstream"
+    )
     stream_calls: Literal["statement", "block"] = Field(
         "statement", description="send a call when its statement, or its whole block, has closed"
     )

@@ -16,7 +16,7 @@ MAX_STATEMENTS = 5000
 
 @dataclass(frozen=True)
 class Statement:
-    """One top-level statement: valid Python, with the names of the stubs; 1-based line in the block."""
+    """One top-level statement: valid Python, named like the stubs; 1-based line in the block."""
 
     source: str
     line: int

@@ -15,7 +15,7 @@ from typing import Any
 
 from emulator import names, shapes
 from emulator.guards import Definitions
-from emulator.models import Parameter
+from emulator.trees import Parameter
 
 MAX_DESCRIPTION = 4_000
 MAX_REMARK = 1_000

@@ -14,15 +14,16 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import jsonschema_rs
 
 from emulator import binding, codegen, constructors, names, schemas, shapes, stubs
 from emulator.guards import SchemaError, guard, kind_of
 from emulator.judge import compile_validator
-from emulator.models import Catalog, Model, Parameter, annotation
+from emulator.models import Catalog, Model
 from emulator.problems import BindError, Problem
+from emulator.trees import Parameter, annotation
 
 __all__ = ["BindError", "Problem", "SchemaError", "Tool", "Toolset"]
 
@@ -45,6 +46,9 @@ _CUSTOM_PARAMETERS = {
 }
 
 
+ToolKind = Literal["function", "custom"]
+
+
 @dataclass(frozen=True)
 class Tool:
     """One function that a model may call."""
@@ -57,8 +61,7 @@ class Tool:
     """Cleaned JSON Schema 2020-12: self-contained, every ``$ref`` into its own ``$defs``."""
     arguments: tuple[Parameter, ...]
     """In schema order, which is what positional arguments follow."""
-    kind: str = "function"
-    """``function`` or ``custom``."""
+    kind: ToolKind = "function"
 
     @cached_property
     def members(self) -> shapes.Members:
@@ -186,7 +189,7 @@ def _parsed(tools: Sequence[Mapping[str, Any]], skip: Collection[str]) -> Toolse
     for n, written in enumerate(tools):
         if not isinstance(written, Mapping):
             raise SchemaError(f"a tool must be an object, not {kind_of(written)}", f"tools[{n}]")
-        if written.get("type") in skip:
+        if written.get("type") in tuple(skip):
             continue
         item = _read(written, f"tools[{n}]")
         if item.name in read:
@@ -224,7 +227,7 @@ class _Item:
     name: str
     description: str
     parameters: dict[str, Any]
-    kind: str
+    kind: ToolKind
     place: str
 
 

@@ -13,15 +13,17 @@ from typing import Any
 from emulator import validate
 from emulator.diagnostics import Diagnostic
 from emulator.extract import BlockDelta, BlockEnd, BlockStart, Event, Reasoning, Splitter, Text
+from emulator.formats import AnswerFormat, Misformed
 from emulator.programs import Driver, Program, ProgramRejected, Recorded
 from emulator.prompt import Choice
 from emulator.readers import READERS, Reader, Statement, Unreadable, calls_tool
 from emulator.respond import AnswerEvent, ContentDelta, ReasoningDelta, ToolCall, new_id
+from emulator.stops import StopFilter
 
 # Prose behind a program is read on only for a further program in it, and only so far.
 MAX_AFTERWORD = 300
 _INVENTED = re.compile(
-    r"\s*(?:[*#>`_\s]*)(?:output|results?|returns?|response)\b|\s*```(?!py)", re.I
+    r"\s*(?:[*#>`_\s]*)(?:output|results?|returns?|response)\b|\s*```(?!py)", re.IGNORECASE
 )
 
 
@@ -58,14 +60,19 @@ class Turn:
         *,
         by_statement: bool,
         hold_prose: bool,
+        answer_format: AnswerFormat | None = None,
+        stops: StopFilter | None = None,
         reasoning_open: bool = False,
     ) -> None:
         self._driver = driver
         self._toolset = driver.toolset
         self._choice = choice
         self._by_statement = by_statement
-        # Under `required` prose is no answer; in a repaired turn it is one only if no call follows.
-        self._hold_prose = hold_prose or choice.required
+        # Under `required` prose is no answer; in a repaired turn it is one only if no call follows; and
+        # one that must have a form is told when it has.
+        self._hold_prose = hold_prose or choice.required or answer_format is not None
+        self._format = answer_format
+        self._stops = stops or StopFilter(None)
         self._written = {
             spelling: tool.python_name
             for tool in self._toolset.tools
@@ -83,6 +90,7 @@ class Turn:
         self._held: list[str] = []
         self._said = False
         self._afterword = ""
+        self._misformed = ""
         self._rejected: list[Diagnostic] = []
         self.done = False
         self.text = ""
@@ -102,10 +110,18 @@ class Turn:
             for event in self._splitter.close():
                 yield from self._event(event, cut_off=cut_off)
         self.done = True
-        if not self._calls and not self._rejected and not self._program.statements and self._held:
-            if not self._choice.required:
-                yield ContentDelta("".join(self._held))
-                self._said = True
+        if self._calls or self._rejected or self._program.statements or self._choice.required:
+            return
+        answer = "".join(self._held)
+        if answer and self._format is not None and not cut_off:
+            try:
+                answer = self._format.read(answer)
+            except Misformed as error:
+                self._misformed = str(error)
+                return
+        if answer := answer + self._stops.close():
+            self._said = True
+            yield ContentDelta(answer)
 
     @property
     def called(self) -> bool:
@@ -119,6 +135,8 @@ class Turn:
             return Refused("invalid", {"diagnostics": self._rejected})
         if self._program.statements:
             return Refused("output", {"diagnostics": self._output})
+        if self._misformed:
+            return Refused("format", {"diagnostics": self._misformed})
         if self._choice.required:
             return Refused("required", {"names": self._names()})
         return Answered() if self._said else Refused("empty", {"names": self._names()})
@@ -167,10 +185,12 @@ class Turn:
         if not words:
             return
         if self._hold_prose:
-            self._held.append(words)
-        else:
+            self._held.append(self._stops.feed(words))
+        elif words := self._stops.feed(words):
             self._said = True
             yield ContentDelta(words)
+        if self._stops.stopped:
+            self.done = True
 
     # Blocks
 
@@ -253,7 +273,7 @@ class Turn:
             self._output = "\n".join(part for part in (outcome.stdout, outcome.value) if part)
         for call in calls:
             self._recorded.append(Recorded(call))
-            self._calls.append(ToolCall(new_id("call_"), call.name, call.arguments))
+            self._calls.append(ToolCall(new_id("call_"), call.name, call.arguments, call.kind))
             yield self._calls[-1]
 
     def _reject(self, diagnostics: list[Diagnostic] | tuple[Diagnostic, ...]) -> None:

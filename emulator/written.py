@@ -30,11 +30,9 @@ class WrittenNames:
         pairs = dict(names) if isinstance(names, Mapping) else {name: name for name in names}
         self._python = {name: name for name in pairs.values()} | pairs
         odd = [name for name in self._python if not name.replace(".", "_").isidentifier()]
+        odd.sort(key=len, reverse=True)  # the longest that fits wins
         self._odd = (
-            re.compile(
-                r"(?<![\w.\-])(?:%s)(?=\s*\()"
-                % "|".join(re.escape(name) for name in sorted(odd, key=len, reverse=True))
-            )
+            re.compile(rf"(?<![\w.\-])(?:{'|'.join(map(re.escape, odd))})(?=\s*\()")
             if odd
             else None
         )

@@ -8,6 +8,7 @@ Does not stop: a program that forges a call, since it can read the stub that mak
 reads every message as data of an expected shape, unpickles nothing and evaluates nothing.
 """
 
+import asyncio
 import contextlib
 import json
 import os
@@ -15,7 +16,7 @@ import secrets
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, Self, cast
@@ -23,7 +24,7 @@ from typing import Any, NoReturn, Self, cast
 import zmq
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
-from jupyter_client.manager import KernelManager
+from jupyter_client.manager import AsyncKernelManager
 
 from sandbox import bubblewrap
 from sandbox.awaits import settle_awaits
@@ -53,14 +54,18 @@ _LARGEST_CALL = 1024 * 1024
 _END_OF_INPUT = "\x04"  # Jupyter's reply that makes input() raise EOFError
 
 
-class _Manager(KernelManager):
-    """A KernelManager of one given kernelspec that writes no connection file anywhere."""
+class _Manager(AsyncKernelManager):
+    """A KernelManager of one given kernelspec that writes no connection file anywhere.
+
+    The async one, as the other keeps an event loop open for each thread that ever called it.
+    """
 
     def __init__(self, spec: KernelSpec) -> None:
         super().__init__(
-            kernel_spec_manager=_OneSpec(spec), context=_context(), transport="ipc",
+            kernel_spec_manager=_OneSpec(spec),
+            transport="ipc",
             connection_file="/dev/null/unused",
-        )  # fmt: skip
+        )
 
     def write_connection_file(self, **kwargs: Any) -> None:
         """The kernel reads its connection from an inherited descriptor."""
@@ -99,11 +104,12 @@ class Kernel:
     """One running kernel and the host's connection to it. Used by one thread at a time."""
 
     def __init__(self, spec: KernelSpec) -> None:
+        self._context = _context()
         self._manager = _Manager(spec)
         self._watch: int | None = None
         self._client: BlockingKernelClient | None = None
         try:
-            self._manager.start_kernel()
+            _complete(self._manager.start_kernel())
             self._watch = os.pidfd_open(self._place.popen.pid)
             self._connect()
             self.execute(_STUB_LOADER, silent=True)
@@ -121,7 +127,9 @@ class Kernel:
         return cast(Place, self._manager.provisioner)
 
     def _connect(self) -> None:
-        self._client = self._manager.client()
+        self._client = BlockingKernelClient(
+            context=self._context, **self._manager.get_connection_info(session=True)
+        )
         self._client.start_channels(hb=False, control=False)
         self._channels = {
             "iopub": self._client.iopub_channel.socket,
@@ -198,11 +206,18 @@ class Kernel:
         if self._manager.provisioner is not None:
             if self._place.process is not None:
                 self._place.process.wait()
-            self._manager.cleanup_resources()
-        self._manager.context.destroy(linger=0)
+            _complete(self._manager.cleanup_resources())
+        self._context.destroy(linger=0)
         if self._watch is not None:
             os.close(self._watch)
             self._watch = None
+
+
+def _complete(work: Awaitable[Any]) -> None:
+    async def wait() -> None:
+        await work
+
+    asyncio.run(wait())
 
 
 def _ending(code: int) -> str:

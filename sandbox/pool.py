@@ -70,20 +70,21 @@ class WarmPool(Generic[K]):
         """End a kernel that was handed out; what takes time happens in the background."""
         kernel.kill()
         with self._lock:
-            if kernel in self._out:
-                self._out.discard(kernel)
+            self._out.discard(kernel)
+            if not self._closed:
                 self._threads.submit(kernel.dispose)
+                return
+        kernel.dispose()
 
     def close(self) -> None:
-        """End every kernel, waiting or in use."""
+        """End every kernel. One in use is killed here and disposed of by whoever gives it back."""
         with self._lock:
             self._closed = True
             waiting, self._warm = list(self._warm), deque()
-            out, self._out = list(self._out), set()
+            for kernel in self._out:
+                kernel.kill()
         for future in waiting:
             future.cancel()
-        for kernel in out:
-            kernel.dispose()
         for future in waiting:
             if not future.cancelled() and future.exception() is None:
                 future.result().dispose()

@@ -41,8 +41,14 @@ _MiB = 1024 * 1024
 
 # Runs in the kernel's process before ipykernel. Address space is limited from here on, with the
 # interpreter and ipykernel already in it: RLIMIT_AS counts what is mapped, not what is used.
+#
+# The host holds the other end of stdin and never writes. bwrap ends a sandbox with its host, but
+# only from some moment of its start on; a host that dies before that is noticed here.
 _LAUNCH = """\
-import resource, sys
+import os, resource, sys, threading
+lifeline = os.dup(0)
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+threading.Thread(target=lambda: os.read(lifeline, 1) or os._exit(1), daemon=True).start()
 from ipykernel.kernelapp import launch_new_instance
 memory, cpu, processes, file_size = map(int, sys.argv.pop(1).split(","))
 with open("/proc/self/statm") as statm:
@@ -94,6 +100,11 @@ class Place(LocalProvisioner):
     async def send_signal(self, signum: int) -> None:
         self.signal_now(signum)
 
+    async def cleanup(self, restart: bool = False) -> None:
+        await super().cleanup(restart=restart)
+        if self.process is not None and self.popen.stdin is not None:
+            self.popen.stdin.close()
+
     def is_running(self) -> bool:
         return self.process is not None and self.popen.poll() is None
 
@@ -101,7 +112,7 @@ class Place(LocalProvisioner):
         # The kernel's own stderr is heard only until it is ready: see _bound.
         self.process = subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             **how,

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, ItemsView, KeysView, Mapping, ValuesView
 from typing import Any, TypeAlias
 
-JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
+JSON: TypeAlias = bool | int | float | str | list["JSON"] | dict[str, "JSON"] | None
 
 MAX_DEPTH = 100
 

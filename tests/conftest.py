@@ -29,6 +29,14 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMULATOR_CONFIG", os.devnull)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quiet_logs() -> None:
+    """As `python app.py` does: logs go to stderr, not into what a test prints."""
+    from emulator import logs
+
+    logs.configure("warning")
+
+
 @pytest.fixture
 def upstream() -> Iterator[ScriptedUpstream]:
     """A scripted model. The test fails if anything asked it for a reply that was not scripted."""

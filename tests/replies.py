@@ -21,8 +21,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from emulator.extract import BlockDelta, BlockEnd, BlockStart, Event, Reasoning, Splitter, Text
-from emulator.extract import merged
+from emulator.extract import (
+    BlockDelta,
+    BlockEnd,
+    BlockStart,
+    Event,
+    Reasoning,
+    Splitter,
+    Text,
+    merged,
+)
 from emulator.readers import READERS, Statement, Unreadable
 
 #: Written name -> Python name of the tools that every reply is read with.

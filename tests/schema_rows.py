@@ -4,8 +4,12 @@ One row: (what it is, parameters, keyword arguments, arguments object | words of
 Used by test_tools.py, which also parses every row's stubs.
 """
 
+# ruff: noqa: E501 - a table: one row, one line
+# fmt: off
+
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 Row = tuple[str, Any, dict[str, Any], dict[str, Any] | str]
@@ -68,6 +72,12 @@ FILTER = {
         },
     ]
 }
+
+
+def chain(length: int, link: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    """Definitions D0, D1... each of which leads to the next; the last is an integer."""
+    links = {f"D{n}": link({"$ref": f"#/$defs/D{n + 1}"}) for n in range(length)}
+    return {**links, f"D{length}": {"type": "integer"}}
 
 
 def deep_filter(depth: int, value: Any) -> dict[str, Any]:
@@ -261,6 +271,13 @@ REFERENCES: list[Row] = [
     ("a recursive union, right", one({"$ref": "#/$defs/Filter"}, **{"$defs": {"Filter": FILTER}}), {"x": deep_filter(12, 1)}, {"x": deep_filter(12, 1)}),
     ("a recursive union, wrong deep inside", one({"$ref": "#/$defs/Filter"}, **{"$defs": {"Filter": FILTER}}), {"x": deep_filter(12, "b")}, '.value: expected int, found "b"'),
     ("arguments behind a reference", {"$ref": "#/$defs/Args", "$defs": {"Args": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}}}, {"x": "1"}, {"x": 1}),
+    ("a definition that is itself or a number", one({"$ref": "#/$defs/A"}, **{"$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "integer"}]}}}), {"x": 3}, {"x": 3}),
+    ("forty references in a row", one({"$ref": "#/$defs/D0"}, **{"$defs": chain(40, lambda ref: ref)}), {"x": "3"}, {"x": 3}),
+    ("four thousand lists in one another", one({"$ref": "#/$defs/D0"}, **{"$defs": chain(4000, lambda ref: {"type": "array", "items": ref})}), {"x": [[[]]]}, {"x": [[[]]]}),
+    ("two thousand models in one another", one({"$ref": "#/$defs/D0"}, **{"$defs": chain(2000, lambda ref: {"type": "object", "properties": {"x": ref}})}), {"x": {"x": {}}}, {"x": {"x": {}}}),
+    ("tuples that double at every step", one({"$ref": "#/$defs/D0"}, **{"$defs": chain(40, lambda ref: {"type": "array", "prefixItems": [ref, ref]})}), {"x": [[], []]}, {"x": [[], []]}),
+    ("lists of one another, all of all", one({"$ref": "#/$defs/D0"}, **{"$defs": {f"D{n}": {"anyOf": [{"type": "array", "items": {"$ref": f"#/$defs/D{m}"}} for m in range(12)]} for n in range(12)}}), {"x": [[]]}, {"x": [[]]}),
+    ("models of one another, all of all", one({"$ref": "#/$defs/D0"}, **{"$defs": {f"D{n}": {"type": "object", "properties": {f"p{m}": {"$ref": f"#/$defs/D{m}"} for m in range(12)}} for n in range(12)}}), {"x": {"p3": {}}}, {"x": {"p3": {}}}),
     ("an unused definition", one({"type": "integer"}, **{"$defs": {"P": PERSON}}), {"x": 1}, {"x": 1}),
     ("a definition called like a builtin", one({"$ref": "#/$defs/list"}, **{"$defs": {"list": PERSON}}), {"x": {"name": "a"}}, {"x": {"name": "a"}}),
 ]
@@ -281,6 +298,7 @@ UNIONS: list[Row] = [
     ("allOf that contradicts itself", one({"allOf": [{"type": "string"}, {"type": "integer"}]}), {"x": "a"}, "x"),
     ("allOf of one property twice", one({"allOf": [{"type": "object", "properties": {"a": {"minimum": 1}}}, {"type": "object", "properties": {"a": {"type": "integer"}}}]}), {"x": {"a": "2"}}, {"x": {"a": 2}}),
     ("arguments in alternatives", {"type": "object", "anyOf": [{"properties": {"a": {"type": "integer"}}, "required": ["a"]}, {"properties": {"b": {"type": "string"}}, "required": ["b"]}]}, {"a": "1"}, {"a": 1}),
+    ("one argument in two alternatives", {"type": "object", "anyOf": [{"properties": {"a": {"const": "one"}}}, {"properties": {"a": {"const": "two"}}}]}, {"a": "ONE"}, {"a": "one"}),
     ("arguments of which one is needed", {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, {}, "needs a or b"),
     ("if, then, else", {"type": "object", "properties": {"a": {"type": "boolean"}}, "if": {"properties": {"a": {"const": True}}}, "then": {"properties": {"b": {"type": "integer"}}, "required": ["b"]}}, {"a": True}, "condition"),
     ("a member known to a condition only", {"type": "object", "properties": {"a": {"type": "boolean"}}, "if": {"required": ["a"]}, "then": {"properties": {"b": {"type": "integer"}}}}, {"b": "1"}, {"b": 1}),
@@ -311,9 +329,12 @@ CONTAINERS: list[Row] = [
     ("a typed dictionary", one({"type": "object", "additionalProperties": {"type": "integer"}}), {"x": {"a": "1"}}, {"x": {"a": 1}}),
     ("a dictionary of models", one({"type": "object", "additionalProperties": PERSON}), {"x": {"a": {"name": 3}}}, {"x": {"a": {"name": "3"}}}),
     ("patternProperties", one({"type": "object", "patternProperties": {"^s_": {"type": "string"}}, "additionalProperties": False}), {"x": {"s_a": "b"}}, {"x": {"s_a": "b"}}),
+    ("a value under a pattern", one({"type": "object", "patternProperties": {"^n_": {"type": "integer"}}}), {"x": {"n_a": "3"}}, {"x": {"n_a": 3}}),
     ("a key that fits no pattern", one({"type": "object", "patternProperties": {"^s_": {"type": "string"}}, "additionalProperties": False}), {"x": {"a": "b"}}, "x: unknown member"),
     ("propertyNames", one({"type": "object", "propertyNames": {"maxLength": 1}}), {"x": {"ab": 1}}, "x: has a member whose name"),
     ("minProperties", one({"type": "object", "minProperties": 1}), {"x": {}}, "x: expected at least 1 member"),
+    ("bounds on the items of a model's list", one({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string", "minLength": 2, "pattern": "^a"}}}}), {"x": {"a": ["ab"]}}, {"x": {"a": ["ab"]}}),
+    ("bounds on a nullable list of a model", one({"type": "object", "properties": {"a": {"type": ["array", "null"], "minItems": 1, "items": {"enum": ["b"]}}}}), {"x": {"a": "B"}}, {"x": {"a": ["b"]}}),
     ("a closed model", one({**PERSON, "additionalProperties": False}), {"x": {"name": "a", "nick": "b"}}, 'x: unknown member "nick"; expected name, age'),
     ("an open model", one({**PERSON, "additionalProperties": True}), {"x": {"name": "a", "nick": "b"}}, {"x": {"name": "a", "nick": "b"}}),
     ("further arguments of any kind", {"type": "object", "properties": {}, "additionalProperties": True}, {"q": [1]}, {"q": [1]}),

@@ -216,21 +216,31 @@ def test_a_tool_result_comes_back_and_is_answered(
 
 BROKEN = [
     ("a syntax error", "```python\nget_weather(location='London' unit=)\n```", "invalid Python"),
-    ("an unknown argument", "```python\nget_weather(town='London')\n```", 'unknown argument "town"'),
+    (
+        "an unknown argument",
+        "```python\nget_weather(town='London')\n```",
+        'unknown argument "town"',
+    ),
     ("a missing argument", "```python\nget_weather()\n```", "location"),
     (
         "a value outside the enum",
         "```python\nget_weather(location='London', unit='kelvin')\n```",
         "celsius",
     ),
-    ("a misspelt tool", "```python\nget_wether(location='London')\n```", "did you mean get_weather"),
+    (
+        "a misspelt tool",
+        "```python\nget_wether(location='London')\n```",
+        "did you mean get_weather",
+    ),
     ("an exception", "```python\nget_weather(location='x'[5])\n```", "IndexError"),
     ("an endless loop", "```python\nwhile True: pass\nget_weather('x')\n```", "ran longer"),
 ]
 
 
 @BOTH
-@pytest.mark.parametrize(("reply", "complaint"), [r[1:] for r in BROKEN], ids=[r[0] for r in BROKEN])
+@pytest.mark.parametrize(
+    ("reply", "complaint"), [r[1:] for r in BROKEN], ids=[r[0] for r in BROKEN]
+)
 def test_a_broken_call_is_repaired_before_the_client_sees_it(
     start_proxy: StartProxy, upstream: ScriptedUpstream, ask: Any, reply: str, complaint: str
 ) -> None:
@@ -328,9 +338,7 @@ def test_a_call_leaves_as_soon_as_its_statement_has_closed(
 def test_the_upstream_is_closed_once_the_program_is_complete(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
-    upstream.reply(
-        Reply(chunks=[LONDON + "\n", "\nOutput: it is", *["x" * 100] * 50], delay=0.02)
-    )
+    upstream.reply(Reply(chunks=[LONDON + "\n", "\nOutput: it is", *["x" * 100] * 50], delay=0.02))
     completion = ask(client, model="m", messages=ASK, tools=[GET_WEATHER])
     assert calls(completion) == [("get_weather", {"location": "London"})]
     assert upstream.exchanges[0].ended.wait(10)

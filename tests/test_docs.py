@@ -49,5 +49,3 @@ def test_the_readmes_python_runs(
 @pytest.mark.parametrize("link", re.findall(r"\]\(((?!http)[^)#]+)", README))
 def test_the_readmes_links_lead_somewhere(link: str) -> None:
     assert (ROOT / link).exists()
-
-

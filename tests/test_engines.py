@@ -1,6 +1,8 @@
 """Both engines, one table: the same programs give the same steps, values and errors."""
 
 import json
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -31,6 +33,7 @@ from sandbox.kernel import KernelEngine
 from sandbox.monty import MontyEngine
 from sandbox.values import JSON, NotPlain, plain
 
+ROOT = Path(__file__).parents[1]
 LIMITS = Limits(seconds=2.0, output=10_000, pauses=5)
 SEED = 1_700_000_000_123_456  # 2023-11-14 22:13:20 UTC
 
@@ -399,33 +402,53 @@ def test_a_kernel_that_gives_in_to_an_interrupt_keeps_its_state(kernel: Engine) 
         assert session.start("x") == Finished("", 1, "1")
 
 
+_SERVER = """
+import sys
+from pathlib import Path
+from sandbox.kernel import KernelEngine
+
+def descriptors():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+before = descriptors()
+engine = KernelEngine(place=sys.argv[1], warm=0)
+with engine.session(frozenset({"ask"})) as session:
+    session.start("import subprocess, sys; subprocess.Popen([sys.executable]); ask()")
+    print("ready", flush=True)
+    input()
+    engine.close()
+print(descriptors() - before)
+"""
+
+
 @needs_bubblewrap
-def test_a_closed_engine_leaves_no_process_no_file_and_no_descriptor() -> None:
-    def things() -> list[object]:
-        temporary = {path.name for path in Path(tempfile.gettempdir()).glob("kernel-*")}
-        return [_kernels(), temporary, len(list(Path("/proc/self/fd").iterdir()))]
+@pytest.mark.parametrize(("place", "end"), [("bubblewrap", "close"), ("bubblewrap", "SIGKILL"),
+                                            ("none", "close")])  # fmt: skip
+def test_kernels_end_with_their_server(place: str, end: str) -> None:
+    """A kernel under another uid once outlived bubblewrap, which may not kill it."""
+    command = [sys.executable, "-c", _SERVER, place]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as server:
+        assert server.stdin is not None and server.stdout is not None
+        assert server.stdout.readline() == "ready\n"
+        started = _descendants(server.pid)
+        assert len(started) > 1
+        if end == "close":
+            assert server.communicate("\n") == ("0\n", None)
+        else:
+            server.kill()
+    until = time.monotonic() + 10
+    while any(Path("/proc", pid, "exe").exists() for pid in started) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert {pid for pid in started if Path("/proc", pid, "exe").exists()} == set()
+    assert not any(Path(tempfile.gettempdir()).glob("kernel-*"))
 
-    for place in ("bubblewrap", "none"):
-        before = things()
-        engine = KernelEngine(LIMITS, place=place, warm=2)
-        with engine.session(frozenset({"ask"})) as session:
-            session.start("ask()")
-            assert things() != before
-            engine.close()
-        assert things() == before
 
-
-def _kernels() -> set[str]:
-    """Pids of this process's sandboxes."""
-    children = [task.read_text().split() for task in Path("/proc/self/task").glob("*/children")]
-    return {pid for pids in children for pid in pids if "bwrap" in _command(pid)}
-
-
-def _command(pid: str) -> str:
-    try:
-        return Path("/proc", pid, "cmdline").read_text()
-    except OSError:
-        return ""
+def _descendants(pid: int | str) -> set[str]:
+    children = [task.read_text() for task in Path(f"/proc/{pid}/task").glob("*/children")]
+    found = set(" ".join(children).split())
+    return found.union(*map(_descendants, found))
 
 
 def test_a_kernel_without_a_sandbox_is_only_had_by_name() -> None:

@@ -1,4 +1,4 @@
-"""The splitter: the same events for every way to cut a reply, nothing lost, nothing held for long."""
+"""The splitter: the same events however a reply is cut, nothing lost, nothing held for long."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.extract import (
-    HOLD,
     BlockDelta,
     BlockEnd,
     BlockStart,
@@ -18,6 +17,7 @@ from emulator.extract import (
     merged,
     split,
 )
+from emulator.incoming import HOLD
 from tests.replies import NAMES, Case, cases, described, events
 
 CASES = tuple(cases())
@@ -31,8 +31,9 @@ PIECES = st.sampled_from(
         *("get_weather(", 'city="Oslo"', ")", "get_time()", "x = ", "print(", "for c in x:\n", "["),
         *('{"name": "get_weather"', ', "arguments": {}}', '{"type": 1', "}", "]", "{", "'", '"'),
         *("Action: get_time\n", "Action Input: ", "name: get_time\n", "arguments:\n", "Thought: "),
-        *("Hello there", "The ", "f", "func", "functools[", "[TOOL_CALLS]", "“", "\\", ">>> ", ". "),
-        *("get\\_weather(", "functions.", "- ", "1. ", "else:\n", "@x\n", "\x00", "ø", "<|python_tag|>"),
+        *("Hello there", "The ", "f", "func", "functools[", "[TOOL_CALLS]", "“", "\\", ">>> "),
+        *("get\\_weather(", "functions.", "- ", "1. ", "else:\n", "@x\n", "\x00", "ø", ". "),
+        *("<|python_tag|>", "<｜tool▁calls▁begin｜>"),
     ]
 )
 REPLIES = st.lists(PIECES, max_size=25).map("".join)
@@ -124,6 +125,12 @@ def test_a_statement_of_a_fence_goes_out_with_its_line() -> None:
         BlockStart("python", "```python\n"),
         BlockDelta("get_time()\n", "get_time()\n"),
     ]
+
+
+def test_prose_after_bare_code_goes_out_before_its_line_ends() -> None:
+    splitter = Splitter(NAMES)
+    splitter.feed("get_time()\n")
+    assert splitter.feed("I hope") == [BlockEnd("", closed=True), Text("I hope")]
 
 
 def test_reasoning_goes_out_as_it_comes() -> None:

@@ -102,7 +102,11 @@ def test_bad_input_gets_an_openai_error_that_names_the_place(
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
-    [("GET", "/v1/nothing", 404), ("GET", "/v1/chat/completions", 405), ("DELETE", "/v1/models", 405)],
+    [
+        ("GET", "/v1/nothing", 404),
+        ("GET", "/v1/chat/completions", 405),
+        ("DELETE", "/v1/models", 405),
+    ],
 )
 def test_unknown_routes_answer_in_json(proxy: str, method: str, path: str, status: int) -> None:
     answered, headers, body = send(proxy + path, method=method)
@@ -183,7 +187,11 @@ def test_settings_come_from_command_line_environment_file_and_default_in_that_or
 
 
 UPSTREAM_TROUBLE: list[tuple[Reply, int, str | None]] = [
-    (Reply(status=400, body={"error": {"message": "too long", "type": "t", "code": "c"}}), 400, "c"),
+    (
+        Reply(status=400, body={"error": {"message": "too long", "type": "t", "code": "c"}}),
+        400,
+        "c",
+    ),
     (Reply(status=401), 401, None),
     (Reply(status=404), 404, None),
     (Reply(status=422), 422, None),
@@ -214,7 +222,9 @@ def test_the_upstreams_error_keeps_its_status(
     assert headers.get("retry-after") == reply.headers.get("retry-after")
 
 
-def test_a_passing_upstream_fault_is_retried(client: openai.OpenAI, upstream: ScriptedUpstream) -> None:
+def test_a_passing_upstream_fault_is_retried(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
     upstream.reply(Reply(status=500, headers={"retry-after-ms": "1"}), "Hello!")
     completion = client.chat.completions.create(model="m", messages=HELLO, tools=[GET_WEATHER])
     assert completion.choices[0].message.content == "Hello!"
@@ -229,7 +239,9 @@ def test_a_fault_after_the_first_byte_is_the_streams_last_event(
     body = {"model": "m", "messages": HELLO, "stream": True} | ({"tools": tools} if tools else {})
     request = urllib.request.Request(f"{proxy}/v1/chat/completions", json.dumps(body).encode())
     with urllib.request.urlopen(request) as response:
-        events = [line[6:] for line in response.read().decode().splitlines() if line[:6] == "data: "]
+        events = [
+            line[6:] for line in response.read().decode().splitlines() if line[:6] == "data: "
+        ]
     assert json.loads(events[0])["choices"]
     assert json.loads(events[-1])["error"]["type"] == "upstream_error"
 

@@ -1,5 +1,7 @@
 """Toolset.parse and names: hostile schemas are either refused at the right place or usable."""
 
+# ruff: noqa: E501 - tables: one row, one line
+
 from __future__ import annotations
 
 import ast
@@ -13,7 +15,7 @@ import pytest
 
 from emulator import tools as tools_module
 from emulator.tools import BindError, SchemaError, Toolset
-from tests.schema_rows import ROWS, Row
+from tests.schema_rows import ROWS, Row, chain
 
 #: Names that a stub may use beside those it defines.
 SHOWN = {"Any", "Literal", "Annotated", "BaseModel", "ConfigDict", "Field", *dir(builtins)}
@@ -120,6 +122,7 @@ REFUSED: list[tuple[str, Any, str, str]] = [
     ("a number without end", {"properties": {"x": {"maximum": 10**5000}}}, ".properties.x.maximum", "large"),
     ("half a character", {"properties": {"x": {"description": "\ud800"}}}, ".properties.x.description", "surrogate"),
     ("schemas that double at every step", doubling(30), "", "apply to one value"),
+    ("references in a row without end", {"properties": {"x": {"$ref": "#/$defs/D0"}}, "$defs": chain(3000, lambda ref: ref)}, "", "in a row"),
 ]  # fmt: skip
 
 
@@ -139,6 +142,7 @@ REFUSED_TOOLS: list[tuple[str, Any, str]] = [
     ("tools that are text", "[]", "tools"),
     ("a tool that is text", ["get_weather"], "tools[0]"),
     ("an unknown type", [{"type": "telepathy", "function": {"name": "f"}}], "tools[0].type"),
+    ("a type that is a list", [{"type": ["function"]}], "tools[0].type"),
     ("a hosted tool", [{"type": "code_interpreter"}], "tools[0].type"),
     ("no function", [{"type": "function"}], "tools[0].function"),
     ("a function that is text", [{"type": "function", "function": "f"}], "tools[0].function"),
@@ -169,7 +173,7 @@ REFUSED_TOOLS: list[tuple[str, Any, str]] = [
 )
 def test_a_tools_array_is_refused_at_its_place(tools: Any, place: str) -> None:
     with pytest.raises(SchemaError) as caught:
-        Toolset.parse(tools)
+        Toolset.parse(tools, skip={"web_search"})
     assert caught.value.param == place
 
 
@@ -267,6 +271,13 @@ def test_the_cache_forgets_what_is_least_used() -> None:
         toolset({}, f"passing{n}")
         assert toolset({}, "kept") is first
     assert len(tools_module._CACHE._kept) == tools_module.MAX_CACHED
+
+
+def test_arguments_behind_a_reference_stand_at_the_root_once_cleaned() -> None:
+    """Whoever reads `Tool.parameters` looks for properties there."""
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    tools = toolset({"$ref": "#/$defs/A", "$defs": {"A": schema}})
+    assert tools.tools[0].parameters == {**schema, "$defs": {"A": schema}}
 
 
 def test_the_callers_array_is_left_as_it_was() -> None:

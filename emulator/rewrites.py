@@ -1,142 +1,20 @@
-"""What models do to Python, undone. Two tables: REPAIRS on text that does not parse, REWRITES on
-the syntax tree. Each row says why it stands here.
+"""What models do to the shape of a program, undone: one table of changes to the syntax tree.
 
-Knows the offered names; knows nothing of blocks or streaming. Nothing here guesses a value: a
-row changes how a call is written, never what is called or with what.
+Knows the offered names; knows nothing of blocks or streaming. No row guesses a value: it changes
+how a call is written, never what is called or with what.
 """
 
 from __future__ import annotations
 
 import ast
-import html
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from emulator.calls import calls_in, statement
-from emulator.lexing import PythonScan, outside_strings
+from emulator.repairs import parse_repaired
 from emulator.statements import Unreadable
+from emulator.syntax import called, dotted, parse
 from emulator.written import WrittenNames
-
-#: Bounds on one statement: beyond them CPython's parser may recurse too deep or take too long.
-MAX_STATEMENT = 1 << 18
-MAX_NESTING = 60
-
-
-def parse(source: str) -> ast.Module:
-    """The syntax tree of `source`. Raises SyntaxError, whatever CPython's parser raised."""
-    if len(source) > MAX_STATEMENT:
-        raise SyntaxError(f"a statement of more than {MAX_STATEMENT} characters")
-    scan = PythonScan()
-    scan.feed(source)
-    if scan.deepest > MAX_NESTING:
-        raise SyntaxError(f"brackets nested more than {MAX_NESTING} deep")
-    try:
-        return ast.parse(source, "<program>")
-    except (RecursionError, MemoryError) as error:
-        raise SyntaxError("nested too deep") from error
-    except ValueError as error:  # null bytes
-        raise SyntaxError(str(error)) from error
-
-
-# ---------------------------------------------------------------------------- text
-
-
-@dataclass(frozen=True)
-class Repair:
-    """A change of the text, tried only while the text does not parse."""
-
-    why: str
-    apply: Callable[[str], str]
-
-
-def _in_code(change: Callable[[str], str]) -> Callable[[str], str]:
-    def apply(source: str) -> str:
-        return "".join(change(text) if code else text for code, text in outside_strings(source))
-
-    return apply
-
-
-_TYPOGRAPHIC = re.compile(r"“([^“”\n]*)”|‘([^‘’\n]*)’|[“”„«»]|[‘’‚]")
-
-
-def straight_quotes(source: str) -> str:
-    """Typographic quotes that delimit a string, made plain; those inside plain strings stay."""
-
-    def straight(match: re.Match[str]) -> str:
-        text = match.group(1) if match.group(1) is not None else match.group(2)
-        if text is None:
-            return '"' if match.group() in "“”„«»" else "'"
-        # "Bob’s" would end at a plain quote of the same kind.
-        return repr(text) if '"' in text or "'" in text else f'"{text}"'
-
-    pieces = outside_strings(source)
-    return "".join(
-        _TYPOGRAPHIC.sub(straight, text) if code or text[:1] in "“‘" else text
-        for code, text in pieces
-    )
-
-
-def _without_escapes(source: str) -> str:
-    """Markdown's backslashes; a model that escapes names escapes its strings as well."""
-    if not any(code and re.search(r"\\[_*\[\]()]", text) for code, text in outside_strings(source)):
-        return source
-    return re.sub(r"\\([_*\[\]()])", r"\1", source)
-
-
-_QUOTED_CALL = re.compile(r"""\s*(["'`])(?P<call>[^\W\d][\w.]*\(.*\))\1[;,]?\s*\Z""", re.DOTALL)
-
-
-def _unquoted(source: str) -> str:
-    match = _QUOTED_CALL.match(source)
-    return match["call"] if match else source
-
-
-REPAIRS: tuple[Repair, ...] = (
-    Repair(
-        "chat interfaces leave no-break and zero-width spaces behind",
-        _in_code(lambda t: re.sub("[\u200b\u200c\u200d\u2060\ufeff]", "", t.replace("\xa0", " "))),
-    ),
-    Repair("Markdown's escapes: get\\_weather(...)", _without_escapes),
-    Repair("typographic quotes around strings", straight_quotes),
-    Repair("HTML entities from an XML frame: &quot;Oslo&quot;", html.unescape),
-    Repair('a call in quotes with the same quotes inside: "f("Oslo")"', _unquoted),
-    Repair(
-        "a JavaScript declaration",
-        lambda t: re.sub(r"^(\s*)(?:const|let|var)\s+(?=[\w, ]+=)", r"\1", t),
-    ),
-)
-
-
-def parse_repaired(source: str, names: WrittenNames) -> tuple[ast.Module, str]:
-    """Tree and text of `source`, repaired only as far as needed.
-
-    Raises the SyntaxError of the text as it was written.
-    """
-    text = source
-    spelt = _respelt(text, names)
-    try:
-        return parse(spelt), spelt
-    except SyntaxError as error:
-        first = error
-    for repair in REPAIRS:
-        changed = repair.apply(text)
-        if changed == text:
-            continue
-        text = changed
-        spelt = _respelt(text, names)
-        try:
-            return parse(spelt), spelt
-        except SyntaxError:
-            continue
-    raise first
-
-
-def _respelt(source: str, names: WrittenNames) -> str:
-    return _in_code(names.respell)(source) if names.need_respelling else source
-
-
-# ---------------------------------------------------------------------------- tree
 
 
 @dataclass(frozen=True)
@@ -153,37 +31,6 @@ class Rewrite:
     top: bool = False
 
 
-def dotted(node: ast.AST) -> str | None:
-    """``a.b.c`` as written, or None if the expression is anything else."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return None
-    return ".".join([node.id, *reversed(parts)])
-
-
-def called(node: ast.AST | None, names: WrittenNames) -> str | None:
-    """The Python name of the offered function that `node` calls, if it is such a call."""
-    if isinstance(node, ast.Await):
-        node = node.value
-    if not isinstance(node, ast.Call):
-        return None
-    written = dotted(node.func)
-    return names.find(written) if written else None
-
-
-def calls_tool(source: str | ast.AST, names: WrittenNames) -> bool:
-    """Whether the code calls an offered function anywhere. False for what does not parse."""
-    if isinstance(source, str):
-        try:
-            source = parse(source)
-        except SyntaxError:
-            return False
-    return any(called(node, names) for node in ast.walk(source))
-
-
 def _constants(node: ast.AST, names: WrittenNames) -> ast.AST:
     assert isinstance(node, ast.Name)
     values = {"true": True, "false": False, "null": None}
@@ -192,7 +39,7 @@ def _constants(node: ast.AST, names: WrittenNames) -> ast.AST:
     return node
 
 
-def _awaited(node: ast.AST, names: WrittenNames) -> ast.AST:
+def _awaited(node: ast.AST, _: WrittenNames) -> ast.AST:
     assert isinstance(node, ast.Await)
     return node.value
 
@@ -204,15 +51,15 @@ _SYNC: dict[type[ast.AST], type[ast.AST]] = {
 }
 
 
-def _synchronous(node: ast.AST, names: WrittenNames) -> ast.AST:
+def _synchronous(node: ast.AST, _: WrittenNames) -> ast.AST:
     fields = {name: getattr(node, name) for name in node._fields if hasattr(node, name)}
     return _SYNC[type(node)](**fields)
 
 
-_DRIVERS = frozenset({"asyncio.run", "asyncio.create_task", "asyncio.ensure_future", "asyncio.wait"})
+_DRIVERS = frozenset({"asyncio.run", "asyncio.create_task", "asyncio.ensure_future"})
 
 
-def _undriven(node: ast.AST, names: WrittenNames) -> ast.AST:
+def _undriven(node: ast.AST, _: WrittenNames) -> ast.AST:
     assert isinstance(node, ast.Call)
     written = dotted(node.func)
     if written in _DRIVERS and len(node.args) == 1:
@@ -237,7 +84,7 @@ def _renamed(node: ast.AST, names: WrittenNames) -> ast.AST:
     name = names.find(written)
     if name is None and isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS:
         name = names.find(written.rpartition(".")[0])
-    if name is None or isinstance(node.func, ast.Name) and node.func.id == name:
+    if name is None or (isinstance(node.func, ast.Name) and node.func.id == name):
         return node
     return ast.Call(ast.Name(name, ast.Load()), node.args, node.keywords)
 
@@ -352,12 +199,12 @@ def _kept(
     return [anew()] if aliases else []
 
 
-def _returned(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+def _returned(node: ast.AST, _: WrittenNames) -> ast.AST | list[ast.stmt]:
     assert isinstance(node, ast.Return)
     return [ast.Expr(node.value)] if node.value else []
 
 
-def _main_guard(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+def _main_guard(node: ast.AST, _: WrittenNames) -> ast.AST | list[ast.stmt]:
     assert isinstance(node, ast.If)
     match node.test:
         case ast.Compare(
@@ -367,7 +214,7 @@ def _main_guard(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
     return node
 
 
-def _undeclared(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+def _undeclared(node: ast.AST, _: WrittenNames) -> ast.AST | list[ast.stmt]:
     assert isinstance(node, ast.AnnAssign)
     return node if node.value else []
 
@@ -406,7 +253,7 @@ REWRITES: tuple[Rewrite, ...] = (
     Rewrite("stubs and models need no import", (ast.Import, ast.ImportFrom), _imported, top=True),
     Rewrite("a call written as a string", ast.Expr, _quoted, top=True),
     Rewrite("a call written as a dict", ast.Expr, _json_calls, top=True),
-    Rewrite("print(f()) asks for the result, no more: f() stays independent", ast.Expr, _printed, top=True),
+    Rewrite("print(f()) asks for what f() asks for", ast.Expr, _printed, top=True),
     Rewrite("[f(1), g(2)] is a batch of independent calls", ast.Expr, _batch, top=True),
 )
 

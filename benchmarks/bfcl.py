@@ -1,0 +1,278 @@
+"""Every single-turn Python case of BFCL through the running proxy -> docs/accuracy.md.
+
+    python -m benchmarks.bfcl [--every 20] [--only simple_python] [--style JSON]
+
+An upstream plays an ideal model: it answers each case with the calls of the ground truth, written
+in one of the styles of `bfcl_styles`. The official SDK asks the proxy, which may not ask twice;
+BFCL's AST checker judges what comes out. So this measures the proxy, not a model: what a model
+clearly said must come out, in whatever form it was said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import openai
+from openai.types.chat import ChatCompletionMessage
+
+from app import create_app
+from benchmarks import bfcl_truth
+from benchmarks.bfcl_styles import PROSE, STYLES, Call
+from benchmarks.bfcl_truth import Arguments, Case
+from benchmarks.report import write_section
+from emulator import logs
+from emulator.settings import Settings
+from emulator.tools import Toolset
+from tests.scripted import Body, Reply, ScriptedUpstream
+from tests.serving import serve
+
+DOCS = Path(__file__).parent.parent / "docs"
+CHUNK = 7  # characters in a delta of a streamed reply
+MODES = ("plain", "streamed")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One case, answered in one style, asked for in one mode."""
+
+    case: Case
+    style: str
+    mode: str
+    reply: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.case.id}/{self.style}/{self.mode}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a trial; `fault` is "" where all is right."""
+
+    trial: Trial
+    fault: str
+
+
+def trials(case: Case, only_style: str | None = None) -> Iterator[Trial]:
+    """Each style in both modes."""
+    toolset = Toolset.parse(case.tools)
+    if case.truth:
+        by_name = {tool.name: tool for tool in toolset.tools}
+        calls = [Call(by_name[name], arguments) for name, arguments in case.ideal]
+        replies = {name: style(calls, toolset) for name, style in STYLES.items()}
+    else:
+        replies = {name: prose(toolset) for name, prose in PROSE.items()}
+    for style, reply in replies.items():
+        if only_style in (None, style):
+            for mode in MODES:
+                yield Trial(case, style, mode, reply)
+
+
+class Bench:
+    """Client, proxy and upstream. Safe among threads."""
+
+    def __init__(self, client: openai.OpenAI, scripts: dict[str, Trial]) -> None:
+        self._client = client
+        self._scripts = scripts
+
+    def run(self, trial: Trial) -> Outcome:
+        """Ask for `trial` and judge the answer."""
+        self._scripts[trial.id] = trial
+        try:
+            message = self._ask(trial)
+        except openai.APIError as error:
+            return Outcome(trial, f"{type(error).__name__}: {error}")
+        finally:
+            del self._scripts[trial.id]
+        return Outcome(trial, _fault(trial, message))
+
+    def _ask(self, trial: Trial) -> ChatCompletionMessage:
+        request: dict[str, Any] = {
+            "model": trial.id,
+            "messages": list(trial.case.messages),
+            "tools": trial.case.tools,
+        }
+        if trial.mode == "plain":
+            return self._client.chat.completions.create(**request).choices[0].message
+        with self._client.chat.completions.stream(**request) as stream:
+            return stream.get_final_completion().choices[0].message
+
+
+@contextmanager
+def bench() -> Iterator[Bench]:
+    """A proxy with its default settings, but that it has one attempt and no kernel waits."""
+    scripts: dict[str, Trial] = {}
+    with ExitStack() as running:
+
+        def answer(body: Body) -> Reply:
+            upstream.exchanges.clear()  # tens of thousands of them
+            trial = scripts[body["model"]]
+            return Reply(trial.reply, chunks=CHUNK if trial.mode == "streamed" else None)
+
+        upstream = running.enter_context(ScriptedUpstream(default=answer))
+        settings = Settings(
+            base_url=upstream.base_url, profile="default", repair_attempts=0, warm_kernels=0
+        )
+        app = create_app(settings)
+        running.callback(app.extensions["emulator"].close)
+        url = running.enter_context(serve(app))
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0)
+        yield Bench(running.enter_context(client), scripts)
+
+
+def _fault(trial: Trial, message: ChatCompletionMessage) -> str:
+    calls: list[tuple[str, Arguments]] = [
+        (call.function.name, json.loads(call.function.arguments))
+        for call in message.tool_calls or ()
+        if call.type == "function"
+    ]
+    fault = bfcl_truth.judge(trial.case, calls)
+    if not fault and not trial.case.truth and message.content != trial.reply:
+        fault = f"the prose came out as {message.content!r}"
+    return fault
+
+
+def run(cases: Sequence[Case], style: str | None, jobs: int) -> list[Outcome]:
+    """All trials of `cases`, those of a case together, so that its toolset is read once."""
+    outcomes: list[Outcome] = []
+    done = 0
+    lock = threading.Lock()
+    began = time.monotonic()
+
+    def run_case(case: Case) -> list[Outcome]:
+        nonlocal done
+        found = [benching.run(trial) for trial in trials(case, style)]
+        with lock:
+            done += 1
+            if done % 50 == 0 or done == len(cases):
+                pace = (time.monotonic() - began) / done
+                print(f"{done}/{len(cases)} cases, {pace:.2f} s each", file=sys.stderr)
+        return found
+
+    with bench() as benching, ThreadPoolExecutor(jobs) as pool:
+        for found in pool.map(run_case, cases):
+            outcomes += found
+    return outcomes
+
+
+# The report
+
+
+def report(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> str:
+    """The section of docs/accuracy.md."""
+    flawed = [case for case in cases if case.flaw]
+    calling = [outcome for outcome in outcomes if outcome.trial.case.truth]
+    prose = [outcome for outcome in outcomes if not outcome.trial.case.truth]
+    return "\n".join(
+        [
+            "## BFCL: is an ideal reply read rightly?",
+            "",
+            f"Every single-turn Python case of bfcl-eval {version('bfcl-eval')}, and every "
+            "irrelevance case. The upstream",
+            "plays an ideal model: it answers with the calls of the ground truth, written in each of "
+            f"{len(STYLES)} styles. The proxy",
+            "runs as it does for users, but may not ask the model again; the official SDK asks it, "
+            "streaming and not; BFCL's own",
+            "AST checker judges. So this measures the proxy, not a model. `make bench-bfcl` runs it.",
+            "",
+            *_table(calling, "style", lambda outcome: outcome.trial.style),
+            "",
+            *_table(calling, "category", lambda outcome: outcome.trial.case.category),
+            "",
+            "Where no tool fits, prose must come out as it went in, without a call:",
+            "",
+            *_table(prose, "prose", lambda outcome: outcome.trial.style),
+            "",
+            *_table(prose, "category", lambda outcome: outcome.trial.case.category),
+            "",
+            f"Left out: {len(flawed)} cases whose ground truth breaks the case's own schema, so that "
+            "a proxy that validates must refuse",
+            "it; [bfcl-exceptions.md](bfcl-exceptions.md) lists each with the reason. Of "
+            "`live_relevance` BFCL has no ground truth.",
+        ]
+    )
+
+
+def _table(outcomes: Sequence[Outcome], title: str, key: Any) -> list[str]:
+    right: Counter[tuple[str, str]] = Counter()
+    total: Counter[tuple[str, str]] = Counter()
+    for outcome in outcomes:
+        cell = (key(outcome), outcome.trial.mode)
+        total[cell] += 1
+        right[cell] += not outcome.fault
+    rows = dict.fromkeys(row for row, _ in total)
+    return [
+        f"| {title} | {' | '.join(MODES)} |",
+        f"| --- | {' | '.join('---:' for _ in MODES)} |",
+        *(
+            f"| {f'`{row}`' if '<' in row else row} | "
+            + " | ".join(f"{right[row, mode]} of {total[row, mode]}" for mode in MODES)
+            + " |"
+            for row in rows
+        ),
+    ]
+
+
+def exceptions(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> str:
+    """docs/bfcl-exceptions.md: every case that does not count, every answer that was wrong."""
+    flawed = [case for case in cases if case.flaw]
+    wrong = [outcome for outcome in outcomes if outcome.fault]
+    lines = [
+        "# BFCL cases that are left out",
+        "",
+        f"Written by `make bench-bfcl` (bfcl-eval {version('bfcl-eval')}). In {len(flawed)} of "
+        f"{len(cases)} cases no accepted answer satisfies the case's own schema.",
+        "",
+        *(f"- `{case.id}`: {_cell(case.flaw)}" for case in flawed),
+        "",
+        f"# Wrong answers: {len(wrong)}",
+        "",
+        *(f"- `{outcome.trial.id}`: {_cell(outcome.fault)}" for outcome in wrong),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("<", "&lt;")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--every", type=int, default=1, help="take every n-th case; writes nothing")
+    parser.add_argument("--only", help="cases whose id begins so; writes nothing")
+    parser.add_argument("--style", choices=[*STYLES, *PROSE], help="one style; writes nothing")
+    parser.add_argument("--jobs", type=int, default=4, help="cases at a time (default 4)")
+    parser.add_argument("--show", type=int, default=20, help="wrong answers to print (default 20)")
+    options = parser.parse_args(arguments)
+    logs.configure("error")
+
+    cases = [
+        case
+        for number, case in enumerate(bfcl_truth.load())
+        if number % options.every == 0 and case.id.startswith(options.only or "")
+    ]
+    outcomes = run([case for case in cases if not case.flaw], options.style, options.jobs)
+    wrong = [outcome for outcome in outcomes if outcome.fault]
+    for outcome in wrong[: options.show]:
+        print(f"\n{outcome.trial.id}: {outcome.fault}\n{outcome.trial.reply}")
+    print(report(cases, outcomes))
+    if options.every == 1 and not options.only and not options.style:
+        write_section(DOCS / "accuracy.md", "bfcl", report(cases, outcomes))
+        (DOCS / "bfcl-exceptions.md").write_text(exceptions(cases, outcomes), "utf-8")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""Which tools a request offers and whether the model must call one: ``tools``, ``tool_choice``,
+``parallel_tool_calls``, and their predecessors ``functions`` and ``function_call``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from emulator.errors import BadRequest
+from emulator.prompt import Choice
+from emulator.protocol import ChatCompletionRequest, FunctionChoice, ToolChoice
+from emulator.tools import SchemaError, Tool, Toolset
+
+NO_TOOLS = Toolset.parse([])
+
+
+def offered(request: ChatCompletionRequest) -> tuple[Toolset, Choice]:
+    """The tools that the model may call in this turn. Raises `BadRequest` naming the place."""
+    if request.functions is not None and request.tools is None:
+        return _legacy(request, request.functions)
+    tools = request.tools or []
+    if request.tools is not None and not tools:
+        raise BadRequest("tools must not be an empty array; leave it out.", param="tools")
+    everything = _parsed(tools)
+    choice = request.tool_choice
+    one = request.parallel_tool_calls is False
+    if not tools:
+        if choice not in (None, "none", "auto"):
+            raise BadRequest("tool_choice asks for a tool, but there are no tools.", "tool_choice")
+        return everything, Choice()
+    if choice == "none":
+        return NO_TOOLS, Choice()
+    if not isinstance(choice, ToolChoice):
+        return everything, Choice(required=choice == "required", one_at_a_time=one)
+    if choice.allowed_tools is not None:
+        entries = choice.allowed_tools.tools
+        places = [f"tool_choice.allowed_tools.tools[{n}]" for n in range(len(entries))]
+        allowed = [
+            _chosen(everything, entry, place) for entry, place in zip(entries, places, strict=True)
+        ]
+        return _only(tools, allowed), Choice(choice.allowed_tools.mode == "required", None, one)
+    tool = _chosen(everything, choice.model_dump(), "tool_choice")
+    return _only(tools, [tool]), Choice(True, tool.python_name, one)
+
+
+def _legacy(
+    request: ChatCompletionRequest, functions: Sequence[Mapping[str, Any]]
+) -> tuple[Toolset, Choice]:
+    """``functions``: one call at most, since the answer has room for one."""
+    if not functions:
+        raise BadRequest("functions must not be an empty array; leave it out.", param="functions")
+    tools = [{"type": "function", "function": function} for function in functions]
+    everything = _parsed(tools, legacy=True)
+    choice = request.function_choice
+    if choice == "none":
+        return NO_TOOLS, Choice()
+    if isinstance(choice, FunctionChoice):
+        tool = _chosen(everything, {"type": "function", "function": {"name": choice.name}}, "")
+        return _only(tools, [tool]), Choice(True, tool.python_name, True)
+    return everything, Choice(one_at_a_time=True)
+
+
+def _parsed(tools: Sequence[Mapping[str, Any]], *, legacy: bool = False) -> Toolset:
+    try:
+        return Toolset.parse(tools)
+    except SchemaError as error:
+        param = error.param
+        if legacy:
+            param = param.replace("tools[", "functions[", 1).replace("].function", "]", 1)
+        raise BadRequest(str(error), param=param) from error
+
+
+def _chosen(toolset: Toolset, entry: Mapping[str, Any], place: str) -> Tool:
+    kind = entry.get("type", "function")
+    named = entry.get(kind)
+    name = named.get("name") if isinstance(named, Mapping) else None
+    param = f"{place}.{kind}.name" if place else "function_call.name"
+    for tool in toolset.tools:
+        if tool.name == name:
+            return tool
+    raise BadRequest(f"{param} is {name!r}, which is not among the tools.", param=param)
+
+
+def _only(tools: Sequence[Mapping[str, Any]], chosen: Sequence[Tool]) -> Toolset:
+    names = {tool.name for tool in chosen}
+    return Toolset.parse([tool for tool in tools if names & set(_names(tool))])
+
+
+def _names(tool: Mapping[str, Any]) -> Iterator[str]:
+    for kind in ("function", "custom"):
+        if isinstance(described := tool.get(kind), Mapping):
+            yield str(described.get("name"))

@@ -1,0 +1,37 @@
+"""The client's own stop strings, looked for in the answer's prose only: they must not cut a program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class StopFilter:
+    """Text in, text out up to the first stop string; holds back what may be the beginning of one."""
+
+    def __init__(self, stops: str | Sequence[str] | None) -> None:
+        self._stops = [stops] if isinstance(stops, str) else [stop for stop in stops or () if stop]
+        self._held = ""
+        self.stopped = False
+
+    def feed(self, text: str) -> str:
+        if self.stopped:
+            return ""
+        text = self._held + text
+        found = [place for stop in self._stops if (place := text.find(stop)) >= 0]
+        if found:
+            self.stopped, self._held = True, ""
+            return text[: min(found)]
+        keep = max((_overlap(text, stop) for stop in self._stops), default=0)
+        self._held = text[len(text) - keep :]
+        return text[: len(text) - keep]
+
+    def close(self) -> str:
+        """What was held back, and was no stop string after all."""
+        held, self._held = self._held, ""
+        return held
+
+
+def _overlap(text: str, stop: str) -> int:
+    """The length of the longest beginning of ``stop`` that ``text`` ends with."""
+    longest = min(len(stop) - 1, len(text))
+    return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)
