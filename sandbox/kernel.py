@@ -336,6 +336,7 @@ class _KernelSession:
         payload = {
             "names": sorted(self._names), "preamble": preamble, "seed": seed,
             "marker": self._marker,
+            "output": self._limits.output,
         }  # fmt: skip
         # repr of a str is Python source for it.
         stub = "__import__('sys').modules['sandbox.kernel_stub']"

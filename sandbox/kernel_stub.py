@@ -32,7 +32,8 @@ _PIECES: set[str] = set()
 
 
 def open_session(payload: str) -> None:
-    """Make this kernel ready for one session. `payload` is JSON: names, preamble, seed, marker."""
+    """Make this kernel ready for one session. `payload` is JSON: names, preamble, seed,
+    marker, output (the most characters of one piece)."""
     asked = json.loads(payload)
     shell: Any = get_ipython()
     namespace = shell.user_ns
@@ -40,8 +41,9 @@ def open_session(payload: str) -> None:
         namespace.pop(name, None)  # IPython's own; the builtins of those names do as Python does
     shell.transform_cell = _as_it_is  # `?x` and `!ls` are not Python
     warnings.filterwarnings("ignore", "To exit: use", UserWarning)
-    _report_values(shell)
+    _report_values(shell, asked["output"])
     _report_errors(shell)
+    restart_count = _count_output(asked["output"])
     asyncio.run = _run_nested
     if asked["seed"]:
         _freeze(asked["seed"])
@@ -56,6 +58,7 @@ def open_session(payload: str) -> None:
         name: str = compiler_name(*args, **kwargs)
         _PIECES.clear()
         _PIECES.add(name)
+        restart_count()
         return name
 
     shell.compile.get_code_name = remember
@@ -96,15 +99,43 @@ def _calling_line() -> int | None:
     return None
 
 
-def _report_values(shell: Any) -> None:
+def _count_output(most: int) -> Callable[[], None]:
+    """Drop what is printed beyond `most`, but for one character that tells the host of it.
+
+    The host counts too and is the one to be relied on; this spares it the flood.
+    """
+    left = most + 1
+
+    def restart() -> None:
+        nonlocal left
+        left = most + 1
+
+    def counted(write: Callable[[str], int]) -> Callable[[str], int]:
+        def write_some(text: str) -> int:
+            nonlocal left
+            if left > 0:
+                write(text[:left])
+                left -= len(text)
+            return len(text)
+
+        return write_some
+
+    for stream in (sys.stdout, sys.stderr):
+        vars(stream)["write"] = counted(stream.write)
+    return restart
+
+
+def _report_values(shell: Any, most: int) -> None:
     """Send the last expression's repr on one line, and its value as JSON where it has one."""
     format_rich = shell.display_formatter.format
 
     def format_value(value: Any, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], Any]:
         data, metadata = format_rich(value, *args, **kwargs)
-        data["text/plain"] = repr(value)
+        data["text/plain"] = repr(value)[: most + 1]
         with contextlib.suppress(Exception):  # no shape in JSON, or a property of its own raised
             data[VALUE_MIME] = json.dumps(plain(value), allow_nan=False)
+            if len(data[VALUE_MIME]) > 8 * most:
+                del data[VALUE_MIME]
         return data, metadata
 
     shell.display_formatter.format = format_value

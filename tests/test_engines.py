@@ -244,7 +244,10 @@ def test_the_preamble_runs_first_and_hides_its_lines(engine: Engine) -> None:
     assert run(engine, "ask(Place(name=' Oslo '))", preamble=preamble) == [
         Paused("ask", ({"name": "Oslo"},), {}, 1)
     ]
-    with pytest.raises(ProgramFailed) as caught, engine.session(frozenset(), preamble=preamble) as s:
+    with (
+        pytest.raises(ProgramFailed) as caught,
+        engine.session(frozenset(), preamble=preamble) as s,
+    ):
         s.start("\nPlace(1)")
     assert (caught.value.kind, caught.value.line) == ("AttributeError", 2)
     assert caught.value.traceback == (

@@ -96,7 +96,7 @@ def test_the_kernel_reaches_no_abstract_socket_of_the_host(kernel: Engine) -> No
 
 def test_the_kernel_opens_no_raw_or_packet_socket(kernel: Engine) -> None:
     attempt = "import socket; socket.socket(*target)"
-    raw = [(socket.AF_INET, socket.SOCK_RAW, 1), (socket.AF_PACKET, socket.SOCK_RAW, 3)]
+    raw = [(2, 3, 1), (17, 3, 3)]
     assert reached(kernel, attempt, raw) == []
 
 
@@ -124,7 +124,11 @@ def test_the_kernel_writes_only_to_its_own_folders(kernel: Engine) -> None:
 
 
 def test_the_kernel_changes_no_setting_of_the_host(kernel: Engine) -> None:
-    settings = ["/proc/sys/kernel/hostname", "/proc/sys/vm/swappiness", "/proc/sys/kernel/core_pattern"]
+    settings = [
+        "/proc/sys/kernel/hostname",
+        "/proc/sys/vm/swappiness",
+        "/proc/sys/kernel/core_pattern",
+    ]
     assert reached(kernel, "open(target, 'r+').write('1')", settings) == []
 
 
@@ -192,7 +196,9 @@ def test_the_kernel_gains_no_privileges(kernel: Engine) -> None:
         "check(libc.reboot(0))",
         "check(libc.sethostname(b'x', 1))",
     ]
-    source = "import ctypes, os, resource; libc = ctypes.CDLL(None); exec('def check(r): assert r == 0')"
+    source = (
+        "import ctypes, os, resource; libc = ctypes.CDLL(None); exec('def check(r): assert r == 0')"
+    )
     assert reached(kernel, f"{source}; exec(target)", attempts) == []
 
 
@@ -267,22 +273,21 @@ OUTPUT = {
     "one print": "print('x' * 50_000_000)",
     "display": "from IPython.display import display\nwhile True: display('x' * 100_000)",
     "a last value": "'x' * 50_000_000",
+    "undoing the count inside": ("import sys\ndel sys.stdout.write\nwhile True: print('x' * 1000)"),
     "the file descriptor": "import os\nwhile True: os.write(1, b'x' * 10_000)",
 }
 
 
 @pytest.mark.parametrize("how", OUTPUT)
 def test_what_a_program_prints_is_bounded(kernel: Engine, how: str) -> None:
-    # A message above the host's largest cuts the connection: the session ends at its deadline.
-    with KernelEngine(Limits(seconds=2.0, output=10_000), warm=0) as engine:
-        assert outcome(engine, OUTPUT[how]) in (SandboxLimit, SandboxTimeout)
+    assert outcome(kernel, OUTPUT[how]) is SandboxLimit
     assert outcome(kernel, "1") == 1
 
 
 DEATHS = {
     "_exit": "import os\nos._exit(0)",
     "a segmentation fault": "import ctypes\nctypes.string_at(0)",
-    "killing all it can": "import os\nos.kill(-1, 9)\nos.kill(os.getpid(), 9)",
+    "killing all it can": "import os\ntry: os.kill(-1, 9)\nexcept OSError: pass\nos.kill(os.getpid(), 9)",
     "closing all descriptors": "import os\nos.closerange(0, 256)\nos._exit(0)",
 }
 
