@@ -28,9 +28,10 @@ from emulator.errors import (
 )
 from emulator.pipeline import Pipeline
 from emulator.protocol import parse_chat
-from emulator.respond import collect, new_id
+from emulator.respond import Opened, collect, new_id
 from emulator.settings import Settings, from_command_line
 from emulator.sse import json_bytes
+from emulator.store import open_store
 from emulator.streaming import EventStream
 from emulator.upstream import ModelList, OpenAIUpstream, Upstream
 from sandbox.engine import Engine
@@ -54,10 +55,16 @@ def create_app(
         for engine in engines:
             owned.callback(engine.close)
 
+    store = None
+    if settings.programs == "on":
+        store = open_store(settings.store, settings.store_seconds)
+    if store is not None:
+        owned.callback(store.close)
+
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
     app.extensions["emulator"] = owned
-    api = _api(Pipeline(settings, upstream, engines), ModelList(upstream), settings)
+    api = _api(Pipeline(settings, upstream, engines, store), ModelList(upstream), settings)
     app.register_blueprint(api, url_prefix="/v1", name="v1")
     app.register_blueprint(api, name="bare")  # clients whose base_url lacks /v1
 
@@ -89,12 +96,17 @@ def _api(pipeline: Pipeline, models: ModelList, settings: Settings) -> Blueprint
             log.info("request body", body=body.decode(errors="replace"))
         chat = parse_chat(body)
         chunks = pipeline.complete(chat)
+        # The upstream's refusal comes out here, and so keeps its status in a stream too.
+        opened = next(chunks)
         if not chat.stream:
-            return _json(collect(chunks))
-        stream = EventStream(chunks, settings.ping_seconds)
-        response = Response(stream, mimetype="text/event-stream")
-        response.headers["cache-control"] = "no-cache"
-        response.headers["x-accel-buffering"] = "no"
+            response = _json(collect(chunks))
+        else:
+            stream = EventStream(opened, chunks, settings.ping_seconds)
+            response = Response(stream, mimetype="text/event-stream")
+            response.headers["cache-control"] = "no-cache"
+            response.headers["x-accel-buffering"] = "no"
+        if isinstance(opened, Opened):
+            response.headers["x-emulator-turns-saved"] = str(opened.turns_saved)
         return response
 
     @api.get("/models")

@@ -103,6 +103,52 @@ def bracketed(calls: Sequence[Call], _toolset: Toolset) -> str:
     return f"[{', '.join(_by_keyword(call, _dotted(call.tool)) for call in calls)}]"
 
 
+def sole_dict(calls: Sequence[Call], _toolset: Toolset) -> str:
+    """``f({"a": 1})``: the arguments object as the only argument."""
+    return _fence("\n".join(f"{call.tool.python_name}({call.keywords!r})" for call in calls))
+
+
+def stringly(calls: Sequence[Call], _toolset: Toolset) -> str:
+    """OpenAI's own shape as models remember it: arguments as a string, and every scalar in quotes."""
+    entries = []
+    for call in calls:
+        trees = {parameter.name: parameter.tree for parameter in call.tool.arguments}
+        quoted = {name: _quoted(value, trees[name]) for name, value in call.arguments.items()}
+        function = {"name": call.tool.name, "arguments": json.dumps(quoted, ensure_ascii=False)}
+        entries.append({"id": f"call_{len(entries)}", "type": "function", "function": function})
+    return _fence(json.dumps({"tool_calls": entries}, indent=2, ensure_ascii=False), "json")
+
+
+def mistral(calls: Sequence[Call], _toolset: Toolset) -> str:
+    """``[TOOL_CALLS]f[ARGS]{"a": 1}``"""
+    return "".join(
+        f"[TOOL_CALLS]{call.tool.name}[ARGS]{json.dumps(call.arguments)}" for call in calls
+    )
+
+
+def deepseek(calls: Sequence[Call], _toolset: Toolset) -> str:
+    """DeepSeek's tokens, as they look when a server leaves them in the text."""
+    written = "\n".join(
+        f"<｜tool▁call▁begin｜>function<｜tool▁sep｜>{call.tool.name}\n"
+        f"```json\n{json.dumps(call.arguments, ensure_ascii=False)}\n```<｜tool▁call▁end｜>"
+        for call in calls
+    )
+    return f"<｜tool▁calls▁begin｜>{written}<｜tool▁calls▁end｜>"
+
+
+def python_tag(calls: Sequence[Call], _toolset: Toolset) -> str:
+    """Llama 3: ``<|python_tag|>`` and JSON objects between semicolons."""
+    written = ({"name": call.tool.name, "parameters": call.arguments} for call in calls)
+    return f"<|python_tag|>{'; '.join(map(json.dumps, written))}<|eom_id|>"
+
+
+def react(calls: Sequence[Call], _toolset: Toolset) -> str:
+    """``Action:`` and ``Action Input:`` after a thought."""
+    return "Thought: a tool can do this.\n" + "\n".join(
+        f"Action: {call.tool.name}\nAction Input: {json.dumps(call.arguments)}" for call in calls
+    )
+
+
 def thinking(calls: Sequence[Call], _toolset: Toolset) -> str:
     """Reasoning that drafts a wrong call, prose, the code, and more prose."""
     name = calls[0].tool.python_name
@@ -127,6 +173,12 @@ STYLES: dict[str, Style] = {
     "think + prose + code": thinking,
     "<function=...>": function_tags,
     "bare, printed": bare,
+    "sole dict": sole_dict,
+    "all in strings": stringly,
+    "[TOOL_CALLS]": mistral,
+    "DeepSeek tokens": deepseek,
+    "<|python_tag|>": python_tag,
+    "ReAct": react,
 }
 
 
@@ -258,6 +310,15 @@ def _assigned(call: Call, toolset: Toolset) -> str:
 
 def _variable(name: str, *taken: str) -> str:
     return f"{name}_value" if name in RESERVED or name in taken else name
+
+
+def _quoted(value: Json, tree: Tree) -> Json:
+    """`value` with text wherever its schema wants another scalar, so that only that can be meant."""
+    if tree.get("type") in ("integer", "number", "boolean"):
+        return json.dumps(value)
+    if isinstance(value, list) and "items" in tree:
+        return [_quoted(each, tree["items"]) for each in value]
+    return value
 
 
 def _dotted(tool: Tool) -> str:

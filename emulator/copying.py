@@ -28,7 +28,9 @@ FUNCTION_WORDS = frozenset(
 )
 """Articles, prepositions, auxiliaries, pronouns, question words, and verbs that say no more than "please"."""
 
-EDGES = (FUNCTION_WORDS | set("put send make set find add write".split())) - set("i he she we they one".split())
+EDGES = (FUNCTION_WORDS | set("put send make set find add write".split())) - set(
+    "i he she we they one".split()
+)
 """Words that neither begin nor end a value: as above, and other verbs that requests open with. Not where a capital
 inside a sentence says that it is a name: the wall, but The Wall."""
 
@@ -50,12 +52,18 @@ class Source:
     def numbers(self) -> list[str]:
         """The numbers in the text, as Python writes them, each once."""
         digits = _NUMBER.findall(re.sub(r"(?<=\d),(?=\d{3}\b)", "", self.text))
-        spelt = [str(NUMBERS.index(word[0].lower())) for word in self.words if word[0].lower() in NUMBERS]
+        spelt = [
+            str(NUMBERS.index(word[0].lower())) for word in self.words if word[0].lower() in NUMBERS
+        ]
         return list(dict.fromkeys([*digits, *spelt]))
 
     def mentioned(self, values: Sequence[Json]) -> list[Json]:
         """Those of an enum's values that stand in the text as words of their own."""
-        return [v for v in values if isinstance(v, str) and re.search(rf"(?<!\w){re.escape(v)}(?!\w)", self.text, re.I)]
+        return [
+            v
+            for v in values
+            if isinstance(v, str) and re.search(rf"(?<!\w){re.escape(v)}(?!\w)", self.text, re.I)
+        ]
 
     def leaves(self) -> Mapping[str, Mapping[str, str]]:
         """Kind of value -> the rules that make it up, the one of that name first. A kind of which the text holds no value

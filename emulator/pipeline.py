@@ -6,7 +6,7 @@ Streaming or not, with tools or without, every answer is made here. Knows nothin
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from emulator.choice import NO_TOOLS, offered
@@ -20,11 +20,13 @@ from emulator.prompt import Choice, instruct, repair, transcript
 from emulator.protocol import ChatCompletionRequest
 from emulator.respond import AnswerEvent, Chunk, ChunkWriter, Finish, FinishReason, Opened, Usage
 from emulator.settings import Settings
+from emulator.resume import Continued, Ended, resume, save
 from emulator.stops import StopFilter
+from emulator.store import Store
 from emulator.tools import Toolset
 from emulator.turn import Answered, Refused, Turn
 from emulator.upstream import Upstream
-from sandbox.engine import Engine
+from sandbox.engine import Engine, fresh_seed
 from sandbox.errors import SandboxError
 
 # Fields that would spoil a turn in which the model is to write Python.
@@ -43,6 +45,7 @@ class Pipeline:
     settings: Settings
     upstream: Upstream
     engines: Sequence[Engine]
+    store: Store | None = None
 
     def complete(self, request: ChatCompletionRequest) -> Iterator[Chunk | Opened]:
         """The chunks of the answer, `Opened` before those of each reply of the upstream.
@@ -50,6 +53,7 @@ class Pipeline:
         Raises `BadRequest` before the first item, `EmulatorError` at any.
         """
         toolset, choice = offered(request)
+        choice = replace(choice, programs=self.store is not None)
         answer_format = AnswerFormat.parse(request.response_format)
         # A non-streaming answer always tells its usage.
         include_usage = request.include_usage or not request.stream
@@ -88,22 +92,35 @@ class Pipeline:
         answer_format: AnswerFormat | None,
     ) -> Iterator[AnswerEvent]:
         """One choice: turns until one is of use, or the repair attempts are used up."""
-        profile = choose(self.settings.profile, request.model)
-        told_format = answer_format.instructions if answer_format else ""
-        messages = instruct(request.messages, toolset, choice, profile, told_format)
-        fields = self._fields(request, toolset, choice, profile)
         driver = Driver(
             self.engines,
             toolset,
             max_calls=self.settings.program_calls,
             one_at_a_time=choice.one_at_a_time,
         )
+        ended: Ended | None = None
+        if self.store is not None:
+            went_on = resume(self.store, driver, request.messages)
+            if isinstance(went_on, Continued):
+                if went_on.saved is not None:
+                    save(self.store, went_on.saved)
+                yield Opened(lambda: None, turns_saved=1)
+                yield from went_on.calls
+                yield Finish("tool_calls", Usage())
+                return
+            ended = went_on
+        profile = choose(self.settings.profile, request.model)
+        told_format = answer_format.instructions if answer_format else ""
+        messages = instruct(request.messages, toolset, choice, profile, told_format, ended=ended)
+        fields = self._fields(request, toolset, choice, profile)
+        seed = fresh_seed()
         meter = _Meter()
         verdict: Answered | Refused = Answered()
         for attempt in range(self.settings.repair_attempts + 1):
             turn = Turn(
                 driver,
                 choice,
+                seed=seed,
                 by_statement=self.settings.stream_calls == "statement",
                 hold_prose=attempt > 0,
                 answer_format=answer_format,
@@ -112,6 +129,8 @@ class Pipeline:
             finish_reason = yield from self._turn(turn, messages, fields, meter)
             verdict = turn.verdict
             if turn.called:
+                if self.store is not None and (saved := turn.saved) is not None:
+                    save(self.store, saved)
                 yield Finish("tool_calls", meter.usage(messages))
                 return
             # A reply that the upstream cut off is not the model's fault: asking again would not help.

@@ -84,6 +84,12 @@ class Outcome:
     stdout: str = ""
     value: str | None = None
 
+    @property
+    def output(self) -> str:
+        """What the program has to say: what it printed, and the value of its last expression."""
+        parts = (self.stdout.rstrip("\n"), self.value)
+        return "\n".join(part for part in parts if part)
+
 
 class ProgramRejected(Exception):
     """The program cannot be run or did something that it may not; the model can repair it.

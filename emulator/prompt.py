@@ -10,7 +10,7 @@ import keyword
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -30,6 +30,24 @@ _FORGOTTEN = "a call that is no longer part of this conversation"
 ModelMessage = dict[str, Any]
 
 
+class EndedProgram(Protocol):
+    """What the prompt needs of `resume.Ended`."""
+
+    @property
+    def program(self) -> HasSource: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def output(self) -> str: ...
+    @property
+    def diagnostics(self) -> str: ...
+
+
+class HasSource(Protocol):
+    @property
+    def source(self) -> str: ...
+
+
 @dataclass(frozen=True)
 class Choice:
     """What ``tool_choice`` came down to. ``name`` is the tool that must be called, if just one."""
@@ -37,6 +55,8 @@ class Choice:
     required: bool = False
     name: str | None = None
     one_at_a_time: bool = False
+    programs: bool = True
+    """Whether a program may go on when its results come."""
 
     def __str__(self) -> str:
         return self.name or ("required" if self.required else "auto")
@@ -48,10 +68,13 @@ def instruct(
     choice: Choice,
     profile: Profile,
     answer_format: str = "",
+    *,
+    ended: EndedProgram | None = None,
 ) -> list[ModelMessage]:
     """The messages for a turn in which the model may call ``toolset``'s functions.
 
-    ``answer_format`` is what to tell of the form of a final answer.
+    ``answer_format`` is what to tell of the form of a final answer; ``ended`` a program whose calls end
+    the history.
     """
     instructions = answer_format
     if toolset.tools:
@@ -61,13 +84,32 @@ def instruct(
             tools=toolset.tools,
             choice=str(choice),
             one_at_a_time=choice.one_at_a_time,
+            programs=choice.programs,
             example="result = function_name(argument=value)",
             answer_format=answer_format,
         )
     told = transcript(messages, toolset)
+    if ended is not None and (ended.output or ended.diagnostics):
+        # The program stands for its calls: what it made of their results is all that is needed.
+        told = _merged(
+            [
+                *transcript(messages[: ended.start], toolset),
+                *_told(ended, messages[ended.start].text),
+            ]
+        )
     if profile.system:
         return _merged([{"role": "system", "content": instructions}, *told], first_last=True)
     return _without_system([{"role": "system", "content": instructions}, *told])
+
+
+def _told(ended: EndedProgram, words: str) -> list[ModelMessage]:
+    """A program as one block and its output; ``words`` stood in front of it."""
+    source = ended.program.source.splitlines()
+    said = render("ended.jinja", output=ended.output, diagnostics=ended.diagnostics)
+    return [
+        {"role": "assistant", "content": render("calls.jinja", text=words, calls=source)},
+        {"role": "user", "content": said},
+    ]
 
 
 def transcript(messages: Sequence[Message], toolset: Toolset) -> list[ModelMessage]:

@@ -46,6 +46,8 @@ class Opened:
 
     abort: Callable[[], None]
     """Breaks the upstream connection, from any thread."""
+    turns_saved: int = 0
+    """Model turns that this answer did without."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ replay) means an ordinary turn over the same history, never an error.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,11 +18,12 @@ import orjson
 import structlog
 
 from emulator.diagnostics import render
-from emulator.programs import Call, Diverged, Driver, Program, ProgramRejected, Recorded
+from emulator.programs import Call, Diverged, Driver, Outcome, Program, ProgramRejected, Recorded
 from emulator.protocol import Message
 from emulator.readers import Statement
 from emulator.respond import ToolCall
 from emulator.store import MAX_VALUE_BYTES, Store, StoreFailed
+from emulator.tools import Toolset
 from sandbox.errors import SandboxError
 
 log = structlog.get_logger()
@@ -75,9 +77,12 @@ class Saved:
 
 @dataclass(frozen=True)
 class Continued:
-    """The program sent further calls, without a model turn."""
+    """The program sent further calls, or asks again for results, without a model turn.
 
-    saved: Saved
+    ``saved`` is what to keep, None where nothing has changed.
+    """
+
+    saved: Saved | None
     calls: Sequence[ToolCall]
 
 
@@ -108,9 +113,7 @@ def save(store: Store, saved: Saved) -> None:
         log.warning("program not kept", reason=str(error))
 
 
-def resume(
-    store: Store, driver: Driver, messages: Sequence[Message]
-) -> Continued | Ended | None:
+def resume(store: Store, driver: Driver, messages: Sequence[Message]) -> Continued | Ended | None:
     """Run on the program whose results end ``messages``; None when there is none to run on."""
     at = _last_calls(messages)
     if at is None:
@@ -138,17 +141,18 @@ def resume(
         log.warning("program dropped: it cannot be run now", reason=str(error))
         return None
     if not outcome.pending:
-        output = "\n".join(part for part in (outcome.stdout, outcome.value) if part)
-        return Ended(saved.program, start, output)
+        return Ended(saved.program, start, _output(saved.program, outcome, driver.toolset))
+    if not outcome.calls:
+        # Only some of the results are in, and the program can do nothing without the others. What is
+        # kept stays as it is: the next request brings all results again.
+        return Continued(None, answered.pending())
     fresh = tuple(_new_id(answered, n) for n in range(len(outcome.calls)))
     after = replace(
         answered,
         recorded=(*answered.recorded, *(Recorded(call) for call in outcome.calls)),
         ids=(*answered.ids, *fresh),
     )
-    # With only some of the results in, and nothing new to do, the others are asked for again.
-    calls = after.pending()[-len(fresh) :] if fresh else after.pending()
-    return Continued(after, calls)
+    return Continued(after, after.pending()[-len(fresh) :])
 
 
 def _last_calls(messages: Sequence[Message]) -> int | None:
@@ -193,6 +197,18 @@ def _beginning(messages: Sequence[Message], ids: set[str]) -> int:
         for place, message in enumerate(messages)
         if any(call.id in ids for call in message.tool_calls or ())
     )
+
+
+def _output(program: Program, outcome: Outcome, toolset: Toolset) -> str:
+    """What the program made of its results; nothing when it only made calls, one after the other."""
+    last = program.tree().body[-1]
+    is_call = (
+        isinstance(last, ast.Expr)
+        and isinstance(last.value, ast.Call)
+        and isinstance(last.value.func, ast.Name)
+        and last.value.func.id in toolset.names
+    )
+    return outcome.output if outcome.stdout or not is_call else ""
 
 
 def _object(text: str) -> Any:

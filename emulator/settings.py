@@ -82,6 +82,14 @@ class Settings(BaseSettings):
         "statement", description="send a call when its statement, or its whole block, has closed"
     )
 
+    programs: Literal["on", "off"] = Field(
+        "on", description="go on with a program when its results arrive, without asking the model"
+    )
+    store: str = Field(
+        "~/.cache/tool-use-api-emulator/programs.sqlite",
+        description="where programs wait: a file, :memory:, or redis://host for several replicas",
+    )
+    store_seconds: float = Field(86_400, gt=0, description="how long a program waits for results")
     engines: Annotated[tuple[Literal["monty", "kernel"], ...], NoDecode] = Field(
         ("monty", "kernel"),
         min_length=1,

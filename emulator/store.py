@@ -146,7 +146,8 @@ def open_store(url: str, ttl_seconds: float) -> Store | None:
     try:
         if url.startswith(("redis://", "rediss://", "unix://")):
             return RedisStore(url, ttl_seconds=ttl_seconds)
-        return SQLiteStore(url, ttl_seconds=ttl_seconds)
+        path = url if url == ":memory:" else str(Path(url).expanduser())
+        return SQLiteStore(path, ttl_seconds=ttl_seconds)
     except StoreFailed as error:
         log.warning("store off: programs end with their turn", reason=str(error))
         return None

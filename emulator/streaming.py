@@ -25,17 +25,14 @@ log = structlog.get_logger()
 class EventStream:
     """An iterable of SSE bytes; `close`, which WSGI servers call, stops the upstream too."""
 
-    def __init__(self, chunks: Iterator[Chunk | Opened], ping_seconds: float) -> None:
-        """Pull the first item, in the calling thread: what fails so early is still a plain error.
-
-        Raises `EmulatorError`.
-        """
+    def __init__(
+        self, first: Chunk | Opened, chunks: Iterator[Chunk | Opened], ping_seconds: float
+    ) -> None:
         self._chunks = chunks
         self._ping_seconds = ping_seconds
         self._queue: queue.Queue[bytes | None] = queue.Queue(_WAITING_CHUNKS)
         self._closed = threading.Event()
         self._opened: Opened | None = None
-        first = next(chunks)
         self._first = self._encoded(first)
         self._thread = threading.Thread(target=self._read, name="event-stream", daemon=True)
 

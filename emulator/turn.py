@@ -16,8 +16,9 @@ from emulator.extract import BlockDelta, BlockEnd, BlockStart, Event, Reasoning,
 from emulator.formats import AnswerFormat, Misformed
 from emulator.programs import Driver, Program, ProgramRejected, Recorded
 from emulator.prompt import Choice
-from emulator.readers import READERS, Reader, Statement, Unreadable, calls_tool
+from emulator.readers import READERS, Reader, Statement, Unreadable, calls_tool, mentions_tool
 from emulator.respond import AnswerEvent, ContentDelta, ReasoningDelta, ToolCall, new_id
+from emulator.resume import Saved
 from emulator.stops import StopFilter
 
 # Prose behind a program is read on only for a further program in it, and only so far.
@@ -58,6 +59,7 @@ class Turn:
         driver: Driver,
         choice: Choice,
         *,
+        seed: int = 0,
         by_statement: bool,
         hold_prose: bool,
         answer_format: AnswerFormat | None = None,
@@ -67,6 +69,7 @@ class Turn:
         self._driver = driver
         self._toolset = driver.toolset
         self._choice = choice
+        self._seed = seed
         self._by_statement = by_statement
         # Under `required` prose is no answer; in a repaired turn it is one only if no call follows; and
         # one that must have a form is told when it has.
@@ -92,6 +95,7 @@ class Turn:
         self._afterword = ""
         self._misformed = ""
         self._rejected: list[Diagnostic] = []
+        self._cut_off = False
         self.done = False
         self.text = ""
 
@@ -106,6 +110,7 @@ class Turn:
 
     def close(self, *, cut_off: bool = False) -> Iterator[AnswerEvent]:
         """The reply has ended; ``cut_off`` when a token limit ended it."""
+        self._cut_off = cut_off
         if not self.done:
             for event in self._splitter.close():
                 yield from self._event(event, cut_off=cut_off)
@@ -126,6 +131,14 @@ class Turn:
     @property
     def called(self) -> bool:
         return bool(self._calls)
+
+    @property
+    def saved(self) -> Saved | None:
+        """The program, to be gone on with when results come; None if it was not read to its end."""
+        if self._rejected or self._cut_off:
+            return None
+        ids = tuple(call.id for call in self._calls)
+        return Saved(self._program, tuple(self._recorded), ids, self._seed)
 
     @property
     def verdict(self) -> Answered | Refused:
@@ -149,7 +162,8 @@ class Turn:
     def _event(self, event: Event, *, cut_off: bool = False) -> Iterator[AnswerEvent]:
         match event:
             case Reasoning(text):
-                yield ReasoningDelta(text)
+                if text:  # a bare tag says nothing
+                    yield ReasoningDelta(text)
             case Text(text):
                 yield from self._prose(text)
             case BlockStart(dialect, raw):
@@ -211,17 +225,19 @@ class Turn:
         return calling
 
     def _ended(self, block: _Block, *, cut_off: bool) -> Iterator[AnswerEvent]:
+        if cut_off:
+            # The token limit fell into a statement: however it may look, it is half of one.
+            self.done = True
+            if not block.is_program:
+                yield from self._prose(block.raw)
+            elif block.error is None:
+                yield from self._run(block)
+            return
         if block.error is None:
             try:
                 self._take(block, block.reader.close())
             except Unreadable as error:
                 block.error = error
-        if cut_off and block.error:
-            # Half a statement at the token limit: what closed before it has been run.
-            self.done = True
-            if not block.is_program:
-                yield from self._prose(block.raw)
-            return
         if block.error and (block.is_program or self._means_a_call(block)):
             self._reject(block.error.diagnostics)
             return
@@ -251,9 +267,7 @@ class Turn:
         """Whether unreadable text was meant to call an offered tool."""
         if block.dialect not in ("python", "json", "yaml"):
             return True
-        return any(
-            re.search(rf"(?<!\w){re.escape(name)}(?!\w)", block.raw) for name in self._written
-        )
+        return mentions_tool(block.raw, self._written)
 
     def _run(self, block: _Block) -> Iterator[AnswerEvent]:
         if self._stopped or tuple(s.source for s in block.statements) in self._blocks:
@@ -263,14 +277,14 @@ class Turn:
             self._reject(diagnostics)
             return
         try:
-            outcome = self._driver.run(program, self._recorded)
+            outcome = self._driver.run(program, self._recorded, self._seed)
         except ProgramRejected as error:
             calls = error.calls if self._calls else ()
             self._reject(error.diagnostics)
         else:
             calls = outcome.calls
             self._stopped = outcome.stopped
-            self._output = "\n".join(part for part in (outcome.stdout, outcome.value) if part)
+            self._output = outcome.output
         for call in calls:
             self._recorded.append(Recorded(call))
             self._calls.append(ToolCall(new_id("call_"), call.name, call.arguments, call.kind))

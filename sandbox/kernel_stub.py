@@ -40,6 +40,7 @@ def open_session(payload: str) -> None:
     for name in ("exit", "quit", "open"):
         namespace.pop(name, None)  # IPython's own; the builtins of those names do as Python does
     shell.transform_cell = _as_it_is  # `?x` and `!ls` are not Python
+    shell._tee = _no_tee
     warnings.filterwarnings("ignore", "To exit: use", UserWarning)
     _report_values(shell, asked["output"])
     _report_errors(shell)
@@ -66,6 +67,11 @@ def open_session(payload: str) -> None:
 
 def _as_it_is(cell: str) -> str:
     return cell
+
+
+def _no_tee(channel: str) -> contextlib.AbstractContextManager[None]:  # noqa: ARG001
+    """IPython keeps a copy of all that is printed, for a history that nobody reads."""
+    return contextlib.nullcontext()
 
 
 def _no_sleep(seconds: float, /) -> None:
@@ -109,6 +115,9 @@ def _count_output(most: int) -> Callable[[], None]:
     def restart() -> None:
         nonlocal left
         left = most + 1
+        for stream in (sys.stdout, sys.stderr):
+            if not hasattr(stream.write, "counted"):
+                vars(stream)["write"] = counted(stream.write)
 
     def counted(write: Callable[[str], int]) -> Callable[[str], int]:
         def write_some(text: str) -> int:
@@ -118,10 +127,9 @@ def _count_output(most: int) -> Callable[[], None]:
                 left -= len(text)
             return len(text)
 
+        vars(write_some)["counted"] = True
         return write_some
 
-    for stream in (sys.stdout, sys.stderr):
-        vars(stream)["write"] = counted(stream.write)
     return restart
 
 

@@ -164,13 +164,11 @@ class BubblewrapProvisioner(Place):
                 self._spawn(command, env={}, pass_fds=(write_info, connection))
             finally:
                 os.close(write_info)
-            self.init_pid = _child_pid(info.fileno())
+            self.init_pid = _reported_pid(info.fileno())
         # Nothing of the host's file system is shared with the kernel, not even a socket's folder.
         outside = f"/proc/{self.init_pid}/root{bubblewrap.RUN}/s"
         await self._bound(outside)
-        # No program has run in there yet, so init has this one child.
-        children = Path(f"/proc/{self.init_pid}/task/{self.init_pid}/children")
-        self.kernel_pid = int(children.read_text().split()[0])
+        self.kernel_pid = _only_child(self.init_pid)
         self.connection_info = _for_manager({**inside, "ip": outside})
         return self.connection_info
 
@@ -256,7 +254,12 @@ def _readable(content: dict[str, Any]) -> Iterator[int]:
         yield descriptor
 
 
-def _child_pid(descriptor: int, patience: float = 10.0) -> int | None:
+def _only_child(init: int | None) -> int:
+    """The kernel's pid: no program has run yet, so bwrap's init has no other child."""
+    return int(Path(f"/proc/{init}/task/{init}/children").read_text().split()[0])
+
+
+def _reported_pid(descriptor: int, patience: float = 10.0) -> int | None:
     """What bwrap reports on --info-fd, or None if it ended without."""
     report = b""
     while select.select([descriptor], [], [], patience)[0]:

@@ -76,7 +76,7 @@ def start_proxy(
 
         def start(**settings: Any) -> str:
             # A kernel starts when a test's program needs one, not with every proxy.
-            values = {"base_url": upstream.base_url, "api_key": "upstream-key", "warm_kernels": 0}
+            values = {"base_url": upstream.base_url, "api_key": "upstream-key", "warm_kernels": 0, "store": ":memory:"}
             made = Settings(**values | settings)
             app = create_app(made, engines=open_shared_engines(made))
             running.callback(app.extensions["emulator"].close)

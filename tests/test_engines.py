@@ -124,8 +124,8 @@ PROGRAMS: dict[str, tuple[str, list[JSON], list[Seen]]] = {
     ),
     "an awaited call": ("x = await ask(1)\nx", [5], [Paused("ask", (1,), {}, 1), Finished("", 5, "5")]),
     "gathered calls under asyncio.run": (
-        "import asyncio\nasync def main():\n    return await asyncio.gather(ask(1), *[tell(2)])\n"
-        "print(asyncio.run(main()))",
+        ("import asyncio\nasync def main():\n    return await asyncio.gather(ask(1), *[tell(2)])\n"
+        "print(asyncio.run(main()))"),
         ["a", "b"],
         [Paused("ask", (1,), {}, 3), Paused("tell", (2,), {}, 3), Finished("['a', 'b']\n")],
     ),
@@ -135,8 +135,8 @@ PROGRAMS: dict[str, tuple[str, list[JSON], list[Seen]]] = {
         [Paused("ask", ("2024-02-29", [1, [2]]), {}, 2)],
     ),
     "a dataclass becomes an object": (
-        "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\n    y: str = 'b'\n\n"
-        "ask(p=P(1))\n[P(2)]",
+        ("from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\n    y: str = 'b'\n\n"
+        "ask(p=P(1))\n[P(2)]"),
         [0],
         [Paused("ask", (), {"p": {"x": 1, "y": "b"}}, 7),
          Finished("", [{"x": 2, "y": "b"}], "[P(x=2, y='b')]")],
@@ -197,11 +197,11 @@ PROGRAMS: dict[str, tuple[str, list[JSON], list[Seen]]] = {
     "memory without end": ("x = []\nwhile True: x.append('y' * 10_000_000)", [], [SandboxLimit]),
     "one allocation too big": ("'x' * 10**10\n1", [], [SandboxLimit]),
     "calls without end": (
-        "while True: ask()", [1] * 9, [Paused("ask", (), {}, 1)] * 5 + [SandboxLimit],  # type: ignore[list-item]
+        "while True: ask()", [1] * 9, [Paused("ask", (), {}, 1)] * 5 + [SandboxLimit],
     ),
     "the clock and chance stand still": (
-        "import datetime, random, time\n"
-        "tell(datetime.datetime.now(), str(datetime.date.today()), time.time(), random.random())",
+        ("import datetime, random, time\n"
+        "tell(datetime.datetime.now(), str(datetime.date.today()), time.time(), random.random())"),
         [],
         [Paused("tell", ("2023-11-14T22:13:20.123456", "2023-11-14", 1700000000.123456,
                          0.01596648786574162), {}, 2)],
@@ -381,9 +381,9 @@ KERNEL_ONLY: dict[str, tuple[str, list[Seen]]] = {
         [Paused("ask", ("5d89a9ca-52c6-48a7-b9b9-04d604166137",), {}, 2)],
     ),
     "frozen dates are still dates": (
-        "import datetime as d\n"
+        ("import datetime as d\n"
         "[type(d.datetime.now()) is type(d.datetime(2024, 1, 1)), isinstance(d.date.today(), d.date),"
-        " d.datetime(2024, 1, 1) - d.datetime(2023, 1, 1)][:2]",
+        " d.datetime(2024, 1, 1) - d.datetime(2023, 1, 1)][:2]"),
         [Finished("", [True, True], "[True, True]")],
     ),
     "no IPython syntax": ("!ls", [Failed("SyntaxError", "invalid syntax", 1)]),
@@ -433,12 +433,12 @@ def test_kernels_end_with_their_server(place: str, end: str) -> None:
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
     ) as server:
-        assert server.stdin is not None and server.stdout is not None
+        assert server.stdout is not None
         assert server.stdout.readline() == "ready\n"
         started = _descendants(server.pid)
         assert len(started) > 1
         if end == "close":
-            assert server.communicate("\n") == ("0\n", None)
+            assert server.communicate("\n")[0] == "0\n"
         else:
             server.kill()
     until = time.monotonic() + 10
@@ -528,5 +528,5 @@ def test_a_value_too_deep_for_json_is_refused() -> None:
 
 
 def test_a_key_is_written_as_json_writes_it() -> None:
-    value = {1: "a", True: "b", None: "c", 1.5: "d", "e": "f"}
+    value = {2: "a", True: "b", None: "c", 1.5: "d", "e": "f"}
     assert plain(value) == json.loads(json.dumps(value))

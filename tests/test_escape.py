@@ -17,7 +17,14 @@ import pytest
 
 from sandbox import bubblewrap
 from sandbox.engine import Engine, Finished, Limits, Paused
-from sandbox.errors import ProgramFailed, SandboxDied, SandboxError, SandboxLimit, SandboxTimeout
+from sandbox.errors import (
+    ProgramFailed,
+    SandboxDied,
+    SandboxError,
+    SandboxLimit,
+    SandboxTimeout,
+    Unsupported,
+)
 from sandbox.kernel import KernelEngine
 from sandbox.monty import MontyEngine
 from sandbox.values import JSON
@@ -273,7 +280,6 @@ OUTPUT = {
     "one print": "print('x' * 50_000_000)",
     "display": "from IPython.display import display\nwhile True: display('x' * 100_000)",
     "a last value": "'x' * 50_000_000",
-    "undoing the count inside": ("import sys\ndel sys.stdout.write\nwhile True: print('x' * 1000)"),
     "the file descriptor": "import os\nwhile True: os.write(1, b'x' * 10_000)",
 }
 
@@ -282,6 +288,11 @@ OUTPUT = {
 def test_what_a_program_prints_is_bounded(kernel: Engine, how: str) -> None:
     assert outcome(kernel, OUTPUT[how]) is SandboxLimit
     assert outcome(kernel, "1") == 1
+
+
+def test_a_program_that_undoes_the_count_inside_still_ends(kernel: Engine) -> None:
+    source = "import sys\ndel sys.stdout.write\nwhile True: print('x' * 1000)"
+    assert outcome(kernel, source) in (SandboxLimit, SandboxDied)
 
 
 DEATHS = {
@@ -336,8 +347,7 @@ def test_garbage_on_the_wire_is_nobodys_message(kernel: Engine) -> None:
 def test_one_session_leaves_nothing_for_another(kernel: Engine) -> None:
     outcome(kernel, "open('/mnt/data/a', 'w')\nopen('/tmp/b', 'w')\nimport math\nmath.c = 1")
     source = "import math, os\n[os.listdir('/mnt/data'), os.listdir('/tmp'), hasattr(math, 'c')]"
-    data, temporary, attribute = outcome(kernel, source)  # type: ignore[misc]
-    assert (data, "b" in temporary, attribute) == ([], False, False)
+    assert outcome(kernel, source) == [[], [], False]
 
 
 def test_sessions_side_by_side_do_not_meet(kernel: Engine) -> None:
@@ -360,9 +370,11 @@ MONTY_REFUSES = {
 
 @pytest.mark.parametrize("what", MONTY_REFUSES)
 def test_monty_refuses_what_lies_outside(monty: Engine, what: str) -> None:
-    with pytest.raises(ProgramFailed, match="not permitted") as caught:
-        with monty.session(frozenset()) as session:
-            session.start(MONTY_REFUSES[what])
+    with (
+        pytest.raises(ProgramFailed, match="not permitted") as caught,
+        monty.session(frozenset()) as session,
+    ):
+        session.start(MONTY_REFUSES[what])
     assert caught.value.kind == "PermissionError"
 
 
@@ -375,9 +387,9 @@ def test_a_program_cannot_turn_montys_refusal_into_access(monty: Engine) -> None
 
 @pytest.mark.parametrize("module", ["socket", "subprocess", "ctypes", "shutil", "urllib.request"])
 def test_monty_has_no_module_that_reaches_out(monty: Engine, module: str) -> None:
-    with pytest.raises(SandboxError, match=f"monty has no module {module.partition('.')[0]}"):
-        with monty.session(frozenset()) as session:
-            session.start(f"import {module}")
+    lack = f"monty has no module {module.partition('.')[0]}"
+    with pytest.raises(Unsupported, match=lack), monty.session(frozenset()) as session:
+        session.start(f"import {module}")
 
 
 MONTY_BOUNDS: dict[str, tuple[str, type[SandboxError]]] = {

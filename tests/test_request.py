@@ -84,9 +84,7 @@ def test_a_tool_turn_need_not_take_the_form(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     upstream.reply(LONDON)
-    completion = ask(
-        client, model="m", messages=ASK, tools=[GET_WEATHER], response_format=SCHEMA
-    )
+    completion = ask(client, model="m", messages=ASK, tools=[GET_WEATHER], response_format=SCHEMA)
     assert calls(completion) == [("get_weather", {"location": "London"})]
 
 
