@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -170,82 +170,92 @@ def run(cases: Sequence[Case], style: str | None, jobs: int) -> list[Outcome]:
 # The report
 
 
+PAGE = """\
+## BFCL: is an ideal reply read rightly?
+
+Every single-turn Python case of bfcl-eval {version}, and every irrelevance case. The upstream plays an
+ideal model: it answers with the calls of the ground truth, written in each of {styles} styles. The proxy runs
+as it does for users, but may not ask the model again; the official SDK asks it, streaming and not;
+BFCL's own AST checker judges. So this measures the proxy, not a model. `make bench-bfcl` writes it.
+
+{by_style}
+
+Where no tool fits, prose must come out as it went in, without a call:
+
+{by_prose}
+
+The same by category:
+
+{by_category}
+
+Left out: {flawed} cases in which no accepted answer satisfies the case's own schema, so that a proxy that
+validates must refuse it; [bfcl-exceptions.md](bfcl-exceptions.md) lists each with its reason. For
+`live_relevance` BFCL has no ground truth.
+"""
+
+EXCEPTIONS = """\
+# BFCL cases that are left out
+
+Written by `make bench-bfcl` (bfcl-eval {version}). In {flawed} of {cases} cases no accepted answer satisfies
+the case's own schema:
+
+{left_out}
+
+Wrong answers to the others: {wrong}
+"""
+
+
 def report(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> str:
     """The section of docs/accuracy.md."""
-    flawed = [case for case in cases if case.flaw]
-    calling = [outcome for outcome in outcomes if outcome.trial.case.truth]
-    prose = [outcome for outcome in outcomes if not outcome.trial.case.truth]
-    return "\n".join(
-        [
-            "## BFCL: is an ideal reply read rightly?",
-            "",
-            f"Every single-turn Python case of bfcl-eval {version('bfcl-eval')}, and every "
-            "irrelevance case. The upstream",
-            "plays an ideal model: it answers with the calls of the ground truth, written in each of "
-            f"{len(STYLES)} styles. The proxy",
-            "runs as it does for users, but may not ask the model again; the official SDK asks it, "
-            "streaming and not; BFCL's own",
-            "AST checker judges. So this measures the proxy, not a model. `make bench-bfcl` runs it.",
-            "",
-            *_table(calling, "style", lambda outcome: outcome.trial.style),
-            "",
-            *_table(calling, "category", lambda outcome: outcome.trial.case.category),
-            "",
-            "Where no tool fits, prose must come out as it went in, without a call:",
-            "",
-            *_table(prose, "prose", lambda outcome: outcome.trial.style),
-            "",
-            *_table(prose, "category", lambda outcome: outcome.trial.case.category),
-            "",
-            f"Left out: {len(flawed)} cases whose ground truth breaks the case's own schema, so that "
-            "a proxy that validates must refuse",
-            "it; [bfcl-exceptions.md](bfcl-exceptions.md) lists each with the reason. Of "
-            "`live_relevance` BFCL has no ground truth.",
-        ]
+    return PAGE.format(
+        version=version("bfcl-eval"),
+        styles=len(STYLES),
+        by_style=_table("style", (o for o in outcomes if o.trial.case.truth), _style),
+        by_prose=_table("prose", (o for o in outcomes if not o.trial.case.truth), _style),
+        by_category=_table("category", outcomes, lambda outcome: outcome.trial.case.category),
+        flawed=sum(bool(case.flaw) for case in cases),
     )
-
-
-def _table(outcomes: Sequence[Outcome], title: str, key: Any) -> list[str]:
-    right: Counter[tuple[str, str]] = Counter()
-    total: Counter[tuple[str, str]] = Counter()
-    for outcome in outcomes:
-        cell = (key(outcome), outcome.trial.mode)
-        total[cell] += 1
-        right[cell] += not outcome.fault
-    rows = dict.fromkeys(row for row, _ in total)
-    return [
-        f"| {title} | {' | '.join(MODES)} |",
-        f"| --- | {' | '.join('---:' for _ in MODES)} |",
-        *(
-            f"| {f'`{row}`' if '<' in row else row} | "
-            + " | ".join(f"{right[row, mode]} of {total[row, mode]}" for mode in MODES)
-            + " |"
-            for row in rows
-        ),
-    ]
 
 
 def exceptions(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> str:
     """docs/bfcl-exceptions.md: every case that does not count, every answer that was wrong."""
     flawed = [case for case in cases if case.flaw]
     wrong = [outcome for outcome in outcomes if outcome.fault]
-    lines = [
-        "# BFCL cases that are left out",
-        "",
-        f"Written by `make bench-bfcl` (bfcl-eval {version('bfcl-eval')}). In {len(flawed)} of "
-        f"{len(cases)} cases no accepted answer satisfies the case's own schema.",
-        "",
-        *(f"- `{case.id}`: {_cell(case.flaw)}" for case in flawed),
-        "",
-        f"# Wrong answers: {len(wrong)}",
-        "",
-        *(f"- `{outcome.trial.id}`: {_cell(outcome.fault)}" for outcome in wrong),
-    ]
-    return "\n".join(lines).rstrip() + "\n"
+    return (
+        EXCEPTIONS.format(
+            version=version("bfcl-eval"),
+            flawed=len(flawed),
+            cases=len(cases),
+            left_out="\n".join(_item(case.id, case.flaw) for case in flawed),
+            wrong="\n".join(
+                ["none." if not wrong else "", *(_item(o.trial.id, o.fault) for o in wrong)]
+            ),
+        ).rstrip()
+        + "\n"
+    )
 
 
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("<", "&lt;")
+def _table(title: str, outcomes: Iterable[Outcome], row_of: Callable[[Outcome], str]) -> str:
+    right: Counter[tuple[str, str]] = Counter()
+    total: Counter[tuple[str, str]] = Counter()
+    for outcome in outcomes:
+        cell = (row_of(outcome), outcome.trial.mode)
+        total[cell] += 1
+        right[cell] += not outcome.fault
+    lines = [f"| {title} | {' | '.join(MODES)} |", f"| --- |{' ---: |' * len(MODES)}"]
+    for row in dict.fromkeys(row for row, _ in total):
+        cells = (f"{right[row, mode]} of {total[row, mode]}" for mode in MODES)
+        lines.append(f"| {row} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _style(outcome: Outcome) -> str:
+    name = outcome.trial.style
+    return f"`{name}`" if name[0] in "<[" else name
+
+
+def _item(name: str, reason: str) -> str:
+    return f"- `{name}`: {' '.join(reason.split()).replace('<', '&lt;')}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

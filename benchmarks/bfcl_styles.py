@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from emulator.models import Tree
 from emulator.names import KEYWORDS, RESERVED
 from emulator.tools import Tool, Toolset
+from emulator.trees import Tree
 
 Json = Any
 
@@ -104,8 +104,15 @@ def bracketed(calls: Sequence[Call], _toolset: Toolset) -> str:
 
 
 def sole_dict(calls: Sequence[Call], _toolset: Toolset) -> str:
-    """``f({"a": 1})``: the arguments object as the only argument."""
-    return _fence("\n".join(f"{call.tool.python_name}({call.keywords!r})" for call in calls))
+    """``f({"a": 1})``: the arguments object as the only argument. By keyword where the first
+    parameter takes any value, for there the object would be that value."""
+
+    def written(call: Call) -> str:
+        takes_anything = bool(call.tool.arguments) and not call.tool.arguments[0].tree
+        whole = f"{call.tool.python_name}({call.keywords!r})"
+        return _by_keyword(call) if takes_anything else whole
+
+    return _fence("\n".join(map(written, calls)))
 
 
 def stringly(calls: Sequence[Call], _toolset: Toolset) -> str:
@@ -177,7 +184,7 @@ STYLES: dict[str, Style] = {
     "all in strings": stringly,
     "[TOOL_CALLS]": mistral,
     "DeepSeek tokens": deepseek,
-    "<|python_tag|>": python_tag,
+    "Llama python_tag": python_tag,
     "ReAct": react,
 }
 
@@ -192,6 +199,8 @@ def refusal(_toolset: Toolset) -> str:
 
 def mention(toolset: Toolset) -> str:
     """Prose that names a function and how it would be called."""
+    if not toolset.tools:  # two cases of live_irrelevance offer none
+        return refusal(toolset)
     tool = toolset.tools[0]
     names = [parameter.python_name for parameter in tool.arguments]
     signature = f"{tool.python_name}({', '.join(names)})"
@@ -281,7 +290,8 @@ def _expression(value: Json, tree: Tree, toolset: Toolset) -> str:
 
 
 def _kinds(tree: Tree) -> Sequence[Tree]:
-    return tree["anyOf"] if "anyOf" in tree else [tree]
+    kinds: Sequence[Tree] = tree.get("anyOf", [tree])
+    return kinds
 
 
 def _loop(calls: Sequence[Call]) -> str:

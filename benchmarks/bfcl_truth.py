@@ -160,9 +160,7 @@ def _all_choices(value: Json) -> bool:
 # Schemas, read independently of the emulator
 
 
-def _schema_flaw(
-    functions: Sequence[Mapping[str, Any]], name: str, arguments: Arguments
-) -> str:
+def _schema_flaw(functions: Sequence[Mapping[str, Any]], name: str, arguments: Arguments) -> str:
     function = next((f for f in functions if f["name"] == name), None)
     if function is None:
         return f"no function {name!r} is offered"

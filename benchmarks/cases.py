@@ -1,8 +1,9 @@
 """Simple tool cases: a request, four tools, and the call that a careful assistant would make.
 
-Two parts. Prompts and grammar for small models were tuned while looking at DEV. TEST offers other tools for the same six kinds
-of task (other names, parameters and types); it was written when the tuning had ended, and nothing was changed after
-it had been run. Knows nothing of models or servers.
+Two halves. Prompts and grammar for small models were tuned while looking at DEV. TEST offers other
+tools for the same six kinds of task (other names, parameters and types), and was written when the
+tuning had ended; docs/accuracy.md says what its first run changed. Knows nothing of models or
+servers.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ class Words:
     words: tuple[str, ...]
 
     def accepts(self, value: Json) -> bool:
-        return isinstance(value, str) and all(word.casefold() in value.casefold() for word in self.words)
+        return isinstance(value, str) and all(
+            word.casefold() in value.casefold() for word in self.words
+        )
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,9 @@ class Verdict:
 
 
 def judge(case: Case, calls: Sequence[tuple[str, Mapping[str, Json]]]) -> Verdict:
-    """Compare the calls made, as (name, arguments), with the wanted one: exactly one call, or none for prose."""
+    """Compare the calls made, as (name, arguments), with the wanted one: exactly one call, or none
+    for prose.
+    """
     if case.function is None:
         return Verdict(not calls, not calls)
     if len(calls) != 1 or calls[0][0] != case.function:
@@ -86,7 +91,11 @@ def _tool(name: str, description: str, required: str, **properties: Json) -> Jso
         "function": {
             "name": name,
             "description": description,
-            "parameters": {"type": "object", "properties": properties, "required": required.split()},
+            "parameters": {
+                "type": "object",
+                "properties": properties,
+                "required": required.split(),
+            },
         },
     }
 
@@ -180,8 +189,12 @@ MORE_DEV_TOOLS = {
         "Converts a value between units of measurement.",
         "value source_unit target_unit",
         value=_number("Value to convert"),
-        source_unit=_text("Unit of the value", enum=["km", "miles", "kg", "pounds", "celsius", "fahrenheit"]),
-        target_unit=_text("Unit wanted", enum=["km", "miles", "kg", "pounds", "celsius", "fahrenheit"]),
+        source_unit=_text(
+            "Unit of the value", enum=["km", "miles", "kg", "pounds", "celsius", "fahrenheit"]
+        ),
+        target_unit=_text(
+            "Unit wanted", enum=["km", "miles", "kg", "pounds", "celsius", "fahrenheit"]
+        ),
     ),
     "lookup": _tool(
         "lookup",
@@ -324,8 +337,18 @@ DEV = (
         (_M, _S, _E, _W),
         {"query": Words(("history", "jazz"))},
     ),
-    Case("Find information about black holes online", _S, (_C, _E, _S, _X), {"query": Words(("black holes",))}),
-    Case("Google the best pizza in Naples", _S, (_S, _X, _C, _M), {"query": Words(("pizza", "Naples"))}),
+    Case(
+        "Find information about black holes online",
+        _S,
+        (_C, _E, _S, _X),
+        {"query": Words(("black holes",))},
+    ),
+    Case(
+        "Google the best pizza in Naples",
+        _S,
+        (_S, _X, _C, _M),
+        {"query": Words(("pizza", "Naples"))},
+    ),
     Case("Thank you, that was very kind!", None, (_W, _C, _M, _S)),
     Case("Hello! Who are you?", None, (_E, _X, _S, _M)),
     Case("Write a short poem about the sea.", None, (_W, _C, _E, _X)),
@@ -339,7 +362,12 @@ MORE_DEV = (
         (_W, _C, _M, _S),
         {"city": ("Paris",), "days": (3,)},
     ),
-    Case("Give me a 7 day forecast for Madrid", _W, (_X, _E, _W, _M), {"city": ("Madrid",), "days": (7,)}),
+    Case(
+        "Give me a 7 day forecast for Madrid",
+        _W,
+        (_X, _E, _W, _M),
+        {"city": ("Madrid",), "days": (7,)},
+    ),
     Case(
         "Will it rain in Cape Town over the next 5 days?",
         _W,
@@ -444,7 +472,12 @@ MORE_DEV = (
         (_C, _E, _S, _X),
         {"topic": Words(("photosynthesis",))},
     ),
-    Case("Tell me some facts about the Eiffel Tower", _S, (_S, _X, _C, _M), {"topic": Words(("Eiffel Tower",))}),
+    Case(
+        "Tell me some facts about the Eiffel Tower",
+        _S,
+        (_S, _X, _C, _M),
+        {"topic": Words(("Eiffel Tower",))},
+    ),
     Case("Thanks a lot, goodbye!", None, (_W, _C, _M, _S)),
     Case("Hi, how are you doing?", None, (_E, _X, _S, _M)),
     Case("Tell me a joke.", None, (_W, _C, _E, _X)),
@@ -468,8 +501,15 @@ TEST = (
     ),
     Case("What is 15 percent of 80?", _C, (_C, _W, _M, _E), {"percent": (15,), "number": (80,)}),
     Case("How much is 20% of 350?", _C, (_W, _S, _C, _X), {"percent": (20,), "number": (350,)}),
-    Case("Calculate 7.5 percent of 1200", _C, (_M, _E, _S, _C), {"percent": (7.5,), "number": (1200,)}),
-    Case("I want to tip 18% on 64 dollars", _C, (_X, _C, _E, _W), {"percent": (18,), "number": (64,)}),
+    Case(
+        "Calculate 7.5 percent of 1200",
+        _C,
+        (_M, _E, _S, _C),
+        {"percent": (7.5,), "number": (1200,)},
+    ),
+    Case(
+        "I want to tip 18% on 64 dollars", _C, (_X, _C, _E, _W), {"percent": (18,), "number": (64,)}
+    ),
     Case(
         "Text Maria that dinner is at eight",
         _M,
@@ -527,9 +567,24 @@ TEST = (
         (_E, _X, _M, _C),
         {"time": ("18:45",), "from_zone": ("CET",), "to_zone": ("UTC",)},
     ),
-    Case("Search the news for electric cars", _S, (_M, _S, _E, _W), {"keywords": Words(("electric cars",))}),
-    Case("Any recent articles about the election?", _S, (_C, _E, _S, _X), {"keywords": Words(("election",))}),
-    Case("What are the headlines on climate change?", _S, (_S, _X, _C, _M), {"keywords": Words(("climate change",))}),
+    Case(
+        "Search the news for electric cars",
+        _S,
+        (_M, _S, _E, _W),
+        {"keywords": Words(("electric cars",))},
+    ),
+    Case(
+        "Any recent articles about the election?",
+        _S,
+        (_C, _E, _S, _X),
+        {"keywords": Words(("election",))},
+    ),
+    Case(
+        "What are the headlines on climate change?",
+        _S,
+        (_S, _X, _C, _M),
+        {"keywords": Words(("climate change",))},
+    ),
     Case("Good morning!", None, (_W, _C, _M, _S)),
     Case("You are great, thanks.", None, (_E, _X, _S, _M)),
     Case("What is your favorite color?", None, (_W, _C, _E, _X)),

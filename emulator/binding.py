@@ -49,11 +49,11 @@ def bind(tool: Tool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str
 def check(tool: Tool, positional: int, keywords: Sequence[str]) -> tuple[Problem, ...]:
     """What is wrong with a call whatever its values: unknown, doubled and missing arguments.
 
-    A sole positional argument may turn out to be a dict of all of them, so it misses none.
+    A sole positional argument may turn out to be a dict of all of them, or of none.
     """
-    problems = _unfitting(tool, positional, keywords)
     if positional == 1 and not keywords:
-        return tuple(problems)
+        return ()
+    problems = _unfitting(tool, positional, keywords)
     given = {p.name for p in tool.arguments[:positional]} | set(map(tool.wire_name, keywords))
     missing = [p for p in tool.arguments if p.required and p.name not in given]
     return (*problems, *map(_missing, missing))
@@ -128,7 +128,8 @@ def _jsonlike(value: Any) -> Any:
 
 def _spread(tool: Tool, sole: dict[str, Any], reading: Reading) -> tuple[list[Any], dict[str, Any]]:
     """``f({"city": "Oslo"})`` is ``f(city="Oslo")``, unless an object is what the first parameter
-    takes: then only a full set of arguments that does not fit there alone is spread."""
+    takes: then only a full set of arguments that does not fit there alone is spread. Nor does an
+    object whose key is the parameter's own name fit there: ``f({"body": {"mode": "on"}})``."""
     if not tool.arguments or not _may_be_object(tool.arguments[0].tree):
         return [], sole
     first = tool.arguments[0]
@@ -137,6 +138,9 @@ def _spread(tool: Tool, sole: dict[str, Any], reading: Reading) -> tuple[list[An
     known = all(tool.members.schema_of(name) is not None for name in given)
     is_full = bool(sole) and known and required <= given
     fits_alone = required <= {first.name} and reading.admits(sole, first.schema)
+    if fits_alone and first.tree and first.name not in reading.members(first.schema).properties:
+        own = [value for key, value in sole.items() if tool.wire_name(key) == first.name]
+        fits_alone = not (own and reading.admits(own[0], first.schema))
     return ([], sole) if is_full and not fits_alone else ([sole], {})
 
 

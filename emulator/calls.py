@@ -6,7 +6,6 @@ in JSON is an answer.
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import Any
 
 from emulator.statements import Statement, unreadable
 from emulator.written import WrittenNames
+from sandbox.parsing import literal
 
 JSON = None | bool | int | float | str | list[Any] | dict[str, Any]
 
@@ -147,7 +147,7 @@ def _parsed(arguments: JSON) -> JSON:
         parsed = loads(text)
     except (ValueError, RecursionError):
         try:
-            parsed = ast.literal_eval(text)
+            parsed = literal(text)
         except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
             return arguments
     return parsed if isinstance(parsed, (dict, list)) else arguments

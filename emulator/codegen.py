@@ -16,6 +16,7 @@ from typing import Any
 
 from emulator.models import Model
 from emulator.trees import Parameter, Tree
+from sandbox.parsing import parse
 
 _ROOT = "ToolsetRoot"
 MAX_REMARK = 600
@@ -67,7 +68,7 @@ def _generate(document: str) -> str:
 
 
 def _classes(document: str) -> dict[str, ast.ClassDef]:
-    module = ast.parse(_generate(document))
+    module = parse(_generate(document))
     return {node.name: node for node in module.body if isinstance(node, ast.ClassDef)}
 
 

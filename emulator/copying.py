@@ -1,7 +1,9 @@
-"""Values that stand in a text, as grammar rules: for models too small to compose a value, but able to point at one.
+"""Values that stand in a text, as grammar rules: for models too small to compose a value, but able
+to point at one.
 
-Strings become runs of the text's words, numbers the numbers in it, and of an enum only the values that it mentions. Knows
-nothing of tools, schemas or prompts; English where it must be (`NUMBERS`, `EDGES`), harmless in any other language.
+Strings become runs of the text's words, numbers the numbers in it, and of an enum only the values
+that it mentions. Knows nothing of tools, schemas or prompts; English where it must be (`NUMBERS`,
+`EDGES`), harmless in any other language.
 """
 
 from __future__ import annotations
@@ -21,18 +23,22 @@ NUMBERS = (
 ).split()
 
 FUNCTION_WORDS = frozenset(
-    "a an the and or of to in on at for from with by about into over as e.g is are am was were be been do does did"
-    " will would can could shall should may might has have had not no what who whom where when why how which it its"
-    " this that these those there i you he she we they me him her us them my your his our their any some many much"
-    " one another please hey get give tell show let want need".split()
+    "a an the and or of to in on at for from with by about into over as e.g is are am was were "
+    "be been do does did will would can could shall should may might has have had not no what "
+    "who whom where when why how which it its this that these those there i you he she we they "
+    "me him her us them my your his our their any some many much one another please hey get "
+    "give tell show let want need".split()
 )
-"""Articles, prepositions, auxiliaries, pronouns, question words, and verbs that say no more than "please"."""
+"""Articles, prepositions, auxiliaries, pronouns, question words, and verbs that say no more than
+"please".
+"""
 
 EDGES = (FUNCTION_WORDS | set("put send make set find add write".split())) - set(
     "i he she we they one".split()
 )
-"""Words that neither begin nor end a value: as above, and other verbs that requests open with. Not where a capital
-inside a sentence says that it is a name: the wall, but The Wall."""
+"""Words that neither begin nor end a value: as above, and other verbs that requests open with. Not
+where a capital inside a sentence says that it is a name: the wall, but The Wall.
+"""
 
 _MARKS = r"\s.,;:!?\"'`“”‘’"
 _WORD = re.compile(rf"[^{_MARKS}](?:\S*[^{_MARKS}])?")
@@ -62,15 +68,16 @@ class Source:
         return [
             v
             for v in values
-            if isinstance(v, str) and re.search(rf"(?<!\w){re.escape(v)}(?!\w)", self.text, re.I)
+            if isinstance(v, str)
+            and re.search(rf"(?<!\w){re.escape(v)}(?!\w)", self.text, re.IGNORECASE)
         ]
 
     def leaves(self) -> Mapping[str, Mapping[str, str]]:
-        """Kind of value -> the rules that make it up, the one of that name first. A kind of which the text holds no value
-        is missing.
+        """Kind of value -> the rules that make it up, the one of that name first. A kind of which
+        the text holds no value is missing.
 
-        Strings are an automaton with a rule for each word, which a run may enter at any word and leave after any other:
-        the grammar grows with the text, not with the number of its runs.
+        Strings are an automaton with a rule for each word, which a run may enter at any word and
+        leave after any other: the grammar grows with the text, not with the number of its runs.
         """
         leaves: dict[str, Mapping[str, str]] = {}
         if strings := self._strings():

@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeVar
 
+from sandbox.parsing import parse
+
 LATER = "_later_"
 WAIT = "_wait"
 READY = "_ready"
@@ -66,7 +68,7 @@ def prepare(tree: ast.Module, tools: Collection[str]) -> Prepared:
     rewriter = _Rewriter(frozenset(tools), tree)
     rewritten = ast.fix_missing_locations(ast.Module(rewriter.block(tree.body), []))
     source = ast.unparse(rewritten)
-    return Prepared(source, _line_map(rewritten, ast.parse(source)))
+    return Prepared(source, _line_map(rewritten, parse(source)))
 
 
 def _line_map(before: ast.Module, after: ast.Module) -> dict[int, int]:

@@ -1,13 +1,14 @@
-"""A llama.cpp grammar that admits prose, or calls of the offered tools and nothing that only looks like one.
+"""A llama.cpp grammar that admits prose, or calls of the offered tools and nothing that only looks
+like one.
 
     get_weather(location="London", days=3)
 
-A call is a line of Python: keyword arguments in schema order, the required ones first, typed literals. Prose is
-any text none of whose lines begins like a call or a code fence: neither a malformed call nor one of a function that
-was not offered can pass for prose.
+A call is a line of Python: keyword arguments in schema order, the required ones first, typed
+literals. Prose is any text none of whose lines begins like a call or a code fence: neither a
+malformed call nor one of a function that was not offered can pass for prose.
 
-The grammar guides, it does not decide: ``pattern``, ``minimum``, ``format`` and their like are left to the
-validation in the host. Knows nothing of HTTP, prompts or profiles.
+The grammar guides, it does not decide: ``pattern``, ``minimum``, ``format`` and their like are left
+to the validation in the host. Knows nothing of HTTP, prompts or profiles.
 """
 
 from __future__ import annotations
@@ -37,10 +38,11 @@ def gbnf(
 ) -> str:
     """The grammar of a reply: calls of `tools`, or prose unless `required`.
 
-    `only` is the one tool (wire or Python name) that may be called, and implies `required`. Without `parallel`
-    there is one call at most. With `source`, strings and numbers are copied from that text, an enum is held to
-    the values it mentions, and an optional enum of which it mentions none is left out; a kind of value of which
-    it holds none stays free. Raises ValueError when no tool is left to call.
+    `only` is the one tool (wire or Python name) that may be called, and implies `required`. Without
+    `parallel` there is one call at most. With `source`, strings and numbers are copied from that
+    text and an enum is held to the values that it mentions. Of what the text lacks, a required
+    argument stays free and an optional choice or number is left out. Raises ValueError when no tool
+    is left to call.
     """
     offered = [tool for tool in tools if only is None or only in (tool.name, tool.python_name)]
     if not offered:
@@ -78,9 +80,10 @@ _PROSE: Mapping[str, str] = {
     "word": r'[a-zA-Z0-9]* (stop [^\n]* | "." (stop [^\n]*)?)?',
     "stop": r"[^\n.(_=a-zA-Z0-9]",
 }
-"""Text none of whose lines begins with a backtick or like a call, with a name that goes on as only code does. It opens
-with a capital, or a sign that is neither ASCII letter nor digit: a small model that should call else writes
-``convert_to_miles = 6``, or the sum that it had better not do by itself.
+"""Text none of whose lines begins with a backtick or like a call, with a name that goes on as only
+code does. It opens with a capital, or a sign that is neither ASCII letter nor digit: a small model
+that should call else writes ``convert_to_miles = 6``, or the sum that it had better not do by
+itself.
 """
 
 
@@ -117,6 +120,7 @@ class _Rules:
 class _Field:
     """An argument of a call, or an entry of a dict literal."""
 
+    name: str
     lead: str
     """What stands before the value: ``city=`` or ``"city": ``."""
     schema: Json
@@ -124,14 +128,16 @@ class _Field:
 
 
 def _call(rules: _Rules, name: str, tool: Tool) -> str:
-    fields = [_Field(f"{p.python_name}=", p.schema, p.required) for p in tool.arguments]
+    fields = [_Field(p.name, f"{p.python_name}=", p.schema, p.required) for p in tool.arguments]
     written = _Schema(rules, name, tool.parameters).fields(fields, name)
     return rules.add(name, _sequence(literal(f"{tool.python_name}("), written, literal(")")))
 
 
 @dataclass(frozen=True)
 class _Schema:
-    """The schemas of one document as expressions; `prefix` keeps its rules apart from other documents'."""
+    """The schemas of one document as expressions; `prefix` keeps its rules apart from other
+    documents'.
+    """
 
     rules: _Rules
     prefix: str
@@ -163,7 +169,7 @@ class _Schema:
         if kind == "object" and schema.get("properties"):
             required = schema.get("required") or ()
             fields = [
-                _Field(f"{python(name)}: ", part, name in required)
+                _Field(name, f"{python(name)}: ", part, name in required)
                 for name, part in schema["properties"].items()
             ]
             return self.rules.add(place, _sequence('"{"', self.fields(fields, place), '"}"'))
@@ -177,13 +183,15 @@ class _Schema:
         return self.rules.leaf(kind if kind in _LEAVES else "value")
 
     def _reference(self, pointer: str) -> str:
-        """The rule of a local ``$ref`` (RFC 6901), made at its first use: a schema may hold itself."""
+        """The rule of a local ``$ref`` (RFC 6901), made at its first use: a schema may hold
+        itself.
+        """
         plain = re.sub("[^a-zA-Z0-9]", lambda found: f"-{ord(found[0]):x}-", pointer)
         name = f"{self.prefix}-{plain}"
         if name not in self.rules:
             target = self.document
-            for step in pointer.removeprefix("#").split("/")[1:]:
-                step = step.replace("~1", "/").replace("~0", "~")
+            for escaped in pointer.removeprefix("#").split("/")[1:]:
+                step = escaped.replace("~1", "/").replace("~0", "~")
                 target = target.get(step) if isinstance(target, dict) else None
             self.rules.add(name, "")
             self.rules.add(name, self.value(target, f"{name}-is"))
@@ -194,7 +202,7 @@ class _Schema:
         kept = [
             (field, self.value(field.schema, f"{place}-{n}"))
             for n, field in enumerate(fields)
-            if field.required or self._has_evidence(field.schema)
+            if field.required or self._has_evidence(field)
         ]
         tail = ""
         firsts: list[str] = []
@@ -212,11 +220,21 @@ class _Schema:
         required += [f"{literal(f', {lead}')} {value}" for lead, value in others]
         return _sequence(*required, tail)
 
-    def _has_evidence(self, schema: Json) -> bool:
-        """False for an enum when there is a source that mentions none of its values."""
-        if self.rules.source is None or not isinstance(schema, dict) or not schema.get("enum"):
+    def _has_evidence(self, field: _Field) -> bool:
+        """Whether an optional field may be filled: a choice or number that the source lacks would
+        be made up.
+        """
+        source, schema = self.rules.source, field.schema
+        if source is None or not isinstance(schema, dict):
             return True
-        return bool(self.rules.source.mentioned(schema["enum"]))
+        if schema.get("enum"):
+            return bool(source.mentioned(schema["enum"]))
+        match schema.get("type"):
+            case "boolean":
+                return bool(source.mentioned(re.findall(r"[^\W_]+", field.name)))
+            case "integer" | "number":
+                return bool(source.numbers())
+        return True
 
 
 def _sequence(*expressions: str) -> str:

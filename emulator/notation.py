@@ -1,4 +1,6 @@
-"""GBNF, llama.cpp's notation for grammars: text in, text out. Source: llama.cpp, grammars/README.md."""
+"""GBNF, llama.cpp's notation for grammars: text in, text out. Source: llama.cpp,
+grammars/README.md.
+"""
 
 from __future__ import annotations
 

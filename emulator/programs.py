@@ -25,6 +25,7 @@ from sandbox.errors import (
     SandboxUnavailable,
     Unsupported,
 )
+from sandbox.parsing import parse
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Program:
 
     def tree(self) -> ast.Module:
         """A new tree, whose lines are those of `source`."""
-        return ast.parse(self.source)
+        return parse(self.source)
 
     def diagnostic(
         self, message: str, line: int, column: int = 0, hint: str | None = None

@@ -1,8 +1,9 @@
 """Which of many tools a request may be about, judged by the words they share.
 
-A very small model chooses badly between four tools and well between two. Word overlap, weighted by how few of the tools hold
-the word, settles the plain cases for it; where a request shares no word with any tool, every tool stays and the model
-decides. It knows no synonyms, and no language but by its words; it is for models that would do worse without it.
+A very small model chooses badly between four tools and well between two. Word overlap, weighted by
+how few of the tools hold the word, settles the plain cases for it; where a request shares no word
+with any tool, every tool stays and the model decides. It knows no synonyms, and no language but by
+its words; it is for models that would do worse without it.
 """
 
 from __future__ import annotations
@@ -77,7 +78,9 @@ def _needs_number(tool: Tool) -> bool:
 
 
 def _stems(text: str) -> set[str]:
-    """Words without their endings, parts of camelCase and snake_case apart, and operators that stand alone."""
+    """Words without their endings, parts of camelCase and snake_case apart, and operators that
+    stand alone.
+    """
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", text).lower()
     words = re.findall(r"[^\W\d_]+|(?<!\S)[-+*/%=](?!\S)", spaced)
     return {_stem(word) for word in words if word not in FUNCTION_WORDS}

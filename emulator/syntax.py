@@ -7,6 +7,7 @@ import warnings
 
 from emulator.lexing import PythonScan
 from emulator.written import WrittenNames
+from sandbox import parsing
 
 # A model's "\d" is no concern of the operator's log. Silenced here, not around the call: warning
 # filters are shared by all threads.
@@ -26,7 +27,7 @@ def parse(source: str) -> ast.Module:
     if scan.deepest > MAX_NESTING:
         raise SyntaxError(f"brackets nested more than {MAX_NESTING} deep")
     try:
-        return ast.parse(source, "<program>")
+        return parsing.parse(source, "<program>")
     except (RecursionError, MemoryError) as error:
         raise SyntaxError("nested too deep") from error
     except ValueError as error:  # null bytes

@@ -10,13 +10,15 @@ raise the TypeError that they would raise in Python.
 import ast
 from collections.abc import Collection, Iterator
 
+from sandbox.parsing import parse
+
 
 def settle_awaits(source: str, names: Collection[str]) -> str:
     """Return `source` with awaited calls of `names` made good; unparsable source as it is."""
     if "await" not in source and "asyncio" not in source:
         return source
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return source
     edits = sorted(_edits(tree, names), reverse=True)

@@ -5,7 +5,9 @@ read-only, and nothing else), host processes (own pid namespace), host environme
 gaining privileges, a shell (there is none). /tmp, /mnt/data and /dev/shm are private and sized.
 
 Does not stop: bugs in the Linux kernel (no seccomp filter yet), reading the packages installed
-beside the interpreter, a new user namespace inside where the host allows them to everyone.
+beside the interpreter, a new user namespace inside where the host allows them to everyone. Where
+the server is not root, a program may trace bwrap's init: it is in the same sandbox, with the same
+rights.
 """
 
 import itertools

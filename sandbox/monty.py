@@ -9,10 +9,7 @@ swallowing: where Monty cannot do what CPython can and the program catches the r
 (`try: "a".translate(t) except Exception: ...`), the program runs on and no other engine is asked.
 """
 
-import ast
-import builtins
 import datetime as dt
-import decimal
 import re
 import threading
 from collections.abc import Iterator, Sequence
@@ -34,36 +31,11 @@ from sandbox.errors import (
     Unsupported,
     render_traceback,
 )
+from sandbox.monty_gaps import BUILTINS, OPAQUE, holds_opaque, is_gap
+from sandbox.parsing import parse
 from sandbox.values import JSON, RECORDS, NotPlain, plain
 
 RECORDS[pm.MontyClassProxy] = lambda proxy: proxy.attributes
-
-_BUILTINS = frozenset(dir(builtins))
-
-# Objects without a host shape leave Monty as their repr, a str. A text that looks like one may be
-# just a text, so it is never refused: an engine that keeps types is asked instead.
-_OPAQUE = re.compile(
-    r"(?:range|dict_keys|dict_values|dict_items|slice|functools\.partial)\(.*\)\Z"
-    r"|<(?:function|module|class|bound method|coroutine object|[\w.]+ object)\b.*>\Z"
-    r"|\[\.\.\.\]\Z|\{\.\.\.\}\Z",
-    re.DOTALL,
-)
-
-# What an error says when it is Monty that lacks something, not the program that is wrong.
-_LACKS = re.compile(
-    r"The monty syntax parser does not yet support"
-    r"|cannot suspend in this synchronous context"
-    r"|Internal error in monty"
-    r"|is not supported in this environment"
-)
-_NO_ATTRIBUTE = re.compile(r"(?:type object )?'([\w.]+)'(?: object)? has no attribute '(\w+)'")
-_NO_INSTANCE = re.compile(r"cannot create '([\w.]+)' instances")
-_KNOWN_TYPES: dict[str, type] = {
-    **{name: kind for name, kind in vars(builtins).items() if isinstance(kind, type)},
-    **{f"datetime.{kind.__name__}": kind for kind in (dt.date, dt.datetime, dt.time, dt.timedelta)},
-    "decimal.Decimal": decimal.Decimal,
-    "Decimal": decimal.Decimal,
-}
 
 _NOT_CATCHABLE = re.compile(r"(?:feed|turn) time limit exceeded|memory limit exceeded: ")
 _GUARDS = re.compile(r"\b(?:try|suppress)\b")
@@ -243,14 +215,14 @@ class _MontySession:
                     self._line(snapshot.position),
                 )
             return snapshot.resume(value=_callable_named(name))
-        if name in _BUILTINS:
+        if name in BUILTINS:
             raise Unsupported(f"monty has no {name}", self._line(snapshot.position))
         return snapshot.resume()
 
     def _unknown_call(self, snapshot: pm.FunctionSnapshot) -> pm.SyncSnapshot:
         # Monty reports a call of any undefined name as a call of the host's.
         name = snapshot.function_name
-        if name in _BUILTINS:
+        if name in BUILTINS:
             raise Unsupported(f"monty has no {name}", self._line(snapshot.position))
         return snapshot.resume({"exception": NameError(f"name '{name}' is not defined")})
 
@@ -270,7 +242,7 @@ class _MontySession:
         if self._pauses > self._limits.pauses:
             raise SandboxLimit("calls")
         values = [*snapshot.args, *snapshot.kwargs.values()]
-        if any(_holds_opaque(value) for value in values):
+        if any(holds_opaque(value) for value in values):
             raise Unsupported(f"monty loses the type of an argument of {name}", line)
         return Paused(
             name,
@@ -289,7 +261,7 @@ class _MontySession:
         stdout = self._printed.output
         if output is None:
             return Finished(stdout)
-        if isinstance(output, str) and _OPAQUE.match(output):
+        if isinstance(output, str) and OPAQUE.match(output):
             return Finished(stdout, None, output)
         text = _shown(output)
         if len(text) > self._limits.output:
@@ -319,7 +291,7 @@ class _MontySession:
         """Valid Python that Monty cannot parse is its own lack; else CPython's words are better."""
         trace = error.traceback()
         try:
-            ast.parse(self._pieces[-1])
+            parse(self._pieces[-1])
         except SyntaxError as wrong:
             line, text = wrong.lineno or 1, (wrong.text or "").strip()
             frames = [Frame(line, "<module>", text)]
@@ -342,7 +314,7 @@ class _MontySession:
                 raise SandboxLimit("output" if over_output else "memory") from error
         if message.startswith("suspension limit"):
             raise SandboxLimit("calls") from error
-        if _is_lack(inner, message):
+        if is_gap(inner, message):
             raise Unsupported(message, self._line_of(trace)) from error
         self._fail(error, kind, message, trace)
 
@@ -374,19 +346,6 @@ class _MontySession:
         return self._pieces[-1].encode()[: position.start].count(b"\n") + 1
 
 
-def _is_lack(error: BaseException, message: str) -> bool:
-    """Whether an uncaught error tells of a gap in Monty rather than of a fault in the program."""
-    if isinstance(error, ImportError) or _LACKS.search(message):
-        return True
-    if isinstance(error, AttributeError):
-        missing = _NO_ATTRIBUTE.match(message)
-        kind = _KNOWN_TYPES.get(missing[1]) if missing else None
-        known = missing is not None and kind is not None and hasattr(kind, missing[2])
-        return known or message.startswith("module '")
-    created = _NO_INSTANCE.match(message)
-    return created is not None and created[1] in _KNOWN_TYPES
-
-
 def _piece_number(filename: str) -> int:
     """3 for <python-input-3>; -1 for code in an eval() or exec() string."""
     digits = filename.removeprefix("<python-input-").removesuffix(">")
@@ -400,18 +359,6 @@ def _callable_named(name: str) -> Any:
 
     pausing.__name__ = name
     return pausing
-
-
-def _holds_opaque(value: Any, depth: int = 0) -> bool:
-    if isinstance(value, str):
-        return bool(_OPAQUE.match(value))
-    if depth > 20:
-        return False
-    if isinstance(value, dict):
-        return any(_holds_opaque(item, depth + 1) for item in value.values())
-    if isinstance(value, list | tuple):
-        return any(_holds_opaque(item, depth + 1) for item in value)
-    return False
 
 
 def _shown(value: Any) -> str:

@@ -58,7 +58,8 @@ for limit, most in (
     (resource.RLIMIT_NPROC, processes), (resource.RLIMIT_FSIZE, file_size),
     (resource.RLIMIT_NOFILE, 256), (resource.RLIMIT_CORE, 0),
 ):
-    resource.setrlimit(limit, (most, most))
+    if most >= 0:
+        resource.setrlimit(limit, (most, most))
 launch_new_instance()
 """
 
@@ -183,6 +184,7 @@ class BubblewrapProvisioner(Place):
 class UnsandboxedProvisioner(Place):
     """Launch a kernel as a plain process of this user. Only by the operator's explicit word."""
 
+    processes = Integer(-1, help="no limit: the kernel counts this user's processes everywhere")
     folder: str | None = None
 
     async def launch_kernel(self, cmd: list[str], **_: Any) -> KernelConnectionInfo:

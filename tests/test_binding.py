@@ -161,6 +161,9 @@ STORE = {
     "required": ["value"],
 }
 PLACE = {"type": "object", "properties": {"location": PERSON}, "required": ["location"]}
+OPEN = one({"type": "object", "properties": {"mode": {"type": "string"}}})
+FREE = one({"type": "object"})
+NESTED = one({"type": "object", "properties": {"x": {"type": "object"}}})
 NONE = {"type": "object", "properties": {}}
 
 CALLS: list[tuple[Any, list[Any], dict[str, Any], dict[str, Any] | str]] = [
@@ -185,6 +188,12 @@ CALLS: list[tuple[Any, list[Any], dict[str, Any], dict[str, Any] | str]] = [
     (STORE, [{"value": 1, "key": "k"}], {}, {"value": {"value": 1, "key": "k"}}),
     (PLACE, [{"name": "a"}], {}, {"location": {"name": "a"}}),
     (PLACE, [{"location": {"name": "a"}}], {}, {"location": {"name": "a"}}),
+    (OPEN, [{"mode": "on"}], {}, {"x": {"mode": "on"}}),
+    (OPEN, [{"x": {"mode": "on"}}], {}, {"x": {"mode": "on"}}),
+    (FREE, [{"math": 1}], {}, {"x": {"math": 1}}),
+    (FREE, [{"x": {"math": 1}}], {}, {"x": {"math": 1}}),
+    (FREE, [{"x": 1}], {}, {"x": {"x": 1}}),
+    (NESTED, [{"x": {"id": 1}}], {}, {"x": {"x": {"id": 1}}}),
     (NONE, [], {}, {}),
     (NONE, [{}], {}, {}),
     (NONE, [1], {}, "tool(1): takes no arguments, found 1"),
@@ -232,6 +241,11 @@ def test_a_call_is_checked_before_anything_runs(
 ) -> None:
     problems = toolset(WEATHER).check("tool", positional, keywords)
     assert [problem.message for problem in problems] == messages
+
+
+@pytest.mark.parametrize("parameters", [WEATHER, MOVE, NONE])
+def test_a_sole_argument_may_turn_out_to_be_a_dict_of_all_of_them(parameters: Any) -> None:
+    assert toolset(parameters).check("tool", 1, []) == ()
 
 
 def test_an_unknown_tool_is_a_problem_with_a_guess() -> None:

@@ -199,10 +199,11 @@ def test_the_kernel_gains_no_privileges(kernel: Engine) -> None:
         "resource.setrlimit(resource.RLIMIT_AS, (-1, -1))",
         "os.execv('/bin/sh', ['sh'])",
         "check(libc.mount(b'none', b'/tmp', b'tmpfs', 0, None))",
-        "check(libc.ptrace(16, 1, None, None))",
         "check(libc.reboot(0))",
         "check(libc.sethostname(b'x', 1))",
     ]
+    if os.geteuid() == 0:  # else bwrap's init has the program's own uid, and no more rights
+        attempts.append("check(libc.ptrace(16, 1, None, None))")
     source = (
         "import ctypes, os, resource; libc = ctypes.CDLL(None); exec('def check(r): assert r == 0')"
     )

@@ -1,0 +1,63 @@
+"""What Monty cannot do that CPython can, told apart from what a program did wrong.
+
+Read from pydantic-monty 1.4.0; tests/test_engines.py holds each kind. It knows nothing of sessions.
+"""
+
+import builtins
+import datetime as dt
+import decimal
+import re
+from typing import Any
+
+BUILTINS = frozenset(dir(builtins))
+
+# Objects without a host shape leave Monty as their repr, a str. A text that looks like one may be
+# just a text, so it is never refused: an engine that keeps types is asked instead.
+OPAQUE = re.compile(
+    r"(?:range|dict_keys|dict_values|dict_items|slice|functools\.partial)\(.*\)\Z"
+    r"|<(?:function|module|class|bound method|coroutine object|[\w.]+ object)\b.*>\Z"
+    r"|\[\.\.\.\]\Z|\{\.\.\.\}\Z",
+    re.DOTALL,
+)
+
+# What an error says when it is Monty that lacks something, not the program that is wrong.
+_LACKS = re.compile(
+    r"The monty syntax parser does not yet support"
+    r"|cannot suspend in this synchronous context"
+    r"|Internal error in monty"
+    r"|is not supported in this environment"
+)
+_NO_ATTRIBUTE = re.compile(r"(?:type object )?'([\w.]+)'(?: object)? has no attribute '(\w+)'")
+_NO_INSTANCE = re.compile(r"cannot create '([\w.]+)' instances")
+_KNOWN_TYPES: dict[str, type] = {
+    **{name: kind for name, kind in vars(builtins).items() if isinstance(kind, type)},
+    **{f"datetime.{kind.__name__}": kind for kind in (dt.date, dt.datetime, dt.time, dt.timedelta)},
+    "decimal.Decimal": decimal.Decimal,
+    "Decimal": decimal.Decimal,
+}
+
+
+def is_gap(error: BaseException, message: str) -> bool:
+    """Whether an uncaught error tells of a gap in Monty rather than of a fault in the program."""
+    if isinstance(error, ImportError) or _LACKS.search(message):
+        return True
+    if isinstance(error, AttributeError):
+        missing = _NO_ATTRIBUTE.match(message)
+        kind = _KNOWN_TYPES.get(missing[1]) if missing else None
+        known = missing is not None and kind is not None and hasattr(kind, missing[2])
+        return known or message.startswith("module '")
+    created = _NO_INSTANCE.match(message)
+    return created is not None and created[1] in _KNOWN_TYPES
+
+
+def holds_opaque(value: Any, depth: int = 0) -> bool:
+    """Whether some text in `value` may be an object that Monty had no way to hand out."""
+    if isinstance(value, str):
+        return bool(OPAQUE.match(value))
+    if depth > 20:
+        return False
+    if isinstance(value, dict):
+        return any(holds_opaque(item, depth + 1) for item in value.values())
+    if isinstance(value, list | tuple):
+        return any(holds_opaque(item, depth + 1) for item in value)
+    return False
