@@ -23,6 +23,7 @@ stamp = $(1)/.installed-$(2)-$(shell cat $(3) | cksum | cut -d' ' -f1)
 RUNNABLE := $(call stamp,$(VENV),run,requirements.txt)
 TESTABLE := $(call stamp,$(VENV),dev,requirements.txt requirements-dev.txt)
 LOCAL := $(call stamp,$(VENV),local,requirements-local.txt)
+BENCH := $(call stamp,$(VENV),bench,requirements-bench.txt)
 CLIENTS := $(call stamp,$(CLIENTS_VENV),clients,requirements.txt requirements-dev.txt requirements-clients.txt)
 
 .PHONY: help
@@ -64,8 +65,13 @@ format: $(TESTABLE) ## format and mend what ruff can mend
 	@$(PY) -m ruff format .
 
 .PHONY: bench-accuracy
-bench-accuracy: $(RUNNABLE) $(LOCAL) ## how often the embedded model calls rightly -> docs/accuracy.md
-	@exec $(PY) -m benchmarks.accuracy $(ARGS)
+bench-accuracy: $(RUNNABLE) $(LOCAL) ## how often the embedded model calls rightly, then bench-bfcl -> docs/accuracy.md
+	@$(PY) -m benchmarks.accuracy $(ARGS)
+	@$(MAKE) bench-bfcl ARGS=
+
+.PHONY: bench-bfcl
+bench-bfcl: $(RUNNABLE) $(BENCH) ## whether ideal replies to BFCL's cases are read rightly -> docs/accuracy.md
+	@exec $(PY) -m benchmarks.bfcl $(ARGS)
 
 .PHONY: clean
 clean: ## remove all that was made here, the virtual environments too
@@ -100,6 +106,9 @@ $(TESTABLE): | $(PY) $(RUNNABLE)
 
 $(LOCAL): | $(PY)
 	$(call install,$(PY),--no-deps -r requirements-local.txt)
+
+$(BENCH): | $(PY)
+	$(call install,$(PY),--no-deps -r requirements-bench.txt)
 
 $(CLIENTS): | $(CLIENTS_VENV)/bin/python
 	$(call install,$(CLIENTS_VENV)/bin/python,-r requirements.txt -r requirements-dev.txt -r requirements-clients.txt)

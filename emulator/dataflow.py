@@ -37,6 +37,23 @@ _BUILTINS = frozenset(dir(builtins))
 _REFLECTION = frozenset(
     ["exec", "eval", "compile", "locals", "globals", "vars", "dir", "setattr", "getattr", "delattr"]
 ) | {"__import__", "__builtins__"}
+# Builtins that give no part of their arguments back.
+_PLAIN = frozenset(
+    [
+        "print",
+        "len",
+        "str",
+        "repr",
+        "int",
+        "float",
+        "bool",
+        "abs",
+        "round",
+        "isinstance",
+        "ord",
+        "chr",
+    ]
+)
 # An attribute store or a class may run the program's own code on a placeholder; `global` names are fine.
 _OPAQUE = (ast.ClassDef, ast.Match, ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -155,12 +172,16 @@ class _Rewriter:
         return frozenset(reached)
 
     def _names(self, *nodes: ast.AST) -> list[str]:
-        """The variables in ``nodes``, but for those in the arguments of tool calls: these are copied out."""
+        """The variables whose objects may be shared through ``nodes``.
+
+        Not those in the arguments of tool calls, which are copied out, nor those of which only a
+        number, a text or a truth is made.
+        """
         found = []
         waiting = list(nodes)
         while waiting:
             node = waiting.pop()
-            if isinstance(node, ast.Call) and self._is_call(node):
+            if self._is_call(node) or self._is_plain(node):
                 continue
             if isinstance(node, ast.Name):
                 known = node.id in self._modules or (
@@ -170,6 +191,24 @@ class _Rewriter:
                     found.append(node.id)
             waiting.extend(ast.iter_child_nodes(node))
         return found
+
+    def _is_plain(self, node: ast.AST) -> bool:
+        """Whether the value is a number, a text or a truth, and nothing is changed on the way to it."""
+        if isinstance(node, ast.Call):
+            if not (isinstance(node.func, ast.Name) and node.func.id in _PLAIN - self._stored):
+                return False
+        elif not isinstance(node, (ast.Compare, ast.JoinedStr)):
+            return False
+        return not any(
+            isinstance(inner, (ast.NamedExpr, ast.Lambda, ast.Yield, ast.Await))
+            or (
+                isinstance(inner, ast.Call)
+                and not self._is_call(inner)
+                and not self._is_plain(inner)
+            )
+            for child in ast.iter_child_nodes(node)
+            for inner in ast.walk(child)
+        )
 
     # Shapes
 

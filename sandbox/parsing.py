@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import threading
+from typing import Any
 
 _PARSING = threading.Lock()
 
@@ -20,7 +21,7 @@ def parse(source: str, filename: str = "<unknown>") -> ast.Module:
         return ast.parse(source, filename)
 
 
-def literal(source: str) -> object:
+def literal(source: str) -> Any:
     """`ast.literal_eval` of text, with all that it raises."""
     with _PARSING:
         return ast.literal_eval(source)
