@@ -13,10 +13,11 @@ from contextlib import ExitStack
 
 import structlog
 from flask import Blueprint, Flask, Response, g, request
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import SecretStr, ValidationError
 from werkzeug.exceptions import HTTPException
 
-from emulator import logs
+from emulator import logs, metrics
 from emulator.engines import open_engines
 from emulator.errors import (
     BadRequest,
@@ -71,6 +72,10 @@ def create_app(
     @app.get("/healthz")
     def healthz() -> Response:
         return _json({"status": "ok", "engines": [engine.name for engine in engines]})
+
+    @app.get("/metrics")
+    def metrics_page() -> Response:
+        return Response(generate_latest(), content_type=CONTENT_TYPE_LATEST)
 
     app.before_request(_begin)
     app.after_request(_end)
@@ -136,12 +141,17 @@ def _begin() -> None:
 
 def _end(response: Response) -> Response:
     response.headers["x-request-id"] = g.request_id
+    seconds = time.perf_counter() - g.began
+    # The rule, not the path: what clients make up must not become labels.
+    rule = request.url_rule.rule if request.url_rule else "unknown"
+    metrics.REQUESTS.labels(rule, str(response.status_code)).inc()
+    metrics.SECONDS.observe(seconds)
     log.info(
         "request",
         method=request.method,
         path=request.path,
         status=response.status_code,
-        ms=round(1000 * (time.perf_counter() - g.began), 1),
+        ms=round(1000 * seconds, 1),
     )
     return response
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import openai
-from openai.types.chat import ChatCompletionMessage
+from openai.types.chat import ChatCompletion, ChatCompletionMessage
 
 from app import create_app
 from benchmarks import bfcl_truth
@@ -105,14 +105,16 @@ class Bench:
             "tools": trial.case.tools,
         }
         if trial.mode == "plain":
-            return self._client.chat.completions.create(**request).choices[0].message
-        with self._client.chat.completions.stream(**request) as stream:
-            return stream.get_final_completion().choices[0].message
+            completion: ChatCompletion = self._client.chat.completions.create(**request)
+        else:
+            with self._client.chat.completions.stream(**request) as stream:
+                completion = stream.get_final_completion()
+        return completion.choices[0].message
 
 
 @contextmanager
 def bench() -> Iterator[Bench]:
-    """A proxy with its default settings, but that it has one attempt and no kernel waits."""
+    """A proxy with its default settings, but that a model has one attempt and no kernel waits."""
     scripts: dict[str, Trial] = {}
     with ExitStack() as running:
 
@@ -133,6 +135,7 @@ def bench() -> Iterator[Bench]:
 
 
 def _fault(trial: Trial, message: ChatCompletionMessage) -> str:
+    """What is wrong with an answer; "" for nothing."""
     calls: list[tuple[str, Arguments]] = [
         (call.function.name, json.loads(call.function.arguments))
         for call in message.tool_calls or ()

@@ -117,7 +117,7 @@ def sole_dict(calls: Sequence[Call], _toolset: Toolset) -> str:
 
 def stringly(calls: Sequence[Call], _toolset: Toolset) -> str:
     """OpenAI's own shape as models remember it: arguments as a string, and every scalar in quotes."""
-    entries = []
+    entries: list[Json] = []
     for call in calls:
         trees = {parameter.name: parameter.tree for parameter in call.tool.arguments}
         quoted = {name: _quoted(value, trees[name]) for name, value in call.arguments.items()}
@@ -272,7 +272,7 @@ def _constructed(call: Call, toolset: Toolset) -> str:
 def _expression(value: Json, tree: Tree, toolset: Toolset) -> str:
     """`value` with a constructor wherever the stub shows a model."""
     if isinstance(value, list):
-        item = next((part["items"] for part in _kinds(tree) if "items" in part), {})
+        item: Tree = next((part["items"] for part in _kinds(tree) if "items" in part), {})
         return f"[{', '.join(_expression(each, item, toolset) for each in value)}]"
     if not isinstance(value, dict):
         return repr(value)

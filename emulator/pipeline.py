@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from emulator import metrics
 from emulator.choice import NO_TOOLS, offered
 from emulator.diagnostics import render
 from emulator.errors import ExecutionFailed, ModelFailed
@@ -19,8 +20,8 @@ from emulator.programs import Driver
 from emulator.prompt import Choice, instruct, repair, transcript
 from emulator.protocol import ChatCompletionRequest
 from emulator.respond import AnswerEvent, Chunk, ChunkWriter, Finish, FinishReason, Opened, Usage
-from emulator.settings import Settings
 from emulator.resume import Continued, Ended, resume, save
+from emulator.settings import Settings
 from emulator.stops import StopFilter
 from emulator.store import Store
 from emulator.tools import Toolset
@@ -104,6 +105,7 @@ class Pipeline:
             if isinstance(went_on, Continued):
                 if went_on.saved is not None:
                     save(self.store, went_on.saved)
+                metrics.TURNS_SAVED.inc()
                 yield Opened(lambda: None, turns_saved=1)
                 yield from went_on.calls
                 yield Finish("tool_calls", Usage())
@@ -137,6 +139,7 @@ class Pipeline:
             if isinstance(verdict, Answered) or finish_reason in _CUT_OFF:
                 yield Finish(_CUT_OFF.get(finish_reason, "stop"), meter.usage(messages))
                 return
+            metrics.REPAIRS.labels(verdict.kind).inc()
             messages = [*messages, *repair(turn.text, kind=verdict.kind, **_facts(verdict))]
         assert isinstance(verdict, Refused)
         raise _gave_up(verdict, self.settings.repair_attempts)
@@ -151,6 +154,7 @@ class Pipeline:
         """Read one reply; returns the upstream's finish_reason, or None when we closed it."""
         finish_reason: str | None = None
         meter.begin()
+        metrics.MODEL_TURNS.inc()
         try:
             with self.upstream.open(messages, fields) as reply:
                 yield Opened(reply.abort)

@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 import structlog
 
+from emulator import metrics
 from emulator.diagnostics import render
 from emulator.programs import Call, Diverged, Driver, Outcome, Program, ProgramRejected, Recorded
 from emulator.protocol import Message
@@ -42,8 +43,8 @@ class Saved:
     def pending(self) -> list[ToolCall]:
         """The calls whose results are not in."""
         return [
-            ToolCall(id, one.call.name, one.call.arguments, one.call.kind)
-            for id, one in zip(self.ids, self.recorded, strict=True)
+            ToolCall(call_id, one.call.name, one.call.arguments, one.call.kind)
+            for call_id, one in zip(self.ids, self.recorded, strict=True)
             if not one.known
         ]
 
@@ -125,8 +126,8 @@ def resume(store: Store, driver: Driver, messages: Sequence[Message]) -> Continu
     answered = replace(
         saved,
         recorded=tuple(
-            replace(one, result=results[id], known=True) if id in results else one
-            for id, one in zip(saved.ids, saved.recorded, strict=True)
+            replace(one, result=results[call_id], known=True) if call_id in results else one
+            for call_id, one in zip(saved.ids, saved.recorded, strict=True)
         ),
     )
     start = _beginning(messages, set(saved.ids))
@@ -135,10 +136,10 @@ def resume(store: Store, driver: Driver, messages: Sequence[Message]) -> Continu
     except ProgramRejected as error:
         return Ended(saved.program, start, "", render(error.diagnostics))
     except Diverged as error:
-        log.warning("program dropped: its replay took another way", reason=str(error))
+        _dropped("diverged", error)
         return None
     except SandboxError as error:
-        log.warning("program dropped: it cannot be run now", reason=str(error))
+        _dropped("sandbox", error)
         return None
     if not outcome.pending:
         return Ended(saved.program, start, _output(saved.program, outcome, driver.toolset))
@@ -173,22 +174,27 @@ def _find(store: Store, message: Message) -> Saved | None:
         value = store.get(f"program:{key.decode()}") if key else None
         saved = Saved.load(value) if value else None
     except StoreFailed as error:
-        log.warning("store failed: the model is asked instead", reason=str(error))
+        _dropped("store", error)
         return None
     except (ValueError, TypeError, KeyError) as error:
-        log.warning("program dropped: it was not kept well", reason=str(error))
+        _dropped("unreadable", error)
         return None
     if saved is None:
         return None
     made = {
-        id: (one.call.name, one.call.arguments)
-        for id, one in zip(saved.ids, saved.recorded, strict=True)
+        call_id: (one.call.name, one.call.arguments)
+        for call_id, one in zip(saved.ids, saved.recorded, strict=True)
     }
     for call in calls:
         function = call.called
         if function is None or made.get(call.id) != (function.name, _object(function.arguments)):
             return None
     return saved
+
+
+def _dropped(reason: str, error: Exception) -> None:
+    log.warning("program dropped: the model is asked instead", reason=reason, error=str(error))
+    metrics.PROGRAMS_DROPPED.labels(reason).inc()
 
 
 def _beginning(messages: Sequence[Message], ids: set[str]) -> int:

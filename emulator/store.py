@@ -9,8 +9,8 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +19,10 @@ import structlog
 log = structlog.get_logger()
 
 MAX_VALUE_BYTES = 4 * 2**20
+
+# A Redis that cannot be reached is left alone for so long: each try may cost a time-out.
+REST_SECONDS = 5.0
+_REDIS_SECONDS = 1.0
 
 
 class StoreFailed(Exception):
@@ -38,7 +42,11 @@ class Store(Protocol):
 
 
 class SQLiteStore:
-    """One file in WAL mode, or ``:memory:``. The oldest values give way at ``max_bytes``."""
+    """One file in WAL mode, or ``:memory:``. The oldest values give way when its pages exceed ``max_bytes``.
+
+    A process that is killed loses nothing that `put` has returned from; a machine that loses power may
+    lose the last moments, never the file. Several processes may share a file.
+    """
 
     def __init__(
         self,
@@ -56,12 +64,14 @@ class SQLiteStore:
         try:
             if path != ":memory:":
                 # Conversations pass through here: they are nobody else's business.
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                # SQLite gives its -wal and -shm files the mode of the first one.
+                Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 Path(path).touch(mode=0o600)
             self._connection = sqlite3.connect(path, check_same_thread=False, timeout=5)
             with self._connection as connection:
                 connection.execute("PRAGMA journal_mode=WAL")
                 connection.execute("PRAGMA synchronous=NORMAL")
+                connection.execute("PRAGMA secure_delete=ON")  # what has expired is overwritten
                 connection.execute(
                     "CREATE TABLE IF NOT EXISTS kept "
                     "(key TEXT PRIMARY KEY, value BLOB NOT NULL, expires REAL NOT NULL)"
@@ -84,7 +94,7 @@ class SQLiteStore:
     def get(self, key: str) -> bytes | None:
         try:
             with self._lock, closing(self._connection.cursor()) as cursor:
-                query = "SELECT value FROM kept WHERE key = ? AND expires >= ?"
+                query = "SELECT CAST(value AS BLOB) FROM kept WHERE key = ? AND expires >= ?"
                 row = cursor.execute(query, (key, self._now())).fetchone()
         except sqlite3.Error as error:
             raise StoreFailed(str(error)) from error
@@ -95,47 +105,90 @@ class SQLiteStore:
             self._connection.close()
 
     def _make_room(self, connection: sqlite3.Connection) -> None:
-        (size,) = connection.execute("SELECT coalesce(sum(length(value)), 0) FROM kept").fetchone()
-        while size > self._max_bytes:
-            gone = connection.execute(
-                "DELETE FROM kept WHERE key IN (SELECT key FROM kept ORDER BY expires LIMIT 64) "
-                "RETURNING length(value)"
-            ).fetchall()
+        while (excess := self._used(connection) - self._max_bytes) > 0:
+            gone = list(_oldest(connection, excess))
             if not gone:
                 return
-            size -= sum(length for (length,) in gone)
+            connection.executemany("DELETE FROM kept WHERE key = ?", gone)
+
+    @staticmethod
+    def _used(connection: sqlite3.Connection) -> int:
+        """Bytes of the pages in use. Adding up the values' lengths would read all rows at each `put`."""
+        pages, free, size = (
+            int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+        return (pages - free) * size
+
+
+def _oldest(connection: sqlite3.Connection, wanted: int) -> Iterator[tuple[str]]:
+    """The keys that expire first and whose rows fill ``wanted`` bytes."""
+    query = "SELECT key, length(key) + length(value) FROM kept ORDER BY expires, rowid"
+    for key, length in connection.execute(query):
+        if wanted <= 0:
+            return
+        wanted -= length
+        yield (key,)
 
 
 class RedisStore:
-    """A Redis that several replicas share; it expires and evicts by itself."""
+    """A Redis that several replicas share; it expires and evicts by itself.
 
-    def __init__(self, url: str, *, ttl_seconds: float) -> None:
+    Nothing is asked of it before the first value, so it may start after the proxy. After a failed try it
+    is left alone for `REST_SECONDS`.
+    """
+
+    def __init__(
+        self, url: str, *, ttl_seconds: float, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Raises `StoreFailed` without the package or with a URL that is none."""
         try:
             import redis
+            from redis.backoff import NoBackoff
+            from redis.retry import Retry
         except ImportError as error:
-            raise StoreFailed("a redis:// store needs the package redis") from error
-        self._ttl = max(1, int(ttl_seconds))
+            raise StoreFailed("redis:// needs the redis package: pip install redis") from error
+        self._ttl_ms = max(1, int(ttl_seconds * 1000))
+        self._now = now
+        self._rests_until = 0.0
         self._failure: type[Exception] = redis.RedisError
-        self._redis: Any = redis.Redis.from_url(url, socket_timeout=2, socket_connect_timeout=2)
+        self._unreachable = (redis.ConnectionError, redis.TimeoutError)
+        try:
+            self._redis: Any = redis.Redis.from_url(
+                url,
+                socket_timeout=_REDIS_SECONDS,
+                socket_connect_timeout=_REDIS_SECONDS,
+                # Once, at once: a pooled connection may be one to a server that has restarted.
+                retry=Retry(NoBackoff(), 1),
+            )
+        except ValueError as error:
+            # What urllib says of a bad URL may quote a piece of the password.
+            raise StoreFailed("the redis:// address cannot be read") from error
 
     def put(self, values: Mapping[str, bytes]) -> None:
-        try:
-            with self._redis.pipeline() as batch:
-                for key, value in values.items():
-                    batch.set(f"emulator:{key}", value, ex=self._ttl)
-                batch.execute()
-        except self._failure as error:
-            raise StoreFailed(str(error)) from error
+        with self._asking(), self._redis.pipeline() as batch:
+            for key, value in values.items():
+                batch.set(f"emulator:{key}", value, px=self._ttl_ms)
+            batch.execute()
 
     def get(self, key: str) -> bytes | None:
-        try:
+        with self._asking():
             value = self._redis.get(f"emulator:{key}")
-        except self._failure as error:
-            raise StoreFailed(str(error)) from error
         return bytes(value) if value is not None else None
 
     def close(self) -> None:
         self._redis.close()
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        if self._now() < self._rests_until:
+            raise StoreFailed(f"Redis could not be reached less than {REST_SECONDS:g} s ago")
+        try:
+            yield
+        except self._failure as error:
+            if isinstance(error, self._unreachable):
+                self._rests_until = self._now() + REST_SECONDS
+            raise StoreFailed(str(error)) from error
 
 
 def open_store(url: str, ttl_seconds: float) -> Store | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from emulator import validate
+from emulator import metrics, validate
 from emulator.diagnostics import Diagnostic
 from emulator.extract import BlockDelta, BlockEnd, BlockStart, Event, Reasoning, Splitter, Text
 from emulator.formats import AnswerFormat, Misformed
@@ -288,6 +288,7 @@ class Turn:
         for call in calls:
             self._recorded.append(Recorded(call))
             self._calls.append(ToolCall(new_id("call_"), call.name, call.arguments, call.kind))
+            metrics.TOOL_CALLS.inc()
             yield self._calls[-1]
 
     def _reject(self, diagnostics: list[Diagnostic] | tuple[Diagnostic, ...]) -> None:

@@ -107,6 +107,16 @@ REWRITTEN: list[tuple[str, str, str]] = [
         "a = b = []\na.append(_later_get(1))\n_wait()\nprint(len(b))",
     ),
     (
+        "a container that holds a growing list is read with care",
+        "a = []\nbox = [a]\na.append(get(1))\nprint(box[0])",
+        "a = []\n_wait()\nbox = [a]\na.append(_later_get(1))\n_wait()\nprint(box[0])",
+    ),
+    (
+        "a number made of a tainted list is none of it",
+        "a = [get(1)]\nn = len(a)\nb = n\nsend(b)",
+        "a = [_later_get(1)]\n_wait()\nn = len(a)\nb = n\n_later_send(b)",
+    ),
+    (
         "an element taken out of a copied list is still the list's",
         "ys = [r for r in rs]\ny = ys[0]\ny.append(get(1))\nprint(len(rs))",
         "_wait()\nys = [r for r in rs]\n_wait()\ny = ys[0]\ny.append(_later_get(1))\n_wait()\n"

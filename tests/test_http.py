@@ -126,6 +126,14 @@ def test_health_names_the_engines(proxy: str) -> None:
     assert "monty" in body["engines"]
 
 
+def test_metrics_count_by_route_and_never_by_what_clients_send(proxy: str) -> None:
+    send(f"{proxy}/v1/made-up-by-a-client")
+    with urllib.request.urlopen(f"{proxy}/metrics") as response:
+        page = response.read().decode()
+    assert 'emulator_requests_total{path="unknown",status="404"}' in page
+    assert "emulator_turns_saved_total" in page and "made-up" not in page
+
+
 @pytest.mark.parametrize("prefix", ["/v1", ""])
 def test_models_are_the_upstreams(proxy: str, upstream: ScriptedUpstream, prefix: str) -> None:
     _, _, listed = send(f"{proxy}{prefix}/models")

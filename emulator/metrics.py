@@ -1,0 +1,23 @@
+"""What is counted, for Prometheus. Names follow its conventions; no label holds anything of a client."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Histogram
+
+REQUESTS = Counter("emulator_requests", "HTTP requests", ["path", "status"])
+SECONDS = Histogram(
+    "emulator_request_seconds",
+    "Time until a response began",
+    buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300),
+)
+MODEL_TURNS = Counter(
+    "emulator_model_turns", "Requests to the upstream in which tools were offered"
+)
+REPAIRS = Counter("emulator_repairs", "Model turns that were of no use", ["kind"])
+TOOL_CALLS = Counter("emulator_tool_calls", "Tool calls sent to clients")
+TURNS_SAVED = Counter(
+    "emulator_turns_saved", "Answers that a waiting program gave without the model"
+)
+PROGRAMS_DROPPED = Counter(
+    "emulator_programs_dropped", "Waiting programs that were not gone on with", ["reason"]
+)
