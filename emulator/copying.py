@@ -106,5 +106,6 @@ class Source:
         return rules
 
     def _is_edge(self, word: re.Match[str]) -> bool:
-        opens_sentence = not re.search(r"[\w,;]\s*$", self.text[: word.start()])
+        before = self.text[: word.start()].rstrip(" \t\"'“‘(")
+        opens_sentence = not before or before[-1] in ".!?\n"
         return (word[0].lower() if opens_sentence else word[0]) in EDGES

@@ -1,25 +1,27 @@
-"""The bubblewrap command line of a kernel's sandbox, and a probe for it. Knows nothing of Jupyter.
+"""Launch a command under bubblewrap, behind every fence there is. Knows nothing of Jupyter.
 
-Stops: network (own net namespace), host files (the interpreter and system libraries are there,
-read-only, and nothing else), host processes (own pid namespace), host environment, capabilities,
-gaining privileges, a shell (there is none). /tmp, /mnt/data and /dev/shm are private and sized.
+Stops: network (own net namespace; seccomp leaves no socket but AF_UNIX), host files (the interpreter
+and system libraries are there, read-only, and nothing else), host processes (own pid namespace),
+host environment, capabilities, gaining privileges, new namespaces, system calls beyond
+`sandbox.syscalls`, a shell (there is none). /tmp, /mnt/data and /dev/shm are private and sized.
 
-Does not stop: bugs in the Linux kernel (no seccomp filter yet), reading the packages installed
-beside the interpreter, a new user namespace inside where the host allows them to everyone. Where
-the server is not root, a program may trace bwrap's init: it is in the same sandbox, with the same
-rights.
+Does not stop: bugs in the system calls that are left; reading the packages installed beside the
+interpreter; memory spread over many processes where there is no control group (`sandbox.cgroups`).
 """
 
+import contextlib
 import itertools
 import os
 import shutil
-import subprocess
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox import cgroups, seccomp
 from sandbox.errors import SandboxUnavailable
+from sandbox.leftovers import mark
 
 INSTALL_FIX = "install it (`apt-get install bubblewrap`) or run with --sandbox none"
 PERMIT_FIX = (
@@ -31,6 +33,10 @@ RUN = "/run/kernel"
 """The folder of the kernel's sockets, inside the sandbox."""
 
 _MiB = 1024 * 1024
+_OWN = 128 * _MiB
+"""What a kernel takes before its program's first line, /dev/shm and bwrap."""
+_BWRAP = 4
+"""Processes of bwrap's own, and the one that it leaves."""
 
 ENVIRONMENT = {
     "HOME": "/mnt/data",
@@ -51,32 +57,61 @@ ENVIRONMENT = {
 _launched = itertools.count()
 
 
-def sandboxed(command: Sequence[str], *, data_size: int, options: Sequence[str] = ()) -> list[str]:
-    """The command line that runs `command` in a fresh sandbox. Raises SandboxUnavailable.
+@dataclass(frozen=True)
+class Launch:
+    """What to start: with these descriptors open, an empty environment, and in this group."""
 
-    `data_size` is in bytes, for each of /tmp and /mnt/data; `options` are more bwrap options.
+    command: list[str]
+    pass_fds: tuple[int, ...]
+    group: cgroups.Group | None
+
+
+@contextlib.contextmanager
+def sandboxed(
+    command: Sequence[str],
+    *,
+    data_size: int,
+    memory: int,
+    processes: int,
+    options: Sequence[str] = (),
+    pass_fds: Sequence[int] = (),
+) -> Iterator[Launch]:
+    """What runs `command` in a fresh sandbox, to be started within the context.
+
+    `data_size` is in bytes, for each of /tmp and /mnt/data; `memory` is of all processes together,
+    beyond what a Python kernel takes by itself; `options` are more bwrap options that name
+    descriptors in `pass_fds`. The group, if there is one, is the caller's to remove.
+    Raises SandboxUnavailable.
     """
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         raise SandboxUnavailable("bubblewrap (bwrap) is not installed", INSTALL_FIX)
-    return [bwrap, *_walls(), *_files(data_size), *options, "--", *_drop_root(), *command]
+    roots = cgroups.find()
+    with inherited(seccomp.assemble()) as filter_fd:
+        line = [bwrap, *_walls(), *_files(data_size), "--seccomp", str(filter_fd), *options]
+        line += ["--", *_drop_root(), *command]
+        group = None
+        if isinstance(roots, cgroups.Roots):
+            try:
+                group = cgroups.Group(
+                    roots, memory=memory + 2 * data_size + _OWN, processes=processes + _BWRAP
+                )
+            except OSError as error:
+                raise SandboxUnavailable(
+                    f"a control group cannot be made: {error}", "see `python app.py doctor`"
+                ) from error
+            line = group.entering(line)
+        yield Launch(line, (*pass_fds, filter_fd), group)
 
 
-def probe() -> SandboxUnavailable | None:
-    """Start the interpreter in a sandbox once: None if that works, else why not."""
-    try:
-        command = sandboxed([sys.executable, "-c", "import ipykernel"], data_size=_MiB)
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=30, check=False, env={}
-        )
-    except SandboxUnavailable as error:
-        return error
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return SandboxUnavailable(f"bubblewrap does not start: {error}", PERMIT_FIX)
-    if done.returncode == 0:
-        return None
-    words = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-    return SandboxUnavailable(f"bubblewrap makes no sandbox here: {words[-1]}", PERMIT_FIX)
+@contextlib.contextmanager
+def inherited(content: bytes) -> Iterator[int]:
+    """A descriptor to inherit from which `content` is read; it leaves no file."""
+    descriptor = os.memfd_create("kernel")
+    with os.fdopen(descriptor, "r+b") as file:
+        file.write(content)
+        file.seek(0)
+        yield descriptor
 
 
 def _walls() -> list[str]:
@@ -95,6 +130,8 @@ def _walls() -> list[str]:
         walls += "--unshare-user --uid 65534 --gid 65534".split()
     for name, value in ENVIRONMENT.items():
         walls += ["--setenv", name, value]
+    # Does nothing but be seen: who started this bwrap, should it outlive them.
+    walls += ["--unsetenv", mark()]
     return walls
 
 

@@ -22,7 +22,7 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 
-from sandbox.errors import SandboxDied, SandboxUnavailable
+from sandbox.errors import SandboxDied, SandboxLimit, SandboxUnavailable
 from sandbox.provisioners import Place
 
 Message = dict[str, Any]
@@ -148,7 +148,8 @@ class Kernel:
 
     def messages(self, seconds: float) -> Iterator[tuple[str, Message]]:
         """(channel, message) as they come. Raises TimeoutError when `seconds` have passed without
-        the consumer having left, SandboxDied when the kernel ends."""
+        the consumer having left, SandboxDied when the kernel ends, SandboxLimit when it ended for
+        want of memory."""
         until = time.monotonic() + seconds
         assert self._client is not None
         wire = self._client.session
@@ -172,6 +173,8 @@ class Kernel:
                         break
             if self._watch in ready:
                 how = _ending(self._place.popen.wait())
+                if self._place.out_of_memory():
+                    raise SandboxLimit("memory")
                 raise SandboxDied(f"the kernel ended while the program ran ({how})")
 
     def interrupt(self) -> None:

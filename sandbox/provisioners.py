@@ -4,8 +4,8 @@ Stops: in every place, by rlimits: address space beyond the kernel's start, proc
 open files, file size, CPU time, core dumps. In `bubblewrap` what `sandbox.bubblewrap` says; and the
 kernel dies with the thread that launched it.
 
-Does not stop: memory in many processes, up to processes x memory (no cgroup yet). In `none`, which
-is only for operators who say its name: files, network, processes, anything that this user may do.
+Does not stop: in `none`, which is only for operators who say its name: files, network, processes,
+memory in many processes, anything that this user may do.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,10 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets import Integer
 
 from sandbox import bubblewrap
+from sandbox.bubblewrap import inherited
+from sandbox.cgroups import Group
 from sandbox.errors import SandboxUnavailable
+from sandbox.leftovers import mark
 
 _CONNECTION = f"{bubblewrap.RUN}/connection.json"
 _CHANNELS = ("shell", "iopub", "stdin", "hb", "control")
@@ -98,6 +101,10 @@ class Place(LocalProvisioner):
     def signal_now(self, signum: int) -> None:
         """Signal the kernel, without waiting; SIGKILL takes all that it started along."""
 
+    def out_of_memory(self) -> bool:
+        """Whether the kernel, or what it started, was killed for want of memory."""
+        return False
+
     async def send_signal(self, signum: int) -> None:
         self.signal_now(signum)
 
@@ -152,17 +159,25 @@ class BubblewrapProvisioner(Place):
     """bwrap's init, pid 1 of the sandbox, as the host sees it."""
     kernel_pid: int | None = None
     """The kernel, its child, as the host sees it."""
+    group: Group | None = None
+    """What bounds all its processes together, where that can be had."""
 
     async def launch_kernel(self, cmd: list[str], **_: Any) -> KernelConnectionInfo:
         inside = _connection(f"{bubblewrap.RUN}/s")
         read_info, write_info = os.pipe()
-        with os.fdopen(read_info) as info, _readable(inside) as connection:
+        with os.fdopen(read_info) as info, inherited(_json(inside)) as connection:
             try:
                 options = f"--info-fd {write_info} --perms 0444 --ro-bind-data {connection}".split()
-                command = bubblewrap.sandboxed(
-                    cmd, data_size=self.data_size, options=[*options, _CONNECTION]
-                )
-                self._spawn(command, env={}, pass_fds=(write_info, connection))
+                with bubblewrap.sandboxed(
+                    cmd,
+                    data_size=self.data_size,
+                    memory=self.memory,
+                    processes=self.processes,
+                    options=[*options, _CONNECTION],
+                    pass_fds=(write_info, connection),
+                ) as launch:
+                    self.group = launch.group
+                    self._spawn(launch.command, env={}, pass_fds=launch.pass_fds)
             finally:
                 os.close(write_info)
             self.init_pid = _reported_pid(info.fileno())
@@ -180,6 +195,15 @@ class BubblewrapProvisioner(Place):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signum)
 
+    def out_of_memory(self) -> bool:
+        return self.group is not None and self.group.out_of_memory()
+
+    async def cleanup(self, restart: bool = False) -> None:
+        await super().cleanup(restart=restart)
+        if self.group is not None:
+            self.group.remove()
+            self.group = None
+
 
 class UnsandboxedProvisioner(Place):
     """Launch a kernel as a plain process of this user. Only by the operator's explicit word."""
@@ -188,10 +212,10 @@ class UnsandboxedProvisioner(Place):
     folder: str | None = None
 
     async def launch_kernel(self, cmd: list[str], **_: Any) -> KernelConnectionInfo:
-        self.folder = tempfile.mkdtemp(prefix="kernel-")
+        self.folder = tempfile.mkdtemp(prefix=f"{mark()}-")
         sockets = f"{self.folder}/s"
         info = _connection(sockets)
-        with _readable(info) as connection:
+        with inherited(_json(info)) as connection:
             command = [part.replace(_CONNECTION, f"/dev/fd/{connection}") for part in cmd]
             environment = {**bubblewrap.ENVIRONMENT, "HOME": self.folder, "IPYTHONDIR": self.folder}
             self._spawn(
@@ -246,14 +270,8 @@ def _for_manager(connection: dict[str, Any]) -> KernelConnectionInfo:
     return info  # type: ignore[no-any-return]
 
 
-@contextlib.contextmanager
-def _readable(content: dict[str, Any]) -> Iterator[int]:
-    """A descriptor to inherit from which `content` is read; it leaves no file."""
-    descriptor = os.memfd_create("kernel")
-    with os.fdopen(descriptor, "r+b") as file:
-        file.write(json.dumps(content).encode())
-        file.seek(0)
-        yield descriptor
+def _json(content: dict[str, Any]) -> bytes:
+    return json.dumps(content).encode()
 
 
 def _only_child(init: int | None) -> int:

@@ -53,9 +53,7 @@ Instruction = tuple[int, int, int, int]
 
 def _one_of(index: int, values: tuple[int, ...], then: int, otherwise: int) -> list[Instruction]:
     """Answer `then` if the argument is one of `values`."""
-    tests = [
-        (_IF_EQUAL, len(values) - place, 0, value) for place, value in enumerate(values)
-    ]
+    tests = [(_IF_EQUAL, len(values) - place, 0, value) for place, value in enumerate(values)]
     return [
         (_LOAD, 0, 0, _argument(index)), *tests,
         (_RETURN, 0, 0, otherwise), (_RETURN, 0, 0, then),

@@ -146,6 +146,38 @@ REWRITTEN: list[tuple[str, str, str]] = [
         "x = get(1)\ny = locals()['x']",
     ),
     (
+        "a key is hashed, so it is read",
+        "d = {get(1): get(2)}",
+        "d = {get(1): _later_get(2)}",
+    ),
+    (
+        "what was raised is caught under another name",
+        """
+        try:
+            raise ValueError(a)
+        except ValueError as error:
+            b = error.args[0]
+        b.append(get(1))
+        print(len(a))
+        """,
+        """
+        try:
+            _wait()
+            raise ValueError(a)
+        except ValueError as error:
+            _wait()
+            b = error.args[0]
+        b.append(_later_get(1))
+        _wait()
+        print(len(a))
+        """,
+    ),
+    (
+        "a print whose call stands behind a name keeps its order",
+        "print(a, get(1))",
+        "print(a, get(1))",
+    ),
+    (
         "a class may look at what it is given",
         "class L:\n    def append(self, x):\n        print(x)\nl = L()\nl.append(get(1))",
         "class L:\n\n    def append(self, x):\n        print(x)\nl = L()\nl.append(get(1))",

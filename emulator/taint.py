@@ -1,0 +1,272 @@
+"""Which names of a program may hold a result that is not known yet. Pure AST; rewrites nothing.
+
+The answer holds over all orders of execution, as a points-to analysis' would: coarse, and wrong only
+towards "may". Programs that could read or write names behind its back (``exec``, ``locals``, classes with
+an ``append`` of their own, attribute stores) are called opaque.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+
+_BUILTINS = frozenset(dir(builtins))
+_REFLECTION = frozenset(
+    "exec eval compile locals globals vars dir setattr getattr delattr __import__ __builtins__".split()
+)
+# Builtins that give no part of their arguments back.
+_PLAIN = frozenset("print len str repr int float bool abs round isinstance ord chr".split())
+# An attribute store or a class may run the program's own code on a placeholder.
+_OPAQUE = (ast.ClassDef, ast.Match, ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith)
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+# Of these alone it is certain that they are new: `b = a` and `b = g(a)` make two names of one object.
+_NEW = (ast.List, ast.Tuple, ast.Dict, ast.ListComp, ast.DictComp, ast.Constant, ast.JoinedStr)
+# Stands for whatever is raised: it is caught elsewhere, under another name.
+_RAISED = "<raised>"
+
+
+class _Reach(IntEnum):
+    """How a name may reach a placeholder; a higher one says more."""
+
+    NONE = 0
+    HOLDER = 1
+    RECEIVER = 2
+    ORIGIN = 3
+
+
+class _Sharing:
+    """Who may share objects with whom.
+
+    An object that takes in a placeholder is held by a *receiver*. Names are `linked` when they may share
+    objects (``b = a[0]``, ``for b in a``, arguments of the program's own functions), and one `holds`
+    another when that was put, unread, into a new or growing container. From a receiver, taint goes to
+    all that is linked, since its object may have come out of there, and from such a name also back to
+    what it holds; from a mere holder it goes onward only. So the ``c`` in
+    ``xs.append({"city": c, "weather": f(c)})`` stays clean.
+    """
+
+    def __init__(self) -> None:
+        self._linked: dict[str, set[str]] = defaultdict(set)
+        self._holders: dict[str, set[str]] = defaultdict(set)
+        self._holds: dict[str, set[str]] = defaultdict(set)
+        self.receivers: set[str] = set()
+
+    def link(self, names: Iterable[str]) -> None:
+        first, *others = [*names] or [""]
+        for name in others:
+            self._linked[first].add(name)
+            self._linked[name].add(first)
+
+    def hold(self, holders: Iterable[str], names: Iterable[str]) -> None:
+        for name in names:
+            for holder in holders:
+                self._holders[name].add(holder)
+                self._holds[holder].add(name)
+
+    def tainted(self) -> frozenset[str]:
+        reached: dict[str, _Reach] = {}
+        waiting = [(name, _Reach.RECEIVER) for name in self.receivers]
+        while waiting:
+            name, reach = waiting.pop()
+            if reached.get(name, _Reach.NONE) >= reach:
+                continue
+            reached[name] = reach
+            onward = _Reach.HOLDER if reach is _Reach.HOLDER else _Reach.ORIGIN
+            waiting.extend((other, onward) for other in self._linked[name])
+            waiting.extend((other, _Reach.HOLDER) for other in self._holders[name])
+            if reach is _Reach.ORIGIN:
+                waiting.extend((other, _Reach.ORIGIN) for other in self._holds[name])
+        return frozenset(reached)
+
+
+class Flow:
+    """What is known of one program: its tool calls, its stores, and the names that may be tainted."""
+
+    def __init__(self, tree: ast.Module, tools: frozenset[str]) -> None:
+        self._tools = tools
+        nodes = list(ast.walk(tree))
+        self.stored = {
+            node.id
+            for node in nodes
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+        } | {node.name for node in nodes if isinstance(node, _SCOPES)}
+        self._modules = {
+            (alias.asname or alias.name).split(".")[0]
+            for node in nodes
+            if isinstance(node, (ast.Import, ast.ImportFrom))
+            for alias in node.names
+        }
+        self.opaque = any(map(_is_opaque, nodes)) or bool(tools & self.stored)
+        self.tainted = frozenset() if self.opaque else self._tainted(nodes)
+
+    def _tainted(self, nodes: Iterable[ast.AST]) -> frozenset[str]:
+        sharing = _Sharing()
+        for node in nodes:
+            if isinstance(node, ast.ExceptHandler) and node.name:
+                sharing.link([_RAISED, node.name])
+            elif isinstance(node, ast.Raise):
+                sharing.link([_RAISED, *self._names(node)])
+            elif isinstance(node, _SCOPES):
+                sharing.link([node.name, *self._names(*_interface(node))])
+            elif isinstance(node, ast.stmt):
+                self._share(sharing, node)
+        return sharing.tainted()
+
+    def _share(self, sharing: _Sharing, statement: ast.stmt) -> None:
+        store = self.store(statement)
+        if store is None:
+            sharing.link(self._names(*own_expressions(statement)))
+            return
+        targets, value = store
+        if any(map(self.is_call, leaves(value))):
+            sharing.receivers |= targets
+        if len(getattr(statement, "targets", ())) > 1:
+            sharing.link(sorted(targets))
+        sharing.hold(targets, self._names(*leaves(value, keys=True)))
+        for generators in _generators(value):
+            sharing.link(self._names(*generators))
+
+    def _names(self, *nodes: ast.AST) -> list[str]:
+        """The variables whose objects may be shared through ``nodes``.
+
+        Not those in the arguments of tool calls, which are copied out, nor those of which only a
+        number, a text or a truth is made.
+        """
+        found = []
+        waiting = list(nodes)
+        while waiting:
+            node = waiting.pop()
+            if self.is_call(node) or self._is_plain(node):
+                continue
+            if isinstance(node, ast.Name):
+                known = node.id in self._modules or (
+                    node.id in _BUILTINS and node.id not in self.stored
+                )
+                if not known:
+                    found.append(node.id)
+            waiting.extend(ast.iter_child_nodes(node))
+        return found
+
+    def _is_plain(self, node: ast.AST) -> bool:
+        """Whether the value is a number, a text or a truth, and nothing is changed on the way to it."""
+        if isinstance(node, ast.Call):
+            if not (isinstance(node.func, ast.Name) and node.func.id in _PLAIN - self.stored):
+                return False
+        elif not isinstance(node, (ast.Compare, ast.JoinedStr)):
+            return False
+        return not any(
+            isinstance(inner, (ast.NamedExpr, ast.Lambda, ast.Yield, ast.Await))
+            or (
+                isinstance(inner, ast.Call)
+                and not self.is_call(inner)
+                and not self._is_plain(inner)
+            )
+            for child in ast.iter_child_nodes(node)
+            for inner in ast.walk(child)
+        )
+
+    def is_call(self, node: ast.AST) -> bool:
+        node = node.value if isinstance(node, ast.Await) else node
+        return (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in self._tools
+        )
+
+    def store(self, statement: ast.stmt) -> tuple[set[str], ast.expr] | None:
+        """The names and the value of a statement that stores its value without looking at it."""
+        targets: list[ast.expr]
+        match statement:
+            case ast.Expr(
+                value=ast.Call(ast.Attribute(ast.Name(name), "append"), [value], keywords=[])
+            ):
+                return {name}, value
+            case ast.Expr(value=value) if self.is_call(value):
+                return set(), value
+            case ast.Assign(targets=targets, value=value):
+                pass
+            case ast.AnnAssign(target=ast.expr() as annotated, value=ast.expr() as value):
+                targets = [annotated]
+            case _:
+                return None
+        unpackable = isinstance(value, (ast.List, ast.Tuple, ast.ListComp))
+        names: set[str] = set()
+        for target in targets:
+            match target:
+                case ast.Name(id=name) | ast.Subscript(value=ast.Name(id=name)):
+                    names.add(name)
+                case ast.Tuple(elts=parts) | ast.List(elts=parts) if unpackable and all(
+                    isinstance(part, ast.Name) for part in parts
+                ):
+                    names |= {part.id for part in parts if isinstance(part, ast.Name)}
+                case _:
+                    return None
+        if not self.is_call(value) and not isinstance(value, _NEW):
+            return None
+        return names, value
+
+
+def leaves(value: ast.expr, *, keys: bool = False) -> Iterator[ast.expr]:
+    """The expressions that end up, unread, in a display; the value itself when it is none.
+
+    Keys are read, since they are hashed; they are told only with ``keys``.
+    """
+    match value:
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            for part in parts:
+                yield from leaves(part, keys=keys)
+        case ast.Dict(keys=[*names], values=parts) if all(names):
+            if keys:
+                yield from (name for name in names if name is not None)
+            for part in parts:
+                yield from leaves(part, keys=keys)
+        case ast.ListComp(elt=part):
+            yield from leaves(part, keys=keys)
+        case ast.DictComp(key=key, value=part):
+            if keys:
+                yield key
+            yield from leaves(part, keys=keys)
+        case _:
+            yield value
+
+
+def own_expressions(statement: ast.stmt) -> Iterator[ast.AST]:
+    """The expressions of a statement itself, without those of the statements in its blocks."""
+    for child in ast.iter_child_nodes(statement):
+        if isinstance(child, ast.ExceptHandler):
+            yield from ([child.type] if child.type else [])
+        elif not isinstance(child, ast.stmt):
+            yield child
+
+
+def _is_opaque(node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute):
+        return not isinstance(node.ctx, ast.Load) or node.attr.startswith("__")
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "type":
+        return len(node.args) != 1  # makes a class
+    if isinstance(node, ast.Name):
+        return node.id in _REFLECTION
+    return isinstance(node, _OPAQUE)
+
+
+def _generators(value: ast.expr) -> Iterator[list[ast.comprehension]]:
+    for node in ast.walk(value):
+        if isinstance(node, (ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp)):
+            yield node.generators
+
+
+def _interface(scope: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> Iterator[ast.AST]:
+    """Where values enter and leave a function: decorators, parameters, defaults, results."""
+    yield from scope.decorator_list
+    if not isinstance(scope, ast.ClassDef):
+        for node in ast.walk(scope.args):
+            if isinstance(node, ast.arg):
+                yield ast.Name(node.arg, ast.Load())
+        yield from (default for default in scope.args.defaults)
+        yield from (default for default in scope.args.kw_defaults if default is not None)
+    for node in ast.walk(scope):
+        if isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)):
+            yield node
