@@ -14,16 +14,17 @@ from emulator.choice import NO_TOOLS, offered
 from emulator.diagnostics import render
 from emulator.errors import ExecutionFailed, ModelFailed
 from emulator.formats import AnswerFormat
-from emulator.grammar import gbnf
-from emulator.profiles import Profile, choose
+from emulator.profiles import choose
 from emulator.programs import Driver
-from emulator.prompt import Choice, instruct, repair, transcript
+from emulator.prompt import Choice, ModelMessage, instruct, repair, transcript
 from emulator.protocol import ChatCompletionRequest
 from emulator.respond import AnswerEvent, Chunk, ChunkWriter, Finish, FinishReason, Opened, Usage
 from emulator.resume import Continued, Ended, resume, save
 from emulator.settings import Settings
 from emulator.stops import StopFilter
 from emulator.store import Store
+from emulator.tiny import DEFAULTS as TINY_DEFAULTS
+from emulator.tiny import tiny_turn
 from emulator.tools import Toolset
 from emulator.turn import Answered, Refused, Turn
 from emulator.upstream import Upstream
@@ -111,10 +112,7 @@ class Pipeline:
                 yield Finish("tool_calls", Usage())
                 return
             ended = went_on
-        profile = choose(self.settings.profile, request.model)
-        told_format = answer_format.instructions if answer_format else ""
-        messages = instruct(request.messages, toolset, choice, profile, told_format, ended=ended)
-        fields = self._fields(request, toolset, choice, profile)
+        messages, fields = self._prompted(request, toolset, choice, answer_format, ended)
         seed = fresh_seed()
         meter = _Meter()
         verdict: Answered | Refused = Answered()
@@ -175,20 +173,29 @@ class Pipeline:
             raise ExecutionFailed(f"The model's program could not be run: {error}") from error
         return finish_reason
 
-    def _fields(
-        self, request: ChatCompletionRequest, toolset: Toolset, choice: Choice, profile: Profile
-    ) -> dict[str, Any]:
+    def _prompted(
+        self,
+        request: ChatCompletionRequest,
+        toolset: Toolset,
+        choice: Choice,
+        answer_format: AnswerFormat | None,
+        ended: Ended | None,
+    ) -> tuple[list[ModelMessage], dict[str, Any]]:
+        """What the model is told, and the other fields of the upstream request."""
+        profile = choose(self.settings.profile, request.model)
+        told_format = answer_format.instructions if answer_format else ""
         passed = request.passed_on()
         fields = {name: value for name, value in passed.items() if name not in NOT_IN_TOOL_TURNS}
         fields["stream_options"] = {"include_usage": True}
-        if profile.grammar and self.settings.grammar and toolset.tools:
-            fields["grammar"] = gbnf(
-                toolset.tools,
-                required=choice.required,
-                only=choice.name,
-                parallel=not choice.one_at_a_time,
+        if not (profile.few_shot and toolset.tools):
+            messages = instruct(
+                request.messages, toolset, choice, profile, told_format, ended=ended
             )
-        return fields
+            return messages, fields
+        turn = tiny_turn(request.messages, toolset, choice)
+        if turn.grammar is not None and self.settings.grammar:
+            fields["grammar"] = turn.grammar
+        return turn.messages, TINY_DEFAULTS | fields
 
 
 class _Meter:

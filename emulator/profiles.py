@@ -13,11 +13,10 @@ class Profile:
     name: str
     pattern: str
     """Found in a model's name, whatever its case."""
-    template: str = "tools.jinja"
     system: bool = True
     """Instruct in a system message; otherwise in front of the first user message."""
-    grammar: bool = False
-    """Send a llama.cpp ``grammar`` that admits prose or valid calls."""
+    few_shot: bool = False
+    """Show examples, few tools and a llama.cpp ``grammar`` instead of instructions (`tiny.py`)."""
 
 
 PROFILES = (
@@ -29,8 +28,7 @@ PROFILES = (
     Profile(
         "tiny",
         r"smollm|tinyllama|(?<![\d.])(?:\d{2,3}m|0\.\db|1\.[0-7]b)(?!\w)",
-        template="tiny.jinja",
-        grammar=True,
+        few_shot=True,
     ),
     Profile("default", r""),
 )

@@ -79,7 +79,7 @@ def instruct(
     instructions = answer_format
     if toolset.tools:
         instructions = render(
-            profile.template,
+            "tools.jinja",
             stubs=toolset.stubs,
             tools=toolset.tools,
             choice=str(choice),

@@ -172,6 +172,8 @@ def _find(store: Store, message: Message) -> Saved | None:
         keys = {store.get(f"call:{call.id}") for call in calls}
         key = keys.pop() if len(keys) == 1 else None
         value = store.get(f"program:{key.decode()}") if key else None
+        if key and value and hashlib.sha256(value).hexdigest() != key.decode():
+            raise ValueError("its bytes have changed")
         saved = Saved.load(value) if value else None
     except StoreFailed as error:
         _dropped("store", error)

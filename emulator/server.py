@@ -37,7 +37,7 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             "proc_name": "tool-use-api-emulator",
             "loglevel": "warning",
             "control_socket_disable": True,
-            "worker_exit": lambda _server, worker: worker.wsgi.extensions["emulator"].close(),
+            "worker_exit": _close,
         }
         for name, value in options.items():
             if name in self.cfg.settings:
@@ -45,3 +45,10 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
 
     def load(self) -> Any:
         return self._make_app()
+
+
+def _close(_arbiter: Any, worker: Any) -> None:
+    """Close what the app opened; a worker that did not come up has none."""
+    app = getattr(worker, "wsgi", None)
+    if app is not None:
+        app.extensions["emulator"].close()

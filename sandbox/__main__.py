@@ -1,10 +1,10 @@
-"""`python -m sandbox`: which engines work on this machine, and what to do about the others."""
+"""`python -m sandbox`: which engines and fences work on this machine, and how to mend the others."""
 
 import sys
 
-from sandbox.checks import check, render
+from sandbox.checks import check_all, render
 
 if __name__ == "__main__":
-    checks = check()
+    checks = check_all()
     sys.stdout.write(f"{render(checks)}\n")
-    sys.exit(0 if any(each.ok for each in checks) else 1)
+    sys.exit(0 if all(each.ok for each in checks if each.needed) else 1)

@@ -88,7 +88,9 @@ class Group:
     def entering(self, command: Sequence[str]) -> list[str]:
         """The command line that joins this group and then becomes `command`."""
         # A process that joins by itself has no moment outside with which to start others.
-        joins = [f"echo $$ >{shlex.quote(str(folder / 'cgroup.procs'))}" for folder in self._folders]
+        joins = [
+            f"echo $$ >{shlex.quote(str(folder / 'cgroup.procs'))}" for folder in self._folders
+        ]
         return ["/bin/sh", "-c", f'{" && ".join(joins)} && exec "$@"', "sh", *command]
 
     def out_of_memory(self) -> bool:
@@ -152,9 +154,7 @@ def _version_2() -> Roots | None:
 
 
 def _version_1() -> Roots | None:
-    found = [
-        own for controller in _CONTROLLERS for _, own in _mounted("cgroup", controller)[:1]
-    ]
+    found = [own for controller in _CONTROLLERS for _, own in _mounted("cgroup", controller)[:1]]
     # Controllers that are mounted together share their folder.
     return Roots(tuple(dict.fromkeys(found)), _V1) if len(found) == len(_CONTROLLERS) else None
 

@@ -1,4 +1,4 @@
-"""Try each engine with a real program and say what works. Knows nothing of settings or HTTP.
+"""Try each engine and each fence, and say what works. Knows nothing of settings or HTTP.
 
 Stops: nothing by itself; it is how an operator learns that something else would not.
 Does not stop: a fence that a program can still get over; tests/test_escape.py asks that.
@@ -6,10 +6,11 @@ Does not stop: a fence that a program can still get over; tests/test_escape.py a
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from sandbox import fences
 from sandbox.engine import Engine, Finished, Paused
 from sandbox.errors import SandboxError, SandboxUnavailable
+from sandbox.fences import Check
 from sandbox.kernel import KernelEngine
 from sandbox.monty import MontyEngine
 
@@ -18,17 +19,6 @@ _EXPECTED = [
     Paused("ask", (6,), {"by": 7}, 1),
     Finished("42\n", 42, "42"),
 ]
-
-
-@dataclass(frozen=True)
-class Check:
-    """One line of the report; `fix` is empty when `ok`."""
-
-    name: str
-    ok: bool
-    detail: str
-    fix: str = ""
-
 
 ENGINES: dict[str, Callable[[], Engine]] = {
     "monty": lambda: MontyEngine(warm=1),
@@ -41,11 +31,17 @@ def check() -> list[Check]:
     return [_try(name, make) for name, make in ENGINES.items()]
 
 
+def check_all() -> list[Check]:
+    """The engines, and each fence of the bubblewrap sandbox."""
+    return [*check(), *fences.checks()]
+
+
 def render(checks: Sequence[Check]) -> str:
     width = max(len(each.name) for each in checks)
     lines = []
     for each in checks:
-        lines.append(f"{each.name:{width}}  {'works' if each.ok else 'OFF'}    {each.detail}")
+        word = "works" if each.ok else "OFF" if each.needed else "weak"
+        lines.append(f"{each.name:{width}}  {word:5}  {each.detail}")
         if each.fix:
             lines.append(f"{'':{width}}         fix: {each.fix}")
     return "\n".join(lines)
@@ -58,12 +54,12 @@ def _try(name: str, make: Callable[[], Engine]) -> Check:
         with engine.session(frozenset({"ask"})) as session:
             steps = [session.start(_PROGRAM), session.resume(42)]
     except SandboxUnavailable as error:
-        return Check(name, False, error.reason, error.fix)
+        return Check(name, ok=False, detail=error.reason, fix=error.fix)
     except SandboxError as error:
-        return Check(name, False, str(error), "report this: it should have worked")
+        return Check(name, ok=False, detail=str(error), fix="report this: it should have worked")
     finally:
         engine.close()
     if steps != _EXPECTED:
-        return Check(name, False, f"the probe program gave {steps}", "report this")
+        return Check(name, ok=False, detail=f"the probe program gave {steps}", fix="report this")
     seconds = time.perf_counter() - began
-    return Check(name, True, f"a program with one call took {seconds:.2f} s from cold")
+    return Check(name, ok=True, detail=f"a program with one call took {seconds:.2f} s from cold")

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NoReturn, Self
 
-from sandbox import bubblewrap
+from sandbox import cgroups, fences, leftovers
 from sandbox.awaits import settle_awaits
 from sandbox.engine import Finished, Limits, Paused, Session, Step
 from sandbox.errors import (
@@ -96,7 +96,8 @@ class KernelEngine:
         """A sandbox that cannot be had turns this engine off; it never becomes a weaker one."""
         with self._probe_lock:
             if not self._probed:
-                self._problem = bubblewrap.probe()
+                leftovers.sweep(cgroups.folders())
+                self._problem = fences.problem()
                 self._probed = True
             if self._problem is not None:
                 raise SandboxUnavailable(self._problem.reason, self._problem.fix)

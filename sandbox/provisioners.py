@@ -42,17 +42,8 @@ _CONNECTION = f"{bubblewrap.RUN}/connection.json"
 _CHANNELS = ("shell", "iopub", "stdin", "hb", "control")
 _MiB = 1024 * 1024
 
-# Runs in the kernel's process before ipykernel. Address space is limited from here on, with the
-# interpreter and ipykernel already in it: RLIMIT_AS counts what is mapped, not what is used.
-#
-# The host holds the other end of stdin and never writes. bwrap ends a sandbox with its host, but
-# only from some moment of its start on; a host that dies before that is noticed here.
-_LAUNCH = """\
-import os, resource, sys, threading
-lifeline = os.dup(0)
-os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-threading.Thread(target=lambda: os.read(lifeline, 1) or os._exit(1), daemon=True).start()
-from ipykernel.kernelapp import launch_new_instance
+SET_LIMITS = """\
+import resource, sys
 memory, cpu, processes, file_size = map(int, sys.argv.pop(1).split(","))
 with open("/proc/self/statm") as statm:
     mapped = int(statm.read().split()[0]) * resource.getpagesize()
@@ -63,6 +54,22 @@ for limit, most in (
 ):
     if most >= 0:
         resource.setrlimit(limit, (most, most))
+"""
+"""Python source that limits its own process by the numbers in its first argument. Address space is
+limited from there on: RLIMIT_AS counts what is mapped, and much is before the first line of any
+program."""
+
+# Runs in the kernel's process before ipykernel.
+#
+# The host holds the other end of stdin and never writes. bwrap ends a sandbox with its host, but
+# only from some moment of its start on; a host that dies before that is noticed here.
+_LAUNCH = f"""\
+import os, threading
+lifeline = os.dup(0)
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+threading.Thread(target=lambda: os.read(lifeline, 1) or os._exit(1), daemon=True).start()
+from ipykernel.kernelapp import launch_new_instance
+{SET_LIMITS}
 launch_new_instance()
 """
 

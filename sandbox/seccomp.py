@@ -46,7 +46,7 @@ _CLONE_NEW = 0x0002_0000 | 0x7E00_0000
 # TIOCSTI, TIOCLINUX and TIOCSETD reach out of the sandbox through a terminal.
 _TERMINAL = (0x5412, 0x541C, 0x5423)
 # What names a process, ties it to its parent or gives rights up; what glibc says of its memory.
-_PRCTL = (1, 2, 3, 4, 15, 16, 21, 23, 24, 27, 29, 30, 38, 39, 47, 0x53564D41)
+_PRCTL = (1, 2, 3, 4, 8, 15, 16, 21, 23, 24, 27, 29, 30, 38, 39, 47, 0x53564D41)
 
 Instruction = tuple[int, int, int, int]
 

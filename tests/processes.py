@@ -46,6 +46,18 @@ class Process:
                 raise AssertionError(f"it did not start:\n{self.log.read_text()}")
             time.sleep(0.02)
 
+    @property
+    def group(self) -> int:
+        """The id of its session."""
+        return self._process.pid
+
+    def wait_until_gone(self, gone: Callable[[], bool]) -> None:
+        """Raises AssertionError if that does not come in time."""
+        deadline = time.monotonic() + START_SECONDS
+        while not gone():
+            assert time.monotonic() < deadline, "something was left behind"
+            time.sleep(0.05)
+
     def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
         """Signal the whole session, and wait for its leader."""
         with suppress(ProcessLookupError):

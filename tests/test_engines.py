@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sandbox import bubblewrap
+from sandbox import fences
 from sandbox.awaits import settle_awaits
 from sandbox.checks import Check, check, render
 from sandbox.engine import Engine, Finished, Limits, Paused
@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[1]
 LIMITS = Limits(seconds=2.0, output=10_000, pauses=5)
 SEED = 1_700_000_000_123_456  # 2023-11-14 22:13:20 UTC
 
-no_bubblewrap = bubblewrap.probe()
+no_bubblewrap = fences.problem()
 needs_bubblewrap = pytest.mark.skipif(no_bubblewrap is not None, reason=str(no_bubblewrap))
 
 
@@ -483,7 +483,7 @@ def test_the_self_check_reports_every_engine() -> None:
         ("monty", True, ""),
         ("kernel (bubblewrap)", True, ""),
     ]
-    assert render([Check("a", ok=True, detail="b")]) == "a  works    b"
+    assert render([Check("a", ok=True, detail="b")]) == "a  works  b"
 
 
 AWAITS = {

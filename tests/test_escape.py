@@ -15,7 +15,7 @@ from textwrap import dedent
 
 import pytest
 
-from sandbox import bubblewrap
+from sandbox import bubblewrap, fences
 from sandbox.engine import Engine, Finished, Limits, Paused
 from sandbox.errors import (
     ProgramFailed,
@@ -32,7 +32,7 @@ from sandbox.values import JSON
 LIMITS = Limits(seconds=5.0, memory=256 * 1024 * 1024, output=10_000, pauses=5)
 ROOT = Path(__file__).parents[1]
 
-no_bubblewrap = bubblewrap.probe()
+no_bubblewrap = fences.problem()
 
 
 @pytest.fixture(scope="module")

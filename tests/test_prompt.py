@@ -14,6 +14,7 @@ import pytest
 from emulator.profiles import choose
 from emulator.prompt import Choice, instruct, repair, transcript
 from emulator.protocol import Message
+from emulator.tiny import tiny_turn
 from emulator.tools import Toolset
 from tests.tools_for_tests import CREATE_EVENT, GET_WEATHER, SEND_MAIL
 
@@ -70,7 +71,12 @@ def check(name: str, text: str) -> None:
 def test_the_messages_for_a_model_are_golden(conversation: str, choice: str, model: str) -> None:
     messages = [Message.model_validate(message) for message in CONVERSATIONS[conversation]]
     toolset = Toolset.parse([GET_WEATHER, SEND_MAIL])
-    told = instruct(messages, toolset, CHOICES[choice], choose("auto", MODELS[model]))
+    profile = choose("auto", MODELS[model])
+    if profile.few_shot:
+        turn = tiny_turn(messages, toolset, CHOICES[choice])
+        told = [*turn.messages, {"role": "grammar", "content": turn.grammar}]
+    else:
+        told = instruct(messages, toolset, CHOICES[choice], profile)
     check(f"{conversation} {choice} {model}", written(told))
 
 

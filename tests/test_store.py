@@ -252,9 +252,7 @@ def test_what_has_expired_leaves_the_file_with_the_next_put(tmp_path: Path) -> N
 def test_a_large_value_does_not_drive_out_more_than_it_needs(tmp_path: Path) -> None:
     """Values gave way in batches of 64, so that one put could empty a store of large programs."""
     clock = Clock()
-    with closing(
-        SQLiteStore(":memory:", ttl_seconds=TTL, max_bytes=8 * BOUND, now=clock)
-    ) as store:
+    with closing(SQLiteStore(":memory:", ttl_seconds=TTL, max_bytes=8 * BOUND, now=clock)) as store:
         for n in range(9):
             store.put({f"{n}": b"x" * BOUND})
             clock.now += 1

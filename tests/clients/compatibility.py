@@ -1,0 +1,124 @@
+"""What the clients' tests found -> docs/compatibility.md, a table of client by feature.
+
+A test file names its client (`CLIENT`) and the packages it drives (`PACKAGES`, as they are pinned in a
+requirements file or in node/package.json); its tests name the feature that they stand for:
+
+    @pytest.mark.feature("parallel calls")
+
+Each environment's run writes a JSON file (`--results`); `python -m tests.clients.compatibility A.json B.json`
+joins them. Runs anywhere: it needs nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "compatibility.md"
+PINS = ("requirements-clients.txt", "requirements-clients-old.txt")
+NODE_PINS = ROOT / "tests" / "clients" / "node" / "package.json"
+
+FEATURES = (
+    "single call",
+    "parallel calls",
+    "nested arguments",
+    "result answered",
+    "several tool turns",
+    "prose",
+    "streaming",
+    "structured output",
+)
+HEAD = """\
+# Compatibility
+
+Made by `make test-clients` from its results; do not edit. Each client runs unchanged against the proxy, with a
+scripted model behind it that answers in Python or prose. Only the client's `base_url` is set.
+
+**yes**: all tests of the feature pass. **no**: some fail. An empty cell: the client does not offer the feature.
+
+"""
+
+
+class Results:
+    """A pytest plugin that counts, per client and feature, the tests that passed and all that ran."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._packages: dict[str, list[str]] = {}
+        self._outcomes: dict[tuple[str, str], list[bool]] = defaultdict(list)
+
+    def pytest_collection_modifyitems(self, items: Iterable[Any]) -> None:
+        for item in items:
+            features = [mark.args[0] for mark in item.iter_markers("feature")]
+            if unknown := set(features) - set(FEATURES):
+                raise ValueError(f"{item.nodeid}: {unknown} is not in compatibility.FEATURES")
+            self._packages[item.module.CLIENT] = list(item.module.PACKAGES)
+            item.user_properties.append(("client", item.module.CLIENT))
+            item.user_properties.append(("features", features))
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.skipped and not hasattr(report, "wasxfail"):
+            return
+        # A test's outcome is that of its call, but for a setup or teardown that fails.
+        if report.when != "call" and report.passed:
+            return
+        properties = dict(report.user_properties)
+        for feature in ("", *properties["features"]):
+            self._outcomes[properties["client"], feature].append(report.passed)
+
+    def pytest_sessionfinish(self) -> None:
+        clients: dict[str, Any] = {
+            name: {"packages": packages, "features": {}}
+            for name, packages in self._packages.items()
+        }
+        for (client, feature), outcomes in self._outcomes.items():
+            clients[client]["features"][feature] = [sum(outcomes), len(outcomes)]
+        self._path.write_text(json.dumps(clients, indent=1, sort_keys=True))
+
+
+def render(clients: Mapping[str, Any], pins: Mapping[str, str]) -> str:
+    """The page. ``clients`` is what the results' files hold together."""
+    titles = ("client", *FEATURES, "tests passed")
+    rows = [titles, ("---",) * len(titles)]
+    for name in sorted(clients, key=str.lower):
+        counts = clients[name]["features"]
+        packages = ", ".join(f"`{p}{pins[p]}`" for p in clients[name]["packages"])
+        passed, total = counts[""]
+        cells = [_cell(counts.get(feature)) for feature in FEATURES]
+        rows.append((f"{name} ({packages})", *cells, f"{passed} of {total}"))
+    return HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _cell(count: tuple[int, int] | None) -> str:
+    if count is None:
+        return ""
+    passed, total = count
+    return "yes" if passed == total else "**no**"
+
+
+def read_pins() -> dict[str, str]:
+    """Package -> the versions asked for: ``{"openai": "~=3.52", "ai": "@^7.0"}``."""
+    pins = {}
+    for name in PINS:
+        for line in (ROOT / name).read_text().splitlines():
+            if match := re.match(r"([\w.-]+)(?:\[.*?\])?\s*([~=<>!][^;#]*)", line):
+                pins[match[1]] = match[2].strip()
+    node = json.loads(NODE_PINS.read_text())["dependencies"]
+    return {f"npm:{name}": f"@{version}" for name, version in node.items()} | pins
+
+
+def main(results: Iterable[str]) -> None:
+    clients: dict[str, Any] = {}
+    for path in results:
+        clients |= json.loads(Path(path).read_text())
+    PAGE.write_text(render(clients, read_pins()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,1 @@
+"""Clients that need an `openai` older than 3 (requirements-clients-old.txt)."""

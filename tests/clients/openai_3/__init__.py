@@ -1,0 +1,1 @@
+"""Clients that go with `openai` 3 or need none (requirements-clients.txt)."""
