@@ -97,7 +97,7 @@ def serve(
         try:
             yield _announced(child, complaints, timeout)
         finally:
-            child.kill()  # it holds nothing that a clean exit would save
+            child.kill()  # one that still loads the model would not notice its input end
 
 
 def _announced(child: subprocess.Popen[bytes], complaints: IO[bytes], timeout: float) -> str:

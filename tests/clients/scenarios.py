@@ -3,8 +3,7 @@
 The tools are typed functions with docstrings, for the frameworks that read those; the same as JSON Schema are
 in tests/tools_for_tests.py. All of them only tell what they were called with.
 """
-
-from __future__ import annotations
+# No `from __future__ import annotations`: LlamaIndex reads a tool's annotations as they stand.
 
 from typing import Any, Literal
 
@@ -57,6 +56,8 @@ class Forecast(BaseModel):
     days: list[Day]
 
 
+# For clients that tell the model of the schema in their own words: the proxy cannot know a number is meant.
+PLAIN_FORECAST = FORECAST.replace('"12"', "12")
 FORECAST_VALUE = Forecast(city="London", days=[Day(high=12, low=3.5)])
 # The same as a call of the tool that a client makes of the class.
 FORECAST_CALL = "```python\nForecast(city='London', days=[{'high': 12, 'low': 3.5}])\n```"

@@ -1,0 +1,181 @@
+"""LangChain's ChatOpenAI: bind_tools, with_structured_output in its three methods, streams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+
+from tests.clients.conftest import SharedUpstream
+from tests.clients.scenarios import (
+    ANSWER,
+    ASK,
+    BOTH_CALLS,
+    BOTH_CITIES,
+    EVENT,
+    EVENT_CALL,
+    FORECAST,
+    FORECAST_CALL,
+    FORECAST_VALUE,
+    LONDON,
+    LONDON_CALL,
+    MODEL,
+    PROSE,
+    SILENT_BOTH,
+    Forecast,
+    create_event,
+    get_weather,
+)
+
+CLIENT = "LangChain"
+PACKAGES = ("langchain", "langchain-openai")
+
+TOOLS: list[Any] = [tool(get_weather), tool(create_event)]
+
+
+@pytest.fixture
+def model(base_url: str) -> ChatOpenAI:
+    return ChatOpenAI(model=MODEL, base_url=base_url, max_retries=0)
+
+
+def invoke(runnable: Any, given: Any) -> AIMessage:
+    return runnable.invoke(given)
+
+
+def stream(runnable: Any, given: Any) -> AIMessage:
+    """All chunks added up, which is how LangChain's own agents see a stream."""
+    chunks = list(runnable.stream(given))
+    message = chunks[0]
+    for chunk in chunks[1:]:
+        message += chunk
+    return message
+
+
+EITHER = pytest.mark.parametrize(
+    "ask", [invoke, pytest.param(stream, marks=pytest.mark.feature("streaming"))]
+)
+
+
+def calls(message: AIMessage) -> list[tuple[str, Any]]:
+    assert message.invalid_tool_calls == []
+    return [(call["name"], call["args"]) for call in message.tool_calls]
+
+
+CALLS = [
+    pytest.param(
+        LONDON,
+        "",
+        [("get_weather", LONDON_CALL)],
+        marks=pytest.mark.feature("single call"),
+        id="one call",
+    ),
+    pytest.param(
+        SILENT_BOTH,
+        "",
+        [("get_weather", arguments) for arguments in BOTH_CALLS],
+        marks=pytest.mark.feature("parallel calls"),
+        id="two calls",
+    ),
+    pytest.param(
+        BOTH_CITIES,
+        "I'll look.",
+        [("get_weather", arguments) for arguments in BOTH_CALLS],
+        marks=pytest.mark.feature("parallel calls"),
+        id="words and two calls",
+    ),
+    pytest.param(
+        EVENT,
+        "",
+        [("create_event", EVENT_CALL)],
+        marks=pytest.mark.feature("nested arguments"),
+        id="nested arguments",
+    ),
+    pytest.param(PROSE, PROSE, [], marks=pytest.mark.feature("prose"), id="prose"),
+]
+
+
+@EITHER
+@pytest.mark.parametrize(("reply", "text", "expected"), CALLS)
+def test_a_model_with_bound_tools_calls_them_or_talks(
+    model: ChatOpenAI, upstream: SharedUpstream, ask: Any, reply: str, text: str, expected: Any
+) -> None:
+    upstream.reply(reply, chunks=3)
+    message = ask(model.bind_tools(TOOLS), ASK)
+    assert (message.content, calls(message)) == (text, expected)
+
+
+@EITHER
+@pytest.mark.feature("result answered")
+def test_results_are_answered(model: ChatOpenAI, upstream: SharedUpstream, ask: Any) -> None:
+    upstream.reply(SILENT_BOTH, ANSWER)
+    bound = model.bind_tools(TOOLS)
+    first = ask(bound, ASK)
+    results = [ToolMessage("12", tool_call_id=call["id"]) for call in first.tool_calls]
+    history: list[BaseMessage] = [HumanMessage(ASK), first, *results]
+    assert ask(bound, history).content == ANSWER
+
+
+@EITHER
+@pytest.mark.feature("single call")
+@pytest.mark.parametrize("choice", ["any", "get_weather"])
+def test_a_forced_call_is_asked_for_until_it_comes(
+    model: ChatOpenAI, upstream: SharedUpstream, ask: Any, choice: str
+) -> None:
+    upstream.reply(PROSE, LONDON)
+    message = ask(model.bind_tools(TOOLS, tool_choice=choice), ASK)
+    assert (message.content, calls(message)) == ("", [("get_weather", LONDON_CALL)])
+
+
+METHODS = [("json_schema", FORECAST), ("function_calling", FORECAST_CALL), ("json_mode", FORECAST)]
+
+
+@pytest.mark.feature("structured output")
+@EITHER
+@pytest.mark.parametrize(("method", "reply"), METHODS)
+def test_structured_output_is_an_object_of_the_class(
+    model: ChatOpenAI, upstream: SharedUpstream, ask: Any, method: Any, reply: str
+) -> None:
+    upstream.reply(reply, chunks=3)
+    structured = model.with_structured_output(Forecast, method=method)
+    if ask is stream:
+        assert list(structured.stream(ASK))[-1] == FORECAST_VALUE
+    else:
+        assert structured.invoke(ASK) == FORECAST_VALUE
+
+
+@pytest.mark.feature("structured output")
+def test_structured_output_goes_with_tools(model: ChatOpenAI, upstream: SharedUpstream) -> None:
+    # Strict tools have no optional arguments.
+    upstream.reply('get_weather(location="London", unit="celsius")', FORECAST)
+    structured = model.with_structured_output(
+        Forecast, method="json_schema", include_raw=True, tools=TOOLS, strict=True
+    )
+    first: Any = structured.invoke(ASK)
+    assert calls(first["raw"]) == [("get_weather", {**LONDON_CALL, "unit": "celsius"})]
+    result = ToolMessage("12", tool_call_id=first["raw"].tool_calls[0]["id"])
+    second: Any = structured.invoke([HumanMessage(ASK), first["raw"], result])
+    assert (second["parsed"], second["parsing_error"]) == (FORECAST_VALUE, None)
+
+
+async def test_the_asynchronous_side_works_too(model: ChatOpenAI, upstream: SharedUpstream) -> None:
+    upstream.reply(SILENT_BOTH, SILENT_BOTH)
+    bound = model.bind_tools(TOOLS)
+    expected = [("get_weather", arguments) for arguments in BOTH_CALLS]
+    assert calls(await bound.ainvoke(ASK)) == expected
+    chunks = [chunk async for chunk in bound.astream(ASK)]
+    message: Any = chunks[0]
+    for chunk in chunks[1:]:
+        message += chunk
+    assert calls(message) == expected
+
+
+def test_tokens_are_told(base_url: str, upstream: SharedUpstream) -> None:
+    upstream.reply(PROSE, PROSE)
+    model = ChatOpenAI(model=MODEL, base_url=base_url, max_retries=0, stream_usage=True)
+    bound = model.bind_tools(TOOLS)
+    for message in (invoke(bound, ASK), stream(bound, ASK)):
+        assert message.usage_metadata
+        assert message.usage_metadata["total_tokens"] == 10

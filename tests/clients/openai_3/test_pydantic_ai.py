@@ -1,0 +1,172 @@
+"""PydanticAI agents: function tools, the three output modes, streams."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent, NativeOutput, PromptedOutput, ToolOutput
+from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+from tests.clients.conftest import SharedUpstream
+from tests.clients.scenarios import (
+    ANSWER,
+    ASK,
+    BOTH_CALLS,
+    BOTH_CITIES,
+    CHAIN,
+    EVENT,
+    EVENT_CALL,
+    FORECAST,
+    FORECAST_VALUE,
+    LONDON,
+    LONDON_CALL,
+    MODEL,
+    PROSE,
+    SILENT_BOTH,
+    Forecast,
+    create_event,
+    get_weather,
+    send_mail,
+)
+
+CLIENT = "PydanticAI"
+PACKAGES = ("pydantic-ai-slim",)
+
+TOOLS = [get_weather, create_event, send_mail]
+
+
+@pytest.fixture
+async def model(base_url: str) -> AsyncIterator[OpenAIChatModel]:
+    provider = OpenAIProvider(base_url=base_url, api_key="client-key")
+    yield OpenAIChatModel(MODEL, provider=provider)
+
+
+def calls(messages: list[Any]) -> list[tuple[str, Any]]:
+    return [
+        (part.tool_name, part.args_as_dict())
+        for message in messages
+        if isinstance(message, ModelResponse)
+        for part in message.parts
+        if isinstance(part, ToolCallPart)
+    ]
+
+
+async def run(agent: Agent[None, Any]) -> Any:
+    return await agent.run(ASK)
+
+
+async def run_stream(agent: Agent[None, Any]) -> Any:
+    """With each event of the model's stream looked at, as a UI does; then the run's result."""
+
+    async def watch(_: object, events: Any) -> None:
+        async for _event in events:
+            pass
+
+    return await agent.run(ASK, event_stream_handler=watch)
+
+
+EITHER = pytest.mark.parametrize(
+    "ask", [run, pytest.param(run_stream, marks=pytest.mark.feature("streaming"))]
+)
+WEATHER_CALLS = [("get_weather", arguments) for arguments in BOTH_CALLS]
+TURNS = [
+    ("single call", [LONDON, ANSWER], [("get_weather", LONDON_CALL)], ANSWER),
+    ("parallel calls", [SILENT_BOTH, ANSWER], WEATHER_CALLS, ANSWER),
+    ("parallel calls", [BOTH_CITIES, ANSWER], WEATHER_CALLS, ANSWER),
+    ("nested arguments", [EVENT, ANSWER], [("create_event", EVENT_CALL)], ANSWER),
+    ("prose", [PROSE], [], PROSE),
+    (
+        "several tool turns",
+        [CHAIN, ANSWER],
+        [
+            ("get_weather", LONDON_CALL),
+            (
+                "send_mail",
+                {"to": "ada@example.org", "body": "Now: 12 degrees celsius in London"},
+            ),
+        ],
+        ANSWER,
+    ),
+]
+
+
+@EITHER
+@pytest.mark.parametrize(
+    ("replies", "expected", "answer"),
+    [
+        pytest.param(
+            *row[1:],
+            marks=[
+                pytest.mark.feature(row[0]),
+                *([] if row[0] == "prose" else [pytest.mark.feature("result answered")]),
+            ],
+            id=f"{row[0]} {number}",
+        )
+        for number, row in enumerate(TURNS)
+    ],
+)
+async def test_an_agent_calls_its_tools_and_answers(
+    model: OpenAIChatModel,
+    upstream: SharedUpstream,
+    ask: Any,
+    replies: list[str],
+    expected: Any,
+    answer: str,
+) -> None:
+    upstream.reply(*replies, chunks=3)
+    result = await ask(Agent(model, tools=TOOLS))
+    assert (calls(result.all_messages()), result.output) == (expected, answer)
+
+
+@pytest.mark.feature("streaming")
+async def test_run_stream_gives_the_answer_as_it_comes(
+    model: OpenAIChatModel, upstream: SharedUpstream
+) -> None:
+    upstream.reply(SILENT_BOTH, ANSWER, chunks=3)
+    async with Agent(model, tools=TOOLS).run_stream(ASK) as result:
+        texts = [text async for text in result.stream_text(debounce_by=None)]
+    assert texts[-1] == ANSWER
+    assert len(texts) > 1 and all(ANSWER.startswith(text) for text in texts)
+
+
+FINAL = "```python\nfinal_result(city='London', days=[{'high': 12, 'low': 3.5}])\n```"
+OUTPUTS: list[Any] = [
+    pytest.param(ToolOutput(Forecast), FINAL, id="tool output"),
+    pytest.param(NativeOutput(Forecast), FORECAST, id="native output"),
+    pytest.param(PromptedOutput(Forecast), FORECAST, id="prompted output"),
+]
+
+
+@pytest.mark.feature("structured output")
+@EITHER
+@pytest.mark.parametrize("tools", [[], TOOLS], ids=["alone", "with tools"])
+@pytest.mark.parametrize(("output", "reply"), OUTPUTS)
+async def test_an_output_is_an_object_of_its_class(
+    model: OpenAIChatModel,
+    upstream: SharedUpstream,
+    ask: Any,
+    tools: Any,
+    output: Any,
+    reply: str,
+) -> None:
+    if tools:
+        upstream.reply(LONDON)
+    upstream.reply(reply, chunks=3)
+    result = await ask(Agent(model, output_type=output, tools=tools))
+    assert result.output == FORECAST_VALUE
+
+
+@pytest.mark.feature("structured output")
+@pytest.mark.feature("streaming")
+@pytest.mark.parametrize(("output", "reply"), OUTPUTS)
+async def test_a_streamed_output_ends_as_the_whole(
+    model: OpenAIChatModel, upstream: SharedUpstream, output: Any, reply: str
+) -> None:
+    upstream.reply(reply, chunks=3)
+    async with Agent(model, output_type=output).run_stream(ASK) as result:
+        partial = [value async for value in result.stream_output(debounce_by=None)]
+    assert partial[-1] == FORECAST_VALUE
