@@ -1,6 +1,7 @@
 """The proxy: `create_app` makes the Flask application, `python app.py` serves it.
 
 python app.py [--api-key KEY] [--base-url URL] [--port 8001]
+python app.py doctor
 """
 
 from __future__ import annotations
@@ -184,11 +185,17 @@ curl {url}/v1/chat/completions -H 'content-type: application/json' -d '{{
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the settings, start what they ask for, serve until a signal comes."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    examining = given[:1] == ["doctor"]
     try:
-        settings = from_command_line(sys.argv[1:] if arguments is None else arguments)
+        settings = from_command_line(given[1:] if examining else given)
     except ValidationError as error:
         sys.exit("\n".join(_complaint(detail) for detail in error.errors()))
     logs.configure(settings.log_level)
+    if examining:
+        from emulator import doctor
+
+        sys.exit(doctor.main(settings))
     # gunicorn forks: everything with threads or child processes starts in the worker.
     from emulator.server import Server
 

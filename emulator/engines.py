@@ -13,19 +13,29 @@ from sandbox.errors import SandboxUnavailable
 log = structlog.get_logger()
 
 
-def _monty(settings: Settings, limits: Limits) -> Engine:
+def _monty(_: Settings, limits: Limits) -> Engine:
     from sandbox.monty import MontyEngine
 
     return MontyEngine(limits)
 
 
 def _kernel(settings: Settings, limits: Limits) -> Engine:
+    from sandbox.fences import missing
     from sandbox.kernel import KernelEngine
 
     if settings.sandbox == "none":
         log.warning("kernels run unsandboxed: the model's code has your account", sandbox="none")
-    engine = KernelEngine(limits, place=settings.sandbox, warm=settings.warm_kernels)
+    engine = KernelEngine(
+        limits,
+        place=settings.sandbox,
+        warm=settings.warm_kernels,
+        most=settings.max_kernels,
+        max_age=settings.kernel_age_seconds,
+    )
     engine.warm_up()
+    if settings.sandbox == "bubblewrap":
+        for fence in missing():
+            log.warning("fence missing", fence=fence.name, reason=fence.detail, fix=fence.fix)
     return engine
 
 

@@ -6,17 +6,23 @@ Streaming or not, with tools or without, every answer is made here. Knows nothin
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from emulator import metrics
 from emulator.choice import NO_TOOLS, offered
 from emulator.diagnostics import render
-from emulator.errors import ExecutionFailed, ModelFailed
+from emulator.draft import Draft
+from emulator.errors import ExecutionFailed, ModelFailed, UpstreamFailed
 from emulator.formats import AnswerFormat
+from emulator.grammar import gbnf
+from emulator.habits import Habits
+from emulator.history import barren_calls
+from emulator.meter import Meter
 from emulator.profiles import choose
 from emulator.programs import Driver
 from emulator.prompt import Choice, ModelMessage, instruct, repair, transcript
+from emulator.prose import Prose
 from emulator.protocol import ChatCompletionRequest
 from emulator.respond import AnswerEvent, Chunk, ChunkWriter, Finish, FinishReason, Opened, Usage
 from emulator.resume import Continued, Ended, resume, save
@@ -29,7 +35,7 @@ from emulator.tools import Toolset
 from emulator.turn import Answered, Refused, Turn
 from emulator.upstream import Upstream
 from sandbox.engine import Engine, fresh_seed
-from sandbox.errors import SandboxError
+from sandbox.errors import SandboxBusy, SandboxError
 
 # Fields that would spoil a turn in which the model is to write Python.
 NOT_IN_TOOL_TURNS = ("n", "stop", "response_format", "logprobs", "top_logprobs")
@@ -48,6 +54,7 @@ class Pipeline:
     upstream: Upstream
     engines: Sequence[Engine]
     store: Store | None = None
+    habits: Habits = field(default_factory=Habits)
 
     def complete(self, request: ChatCompletionRequest) -> Iterator[Chunk | Opened]:
         """The chunks of the answer, `Opened` before those of each reply of the upstream.
@@ -114,40 +121,71 @@ class Pipeline:
             ended = went_on
         messages, fields = self._prompted(request, toolset, choice, answer_format, ended)
         seed = fresh_seed()
-        meter = _Meter()
+        barren = barren_calls(request.messages)
+        meter = Meter()
         verdict: Answered | Refused = Answered()
+        told = ""
         for attempt in range(self.settings.repair_attempts + 1):
-            turn = Turn(
+            draft = Draft(
                 driver,
-                choice,
-                seed=seed,
+                required=choice.required,
                 by_statement=self.settings.stream_calls == "statement",
-                hold_prose=attempt > 0,
-                answer_format=answer_format,
-                stops=StopFilter(request.stop),
+                seed=seed,
+                barren=barren,
             )
-            finish_reason = yield from self._turn(turn, messages, fields, meter)
+            hold = attempt > 0 or choice.required or answer_format is not None
+            prose = Prose(StopFilter(request.stop), hold=hold, lead="\n\n" if told else "")
+            turn = Turn(
+                draft,
+                prose,
+                choice,
+                answer_format=answer_format,
+                recover_reasoning=self.settings.recover_reasoning,
+            )
+            try:
+                finish_reason = yield from self._turn(turn, messages, fields, meter)
+            except UpstreamFailed as error:
+                # The repair request did not fit the model's context: the first fault is the one to tell.
+                if attempt and error.status == 400 and isinstance(verdict, Refused):
+                    raise _gave_up(verdict, attempt) from error
+                raise
+            told += prose.told
             verdict = turn.verdict
-            if turn.called:
-                if self.store is not None and (saved := turn.saved) is not None:
+            if draft.calls:
+                self.habits.told(request.model, draft.dialects)
+                if self.store is not None and (saved := draft.saved()) is not None:
                     save(self.store, saved)
                 yield Finish("tool_calls", meter.usage(messages))
                 return
             # A reply that the upstream cut off is not the model's fault: asking again would not help.
-            if isinstance(verdict, Answered) or finish_reason in _CUT_OFF:
+            # A promise is asked for once; whoever promises again may just talk like that.
+            kept = isinstance(verdict, Refused) and verdict.kind == "promised" and attempt > 0
+            if isinstance(verdict, Answered) or kept or finish_reason in _CUT_OFF:
                 yield Finish(_CUT_OFF.get(finish_reason, "stop"), meter.usage(messages))
                 return
             metrics.REPAIRS.labels(verdict.kind).inc()
             messages = [*messages, *repair(turn.text, kind=verdict.kind, **_facts(verdict))]
+            fields = {**fields, **self._retry_fields(verdict, toolset, choice)}
         assert isinstance(verdict, Refused)
+        if verdict.kind == "promised":
+            yield Finish("stop", meter.usage(messages))
+            return
         raise _gave_up(verdict, self.settings.repair_attempts)
+
+    def _retry_fields(self, verdict: Refused, toolset: Toolset, choice: Choice) -> dict[str, Any]:
+        """A grammar of valid calls, where the operator says that the upstream takes one."""
+        field = self.settings.retry_grammar
+        if field == "off" or not toolset.tools or verdict.kind not in ("invalid", "required"):
+            return {}
+        one = choice.one_at_a_time
+        return {field: gbnf(toolset.tools, required=True, only=choice.name, parallel=not one)}
 
     def _turn(
         self,
         turn: Turn,
         messages: list[dict[str, Any]],
         fields: Mapping[str, Any],
-        meter: _Meter,
+        meter: Meter,
     ) -> Generator[AnswerEvent, None, str | None]:
         """Read one reply; returns the upstream's finish_reason, or None when we closed it."""
         finish_reason: str | None = None
@@ -170,7 +208,9 @@ class Pipeline:
                         break
             yield from turn.close(cut_off=finish_reason == "length")
         except SandboxError as error:
-            raise ExecutionFailed(f"The model's program could not be run: {error}") from error
+            headers = {"retry-after": "1"} if isinstance(error, SandboxBusy) else {}
+            message = f"The model's program could not be run: {error}"
+            raise ExecutionFailed(message, headers=headers) from error
         return finish_reason
 
     def _prompted(
@@ -189,43 +229,19 @@ class Pipeline:
         fields["stream_options"] = {"include_usage": True}
         if not (profile.few_shot and toolset.tools):
             messages = instruct(
-                request.messages, toolset, choice, profile, told_format, ended=ended
+                request.messages,
+                toolset,
+                choice,
+                profile,
+                told_format,
+                ended=ended,
+                habit=self.habits.of(request.model),
             )
             return messages, fields
         turn = tiny_turn(request.messages, toolset, choice)
         if turn.grammar is not None and self.settings.grammar:
             fields["grammar"] = turn.grammar
         return turn.messages, TINY_DEFAULTS | fields
-
-
-class _Meter:
-    """Counts tokens over the turns of one answer.
-
-    The last turn's prompt is counted, and every turn's completion. When we close a reply before the upstream
-    has told its usage, a chunk counts as a token and four characters of a prompt as one.
-    """
-
-    def __init__(self) -> None:
-        self._completion = 0
-        self._deltas = 0
-        self._told: Mapping[str, Any] | None = None
-
-    def begin(self) -> None:
-        self._completion += self._of_this_turn()
-        self._deltas, self._told = 0, None
-
-    def count(self, chunk: Chunk) -> None:
-        self._deltas += bool(chunk.get("choices"))
-        self._told = chunk.get("usage") or self._told
-
-    def _of_this_turn(self) -> int:
-        return int((self._told or {}).get("completion_tokens") or self._deltas)
-
-    def usage(self, messages: Sequence[Mapping[str, Any]]) -> Usage:
-        prompt = (self._told or {}).get("prompt_tokens")
-        if prompt is None:
-            prompt = sum(len(str(message["content"])) for message in messages) // 4
-        return Usage(int(prompt), self._completion + self._of_this_turn())
 
 
 def _plain_messages(request: ChatCompletionRequest) -> list[dict[str, Any]]:
@@ -255,6 +271,7 @@ def _gave_up(verdict: Refused, attempts: int) -> ModelFailed:
         "required": "did not call a function although tool_choice requires it",
         "empty": "gave an empty answer",
         "output": "wrote code that calls no function",
+        "promised": "promised a call and made none",
         "format": "did not answer in the form that response_format asks for",
     }
     details = _facts(verdict)["diagnostics"]

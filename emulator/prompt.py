@@ -70,11 +70,12 @@ def instruct(
     answer_format: str = "",
     *,
     ended: EndedProgram | None = None,
+    habit: str = "python",
 ) -> list[ModelMessage]:
     """The messages for a turn in which the model may call ``toolset``'s functions.
 
     ``answer_format`` is what to tell of the form of a final answer; ``ended`` a program whose calls end
-    the history.
+    the history; ``habit`` the dialect in which the model has been calling.
     """
     instructions = answer_format
     if toolset.tools:
@@ -87,6 +88,7 @@ def instruct(
             programs=choice.programs,
             example="result = function_name(argument=value)",
             answer_format=answer_format,
+            habit=habit,
         )
     told = transcript(messages, toolset)
     if ended is not None and (ended.output or ended.diagnostics):

@@ -78,6 +78,12 @@ class Settings(BaseSettings):
     response_format: Literal["emulate", "pass"] = Field(
         "emulate", description="without tools, emulate response_format or pass it to the upstream"
     )
+    retry_grammar: Literal["off", "grammar", "guided_grammar"] = Field(
+        "off", description="field in which a repair request sends a grammar of valid calls"
+    )
+    recover_reasoning: bool = Field(
+        False, description="run code found in reasoning when there is no answer outside it"
+    )
     stream_calls: Literal["statement", "block"] = Field(
         "statement", description="send a call when its statement, or its whole block, has closed"
     )
@@ -101,6 +107,12 @@ class Settings(BaseSettings):
     program_seconds: float = Field(10, gt=0, le=600, description="deadline of one program run")
     program_calls: int = Field(128, ge=1, le=10_000, description="most tool calls in one program")
     warm_kernels: int = Field(1, ge=0, le=64, description="kernels started ahead of need")
+    max_kernels: int = Field(
+        16, ge=1, le=256, description="kernels in use at once; one program more is told 503"
+    )
+    kernel_age_seconds: float = Field(
+        3600, gt=0, description="age at which a waiting kernel is replaced"
+    )
 
     upstream_seconds: float = Field(600, gt=0, description="longest silence of the upstream")
     upstream_connect_seconds: float = Field(10, gt=0, description="longest wait for a connection")

@@ -10,6 +10,7 @@ import ast
 import builtins
 import difflib
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from emulator.diagnostics import Diagnostic
 from emulator.programs import Program
@@ -30,12 +31,20 @@ def check(program: Program, toolset: Toolset) -> list[Diagnostic]:
         if name in toolset.names:
             found += _arguments(node, name, program, toolset)
         elif name not in defined:
-            found.append(_unknown(node, name, program, toolset))
+            found.append(_unknown(node, name, program, toolset).diagnostic)
     return sorted(found, key=lambda diagnostic: (diagnostic.line, diagnostic.column))
 
 
-def unknown_calls(program: Program, toolset: Toolset) -> list[Diagnostic]:
-    """Only the calls of functions that nobody offered or defined."""
+@dataclass(frozen=True)
+class Unknown:
+    """A call of a function that nobody offered or defined; ``near`` to an offered one, perhaps."""
+
+    diagnostic: Diagnostic
+    near: str | None
+
+
+def unknown_calls(program: Program, toolset: Toolset) -> list[Unknown]:
+    """Only the calls of functions that do not exist."""
     tree = program.tree()
     defined = {*_BUILTINS, *toolset.constructors, *toolset.names, *_bound(tree)}
     return [
@@ -60,12 +69,12 @@ def _arguments(
         yield program.diagnostic(message, place.lineno, place.col_offset + 1)
 
 
-def _unknown(node: ast.Call, name: str, program: Program, toolset: Toolset) -> Diagnostic:
+def _unknown(node: ast.Call, name: str, program: Program, toolset: Toolset) -> Unknown:
     offered = sorted(toolset.names)
-    near = difflib.get_close_matches(name, offered, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"offered are {', '.join(offered)[:600]}"
+    near = next(iter(difflib.get_close_matches(name, offered, n=1)), None)
+    hint = f"did you mean {near}?" if near else f"offered are {', '.join(offered)[:600]}"
     message = f'there is no function "{name}"'
-    return program.diagnostic(message, node.lineno, node.col_offset + 1, hint)
+    return Unknown(program.diagnostic(message, node.lineno, node.col_offset + 1, hint), near)
 
 
 def _bound(tree: ast.Module) -> Iterator[str]:

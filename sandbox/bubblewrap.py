@@ -98,7 +98,7 @@ def sandboxed(
                 )
             except OSError as error:
                 raise SandboxUnavailable(
-                    f"a control group cannot be made: {error}", "see `python app.py doctor`"
+                    f"a control group cannot be made: {error}", "see `python -m sandbox`"
                 ) from error
             line = group.entering(line)
         yield Launch(line, (*pass_fds, filter_fd), group)

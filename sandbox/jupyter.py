@@ -83,7 +83,8 @@ def _context() -> zmq.Context[zmq.Socket[bytes]]:
 class Kernel:
     """One running kernel and the host's connection to it. Used by one thread at a time."""
 
-    def __init__(self, spec: KernelSpec) -> None:
+    def __init__(self, spec: KernelSpec, setup: str) -> None:
+        """`setup` is Python source to run in the kernel once the stub is there."""
         self._context = _context()
         self._manager = _Manager(spec)
         self._watch: int | None = None
@@ -92,7 +93,8 @@ class Kernel:
             _complete(self._manager.start_kernel())
             self._watch = os.pidfd_open(self._place.popen.pid)
             self._connect()
-            self._load_stub()
+            self._run_own(_STUB_LOADER)
+            self._run_own(setup)
         except BaseException as error:
             self.dispose()
             if isinstance(error, TimeoutError):
@@ -124,12 +126,18 @@ class Kernel:
             if channel == "iopub" and message["msg_type"] == "iopub_welcome":
                 return
 
-    def _load_stub(self) -> None:
-        self.execute(_STUB_LOADER, silent=True)
+    def _run_own(self, source: str) -> None:
+        """Run our own code, before any program."""
+        sent = self.execute(source, silent=True)
+        done = set()
         for channel, message in self.messages(_PATIENCE):
-            if channel == "shell" and message["msg_type"] == "execute_reply":
-                if message["content"]["status"] != "ok":
-                    raise SandboxDied(f"the stub does not load: {message['content']}")
+            if message["parent_header"].get("msg_id") != sent:
+                continue
+            if channel == "shell" and message["content"]["status"] != "ok":
+                raise SandboxDied(f"the stub does not load: {message['content']}")
+            if channel == "shell" or message["content"].get("execution_state") == "idle":
+                done.add(channel)
+            if done == {"shell", "iopub"}:
                 return
 
     def execute(self, code: str, *, silent: bool = False) -> str:

@@ -37,6 +37,7 @@ from sandbox.values import JSON
 
 VALUE_MIME = "application/vnd.tool-emulator.value+json"
 
+_STUB = "__import__('sys').modules['sandbox.kernel_stub']"
 _GRACE = 1.0
 """Seconds that an interrupted kernel has to give in before it is killed."""
 _LARGEST_CALL = 1024 * 1024
@@ -47,7 +48,8 @@ class KernelEngine:
     """Kernels in one place: `bubblewrap`, or `none` where the operator said so by name.
 
     `warm` kernels wait ready, started in the background by `warm_up` or the first session; at most
-    `most` sessions are open at once, one more raises SandboxBusy. `memory` in `limits` counts what
+    `most` sessions are open at once, one more raises SandboxBusy. A kernel that has waited `max_age`
+    seconds, or has died, is replaced. `memory` in `limits` counts what
     a kernel maps beyond its own start, in each of its processes.
     """
 
@@ -60,13 +62,15 @@ class KernelEngine:
         place: str = "bubblewrap",
         warm: int = 1,
         most: int = 16,
+        max_age: float = 3600.0,
     ) -> None:
         self.limits = limits or Limits()
         self.place = place
         if place not in PLACES:
             raise ValueError(f"unknown place {place!r}; known: {', '.join(PLACES)}")
         spec = kernel_spec(place, {"memory": self.limits.memory})
-        self._pool = WarmPool(lambda: Kernel(spec), size=warm, most=most)
+        setup = f"{_STUB}.prepare({self.limits.output})"
+        self._pool = WarmPool(lambda: Kernel(spec, setup), size=warm, most=most, max_age=max_age)
         self._probe_lock = threading.Lock()
         self._problem: SandboxUnavailable | None = None
         self._probed = place == "none"
@@ -133,11 +137,9 @@ class _KernelSession:
         payload = {
             "names": sorted(self._names), "preamble": preamble, "seed": seed,
             "marker": self._marker,
-            "output": self._limits.output,
         }  # fmt: skip
         # repr of a str is Python source for it.
-        stub = "__import__('sys').modules['sandbox.kernel_stub']"
-        self._begin(f"{stub}.open_session({json.dumps(payload)!r})")
+        self._begin(f"{_STUB}.open_session({json.dumps(payload)!r})")
         self._run_on()
 
     def start(self, source: str) -> Step:

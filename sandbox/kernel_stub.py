@@ -31,35 +31,44 @@ _PIECES: set[str] = set()
 """Code file names of the program's own pieces, to tell its frames from those of libraries."""
 
 
-def open_session(payload: str) -> None:
-    """Make this kernel ready for one session. `payload` is JSON: names, preamble, seed,
-    marker, output (the most characters of one piece)."""
-    asked = json.loads(payload)
+_restart_count: Callable[[], None]
+
+
+def prepare(most: int) -> None:
+    """Change this kernel as every session needs it; `most` characters may one piece print."""
+    global _restart_count  # noqa: PLW0603 - one kernel, one session
     shell: Any = get_ipython()
-    namespace = shell.user_ns
     for name in ("exit", "quit", "open"):
-        namespace.pop(name, None)  # IPython's own; the builtins of those names do as Python does
+        shell.user_ns.pop(
+            name, None
+        )  # IPython's own; the builtins of those names do as Python does
     shell.transform_cell = _as_it_is  # `?x` and `!ls` are not Python
     shell._tee = _no_tee
     warnings.filterwarnings("ignore", "To exit: use", UserWarning)
-    _report_values(shell, asked["output"])
+    _report_values(shell, most)
     _report_errors(shell)
-    restart_count = _count_output(asked["output"])
+    _restart_count = _count_output(most)
     asyncio.run = _run_nested
+    vars(time)["sleep"] = _no_sleep
+
+
+def open_session(payload: str) -> None:
+    """Give a prepared kernel to one session. `payload` is JSON: names, preamble, seed, marker."""
+    asked = json.loads(payload)
+    shell: Any = get_ipython()
     if asked["seed"]:
         _freeze(asked["seed"])
-    vars(time)["sleep"] = _no_sleep
     if asked["preamble"]:
-        exec(compile(asked["preamble"], "<preamble>", "exec"), namespace)  # noqa: S102
+        exec(compile(asked["preamble"], "<preamble>", "exec"), shell.user_ns)  # noqa: S102
     for name in asked["names"]:
-        namespace[name] = _pausing(name, asked["marker"], shell.kernel.raw_input)
+        shell.user_ns[name] = _pausing(name, asked["marker"], shell.kernel.raw_input)
     compiler_name = shell.compile.get_code_name
 
     def remember(*args: Any, **kwargs: Any) -> str:
         name: str = compiler_name(*args, **kwargs)
         _PIECES.clear()
         _PIECES.add(name)
-        restart_count()
+        _restart_count()
         return name
 
     shell.compile.get_code_name = remember

@@ -1,10 +1,14 @@
 """Kernels started ahead of time, each handed out once. Knows nothing of programs.
 
 Launches run on the pool's own threads, which live as long as the pool: a bubblewrap sandbox dies
-with the thread that started it, so a request's thread must not.
+with the thread that started it, so a request's thread must not. Another thread looks after what
+waits: it replaces kernels that have died or grown old, and refills a moment after a hand-out, since
+a start at that very moment would compete with the program for the processor.
 """
 
+import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,27 +28,46 @@ class Poolable(Protocol):
 
 K = TypeVar("K", bound=Poolable)
 
+_LOOK = 0.25
+"""Seconds between looks at the waiting kernels: a dead one is replaced within them."""
+_QUIET = 0.05
+"""Seconds from a hand-out to its refill."""
+
 
 class WarmPool(Generic[K]):
     """At most `most` kernels handed out at once, and `size` more waiting."""
 
     def __init__(
-        self, launch: Callable[[], K], *, size: int, most: int, launchers: int = 2
+        self,
+        launch: Callable[[], K],
+        *,
+        size: int,
+        most: int,
+        max_age: float = 3600.0,
+        launchers: int = 2,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._launch = launch
         self._size = size
         self._most = most
+        self._max_age = max_age
+        self._now = now
         self._lock = threading.Lock()
         self._warm: deque[Future[K]] = deque()
+        self._born: dict[K, float] = {}  # of those that wait
         self._out: set[K] = set()
         self._promised = 0  # hand-outs under way: counted, not yet in _out
         self._closed = False
         self._threads = ThreadPoolExecutor(launchers, thread_name_prefix="kernel-launcher")
+        self._wanted = threading.Event()
+        self._keeper: threading.Thread | None = None
 
     def fill(self) -> None:
-        """Start the waiting kernels in the background."""
+        """Start the waiting kernels in the background, and keep them up."""
         with self._lock:
+            self._check_open()
             self._fill()
+            self._keep_up()
 
     def take(self) -> K:
         """Hand out a kernel: a waiting one, or one started now. Raises SandboxUnavailable."""
@@ -61,7 +84,8 @@ class WarmPool(Generic[K]):
         with self._lock:
             if not self._closed:
                 self._out.add(kernel)
-                self._fill()
+                self._keep_up()
+                self._wanted.set()
                 return kernel
         kernel.dispose()
         raise SandboxUnavailable("the kernel engine is closed", "create a new one")
@@ -81,6 +105,7 @@ class WarmPool(Generic[K]):
         with self._lock:
             self._closed = True
             waiting, self._warm = list(self._warm), deque()
+            self._wanted.set()
             for kernel in self._out:
                 kernel.kill()
         for future in waiting:
@@ -89,6 +114,38 @@ class WarmPool(Generic[K]):
             if not future.cancelled() and future.exception() is None:
                 future.result().dispose()
         self._threads.shutdown(wait=True)
+        if self._keeper is not None:
+            self._keeper.join()
+
+    def _keep_up(self) -> None:
+        if self._keeper is None and self._size:
+            self._keeper = threading.Thread(target=self._keep, name="kernel-keeper", daemon=True)
+            self._keeper.start()
+
+    def _keep(self) -> None:
+        while not self._closed:
+            if self._wanted.wait(_LOOK):
+                time.sleep(_QUIET)
+                self._wanted.clear()
+            with self._lock:
+                # A launch that failed stays until someone asks for a kernel and is told of it.
+                for future in [each for each in self._warm if self._is_spent(each)]:
+                    self._warm.remove(future)
+                    self._born.pop(future.result(), None)
+                    with contextlib.suppress(RuntimeError):  # closed meanwhile
+                        self._threads.submit(future.result().dispose)
+                self._fill()
+
+    def _is_spent(self, future: "Future[K]") -> bool:
+        if not future.done() or future.exception() is not None:
+            return False
+        kernel = future.result()
+        return not kernel.alive() or self._now() - self._born[kernel] > self._max_age
+
+    def _started(self) -> K:
+        kernel = self._launch()
+        self._born[kernel] = self._now()
+        return kernel
 
     def _ready(self) -> K:
         for _ in range(2):
@@ -96,6 +153,7 @@ class WarmPool(Generic[K]):
                 self._check_open()
                 future = self._next()
             kernel = future.result()
+            self._born.pop(kernel, None)
             if kernel.alive():
                 return kernel
             kernel.dispose()
@@ -111,11 +169,11 @@ class WarmPool(Generic[K]):
             future = self._warm.popleft()
             if not future.done():
                 return future
-        return self._threads.submit(self._launch)
+        return self._threads.submit(self._started)
 
     def _fill(self) -> None:
         while not self._closed and len(self._warm) < self._size:
-            self._warm.append(self._threads.submit(self._launch))
+            self._warm.append(self._threads.submit(self._started))
 
     def _check_open(self) -> None:
         if self._closed:

@@ -97,7 +97,7 @@ def running_proxy(
     finally:
         process.terminate()
         process.wait(30)
-        sys.stderr.write(log.read_text())
+        sys.stderr.write(log.read_text()[-4000:])
 
 
 def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
