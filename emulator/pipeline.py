@@ -241,7 +241,12 @@ class Pipeline:
         turn = tiny_turn(request.messages, toolset, choice)
         if turn.grammar is not None and self.settings.grammar:
             fields["grammar"] = turn.grammar
-        return turn.messages, TINY_DEFAULTS | fields
+        told = turn.messages
+        if told_format and turn.grammar is None:
+            told = [*told[:-1], {**told[-1], "content": f"{told[-1]['content']}\n\n{told_format}"}]
+        limited = "max_completion_tokens" in fields
+        defaults = {k: v for k, v in TINY_DEFAULTS.items() if not (limited and k == "max_tokens")}
+        return told, defaults | fields
 
 
 def _plain_messages(request: ChatCompletionRequest) -> list[dict[str, Any]]:

@@ -27,7 +27,8 @@ PROFILES = (
     ),
     Profile(
         "tiny",
-        r"smollm|tinyllama|(?<![\d.])(?:\d{2,3}m|0\.\db|1\.[0-7]b)(?!\w)",
+        # Copying arguments from the request suits models of half a billion parameters and less.
+        r"(?<![\d.])(?:\d{2,3}m|0\.[0-6]b)(?!\w)",
         few_shot=True,
     ),
     Profile("default", r""),

@@ -181,9 +181,7 @@ def collect(chunks: Iterable[Chunk | Opened]) -> dict[str, Any]:
     for chunk in chunks:
         if isinstance(chunk, Opened):
             continue
-        for key, value in chunk.items():
-            if key != "choices" and value is not None:
-                completion[key] = value
+        completion |= {k: v for k, v in chunk.items() if k != "choices" and v is not None}
         for part in chunk["choices"]:
             choice = choices.setdefault(part["index"], _new_choice(part["index"]))
             _fold(choice["message"], part.get("delta") or {})

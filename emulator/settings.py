@@ -32,7 +32,11 @@ PROVIDER_VARIABLES = {
 class ProviderVariables(PydanticBaseSettingsSource):
     """The variables that other OpenAI-compatible tools already read."""
 
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+    def get_field_value(
+        self,
+        field: FieldInfo,  # noqa: ARG002
+        field_name: str,
+    ) -> tuple[Any, str, bool]:
         for variable in PROVIDER_VARIABLES.get(field_name, ()):
             if value := os.environ.get(variable):
                 return value, field_name, False
@@ -150,8 +154,8 @@ class Settings(BaseSettings):
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         file = Path(os.environ.get("EMULATOR_CONFIG", "emulator.toml"))
         return (

@@ -117,7 +117,7 @@ def test_a_history_with_tools_is_told_without_them_too() -> None:
         ("gpt-4o", "default"),
         ("qwen2.5-72b", "default"),
         ("gemma-3-270m-it", "tiny"),
-        ("TinyLlama-1.1B-Chat", "tiny"),
+        ("TinyLlama-1.1B-Chat", "default"),
     ],
 )
 def test_the_profile_follows_from_the_models_name(model: str, profile: str) -> None:
