@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -9,7 +10,7 @@ from emulator import metrics, validate
 from emulator.diagnostics import Diagnostic
 from emulator.programs import Call, Driver, Program, ProgramRejected, Recorded
 from emulator.readers import READERS, Reader, Statement, Unreadable, calls_tool, mentions_tool
-from emulator.respond import ToolCall, new_id
+from emulator.respond import ToolCall, call_id
 from emulator.resume import Saved
 
 # Of these it is not plain from the outside that they are meant as calls.
@@ -50,6 +51,7 @@ class Draft:
         self._block: _Block | None = None
         self._recorded: list[Recorded] = []
         self._cut_off = False
+        self._id = secrets.token_hex(10)
         self.names = {
             spelling: tool.python_name
             for tool in self._toolset.tools
@@ -170,7 +172,8 @@ class Draft:
             return
         for call in calls:
             self._recorded.append(Recorded(call))
-            self.calls.append(ToolCall(new_id("call_"), call.name, call.arguments, call.kind))
+            key = call_id(self._id, len(self.calls))
+            self.calls.append(ToolCall(key, call.name, call.arguments, call.kind))
             metrics.TOOL_CALLS.inc()
             yield self.calls[-1]
 

@@ -6,6 +6,7 @@ Streaming or not, with tools or without, every answer is made here. Knows nothin
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -109,7 +110,8 @@ class Pipeline:
         )
         ended: Ended | None = None
         if self.store is not None:
-            went_on = resume(self.store, driver, request.messages)
+            with _sandbox_at_fault():
+                went_on = resume(self.store, driver, request.messages)
             if isinstance(went_on, Continued):
                 if went_on.saved is not None:
                     save(self.store, went_on.saved)
@@ -191,7 +193,7 @@ class Pipeline:
         finish_reason: str | None = None
         meter.begin()
         metrics.MODEL_TURNS.inc()
-        try:
+        with _sandbox_at_fault():
             with self.upstream.open(messages, fields) as reply:
                 yield Opened(reply.abort)
                 for chunk in reply:
@@ -207,10 +209,6 @@ class Pipeline:
                         finish_reason = "length"
                         break
             yield from turn.close(cut_off=finish_reason == "length")
-        except SandboxError as error:
-            headers = {"retry-after": "1"} if isinstance(error, SandboxBusy) else {}
-            message = f"The model's program could not be run: {error}"
-            raise ExecutionFailed(message, headers=headers) from error
         return finish_reason
 
     def _prompted(
@@ -247,6 +245,18 @@ class Pipeline:
         limited = "max_completion_tokens" in fields
         defaults = {k: v for k, v in TINY_DEFAULTS.items() if not (limited and k == "max_tokens")}
         return told, defaults | fields
+
+
+@contextmanager
+def _sandbox_at_fault() -> Iterator[None]:
+    """A sandbox that fails, unlike a program that does, is told to the client."""
+    try:
+        yield
+    except SandboxBusy as error:
+        message = f"The model's program could not be run now: {error}"
+        raise ExecutionFailed(message, code="overloaded", headers={"retry-after": "1"}) from error
+    except SandboxError as error:
+        raise ExecutionFailed(f"The model's program could not be run: {error}") from error
 
 
 def _plain_messages(request: ChatCompletionRequest) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from emulator.tools import BindError, ToolKind, Toolset
 from sandbox.engine import Engine, Finished, Paused, Session
 from sandbox.errors import (
     ProgramFailed,
+    SandboxBusy,
     SandboxLimit,
     SandboxTimeout,
     SandboxUnavailable,
@@ -135,6 +136,8 @@ class Driver:
                     return attempt.drive(session)
             except Unsupported as error:
                 unable = error
+            except SandboxBusy:
+                raise  # not the program's fault, and soon over
             except SandboxUnavailable as error:
                 # Said together with what the earlier engine lacked: it is what the model can change.
                 if not isinstance(unable, Unsupported):

@@ -79,6 +79,14 @@ class Finish:
 AnswerEvent = Opened | ReasoningDelta | ContentDelta | ToolCall | Finish
 
 
+def call_id(answer: str, place: int) -> str:
+    """The id of the call at ``place`` in an answer: ids of one answer sort in the order of its calls.
+
+    smolagents sorts parallel calls by id before it tells them to the model again.
+    """
+    return f"call_{answer[:20]}{place:04x}"
+
+
 def new_id(prefix: str) -> str:
     """``chatcmpl-...`` or ``call_...``: unguessable and unique."""
     return prefix + secrets.token_hex(12)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,10 +22,10 @@ from emulator.diagnostics import render
 from emulator.programs import Call, Diverged, Driver, Outcome, Program, ProgramRejected, Recorded
 from emulator.protocol import Message
 from emulator.readers import Statement
-from emulator.respond import ToolCall
+from emulator.respond import ToolCall, call_id
 from emulator.store import MAX_VALUE_BYTES, Store, StoreFailed
 from emulator.tools import Toolset
-from sandbox.errors import SandboxError
+from sandbox.errors import SandboxBusy, SandboxError
 
 log = structlog.get_logger()
 
@@ -43,8 +43,8 @@ class Saved:
     def pending(self) -> list[ToolCall]:
         """The calls whose results are not in."""
         return [
-            ToolCall(call_id, one.call.name, one.call.arguments, one.call.kind)
-            for call_id, one in zip(self.ids, self.recorded, strict=True)
+            ToolCall(key, one.call.name, one.call.arguments, one.call.kind)
+            for key, one in zip(self.ids, self.recorded, strict=True)
             if not one.known
         ]
 
@@ -115,7 +115,10 @@ def save(store: Store, saved: Saved) -> None:
 
 
 def resume(store: Store, driver: Driver, messages: Sequence[Message]) -> Continued | Ended | None:
-    """Run on the program whose results end ``messages``; None when there is none to run on."""
+    """Run on the program whose results end ``messages``; None when there is none to run on.
+
+    Raises SandboxBusy.
+    """
     at = _last_calls(messages)
     if at is None:
         return None
@@ -126,8 +129,8 @@ def resume(store: Store, driver: Driver, messages: Sequence[Message]) -> Continu
     answered = replace(
         saved,
         recorded=tuple(
-            replace(one, result=results[call_id], known=True) if call_id in results else one
-            for call_id, one in zip(saved.ids, saved.recorded, strict=True)
+            replace(one, result=results[key], known=True) if key in results else one
+            for key, one in zip(saved.ids, saved.recorded, strict=True)
         ),
     )
     start = _beginning(messages, set(saved.ids))
@@ -138,6 +141,8 @@ def resume(store: Store, driver: Driver, messages: Sequence[Message]) -> Continu
     except Diverged as error:
         _dropped("diverged", error)
         return None
+    except SandboxBusy:
+        raise  # the same request may go on in a moment
     except SandboxError as error:
         _dropped("sandbox", error)
         return None
@@ -184,8 +189,8 @@ def _find(store: Store, message: Message) -> Saved | None:
     if saved is None:
         return None
     made = {
-        call_id: (one.call.name, one.call.arguments)
-        for call_id, one in zip(saved.ids, saved.recorded, strict=True)
+        key: (one.call.name, one.call.arguments)
+        for key, one in zip(saved.ids, saved.recorded, strict=True)
     }
     for call in calls:
         function = call.called
@@ -236,5 +241,4 @@ def _value(text: str) -> Any:
 
 def _new_id(before: Saved, place: int) -> str:
     """The same for the same program with the same results, so that a repeated request is idempotent."""
-    told: Mapping[str, Any] = {"saved": before.dump().hex(), "place": place}
-    return "call_" + hashlib.sha256(orjson.dumps(told)).hexdigest()[:24]
+    return call_id(hashlib.sha256(before.dump()).hexdigest(), place)
