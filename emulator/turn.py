@@ -60,7 +60,7 @@ class Turn:
         recover_reasoning: bool = False,
     ) -> None:
         self.draft = draft
-        self._prose = prose
+        self.prose = prose
         self._choice = choice
         self._format = answer_format
         self._recover_reasoning = recover_reasoning
@@ -90,7 +90,7 @@ class Turn:
             yield from self._recover()
         self.done = True
         if not self._wrote_code and not self._choice.required:
-            yield from self._answer(self._prose.close(), cut_off=cut_off)
+            yield from self._answer(self.prose.close(), cut_off=cut_off)
 
     @property
     def verdict(self) -> Answered | Refused:
@@ -106,7 +106,7 @@ class Turn:
             return Refused("required", {"names": self._names()})
         if not self._answered:
             return Refused("empty", {"names": self._names()})
-        if self.draft.names and _PROMISE.search(self._prose.told):
+        if self.draft.names and _PROMISE.search(self.prose.told):
             return Refused("promised", {"names": self._names()})
         return Answered()
 
@@ -126,7 +126,7 @@ class Turn:
             except Misformed as error:
                 self._misformed = str(error)
                 return
-        self._answered = bool(rest or self._prose.told)
+        self._answered = bool(rest or self.prose.told)
         if rest:
             yield ContentDelta(rest)
 
@@ -162,9 +162,9 @@ class Turn:
             words = self._afterword
             self.done = bool(len(words.strip()) > MAX_AFTERWORD or _INVENTED.match(words))
             return
-        if words := self._prose.feed(text):
+        if words := self.prose.feed(text):
             yield ContentDelta(words)
-        self.done = self._prose.stopped
+        self.done = self.prose.stopped
 
     def _no_program(self, raw: str) -> Iterator[AnswerEvent]:
         """Code that calls no offered tool is prose; behind a program it is an invented result."""

@@ -40,6 +40,8 @@ VALUE_MIME = "application/vnd.tool-emulator.value+json"
 _STUB = "__import__('sys').modules['sandbox.kernel_stub']"
 _GRACE = 1.0
 """Seconds that an interrupted kernel has to give in before it is killed."""
+_PICTURES = 64
+"""What is displayed (images, HTML) may take so many times what is printed."""
 _LARGEST_CALL = 1024 * 1024
 _END_OF_INPUT = "\x04"  # Jupyter's reply that makes input() raise EOFError
 
@@ -131,6 +133,7 @@ class _KernelSession:
         self._pauses = 0
         self._printed: list[str] = []
         self._printed_size = 0
+        self._displayed_size = 0
         self._shown: Finished = Finished()
 
     def open(self, preamble: str, seed: int) -> None:
@@ -159,7 +162,8 @@ class _KernelSession:
         if self._over:
             raise SandboxDied("this session has ended")
         self._left = self._limits.seconds
-        self._printed, self._printed_size, self._shown = [], 0, Finished()
+        self._printed, self._shown = [], Finished()
+        self._printed_size = self._displayed_size = 0
         self._running = self._kernel.execute(source)
 
     def _run_on(self) -> Step:
@@ -223,12 +227,16 @@ class _KernelSession:
             data = content["data"]
             text = _text(data.get("text/plain", ""))
             self._printed_size += len(text)
+            self._displayed_size += sum(len(str(shape)) for shape in data.values())
             if kind == "execute_result":
                 value = data.get(VALUE_MIME)
                 self._shown = Finished("", None if value is None else json.loads(value), text)
             else:
                 self._printed.append(f"{text}\n")
-        if self._printed_size > self._limits.output:
+        if (
+            self._printed_size > self._limits.output
+            or self._displayed_size > _PICTURES * self._limits.output
+        ):
             self._limit("output")
 
     def _finished(self, reply: dict[str, Any]) -> Finished:

