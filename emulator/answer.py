@@ -194,6 +194,9 @@ class Answerer:
         passed = self.request.passed_on()
         fields = {name: value for name, value in passed.items() if name not in NOT_IN_TOOL_TURNS}
         fields["stream_options"] = {"include_usage": True}
+        if profile.few_shot and self.settings.grammar and not self.toolset.tools:
+            # Such an upstream can hold even a very small model to a schema.
+            fields["response_format"] = self.request.response_format
         if not (profile.few_shot and self.toolset.tools):
             messages = instruct(
                 self.request.messages,

@@ -158,15 +158,17 @@ def _files(data_size: int) -> list[str]:
                 made.add(parent)
                 files.extend(["--perms", "0755", "--dir", str(parent)])
 
+    # First, since an interpreter may live below one of these and must not be covered by it.
+    for place, size in (("/tmp", data_size), ("/mnt/data", data_size), (RUN, _MiB)):  # noqa: S108
+        make_parents(Path(place))
+        files += ["--perms", "1777", "--size", str(size), "--tmpfs", place]
+        made.add(Path(place))
     for path in _readable_paths():
         make_parents(path)
         if path.is_symlink():
             files += ["--symlink", str(path.readlink()), str(path)]
         else:
             files += ["--ro-bind", str(path), str(path)]
-    for place, size in (("/tmp", data_size), ("/mnt/data", data_size), (RUN, _MiB)):  # noqa: S108
-        make_parents(Path(place))
-        files += ["--perms", "1777", "--size", str(size), "--tmpfs", place]
     files += "--proc /proc --ro-bind /proc/sys /proc/sys --dev /dev".split()
     files += f"--perms 1777 --size {16 * _MiB} --tmpfs /dev/shm".split()
     files += "--remount-ro /dev --remount-ro / --chdir /mnt/data".split()

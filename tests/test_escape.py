@@ -582,7 +582,8 @@ def test_the_promises_hold_for_an_ordinary_user_too() -> None:
     user = "--reuid=65534 --regid=65534 --clear-groups".split()
     tests = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-x", __file__]
     command = ["setpriv", *user, *tests, "-k", "not monty", f"--basetemp={tempfile.mkdtemp()}/t"]
-    readable = subprocess.run(["setpriv", *user, sys.executable, "-c", ""], check=False)
+    reading = "import os, sys; os.stat(sys.executable); import pytest"
+    readable = subprocess.run(["setpriv", *user, sys.executable, "-c", reading], check=False)
     if readable.returncode != 0:
         pytest.skip("an ordinary user may not read this interpreter")
     subprocess.run(command, check=True, cwd=ROOT, env={"PATH": os.environ["PATH"], "HOME": "/tmp"})

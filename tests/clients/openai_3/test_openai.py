@@ -32,7 +32,7 @@ from tests.clients.scenarios import (
 from tests.scripted import Reply
 from tests.tools_for_tests import CREATE_EVENT, GET_WEATHER
 
-CLIENT = "openai-python"
+CLIENT = "openai-python 3"
 PACKAGES = ("openai",)
 
 TOOLS: list[Any] = [GET_WEATHER, CREATE_EVENT]
@@ -74,13 +74,12 @@ def awaited(base_url: str, **request: Any) -> ChatCompletion:
 
 def awaited_stream(base_url: str, **request: Any) -> ChatCompletion:
     async def ask() -> ChatCompletion:
-        async with (
-            openai.AsyncOpenAI(base_url=base_url, max_retries=0) as client,
-            client.chat.completions.stream(model=MODEL, **request) as stream,
-        ):
-            async for _ in stream:
-                pass
-            return await stream.get_final_completion()
+        state: Any = ChatCompletionStreamState()
+        async with openai.AsyncOpenAI(base_url=base_url, max_retries=0) as client:
+            stream = await client.chat.completions.create(model=MODEL, stream=True, **request)
+            async for chunk in stream:
+                state.handle_chunk(chunk)
+        return state.get_final_completion()
 
     return asyncio.run(ask())
 
@@ -183,6 +182,22 @@ def test_a_stream_gives_an_object(base_url: str, upstream: SharedUpstream) -> No
         ) as stream,
     ):
         completion = stream.get_final_completion()
+    assert completion.choices[0].message.parsed == FORECAST_VALUE
+
+
+@pytest.mark.feature("structured output")
+@pytest.mark.feature("streaming")
+async def test_an_asynchronous_stream_gives_an_object(
+    base_url: str, upstream: SharedUpstream
+) -> None:
+    upstream.reply(FORECAST, chunks=3)
+    async with (
+        openai.AsyncOpenAI(base_url=base_url, max_retries=0) as client,
+        client.chat.completions.stream(
+            model=MODEL, messages=MESSAGES, response_format=Forecast
+        ) as stream,
+    ):
+        completion = await stream.get_final_completion()
     assert completion.choices[0].message.parsed == FORECAST_VALUE
 
 
