@@ -1,7 +1,7 @@
 """The README's weather request to a proxy in front of the embedded model; prints the tool calls.
 
-    make demo                                        # starts both, asks, stops both
-    python examples/demo.py http://127.0.0.1:8001/v1  # asks a proxy that runs already
+make demo                                        # starts both, asks, stops both
+python examples/demo.py http://127.0.0.1:8001/v1  # asks a proxy that runs already
 """
 
 from __future__ import annotations

@@ -76,7 +76,8 @@ def start_proxy(
 
         def start(**settings: Any) -> str:
             # A kernel starts when a test's program needs one, not with every proxy.
-            values = {"base_url": upstream.base_url, "api_key": "upstream-key", "warm_kernels": 0, "store": ":memory:"}
+            values: dict[str, Any] = {"warm_kernels": 0, "store": ":memory:"}
+            values |= {"base_url": upstream.base_url, "api_key": "upstream-key"}
             made = Settings(**values | settings)
             app = create_app(made, engines=open_shared_engines(made))
             running.callback(app.extensions["emulator"].close)

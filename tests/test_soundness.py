@@ -1,7 +1,7 @@
 """The law of programs over turns: no call may depend on a value that no tool returned.
 
-Random programs are run turn by turn; over the turns exactly the calls of a reference that knows all results at
-once must come out, in its order, with its arguments, and the same output at the end.
+Random programs are run turn by turn; over the turns exactly the calls of a reference that knows all
+results at once must come out, in its order, with its arguments, and the same output at the end.
 """
 
 from __future__ import annotations

@@ -362,7 +362,9 @@ def test_a_store_that_goes_down_costs_a_model_turn_not_an_answer(
     start_proxy: StartProxy, upstream: ScriptedUpstream, shared_place: tuple[str, Break]
 ) -> None:
     url, take_down = shared_place
-    client = openai.OpenAI(base_url=start_proxy(store=url, engines=("monty",)), api_key="k", max_retries=0)
+    client = openai.OpenAI(
+        base_url=start_proxy(store=url, engines=("monty",)), api_key="k", max_retries=0
+    )
     upstream.reply(CHAIN, "```python\nbook(id='a2')\n```", "Booked.")
     messages, message = started(client)
     messages.append(result(message.tool_calls[0], HITS))
@@ -409,7 +411,9 @@ def test_a_corrupt_value_means_an_ordinary_turn(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path, corrupt: Any
 ) -> None:
     file = tmp_path / "kept.sqlite"
-    client = openai.OpenAI(base_url=start_proxy(store=str(file), engines=("monty",)), api_key="k", max_retries=0)
+    client = openai.OpenAI(
+        base_url=start_proxy(store=str(file), engines=("monty",)), api_key="k", max_retries=0
+    )
     upstream.reply(CHAIN, "As you like.")
     messages, message = started(client)
     with closing(sqlite3.connect(file)) as connection, connection:

@@ -34,7 +34,9 @@ def ask_node(node: subprocess.Popen[str], base_url: str) -> AskNode:
     def ask(client: str, way: str, **given: Any) -> dict[str, Any]:
         assert node.stdin
         assert node.stdout
-        node.stdin.write(json.dumps({"client": client, "way": way, "base_url": base_url, **given}) + "\n")
+        node.stdin.write(
+            json.dumps({"client": client, "way": way, "base_url": base_url, **given}) + "\n"
+        )
         node.stdin.flush()
         return json.loads(node.stdout.readline() or '{"error": "Node has ended"}')
 

@@ -12,7 +12,10 @@ from tests.clients.openai_3.conftest import AskNode
 from tests.clients.scenarios import ASK, FORECAST, FORECAST_VALUE, PLAIN_FORECAST
 
 CLIENT = "Vercel AI SDK"
-PACKAGES = ("npm:ai", "npm:@ai-sdk/openai-compatible",)
+PACKAGES = (
+    "npm:ai",
+    "npm:@ai-sdk/openai-compatible",
+)
 
 
 @ways("create", "stream")

@@ -66,9 +66,7 @@ class TestChatOpenAI(ChatModelIntegrationTests):
     @pytest.fixture
     def model(self, scripted: None, request: Any) -> BaseChatModel:
         extra = getattr(request, "param", None) or {}
-        return ChatOpenAI(
-            **{**self.standard_chat_model_params, **self.chat_model_params, **extra}
-        )
+        return ChatOpenAI(**{**self.standard_chat_model_params, **self.chat_model_params, **extra})
 
     @property
     def chat_model_class(self) -> type[BaseChatModel]:

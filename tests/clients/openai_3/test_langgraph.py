@@ -110,10 +110,7 @@ RUNS = [
 @EITHER
 @pytest.mark.parametrize(
     ("replies", "expected"),
-    [
-        pytest.param(*row[1:], marks=[pytest.mark.feature(name) for name in row[0]])
-        for row in RUNS
-    ],
+    [pytest.param(*row[1:], marks=[pytest.mark.feature(name) for name in row[0]]) for row in RUNS],
 )
 def test_an_agent_calls_its_tools_until_it_answers(
     model: ChatOpenAI,

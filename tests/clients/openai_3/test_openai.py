@@ -222,7 +222,9 @@ def test_the_stream_helper_tells_of_each_call_once(base_url: str, upstream: Shar
         client.chat.completions.stream(model=MODEL, messages=MESSAGES, tools=TOOLS) as stream,
     ):
         done = [event for event in stream if event.type == "tool_calls.function.arguments.done"]
-    assert [(event.index, json.loads(event.arguments)) for event in done] == [*enumerate(BOTH_CALLS)]
+    assert [(event.index, json.loads(event.arguments)) for event in done] == [
+        *enumerate(BOTH_CALLS)
+    ]
 
 
 def test_an_upstream_error_keeps_its_class_and_message(
