@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from emulator.names import KEYWORDS, RESERVED
+from emulator.schema.names import KEYWORDS, RESERVED
+from emulator.schema.trees import Tree
 from emulator.tools import Tool, Toolset
-from emulator.trees import Tree
 
 Json = Any
 

@@ -15,7 +15,6 @@ from emulator.diagnostics import render
 from emulator.draft import Draft
 from emulator.errors import ExecutionFailed, ModelFailed, UpstreamFailed
 from emulator.formats import AnswerFormat
-from emulator.grammar import gbnf
 from emulator.habits import Habits
 from emulator.history import barren_calls
 from emulator.meter import Meter
@@ -29,8 +28,9 @@ from emulator.resume import Continued, Ended, resume, save
 from emulator.settings import Settings
 from emulator.stops import StopFilter
 from emulator.store import Store
-from emulator.tiny import DEFAULTS as TINY_DEFAULTS
-from emulator.tiny import tiny_turn
+from emulator.tiny.grammar import gbnf
+from emulator.tiny.turn import DEFAULTS as TINY_DEFAULTS
+from emulator.tiny.turn import tiny_turn
 from emulator.tools import Toolset
 from emulator.turn import Answered, Refused, Turn
 from emulator.upstream import Upstream

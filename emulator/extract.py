@@ -14,9 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Generator
 
-from emulator import blocks
-from emulator.bare import Verdict
-from emulator.events import (
+from emulator.reading import blocks
+from emulator.reading.bare import Verdict
+from emulator.reading.events import (
     BlockDelta,
     BlockEnd,
     BlockStart,
@@ -25,12 +25,12 @@ from emulator.events import (
     Text,
     merged,
 )
-from emulator.fences import fenced
-from emulator.incoming import Incoming
-from emulator.openings import FENCES, LINES, fence_in, json_opens
-from emulator.scanner import After, Scanner
-from emulator.tags import REASONING, tags_for
-from emulator.written import WrittenNames
+from emulator.reading.fences import fenced
+from emulator.reading.incoming import Incoming
+from emulator.reading.openings import FENCES, LINES, fence_in, json_opens
+from emulator.reading.scanner import After, Scanner
+from emulator.reading.tags import REASONING, tags_for
+from emulator.reading.written import WrittenNames
 
 __all__ = [
     "BlockDelta",

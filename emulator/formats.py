@@ -11,10 +11,10 @@ from typing import Any
 
 import orjson
 
-from emulator import loose_json
 from emulator.errors import BadRequest
 from emulator.prompt import render
-from emulator.statements import Unreadable
+from emulator.reading import loose_json
+from emulator.reading.statements import Unreadable
 from emulator.tools import BindError, SchemaError, Toolset
 
 _NAME = "answer"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from emulator.foreign import read_json, read_react, read_yaml, reader_of
-from emulator.markup import read_markup
-from emulator.python_reader import PythonReader
-from emulator.statements import Reader, Statement, Unreadable
-from emulator.syntax import calls_tool as _calls_tool
-from emulator.written import WRITTEN_NAME, WrittenNames
+from emulator.reading.foreign import read_json, read_react, read_yaml, reader_of
+from emulator.reading.markup import read_markup
+from emulator.reading.python_reader import PythonReader
+from emulator.reading.statements import Reader, Statement, Unreadable
+from emulator.reading.syntax import calls_tool as _calls_tool
+from emulator.reading.written import WRITTEN_NAME, WrittenNames
 
 __all__ = ["READERS", "Reader", "Statement", "Unreadable", "calls_tool", "mentions_tool", "read"]
 

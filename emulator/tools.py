@@ -18,12 +18,12 @@ from typing import Any, Literal
 
 import jsonschema_rs
 
-from emulator import binding, codegen, constructors, names, schemas, shapes, stubs
-from emulator.guards import SchemaError, guard, kind_of
-from emulator.judge import compile_validator
-from emulator.models import Catalog, Model
-from emulator.problems import BindError, Problem
-from emulator.trees import Parameter, annotation
+from emulator.schema import binding, codegen, constructors, names, schemas, shapes, stubs
+from emulator.schema.guards import SchemaError, guard, kind_of
+from emulator.schema.judge import compile_validator
+from emulator.schema.models import Catalog, Model
+from emulator.schema.problems import BindError, Problem
+from emulator.schema.trees import Parameter, annotation
 
 __all__ = ["BindError", "Problem", "SchemaError", "Tool", "Toolset"]
 

@@ -284,7 +284,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
     exchange: Exchange
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+    def log_message(self, format: str, *args: Any) -> None:
         pass
 
     def do_GET(self) -> None:

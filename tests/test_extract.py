@@ -17,7 +17,7 @@ from emulator.extract import (
     merged,
     split,
 )
-from emulator.incoming import HOLD
+from emulator.reading.incoming import HOLD
 from tests.replies import NAMES, Case, cases, described, events
 
 CASES = tuple(cases())

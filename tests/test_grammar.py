@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from emulator.copying import Source
-from emulator.grammar import gbnf
+from emulator.tiny.copying import Source
+from emulator.tiny.grammar import gbnf
 from emulator.tools import Toolset
 from tests.gbnf_for_tests import admits
 from tests.tools_for_tests import CREATE_EVENT, GET_WEATHER, SEND_MAIL, function, strings

@@ -14,7 +14,7 @@ import pytest
 from emulator.profiles import choose
 from emulator.prompt import Choice, instruct, repair, transcript
 from emulator.protocol import Message
-from emulator.tiny import tiny_turn
+from emulator.tiny.turn import tiny_turn
 from emulator.tools import Toolset
 from tests.tools_for_tests import CREATE_EVENT, GET_WEATHER, SEND_MAIL
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.calls import calls_in
 from emulator.diagnostics import Diagnostic, render
-from emulator.python_reader import PythonReader
 from emulator.readers import READERS, Statement, Unreadable, calls_tool, mentions_tool, read
-from emulator.repairs import REPAIRS
-from emulator.rewrites import REWRITES
-from emulator.statements import MAX_BLOCK
-from emulator.written import WrittenNames
+from emulator.reading.calls import calls_in
+from emulator.reading.python_reader import PythonReader
+from emulator.reading.repairs import REPAIRS
+from emulator.reading.rewrites import REWRITES
+from emulator.reading.statements import MAX_BLOCK
+from emulator.reading.written import WrittenNames
 from tests.replies import NAMES, Block, _with_blocks, cases, events
 
 BLOCKS = [

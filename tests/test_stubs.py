@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.stubs import fenceless, function
+from emulator.schema.stubs import fenceless, function
 from emulator.tools import Toolset
 from tests.test_tools import assert_sound, offered, toolset
 

@@ -8,8 +8,8 @@ import pytest
 
 from emulator.prompt import Choice
 from emulator.protocol import Message
-from emulator.shortlist import shortlist
-from emulator.tiny import few_shot, tiny_turn
+from emulator.tiny.shortlist import shortlist
+from emulator.tiny.turn import few_shot, tiny_turn
 from emulator.tools import Toolset
 from tests.tools_for_tests import GET_WEATHER, SEND_MAIL, function, strings
 

@@ -1,6 +1,6 @@
 """The wire itself: what real clients send is accepted, and every byte back is as OpenAI's schemas have it.
 
-tests/data/client_requests.jsonl holds the bodies that the clients of today send (recorded from openai, LangChain,
+tests/data/client_requests.jsonl holds bodies that today's clients send (recorded from openai, LangChain,
 LangGraph, PydanticAI and Instructor); tests/data/openai-schemas.json OpenAI's published schemas, from
 github.com/openai/openai-openapi at f85dbe2.
 """
@@ -27,9 +27,9 @@ DATA = Path(__file__).parent / "data"
 
 def nullable(found: dict[str, Any]) -> dict[str, Any]:
     """OpenAPI 3.0 says ``nullable`` where JSON Schema has a type "null"; OpenAI's schemas say both."""
-    if found.pop("nullable", False):
-        return {"anyOf": [found, {"type": "null"}]}
-    return found
+    if found.get("nullable") is not True:
+        return found
+    return {"anyOf": [found, {"type": "null"}]}
 
 
 SCHEMAS = json.loads((DATA / "openai-schemas.json").read_text(), object_hook=nullable)

@@ -1,7 +1,7 @@
 """What the clients' tests found -> docs/compatibility.md, a table of client by feature.
 
-A test file names its client (`CLIENT`) and the packages it drives (`PACKAGES`, as they are pinned in a
-requirements file or in node/package.json); its tests name the feature that they stand for:
+A test file names its client (`CLIENT`) and the packages it drives (`PACKAGES`, as its environment's
+requirements or node/package.json pin them); its tests name the feature that they stand for:
 
     @pytest.mark.feature("parallel calls")
 
@@ -16,13 +16,18 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "compatibility.md"
-PINS = ("requirements-clients.txt", "requirements-clients-old.txt")
-NODE_PINS = ROOT / "tests" / "clients" / "node" / "package.json"
+# Folder of tests -> what its environment is made of.
+REQUIREMENTS = {
+    "openai_3": ROOT / "requirements-clients.txt",
+    "openai_2": ROOT / "requirements-clients-old.txt",
+}
+NODE_REQUIREMENTS = ROOT / "tests" / "clients" / "node" / "package.json"
 
 FEATURES = (
     "single call",
@@ -37,10 +42,11 @@ FEATURES = (
 HEAD = """\
 # Compatibility
 
-Made by `make test-clients` from its results; do not edit. Each client runs unchanged against the proxy, with a
-scripted model behind it that answers in Python or prose. Only the client's `base_url` is set.
+Made by `make test-clients` from its results; do not edit. Each client runs unchanged against the proxy, with
+a scripted model behind it that answers in Python or prose. Only the client's `base_url` is set.
 
-**yes**: all tests of the feature pass. **no**: some fail. An empty cell: the client does not offer the feature.
+**yes**: all tests of the feature pass. **no**: some fail. An empty cell: no test, since the client or this kind
+of use has nothing of the sort.
 
 """
 
@@ -58,7 +64,9 @@ class Results:
             features = [mark.args[0] for mark in item.iter_markers("feature")]
             if unknown := set(features) - set(FEATURES):
                 raise ValueError(f"{item.nodeid}: {unknown} is not in compatibility.FEATURES")
-            self._packages[item.module.CLIENT] = list(item.module.PACKAGES)
+            pins = read_pins(REQUIREMENTS[item.path.parent.name])
+            packages = [f"{name}{pins[name]}" for name in item.module.PACKAGES]
+            self._packages[item.module.CLIENT] = packages
             item.user_properties.append(("client", item.module.CLIENT))
             item.user_properties.append(("features", features))
 
@@ -82,13 +90,13 @@ class Results:
         self._path.write_text(json.dumps(clients, indent=1, sort_keys=True))
 
 
-def render(clients: Mapping[str, Any], pins: Mapping[str, str]) -> str:
+def render(clients: Mapping[str, Any]) -> str:
     """The page. ``clients`` is what the results' files hold together."""
     titles = ("client", *FEATURES, "tests passed")
     rows = [titles, ("---",) * len(titles)]
     for name in sorted(clients, key=str.lower):
         counts = clients[name]["features"]
-        packages = ", ".join(f"`{p}{pins[p]}`" for p in clients[name]["packages"])
+        packages = ", ".join(f"`{package}`" for package in clients[name]["packages"])
         passed, total = counts[""]
         cells = [_cell(counts.get(feature)) for feature in FEATURES]
         rows.append((f"{name} ({packages})", *cells, f"{passed} of {total}"))
@@ -102,22 +110,22 @@ def _cell(count: tuple[int, int] | None) -> str:
     return "yes" if passed == total else "**no**"
 
 
-def read_pins() -> dict[str, str]:
-    """Package -> the versions asked for: ``{"openai": "~=3.52", "ai": "@^7.0"}``."""
+@cache
+def read_pins(requirements: Path) -> dict[str, str]:
+    """Package -> the versions asked for: ``{"openai": "~=3.52", "npm:ai": "@^7.0.173"}``."""
     pins = {}
-    for name in PINS:
-        for line in (ROOT / name).read_text().splitlines():
-            if match := re.match(r"([\w.-]+)(?:\[.*?\])?\s*([~=<>!][^;#]*)", line):
-                pins[match[1]] = match[2].strip()
-    node = json.loads(NODE_PINS.read_text())["dependencies"]
-    return {f"npm:{name}": f"@{version}" for name, version in node.items()} | pins
+    for line in requirements.read_text().splitlines():
+        if match := re.match(r"([\w.-]+)(?:\[.*?\])?\s*([~=<>!][^;#]*)", line):
+            pins[match[1]] = match[2].strip()
+    node = json.loads(NODE_REQUIREMENTS.read_text())["dependencies"]
+    return pins | {f"npm:{name}": f"@{version}" for name, version in node.items()}
 
 
 def main(results: Iterable[str]) -> None:
     clients: dict[str, Any] = {}
     for path in results:
         clients |= json.loads(Path(path).read_text())
-    PAGE.write_text(render(clients, read_pins()))
+    PAGE.write_text(render(clients))
 
 
 if __name__ == "__main__":

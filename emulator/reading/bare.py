@@ -1,0 +1,224 @@
+"""Python outside of any fence: is this line code, a call of an offered function, or prose?
+
+Two questions. `opens` is asked of the beginning of a line as it streams in, and decides whether
+to hold the line back; `BareCode` is asked of whole lines and decides what they are. A sentence
+that mentions a call is prose; a line that is wholly a call is code.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from enum import Enum, auto
+
+from emulator.reading.lexing import PythonScan
+from emulator.reading.repairs import parse_repaired
+from emulator.reading.syntax import calls_tool
+from emulator.reading.written import WRITTEN_NAME, WrittenNames
+
+
+class Verdict(Enum):
+    """What the beginning of a line, as far as it has come, says about the line."""
+
+    NO = auto()
+    MAYBE = auto()
+    YES = auto()
+
+
+_STATEMENTS = frozenset(
+    "for if while try with def class async import from print await return assert del".split()
+)
+_WRAPPERS = re.compile(r"[ \t]*(?:>>> ?)?(?:await +|print\( *|[\[(]\s*|[\"'“])*")
+_TARGETS = re.compile(  # what may stand between the first word and its `=`
+    r"(?:[ \t]*,[ \t]*[^\W\d]\w*)*[ \t]*(?::[ \t]*[^\W\d][\w.]*(?:\[[\w\[\], .|]*\])?[ \t]*)?"
+)
+
+
+def opens(head: str, whole: bool, names: WrittenNames) -> Verdict:
+    """Whether a line that begins with `head` may be code; `whole` says that no more will come."""
+    maybe = Verdict.NO if whole else Verdict.MAYBE
+    wrappers = _WRAPPERS.match(head)
+    at = wrappers.end() if wrappers else 0
+    if at == len(head):
+        return maybe
+    word = WRITTEN_NAME.match(head, at)
+    if word is None:
+        # ">>" may become a prompt, "get\" an escaped underscore.
+        return maybe if ">>> ".startswith(head.lstrip()) else Verdict.NO
+    at = word.end()
+    if at == len(head) or head[at:] in ("\\", ".", "-"):
+        return maybe
+    if names.find(word.group()) and head[at] == "(":
+        return Verdict.YES
+    lead = head[: word.start()]
+    if "print(" in lead or "await " in lead:
+        return Verdict.YES
+    if lead.strip(" \t>"):
+        return Verdict.NO  # a Markdown link, a quotation
+    if word.group() in _STATEMENTS and head[at] in " (:\t":
+        return Verdict.YES
+    if head[at] == "(":
+        return Verdict.YES
+    return _assignment(head, at, maybe)
+
+
+def _assignment(head: str, at: int, maybe: Verdict) -> Verdict:
+    targets = _TARGETS.match(head, at)
+    at = targets.end() if targets else at
+    rest = head[at:]
+    if not rest or re.fullmatch(r"(?:,[ \t]*|:[ \t]*)(?:[^\W\d][\w.]*(?:\[[\w\[\], .|]*)?)?", rest):
+        return maybe
+    if rest[0] != "=":
+        return Verdict.NO
+    if len(rest) == 1:
+        return maybe
+    return Verdict.NO if rest[1] == "=" else Verdict.YES
+
+
+class Kind(Enum):
+    """What a whole line turned out to be, with the lines that it continues."""
+
+    GOES_ON = auto()
+    BLANK = auto()  # or a comment: goes with what follows
+    CODE = auto()
+    CALL = auto()
+    PROSE = auto()
+
+
+#: Headers that need another before them to parse.
+_BEFORE = {
+    "elif": "if x:\n pass\n",
+    "else": "if x:\n pass\n",
+    "except": "try:\n pass\n",
+    "finally": "try:\n pass\n",
+}
+_AFTER = {"try": "\nfinally:\n pass"}
+_HEADERS = re.compile(r"(if|for|while|with|def|class|async|try|elif|else|except|finally)\b")
+
+#: Words that a word may follow in Python.
+_LEADING = _STATEMENTS | _BEFORE.keys() | {"match", "not", "lambda", "raise", "global", "yield"}
+_SENTENCE = re.compile(r"[^\W\d_]['’\w]*[,;]? +[^\W\d_]")
+_SIGNATURE = re.compile(r":\s*(?:str|int|float|bool|list|dict|object|string|number|Optional)\b|->")
+
+
+class BareCode:
+    """Whole physical lines in, kinds out. Knows what it has seen of this stretch of code."""
+
+    def __init__(self, names: WrittenNames) -> None:
+        self._names = names
+        self._scan = PythonScan()
+        self._header = False  # the last statement opened a body
+        self._margin: int | None = None
+        self._assigned: set[str] = set()
+        self.logical = ""  # the lines that the answer is about
+
+    @property
+    def open(self) -> bool:
+        """Whether the logical line goes on."""
+        return self._scan.open
+
+    def hopeless(self, partial: str) -> bool:
+        """Whether a line that begins so can only be prose; the same then holds of the line."""
+        return not self._scan.open and _is_sentence(partial)
+
+    def take(self, line: str) -> Kind:
+        """The kind of the logical line that `line` ends, or GOES_ON while it does not."""
+        if not self._scan.open:
+            self.logical = ""
+            if not line.strip() or line.lstrip().startswith("#"):
+                self.logical = line
+                return Kind.BLANK
+            if _is_sentence(line):
+                self.logical = line
+                return Kind.PROSE
+            if self._margin is None:
+                self._margin = _indentation(line)
+        self.logical += line
+        self._scan.feed(line)
+        return Kind.GOES_ON if self._scan.open else self._kind()
+
+    def breaks_off_in_call(self) -> bool:
+        """Whether the logical line that the reply breaks off in begins with a call."""
+        word = WRITTEN_NAME.match(self.logical.lstrip(" \t[(>"))
+        return bool(word and self._names.find(word.group())) and "(" in self.logical
+
+    def _kind(self) -> Kind:
+        code = re.sub(r"^[ \t]*(?:>>>|\.\.\.) ", "", self.logical).strip()
+        indented = _indentation(self.logical) > (self._margin or 0)
+        if indented and not self._header:
+            return Kind.PROSE
+        if code.startswith("@"):
+            return Kind.CODE
+        header = _HEADERS.match(code)
+        opens_body = bool(header and code.endswith(":"))
+        if header and opens_body:
+            word = header.group()
+            code = f"{_BEFORE.get(word, '')}{code}\n pass{_AFTER.get(word, '')}"
+        try:
+            tree, _ = parse_repaired(code, self._names)
+        except SyntaxError:
+            return Kind.CALL if self._meant_as_call(code) else Kind.PROSE
+        if not (opens_body or indented or all(self._is_code(node) for node in tree.body)):
+            return Kind.PROSE
+        self._header = opens_body or indented
+        self._assigned |= {
+            node.id
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
+        return Kind.CALL if self._calls(tree) else Kind.CODE
+
+    def _calls(self, tree: ast.Module) -> bool:
+        if calls_tool(tree, self._names):
+            return True
+        match tree.body:
+            case [ast.Expr(value=ast.Constant(value=str(text)))]:
+                return calls_tool(text, self._names)
+        return False
+
+    def _is_code(self, node: ast.stmt) -> bool:
+        """Whether a statement is one that nobody writes in prose."""
+        match node:
+            case ast.Expr(value=value):
+                return self._is_code_expression(value)
+            case ast.AnnAssign(value=None) | ast.Pass() | ast.Global() | ast.Nonlocal():
+                return False
+        return True
+
+    def _is_code_expression(self, node: ast.expr) -> bool:
+        match node:
+            case ast.Call(args=args):
+                return not any(isinstance(a, ast.Constant) and a.value is ... for a in args)
+            case ast.Await(value=value) | ast.Attribute(value=value) | ast.Subscript(value=value):
+                return self._is_code_expression(value)
+            case ast.BinOp(left=left, right=right):
+                return self._is_code_expression(left) or self._is_code_expression(right)
+            case ast.List(elts=[_, *_] as items) | ast.Tuple(elts=[_, *_] as items):
+                return all(map(self._is_code_expression, items))
+            case ast.Dict() | ast.ListComp() | ast.DictComp() | ast.JoinedStr():
+                return True
+            case ast.Name(id=name):
+                return name in self._assigned
+            case ast.Constant(value=str(text)):
+                return calls_tool(text, self._names)
+        return False
+
+    def _meant_as_call(self, code: str) -> bool:
+        """Whether code that does not parse is a call all the same; the reader will complain."""
+        if code[:1] in "\"'“" and code[-1:] in "\"'”":
+            code = code[1:-1]
+        word = WRITTEN_NAME.match(code)
+        if word is None or not self._names.find(word.group()) or code[word.end()] != "(":
+            return False
+        arguments = code[word.end() :].rstrip(" \t\r\n;,")
+        literal = any(c in "\"'“" or c.isdigit() for c in arguments) or arguments == "()"
+        return literal and arguments.endswith(")") and not _SIGNATURE.search(code)
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip(" \t"))
+
+
+def _is_sentence(line: str) -> bool:
+    text = line.lstrip()
+    return bool(_SENTENCE.match(text)) and re.split(r"\W", text, maxsplit=1)[0] not in _LEADING

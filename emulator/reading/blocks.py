@@ -1,0 +1,210 @@
+"""What stands inside a block without a fence, and where it ends: one scanner for each kind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator
+
+from emulator.reading.bare import BareCode, Kind, Verdict
+from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Text
+from emulator.reading.incoming import HOLD, Incoming
+from emulator.reading.lexing import JsonScan
+from emulator.reading.openings import json_opens, names_a_call
+from emulator.reading.scanner import After, Scanner
+from emulator.reading.tags import Tag
+from emulator.reading.written import WrittenNames
+
+# ---------------------------------------------------------------------------- tags
+
+
+def tagged(text: Incoming, tag: Tag) -> Scanner:
+    """From the opening tag to its closing."""
+    opening = text.take(len(tag.opening))
+    yield BlockStart(tag.dialect, opening if tag.framed else "")
+    if not tag.framed:
+        yield BlockDelta(opening, opening)
+    while True:
+        before, closing = text.closing(tag.closings)
+        raw = text.take(before)
+        yield BlockDelta(raw, raw)
+        if closing == tag.opening:  # written where the closing should be; opens the next block
+            yield BlockEnd("", closed=True)
+            return After.LINE
+        if closing is not None:
+            text.take(len(closing))
+            if not tag.framed:
+                yield BlockDelta(closing, closing)
+            yield BlockEnd(closing if tag.framed else "", closed=True)
+            return After.PROSE
+        if text.final:
+            yield BlockEnd("", closed=tag.endless)
+            return After.LINE
+        yield None
+
+
+# ---------------------------------------------------------------------------- JSON
+
+#: What may stand between two JSON values that are calls.
+_BETWEEN = re.compile(r"[\s,;\]}]*")
+
+
+def json_calls(text: Incoming, names: WrittenNames) -> Scanner:
+    """JSON that is a call for sure, and the calls that follow it."""
+    yield BlockStart("json", "")
+    more = True
+    while more:
+        scan = JsonScan()
+        end = None
+        while end is None:
+            end = scan.feed(text.text, text.at)
+            raw = text.take((len(text.text) if end is None else end) - text.at)
+            yield BlockDelta(raw, raw)
+            if end is None and text.final:
+                yield BlockEnd("", closed=False)
+                return After.LINE
+            if end is None:
+                yield None
+        more = yield from _another(text, names)
+    head, _ = text.head()
+    extra = len(head) - len(head.lstrip("]}"))  # brackets too many
+    yield BlockEnd(text.take(extra), closed=True)
+    return After.PROSE
+
+
+def _another(text: Incoming, names: WrittenNames) -> Generator[Event | None, None, bool]:
+    """Whether one more call follows; what stands before it belongs to the block."""
+    while True:
+        head, whole = text.head()
+        between = _BETWEEN.match(head)
+        length = between.end() if between else 0
+        if length < len(head):
+            found = json_opens(head[length:], whole, names)
+            if found.verdict is Verdict.YES and found.sure:
+                yield BlockDelta(head[:length], text.take(length))
+                return True
+            if found.verdict is not Verdict.MAYBE:
+                return False
+        elif whole:
+            return False
+        yield None
+
+
+def json_perhaps(text: Incoming, names: WrittenNames, *, midline: bool) -> Scanner:
+    """JSON that is a call only if its end, or within a line what follows it, says so."""
+    scan, scanned, end = JsonScan(), 0, None
+    while end is None:
+        held, whole = text.head(HOLD)
+        end = scan.feed(held, scanned)
+        scanned = len(held)
+        if end is None and whole:
+            break
+        if end is None:
+            yield None
+    if end is None:
+        is_call = midline and scanned < HOLD  # the reply ends inside it
+    else:
+        scanned = end
+        follows = yield from _follows(text, end)
+        is_call = names_a_call(text.head(end)[0], names)
+        is_call = is_call and (not midline or follows in ("", "<"))
+    raw = text.take(scanned)
+    if not is_call:
+        yield Text(raw)
+        return After.PROSE
+    yield BlockStart("json", "")
+    yield BlockDelta(raw, raw)
+    yield BlockEnd("", closed=end is not None)
+    return After.PROSE
+
+
+def _follows(text: Incoming, end: int) -> Generator[Event | None, None, str]:
+    """The first character after `end` in its line that is no space; "" if there is none."""
+    while True:
+        held, whole = text.head(HOLD)
+        line, newline, _ = held[end:].partition("\n")
+        rest = line.lstrip(" \t\r")
+        if rest or newline or whole:
+            return rest[:1]
+        yield None
+
+
+# ---------------------------------------------------------------------------- ReAct and YAML
+
+_REACT_ENDS = re.compile(r"[ \t*]*(?:Observation|Thought|Final Answer|Question)\b", re.IGNORECASE)
+_YAML_LINE = re.compile(r"\s+\S|- |[\w\-]+:(?:\s|\Z)|#")
+
+#: Dialect -> whether a further line belongs to the block.
+LINE_BLOCKS: dict[str, Callable[[str], bool]] = {
+    "react": lambda line: not _REACT_ENDS.match(line),
+    "yaml": lambda line: bool(_YAML_LINE.match(line)),
+}
+
+
+def lines(text: Incoming, dialect: str) -> Scanner:
+    """A block that lasts as long as its lines look like it."""
+    yield BlockStart(dialect, "")
+    belongs = LINE_BLOCKS[dialect]
+    first = True
+    while True:
+        line = text.line()
+        if line is None and not text.final:
+            yield None
+            continue
+        if line is None or not (first or belongs(line)):
+            yield BlockEnd("", closed=True)
+            return After.LINE
+        first = False
+        yield BlockDelta(line, text.take(len(line)))
+
+
+# ---------------------------------------------------------------------------- bare code
+
+
+def code(text: Incoming, names: WrittenNames) -> Scanner:
+    """Lines that may be Python: held until one calls a tool, and given back if none does."""
+    bare = BareCode(names)
+    looked = 0  # characters that are held and were looked at
+    began = False
+    while True:
+        line = text.line(looked)
+        if line is None and not text.final:
+            line = text.text[text.at + looked :]
+            if not bare.hopeless(line):
+                yield None
+                continue
+        if line is None or looked + len(line) >= HOLD:
+            break
+        kind = bare.take(line)
+        looked += len(line)
+        if kind is Kind.CALL or (kind is Kind.CODE and began):
+            yield from _code_lines(text, looked, began=began)
+            began, looked = True, 0
+        elif kind is Kind.PROSE:
+            if began:
+                yield BlockEnd("", closed=True)
+            yield Text(text.take(looked - len(bare.logical)))
+            if "\n" not in bare.logical[:-1]:
+                return After.LINE_NOT_CODE  # it may still begin something else
+            yield Text(text.take(len(bare.logical)))
+            return After.LINE
+    return (yield from _code_ends(text, looked, line, bare, began=began))
+
+
+def _code_lines(text: Incoming, count: int, *, began: bool) -> Generator[Event | None, None, None]:
+    if not began:
+        yield BlockStart("python", "")
+    raw = text.take(count)
+    yield BlockDelta(raw, raw)
+
+
+def _code_ends(
+    text: Incoming, looked: int, line: str | None, bare: BareCode, *, began: bool
+) -> Scanner:
+    """The reply has ended (no `line`), or more would have to be held than may be."""
+    if line is None and bare.open and bare.breaks_off_in_call():
+        yield from _code_lines(text, looked, began=began)
+        began, looked = True, 0
+    if began:
+        yield BlockEnd("", closed=not bare.open)
+    yield Text(text.take(looked + len(line or "")))
+    return After.LINE

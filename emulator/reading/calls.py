@@ -1,0 +1,153 @@
+"""Values that mean calls: every JSON shape in which models write one, read into (name, arguments).
+
+Knows nothing of text; `foreign.py` parses. A value that means no call gives no call: an answer
+in JSON is an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from emulator.reading.statements import Statement, unreadable
+from emulator.reading.written import WrittenNames
+from sandbox.parsing import literal
+
+JSON = None | bool | int | float | str | list[Any] | dict[str, Any]
+
+#: Keys that hold the function's name, in the order in which they win.
+NAME_KEYS = (
+    "name",
+    "function",
+    "function_name",
+    "tool",
+    "tool_name",
+    "recipient_name",
+    "action",
+    "api",
+    "func",
+)
+#: Keys that hold the arguments.
+ARGUMENT_KEYS = (
+    "arguments",
+    "parameters",
+    "args",
+    "input",
+    "kwargs",
+    "params",
+    "action_input",
+    "tool_input",
+    "tool_args",
+    "function_args",
+    "inputs",
+)
+#: Keys whose value is a call or a list of calls.
+CALLS_KEYS = (
+    "tool_calls",
+    "function_calls",
+    "tool_uses",
+    "calls",
+    "actions",
+    "function_call",
+    "tool_call",
+    "function",
+)
+#: Keys that go with a call without being an argument of it.
+_ENVELOPE = frozenset({"type", "id", "index", "call_id", "thought", "thoughts", "reasoning"})
+
+
+def calls_in(value: JSON, names: WrittenNames) -> Iterator[tuple[str, JSON]]:
+    """(written name, arguments) of every call that `value` means, in order."""
+    if isinstance(value, list):
+        for item in value:
+            yield from calls_in(item, names)
+        return
+    if not isinstance(value, dict):
+        return
+    for key in CALLS_KEYS:
+        if isinstance(value.get(key), (list, dict)):
+            yield from calls_in(value[key], names)
+            return
+    for key in NAME_KEYS:
+        name = value.get(key)
+        if isinstance(name, str):
+            yield from _named(key, name, value, names)
+            return
+    if value and all(names.find(key) for key in value):  # {"get_weather": {"city": "Oslo"}}
+        for key, arguments in value.items():
+            yield key, arguments
+
+
+def _named(
+    name_key: str, name: str, value: dict[str, Any], names: WrittenNames
+) -> Iterator[tuple[str, JSON]]:
+    for key in ARGUMENT_KEYS:
+        if key in value:
+            yield name, value[key]
+            return
+    if names.find(name):  # {"name": "get_weather", "city": "Oslo"}
+        ignored = _ENVELOPE | {name_key}
+        flat = {key: item for key, item in value.items() if key not in ignored}
+        if "description" not in flat:  # else the tool is described, not called
+            yield name, flat
+
+
+def statement(name: str, arguments: JSON, names: WrittenNames, line: int) -> Statement:
+    """The call as a statement: ``f(**{'city': 'Oslo'})``.
+
+    Raises Unreadable where the name cannot be a function's or the arguments are no object.
+    """
+    python_name = names.find(name) or name.strip().replace("\\_", "_")
+    if not python_name.isidentifier():
+        raise unreadable(f"no function is called {name!r}", line=line)
+    match _parsed(arguments):
+        case None:
+            source = f"{python_name}()"
+        case dict(mapping):
+            source = f"{python_name}(**{mapping!r})" if mapping else f"{python_name}()"
+        case list(items):
+            source = f"{python_name}({', '.join(map(repr, items))})"
+        case str(text) if text.lstrip()[:1] in ("{", "["):
+            raise unreadable(
+                f"the arguments of {name} are not valid JSON",
+                line=line,
+                source_line=text[:200],
+                hint='write them as an object: {"argument": value}',
+            )
+        case scalar:
+            source = f"{python_name}({scalar!r})"
+    return Statement(source, line)
+
+
+def loads(text: str) -> JSON:
+    """JSON with raw newlines in strings allowed; no NaN, no infinity. Raises ValueError."""
+    value: JSON = json.loads(text, strict=False, parse_float=_finite, parse_constant=_finite)
+    return value
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no JSON number")
+    return number
+
+
+def _parsed(arguments: JSON) -> JSON:
+    """Arguments given as text, parsed where the text is an object or a list."""
+    if not isinstance(arguments, str):
+        return arguments
+    text = arguments.strip()
+    if not text:
+        return None
+    if text[0] not in "{[":
+        return arguments
+    try:
+        parsed = loads(text)
+    except (ValueError, RecursionError):
+        try:
+            parsed = literal(text)
+        except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+            return arguments
+    return parsed if isinstance(parsed, (dict, list)) else arguments

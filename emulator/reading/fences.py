@@ -1,0 +1,112 @@
+"""What stands inside a fence, and where it ends: code for a reader, or documentation.
+
+Knows that a fence in a triple-quoted string closes nothing, and that models forget to close.
+"""
+
+from __future__ import annotations
+
+import re
+
+from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Text
+from emulator.reading.incoming import HOLD, Incoming
+from emulator.reading.lexing import PythonScan
+from emulator.reading.openings import FENCES, Fence, fence_in, sniff
+from emulator.reading.scanner import After, Scanner
+from emulator.reading.written import WrittenNames
+
+
+def fenced(text: Incoming, fence: Fence, names: WrittenNames) -> Scanner:
+    """From the opening fence on; the first line of code says what the code is."""
+    text.take(len(fence.raw))
+    blank = 0
+    while True:
+        line = text.line(blank)
+        if line is not None and (line.strip() or blank >= HOLD):
+            break
+        if line is None and text.final:
+            break
+        if line is None:
+            yield None
+        else:
+            blank += len(line)
+    empty = line is None or _closing_fence(line, fence) is not None
+    dialect = None if empty else sniff(line or "", fence.language, names)
+    if dialect is None:
+        yield Text(fence.raw)
+        return (yield from _documentation(text, fence))
+    yield BlockStart(dialect, fence.raw)
+    return (yield from _fenced_code(text, fence, names, lexed=dialect == "python"))
+
+
+def _closing_fence(line: str, fence: Fence) -> int | None:
+    """Where the closing fence in `line` ends, if the line begins with one."""
+    match = re.match(rf"[ \t]*{re.escape(fence.run[0])}{{{len(fence.run)},}}", line)
+    return match.end() if match else None
+
+
+def _documentation(text: Incoming, fence: Fence) -> Scanner:
+    """A fence that is prose: nothing begins inside it."""
+    begins = True
+    while True:
+        line = text.line()
+        if line is None:
+            part = text.text[text.at :]
+            if part and not (begins and not part.lstrip(" \t" + fence.run[0])):
+                begins = False
+                yield Text(text.take(len(part)))
+            if text.final:
+                return After.LINE
+            yield None
+            continue
+        end = _closing_fence(line, fence) if begins else None
+        if end is not None:
+            yield Text(text.take(end))
+            return After.PROSE
+        begins = line.endswith("\n")
+        yield Text(text.take(len(line)))
+
+
+def _fenced_code(text: Incoming, fence: Fence, names: WrittenNames, *, lexed: bool) -> Scanner:
+    scan = PythonScan() if lexed else None
+    begins = not fence.code
+    while True:
+        line = text.line()
+        if line is None:
+            if text.final:
+                yield BlockEnd("", closed=False)
+                return After.LINE
+            yield None
+            continue
+        in_string = scan is not None and scan.quote
+        end = _closing_fence(line, fence) if begins and not in_string else None
+        if end is None:
+            glued = _glued_fence(line, fence, scan)
+            code = line if glued is None else line[:glued]
+            dedented = _dedented(code, fence.indent) if begins else code
+            yield BlockDelta(dedented, text.take(len(code)))
+            begins = line.endswith("\n")
+            if glued is None:
+                continue
+            line, end = line[glued:], len(fence.run)
+        rest = line[end:].strip()
+        if rest and rest.lower() in FENCES and fence_in(line, names):
+            yield BlockEnd("", closed=True)  # the next fence opens, this one forgot to close
+            return After.LINE
+        closing = text.take(end if rest else len(line))
+        yield BlockEnd(closing, closed=True)
+        return After.LINE if closing.endswith("\n") else After.PROSE
+
+
+def _glued_fence(line: str, fence: Fence, scan: PythonScan | None) -> int | None:
+    """Where a closing fence stands at the end of a line of code."""
+    ticks = len(fence.run) if fence.run[0] == "`" else 0
+    if scan is not None:
+        return scan.feed(line, fence=ticks)
+    code = line.rstrip()
+    glued = ticks and code.endswith(fence.run) and not code.startswith(fence.run)
+    return len(code) - ticks if glued else None
+
+
+def _dedented(line: str, indent: str) -> str:
+    margin = len(line) - len(line.lstrip(" \t"))
+    return line[min(margin, len(indent)) :]

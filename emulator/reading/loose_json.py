@@ -1,0 +1,143 @@
+"""JSON as models write it: comments, trailing commas, Python's constants and quotes, missing ends.
+
+`values` finds the values in a text; what stands around them is skipped. Nothing is completed but
+brackets after a value that is whole. Knows nothing of calls.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from emulator.reading.calls import JSON, loads
+from emulator.reading.lexing import JsonScan, in_code, outside_strings
+from emulator.reading.repairs import straight_quotes
+from emulator.reading.statements import unreadable
+from sandbox.parsing import literal
+
+#: `json` and `repr` recurse; no call nests this deep.
+MAX_NESTING = 100
+
+
+@dataclass(frozen=True)
+class Value:
+    """A bracketed value; `line` is 1-based, `end` the place after it in the text."""
+
+    value: JSON
+    line: int
+    end: int
+
+
+def values(text: str, *, first: bool = False) -> Iterator[Value]:
+    """The bracketed values in `text`, in order (only the first, if so asked). Raises Unreadable."""
+    at = counted = 0
+    line = 1
+    while (opening := _OPENING.search(text, at)) is not None:
+        start = opening.start()
+        line += text.count("\n", counted, start)
+        counted = start
+        scan = JsonScan()
+        end = scan.feed(text, start)
+        if scan.deepest > MAX_NESTING:
+            raise unreadable(f"JSON nested more than {MAX_NESTING} deep", line=line)
+        if end is None:
+            yield Value(_completed(text[start:], scan, line), line, len(text))
+            return
+        yield Value(parse(text[start:end], line), line, end)
+        if first:
+            return
+        at = end
+
+
+_OPENING = re.compile(r"[{\[]")
+
+
+def _completed(text: str, scan: JsonScan, line: int) -> JSON:
+    body = text.rstrip().removesuffix("```").rstrip()
+    if scan.quote or not _WHOLE.search(body):
+        last = body.rsplit("\n", 1)[-1]
+        raise unreadable(
+            "the JSON is cut off",
+            line=line + body.count("\n"),
+            column=len(last) + 1,
+            source_line=last,
+            hint="write the call again, complete",
+        )
+    return parse(body + scan.missing, line)
+
+
+#: A number or a bare word may have been about to go on; these have ended.
+_WHOLE = re.compile(r"[\"'}\]]\Z|\b(?:true|false|null|True|False|None)\Z")
+
+
+_PYTHON_TO_JSON = {"True": "true", "False": "false", "None": "null"}
+_JSON_TO_PYTHON = {json_word: word for word, json_word in _PYTHON_TO_JSON.items()}
+
+
+def _words(table: dict[str, str]) -> Callable[[str], str]:
+    pattern = re.compile(rf"\b(?:{'|'.join(table)})\b")
+    return in_code(lambda text: pattern.sub(lambda match: table[match.group()], text))
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A change of JSON text, tried only while it does not parse."""
+
+    why: str
+    apply: Callable[[str], str]
+
+
+def _without_comments(text: str) -> str:
+    kept = "".join(p for code, p in outside_strings(text) if code or not p.startswith("#"))
+    return in_code(lambda t: re.sub(r"//[^\n]*", "", t))(kept)
+
+
+REPAIRS: tuple[Repair, ...] = (
+    Repair("typographic quotes", straight_quotes),
+    Repair("comments", _without_comments),
+    Repair("a comma after the last item", in_code(lambda t: re.sub(r",(?=\s*[}\]])", "", t))),
+    Repair("Python's True, False and None", _words(_PYTHON_TO_JSON)),
+    Repair(
+        "keys without quotes",
+        in_code(lambda t: re.sub(r"([{,]\s*)([^\W\d]\w*)(?=\s*:)", r'\1"\2"', t)),
+    ),
+)
+
+
+def parse(text: str, line: int = 1) -> JSON:
+    """One value. Raises Unreadable with the complaint about the text as it was written."""
+    try:
+        return loads(text)
+    except RecursionError:
+        raise unreadable("JSON nested too deep", line=line) from None
+    except ValueError as error:
+        complaint = error
+    repaired = text
+    for repair in REPAIRS:
+        changed = repair.apply(repaired)
+        if changed != repaired:
+            repaired = changed
+            try:
+                return loads(repaired)
+            except ValueError:
+                continue
+    try:  # single quotes, triple quotes, implicit concatenation: a Python literal
+        value = literal(_words(_JSON_TO_PYTHON)(repaired))
+        json.dumps(value, allow_nan=False)
+        return loads(json.dumps(value)) if isinstance(value, (dict, list)) else None
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        pass
+    if isinstance(complaint, json.JSONDecodeError):
+        row, column = complaint.lineno, complaint.colno
+        message = complaint.msg[:1].lower() + complaint.msg[1:]
+    else:
+        row, column, message = 1, 0, str(complaint)
+    raise unreadable(
+        f"invalid JSON: {message}",
+        line=line + row - 1,
+        column=column,
+        source_line=text.split("\n")[row - 1],
+        hint='write {"name": "function", "arguments": {"argument": value}}',
+    )

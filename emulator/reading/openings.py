@@ -1,0 +1,221 @@
+"""Where a block may begin with a line or a bracket: the tables that the splitter goes by.
+
+Adding a model's habit is adding a row. Knows nothing of where a block ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from emulator.reading.bare import Verdict, opens
+from emulator.reading.written import WRITTEN_NAME, WrittenNames
+
+# ---------------------------------------------------------------------------- fences
+
+#: Info string of a fence -> dialect; "" is told by the first line. What is not listed is prose
+#: unless its first line calls an offered function.
+FENCES = {
+    **dict.fromkeys(("python", "py", "python3", "ipython", "pycon", "tool_code"), "python"),
+    **dict.fromkeys(("json", "jsonc", "json5", "jsonl"), "json"),
+    **dict.fromkeys(("xml", "tool_call", "tool_calls", "tool", "tools", "tool_use"), ""),
+    **dict.fromkeys(("function", "function_call", "function_calls", "functions", "call"), ""),
+    **dict.fromkeys(("yaml", "yml"), "yaml"),
+    **dict.fromkeys(("", "code"), ""),
+}
+
+_FENCE = re.compile(
+    r"(?P<indent>[ \t]*)(?P<run>`{3,}|~{3,})(?P<gap>[ \t]*)(?P<lang>[\w+#.\-]*)(?P<rest>[^\n]*)"
+)
+
+
+@dataclass(frozen=True)
+class Fence:
+    """An opening fence. `raw` is all of it up to where the code begins."""
+
+    indent: str
+    run: str
+    language: str
+    raw: str
+    code: str = ""  # code on the fence's own line
+
+
+def fence_in(line: str, names: WrittenNames) -> Fence | None:
+    """The fence that a whole line opens, if it opens one."""
+    match = _FENCE.match(line)
+    if match is None:
+        return None
+    indent, run, language = match["indent"], match["run"], match["lang"].lower()
+    begin = match.end("gap")
+    if match["rest"].startswith("(") and names.find(match["lang"]):
+        return Fence(indent, run, "", line[:begin], line[begin:])  # ```f(a=1)
+    rest = match["rest"].strip()
+    if rest and begins_with_call(rest, names):
+        begin = match.start("rest") + len(match["rest"]) - len(match["rest"].lstrip())
+        return Fence(indent, run, language, line[:begin], line[begin:])  # ```python f(a=1)
+    if run[0] == "`" and "`" in rest:
+        return None  # ```inline code``` in a sentence
+    return Fence(indent, run, language, line)
+
+
+def begins_with_call(text: str, names: WrittenNames) -> bool:
+    """Whether the text begins with a call of an offered function, perhaps printed or in a list."""
+    bare = re.sub(r"^(?:\s|[\[(]|await |print\(|[^\W\d]\w* = )*", "", text)
+    word = WRITTEN_NAME.match(bare)
+    return bool(word and names.find(word.group()) and bare.startswith("(", word.end()))
+
+
+#: How the first line of a block that does not say what it is begins. The first that matches wins.
+_SNIFFED: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"<|\[TOOL_CALLS\]|functools\["), "markup"),
+    (re.compile(r"\{|\[\s*\{"), "json"),
+    (re.compile(r"\**Action\**\s*:", re.IGNORECASE), "react"),
+    (
+        re.compile(r"(?:- )?(?:name|function|tool|tool_name|function_name|tool_calls?):(?:\s|\Z)"),
+        "yaml",
+    ),
+)
+
+
+def sniff(line: str, language: str, names: WrittenNames) -> str | None:
+    """The dialect of a fence by its language and first line; None for documentation."""
+    text = line.strip()
+    if begins_with_call(text, names):
+        return "python"
+    dialect = FENCES.get(language)
+    if dialect == "":
+        dialect = next((name for form, name in _SNIFFED if form.match(text)), "python")
+        # ```tool_call, the name, then the arguments as JSON
+        if dialect == "python" and names.find(text.rstrip(":")):
+            return "markup"
+    return dialect
+
+
+# ---------------------------------------------------------------------------- lines
+
+_JSON_HEAD = re.compile(
+    r"""[ \t]*(?P<list>\[\s*)?\{\s*(?P<quote>["']?)(?P<key>[\w\-.]+)(?P=quote)\s*:\s*"""
+    r"""(?:(?P<open>[\[{])|(?P<mark>["'])(?P<value>[^"'\n]*)(?P=mark)|(?P<other>[^\s\[{"']))"""
+)
+_JSON_PART = re.compile(
+    r"""[ \t]*(?:\[\s*)?(?:\{\s*(?:["']?[\w\-.]*(?:["']?\s*(?::\s*(?:["'][^"'\n]*)?)?)?)?)?"""
+)
+#: Brackets in a row, which a hostile reply has many of.
+_NO_JSON = frozenset({"[[", "{{", "{[", "[]", "{}"})
+_CALL_KEYS = frozenset(
+    "tool_calls function_calls tool_uses calls actions function_call tool_call function".split()
+)
+_NAME_KEYS = frozenset(
+    "name function function_name tool tool_name recipient_name action api func".split()
+)
+#: Keys that may stand before the name.
+_EARLY_KEYS = frozenset(
+    "type id index arguments parameters args thought thoughts reasoning".split()
+)
+_NAMED = re.compile(
+    rf"""["']?(?:{"|".join(sorted(_NAME_KEYS))})["']?\s*:\s*["'](?P<name>[^"'\n]{{1,200}})["']"""
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A verdict, and for JSON whether the value has to end before it is sure that it is a call."""
+
+    verdict: Verdict
+    sure: bool = True
+
+
+NO, MAYBE = Found(Verdict.NO), Found(Verdict.MAYBE)
+
+
+def json_opens(head: str, whole: bool, names: WrittenNames) -> Found:
+    """Whether JSON that means a call begins here."""
+    if head[:2] in _NO_JSON:
+        return NO
+    match = _JSON_HEAD.match(head)
+    if match is None:
+        part = _JSON_PART.match(head)
+        return MAYBE if part and part.end() == len(head) and not whole else NO
+    key, value = match["key"], match["value"]
+    if match["open"]:
+        if key in _CALL_KEYS or names.find(key):
+            return Found(Verdict.YES)
+    elif value is not None and key in _NAME_KEYS:
+        return Found(Verdict.YES) if not names or names.find(value) else NO
+    return Found(Verdict.YES, sure=False) if key in _EARLY_KEYS else NO
+
+
+def names_a_call(text: str, names: WrittenNames) -> bool:
+    """Whether JSON text names an offered function where calls name theirs."""
+    return any(not names or names.find(match["name"]) for match in _NAMED.finditer(text))
+
+
+_REACT = re.compile(r"[ \t]*\**Action[ \t]*\d*\**:\**[ \t]*(?P<name>[^\n]*)\n?", re.IGNORECASE)
+_YAML = re.compile(
+    r"(?:- )?(?:name|function|tool|tool_name|function_name):"
+    r"[ \t]*[\"']?(?P<name>[\w.\-]+)[\"']?\s*\n"
+    r"|(?P<calls>tool_calls?|function_calls?):[ \t]*\n"
+)
+
+
+def react_opens(head: str, whole: bool, names: WrittenNames) -> Found:
+    """``Action: get_weather``, with an offered function."""
+    text = head.lstrip(" \t*").lower()
+    after = text.removeprefix("action").lstrip(" \t*0123456789")
+    begins = "action".startswith(text) or (text.startswith("action") and after[:1] in ("", ":"))
+    return _line_opens(head, whole, begins, lambda line: _is_action(line, names))
+
+
+def _is_action(line: str, names: WrittenNames) -> bool:
+    match = _REACT.match(line)
+    if match is None:
+        return False
+    action = match["name"].strip(" \t\r*`")
+    name = re.match(r"[\w.\-]+(?=\[|\Z)", action)
+    return bool(name and names.find(name.group())) or begins_with_call(action, names)
+
+
+_YAML_WORDS = ("name:", "function:", "tool:", "tool_", "function_")
+
+
+def yaml_opens(head: str, whole: bool, names: WrittenNames) -> Found:
+    """``name: get_weather`` at the beginning of a line, with an offered function."""
+    text = head.removeprefix("- ")
+    begins = head == "-" or any(word.startswith(text[: len(word)]) for word in _YAML_WORDS)
+    return _line_opens(head, whole, begins, lambda line: _is_yaml_call(line, names))
+
+
+def _is_yaml_call(line: str, names: WrittenNames) -> bool:
+    match = _YAML.match(line + "\n")
+    return bool(match and (match["calls"] or names.find(match["name"])))
+
+
+def _line_opens(head: str, whole: bool, begins: bool, test: Callable[[str], bool]) -> Found:
+    line, newline, _ = head.partition("\n")
+    if not begins:
+        return NO
+    if newline or whole:
+        return Found(Verdict.YES) if test(line) else NO
+    return MAYBE
+
+
+def code_opens(head: str, whole: bool, names: WrittenNames) -> Found:
+    """Code outside of a fence; see `bare.opens`."""
+    return Found(opens(head, whole, names)) if names else NO
+
+
+def fence_opens(head: str, whole: bool, names: WrittenNames) -> Found:
+    """A fence at the beginning of a line."""
+    begins = re.match(r"[ \t]*(?:`{3}|~{3}|`{0,2}\Z|~{0,2}\Z)", head) is not None
+    return _line_opens(head, whole, begins, lambda line: fence_in(line, names) is not None)
+
+
+#: What may begin with a line, in the order in which it is asked.
+LINES: tuple[tuple[str, Callable[[str, bool, WrittenNames], Found]], ...] = (
+    ("fence", fence_opens),
+    ("react", react_opens),
+    ("json", json_opens),
+    ("yaml", yaml_opens),
+    ("code", code_opens),
+)

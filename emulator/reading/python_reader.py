@@ -1,0 +1,212 @@
+"""Read a block of Python, statement by statement, as it streams in.
+
+A simple statement has closed at the end of its line, a compound one when the next top-level line
+begins. What models do to Python is undone by `normalise.py`; prose among the code is dropped.
+Knows the offered names; does not know whether a call's arguments fit.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection
+from enum import Enum, auto
+
+from emulator.diagnostics import from_syntax_error
+from emulator.reading.lexing import PythonScan
+from emulator.reading.repairs import parse_repaired
+from emulator.reading.rewrites import rewritten
+from emulator.reading.statements import MAX_BLOCK, MAX_STATEMENTS, Statement, Unreadable, unreadable
+from emulator.reading.written import WrittenNames
+
+#: Words that go on with the compound statement before them.
+_CONTINUES = re.compile(r"(?:else|elif|except|finally)\b")
+_COMPOUND = re.compile(r"(?:if|for|while|try|with|def|class|async|match)\b|@")
+_PROMPT = re.compile(r"(?:>>>|\.\.\.)(?: |$)|(?:In ?\[\d+\]: |\.\.\.: )")
+
+_WORD = r"[^\W\d_][\w'’-]*"
+#: Three plain words in a row, perhaps after a bullet: no Python unless the first is a keyword.
+_PROSE = re.compile(rf"(?:[-*•>]\s+|\d+[.)]\s+|#+\s+)?{_WORD}[,;:]? {_WORD}[,;:]? {_WORD}")
+#: "Done!", "Output:", "Expected output:"
+_REMARK = re.compile(rf"{_WORD}(?: {_WORD})*[.!:]+")
+_KEYWORDS = frozenset(
+    "if for while try with def class async match return import from print raise assert del "
+    "global nonlocal lambda not yield await else elif except finally const let var".split()
+)
+
+
+def reads_as_prose(line: str) -> bool:
+    """Whether a line that is no valid Python is a sentence rather than a mistake."""
+    text = line.strip()
+    if not (_PROSE.match(text) or _REMARK.fullmatch(text)):
+        return False
+    return text.split(maxsplit=1)[0].rstrip(",;:") not in _KEYWORDS
+
+
+class _Line(Enum):
+    """What a physical line is to the statement being collected."""
+
+    GOES_ON = auto()
+    BEGINS = auto()
+    NOTHING = auto()
+
+
+class PythonReader:
+    """See `statements.Reader`. After a fault nothing more is returned: order matters."""
+
+    def __init__(self, names: Collection[str] | WrittenNames = ()) -> None:
+        self._names = names if isinstance(names, WrittenNames) else WrittenNames(names)
+        self._partial: list[str] = []  # of the line that has not ended yet
+        self._lines: list[str] = []  # of the statement that has not closed yet
+        self._scan = PythonScan()
+        self._first = 1  # line in which that statement begins
+        self._line = 0  # 1-based number of the last whole line
+        self._size = 0
+        self._count = 0  # statements so far
+        self._margin: str | None = None  # indentation of the whole block
+        self._doctest = False
+        self._fault: Unreadable | None = None
+
+    def feed(self, text: str) -> list[Statement]:
+        self._size += len(text)
+        if self._fault is None and self._size > MAX_BLOCK:
+            self._fault = unreadable(f"the code is longer than {MAX_BLOCK} characters")
+        if self._fault is not None:
+            return []
+        found: list[Statement] = []
+        *whole, rest = text.split("\n")
+        for part in whole:
+            line = "".join([*self._partial, part])
+            self._partial.clear()
+            found += self._take(line.removesuffix("\r") + "\n")
+        if rest:
+            self._partial.append(rest)
+        return found
+
+    def close(self) -> list[Statement]:
+        found: list[Statement] = []
+        if self._fault is None and self._partial:
+            line = "".join(self._partial)
+            self._partial.clear()
+            found += self._take(line)
+        if self._fault is None:
+            found += self._flush(last=True)
+        if self._fault is not None:
+            raise self._fault
+        return found
+
+    @property
+    def _broken(self) -> bool:
+        return self._fault is not None
+
+    # -- lines
+
+    def _take(self, line: str) -> list[Statement]:
+        self._line += 1
+        if self._fault is not None:
+            return []
+        if not self._scan.open:
+            line = self._unprompted(line)
+            if self._margin is None and line.strip():
+                self._margin = line[: len(line) - len(line.lstrip())]
+        line = line.removeprefix(self._margin or "")
+        kind = self._kind(line)
+        found: list[Statement] = []
+        if kind is _Line.BEGINS:
+            found = self._flush()
+            if self._broken or self._is_prose(line):
+                return found
+            self._first = self._line
+        elif kind is _Line.NOTHING and not self._lines:
+            return []
+        self._lines.append(line)
+        self._scan.feed(line)
+        if not self._scan.open and not _COMPOUND.match(self._lines[0]):
+            found += self._flush()
+        return found
+
+    def _unprompted(self, line: str) -> str:
+        match = _PROMPT.match(line.lstrip())
+        # "..." alone may also be the body of a function.
+        if match is not None and (self._doctest or not match.group().startswith("...")):
+            self._doctest = True
+            return line.lstrip()[match.end() :] or "\n"
+        # In a session, a line without a prompt is what the code printed.
+        return "\n" if self._doctest else line
+
+    def _kind(self, line: str) -> _Line:
+        if self._scan.open:
+            return _Line.GOES_ON
+        if not line.strip() or line.lstrip().startswith("#"):
+            return _Line.NOTHING
+        if self._lines and (line[0] in " \t" or _CONTINUES.match(line)):
+            return _Line.GOES_ON
+        if self._lines and self._decorating():
+            return _Line.GOES_ON
+        return _Line.BEGINS
+
+    def _decorating(self) -> bool:
+        code = [line for line in self._lines if line.strip() and line[0] not in " \t#"]
+        return all(line.startswith("@") for line in code)
+
+    def _is_prose(self, line: str) -> bool:
+        # Looked at before its quotes and brackets are: prose has apostrophes and no closers.
+        if not reads_as_prose(line):
+            return False
+        try:
+            parse_repaired(line, self._names)
+        except SyntaxError:
+            return True
+        return False
+
+    # -- statements
+
+    def _flush(self, *, last: bool = False) -> list[Statement]:
+        """What the collected lines say, now that they can say no more."""
+        source = "".join(self._lines)
+        missing = self._scan.missing if last and not self._scan.quote else ""
+        self._lines = []
+        self._scan = PythonScan()
+        if not source.strip():
+            return []
+        try:
+            tree, text = self._parse(source, missing)
+            self._count += len(tree.body)
+            if self._count > MAX_STATEMENTS:
+                raise SyntaxError(f"more than {MAX_STATEMENTS} statements")
+            lines = text.encode(errors="surrogatepass").splitlines(keepends=True)
+            return [
+                Statement(
+                    ast.unparse(piece.node) if piece.changed else _slice(lines, piece.node),
+                    self._first + piece.line - 1,
+                )
+                for piece in rewritten(tree, self._names)
+            ]
+        except SyntaxError as error:
+            self._fault = Unreadable([from_syntax_error(error, source, self._first)])
+        except (RecursionError, MemoryError):
+            self._fault = unreadable("the code is nested too deep", line=self._first)
+        return []
+
+    def _parse(self, source: str, missing: str) -> tuple[ast.Module, str]:
+        try:
+            return parse_repaired(source, self._names)
+        except SyntaxError as error:
+            # Only brackets after a value that is whole: nothing that was still to come is lost.
+            if not missing or source.rstrip()[-1] not in "\"')]}":
+                raise
+            try:
+                return parse_repaired(source.rstrip() + missing, self._names)
+            except SyntaxError:
+                raise error from None
+
+
+def _slice(lines: list[bytes], node: ast.stmt) -> str:
+    """The statement as it was written (`ast.get_source_segment` would split all lines anew)."""
+    first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))]) - 1
+    last = (node.end_lineno or node.lineno) - 1
+    part = lines[first : last + 1]
+    part[-1] = part[-1][: node.end_col_offset]
+    if first == node.lineno - 1:
+        part[0] = part[0][node.col_offset :]
+    return b"".join(part).decode(errors="surrogatepass")

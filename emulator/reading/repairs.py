@@ -1,0 +1,104 @@
+"""What models do to the text of a program, undone: one table, tried only while nothing parses.
+
+Knows the offered names; knows nothing of blocks or streaming. No row guesses a value: it changes
+how a call is spelt, never what is called or with what.
+"""
+
+from __future__ import annotations
+
+import ast
+import html
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from emulator.reading.lexing import in_code, outside_strings
+from emulator.reading.syntax import parse
+from emulator.reading.written import WrittenNames
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A change of the text, tried only while the text does not parse."""
+
+    why: str
+    apply: Callable[[str], str]
+
+
+_TYPOGRAPHIC = re.compile(r"“([^“”\n]*)”|‘([^‘’\n]*)’|[“”„«»]|[‘’‚]")
+
+
+def straight_quotes(source: str) -> str:
+    """Typographic quotes that delimit a string, made plain; those inside plain strings stay."""
+
+    def straight(match: re.Match[str]) -> str:
+        text = match.group(1) if match.group(1) is not None else match.group(2)
+        if text is None:
+            return '"' if match.group() in "“”„«»" else "'"
+        # "Bob’s" would end at a plain quote of the same kind.
+        return repr(text) if '"' in text or "'" in text else f'"{text}"'
+
+    pieces = outside_strings(source)
+    return "".join(
+        _TYPOGRAPHIC.sub(straight, text) if code or text[:1] in "“‘" else text
+        for code, text in pieces
+    )
+
+
+def _without_escapes(source: str) -> str:
+    """Markdown's backslashes; a model that escapes names escapes its strings as well."""
+    if not any(code and re.search(r"\\[_*\[\]()]", text) for code, text in outside_strings(source)):
+        return source
+    return re.sub(r"\\([_*\[\]()])", r"\1", source)
+
+
+_QUOTED_CALL = re.compile(r"""\s*(["'`])(?P<call>[^\W\d][\w.]*\(.*\))\1[;,]?\s*\Z""", re.DOTALL)
+
+
+def _unquoted(source: str) -> str:
+    match = _QUOTED_CALL.match(source)
+    return match["call"] if match else source
+
+
+REPAIRS: tuple[Repair, ...] = (
+    Repair(
+        "chat interfaces leave no-break and zero-width spaces behind",
+        in_code(lambda t: re.sub("[\u200b\u200c\u200d\u2060\ufeff]", "", t.replace("\xa0", " "))),
+    ),
+    Repair("Markdown's escapes: get\\_weather(...)", _without_escapes),
+    Repair("typographic quotes around strings", straight_quotes),
+    Repair("HTML entities from an XML frame: &quot;Oslo&quot;", html.unescape),
+    Repair('a call in quotes with the same quotes inside: "f("Oslo")"', _unquoted),
+    Repair(
+        "a JavaScript declaration",
+        lambda t: re.sub(r"^(\s*)(?:const|let|var)\s+(?=[\w, ]+=)", r"\1", t),
+    ),
+)
+
+
+def parse_repaired(source: str, names: WrittenNames) -> tuple[ast.Module, str]:
+    """Tree and text of `source`, repaired only as far as needed.
+
+    Raises the SyntaxError of the text as it was written.
+    """
+    text = source
+    spelt = _respelt(text, names)
+    try:
+        return parse(spelt), spelt
+    except SyntaxError as error:
+        first = error
+    for repair in REPAIRS:
+        changed = repair.apply(text)
+        if changed == text:
+            continue
+        text = changed
+        spelt = _respelt(text, names)
+        try:
+            return parse(spelt), spelt
+        except SyntaxError:
+            continue
+    raise first
+
+
+def _respelt(source: str, names: WrittenNames) -> str:
+    return in_code(names.respell)(source) if names.need_respelling else source

@@ -1,0 +1,313 @@
+"""What models do to the shape of a program, undone: one table of changes to the syntax tree.
+
+Knows the offered names; knows nothing of blocks or streaming. No row guesses a value: it changes
+how a call is written, never what is called or with what.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from emulator.reading.calls import calls_in, statement
+from emulator.reading.repairs import parse_repaired
+from emulator.reading.statements import Unreadable
+from emulator.reading.syntax import called, dotted, parse
+from emulator.reading.written import WrittenNames
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A change of the tree at nodes of type `on`: a node, several, or none (dropped).
+
+    `apply` returns the node itself where the row does not apply. `top` rows see top-level
+    statements only.
+    """
+
+    why: str
+    on: type[ast.AST] | tuple[type[ast.AST], ...]
+    apply: Callable[[ast.AST, WrittenNames], ast.AST | list[ast.stmt]]
+    top: bool = False
+
+
+def _constants(node: ast.AST, names: WrittenNames) -> ast.AST:
+    assert isinstance(node, ast.Name)
+    values = {"true": True, "false": False, "null": None}
+    if isinstance(node.ctx, ast.Load) and node.id in values and not names.find(node.id):
+        return ast.Constant(values[node.id])
+    return node
+
+
+def _awaited(node: ast.AST, _: WrittenNames) -> ast.AST:
+    assert isinstance(node, ast.Await)
+    return node.value
+
+
+_SYNC: dict[type[ast.AST], type[ast.AST]] = {
+    ast.AsyncFunctionDef: ast.FunctionDef,
+    ast.AsyncFor: ast.For,
+    ast.AsyncWith: ast.With,
+}
+
+
+def _synchronous(node: ast.AST, _: WrittenNames) -> ast.AST:
+    fields = {name: getattr(node, name) for name in node._fields if hasattr(node, name)}
+    return _SYNC[type(node)](**fields)
+
+
+_DRIVERS = frozenset({"asyncio.run", "asyncio.create_task", "asyncio.ensure_future"})
+
+
+def _undriven(node: ast.AST, _: WrittenNames) -> ast.AST:
+    assert isinstance(node, ast.Call)
+    written = dotted(node.func)
+    if written in _DRIVERS and len(node.args) == 1:
+        return node.args[0]
+    if written == "asyncio.gather":
+        match node.args:
+            case [ast.Starred(value=ast.GeneratorExp(elt=elt, generators=generators))]:
+                return ast.ListComp(elt, generators)
+            case _:
+                return ast.List(node.args, ast.Load())
+    return node
+
+
+_METHODS = frozenset("invoke ainvoke run arun call acall execute __call__ remote".split())
+
+
+def _renamed(node: ast.AST, names: WrittenNames) -> ast.AST:
+    assert isinstance(node, ast.Call)
+    written = dotted(node.func)
+    if written is None:
+        return node
+    name = names.find(written)
+    if name is None and isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS:
+        name = names.find(written.rpartition(".")[0])
+    if name is None or (isinstance(node.func, ast.Name) and node.func.id == name):
+        return node
+    return ast.Call(ast.Name(name, ast.Load()), node.args, node.keywords)
+
+
+def _statements(expressions: list[ast.expr]) -> list[ast.stmt]:
+    return [ast.Expr(expression) for expression in expressions]
+
+
+def _quoted(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+    assert isinstance(node, ast.Expr)
+    match node.value:
+        case ast.Constant(value=str(text)):
+            texts = [text]
+        case ast.List(elts=[_, *_] as items) | ast.Tuple(elts=[_, *_] as items) if all(
+            isinstance(item, ast.Constant) and isinstance(item.value, str) for item in items
+        ):
+            texts = [str(item.value) for item in items if isinstance(item, ast.Constant)]
+        case _:
+            return node
+    found: list[ast.stmt] = []
+    for text in texts:
+        try:
+            tree, _ = parse_repaired(text.strip(), names)
+        except SyntaxError:
+            return node
+        if not tree.body or not all(
+            isinstance(inner, ast.Expr) and called(inner.value, names) for inner in tree.body
+        ):
+            return node
+        found += [piece.node for piece in rewritten(tree, names)]
+    return found
+
+
+def _json_calls(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+    assert isinstance(node, ast.Expr)
+    if not isinstance(node.value, (ast.Dict, ast.List)):
+        return node
+    try:
+        value = ast.literal_eval(node.value)
+        found = [statement(name, args, names, 1) for name, args in calls_in(value, names)]
+    except (ValueError, TypeError, RecursionError, MemoryError, SyntaxError, Unreadable):
+        return node
+    return [inner for call in found for inner in parse(call.source).body] or node
+
+
+def _printed(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+    assert isinstance(node, ast.Expr)
+    match node.value:
+        case ast.Call(func=ast.Name(id="print"), args=[_, *_] as args, keywords=[]) if all(
+            called(argument, names) for argument in args
+        ):
+            return _statements(args)
+    return node
+
+
+def _batch(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+    assert isinstance(node, ast.Expr)
+    match node.value:
+        case ast.List(elts=[_, *_] as items) | ast.Tuple(elts=[_, *_] as items) if all(
+            called(item, names) for item in items
+        ):
+            return _statements(items)
+    return node
+
+
+_SCHEMA_BASES = frozenset({"BaseModel", "pydantic.BaseModel", "TypedDict", "typing.TypedDict"})
+
+
+def _declared(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+    assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+    if names.find(node.name):
+        return []
+    if isinstance(node, ast.ClassDef) and any(dotted(b) in _SCHEMA_BASES for b in node.bases):
+        return []
+    return node
+
+
+_SCHEMA_MODULES = frozenset({"pydantic", "__future__"})
+#: Modules that models invent for the offered functions.
+_STUB_MODULES = frozenset(
+    "functions tools tool default_api api tool_api my_tools stubs my_functions utils".split()
+)
+
+
+def _imported(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+    assert isinstance(node, (ast.Import, ast.ImportFrom))
+    if isinstance(node, ast.ImportFrom) and node.module in _SCHEMA_MODULES:
+        return []
+    if isinstance(node, ast.Import):
+        others = [a for a in node.names if a.asname or not _is_stub_module(a.name, names)]
+        return _kept(node, others, lambda: ast.Import(others))
+    offered = {alias.name: name for alias in node.names if (name := names.find(alias.name))}
+    others = [a for a in node.names if a.name not in offered and node.module not in _STUB_MODULES]
+    kept = _kept(node, others, lambda: ast.ImportFrom(node.module, others, node.level))
+    aliases: list[ast.stmt] = [
+        ast.Assign([ast.Name(alias.asname, ast.Store())], ast.Name(offered[alias.name], ast.Load()))
+        for alias in node.names
+        if alias.asname and alias.name in offered
+    ]
+    return kept + aliases if isinstance(kept, list) else kept
+
+
+def _is_stub_module(name: str, names: WrittenNames) -> bool:
+    return name in _STUB_MODULES or names.find(name) is not None
+
+
+def _kept(
+    node: ast.stmt, aliases: list[ast.alias], anew: Callable[[], ast.stmt]
+) -> ast.stmt | list[ast.stmt]:
+    if len(aliases) == len(getattr(node, "names", ())):
+        return node
+    return [anew()] if aliases else []
+
+
+def _returned(node: ast.AST, _: WrittenNames) -> ast.AST | list[ast.stmt]:
+    assert isinstance(node, ast.Return)
+    return [ast.Expr(node.value)] if node.value else []
+
+
+def _main_guard(node: ast.AST, _: WrittenNames) -> ast.AST | list[ast.stmt]:
+    assert isinstance(node, ast.If)
+    match node.test:
+        case ast.Compare(
+            left=ast.Name(id="__name__"), ops=[ast.Eq()], comparators=[ast.Constant("__main__")]
+        ):
+            return node.body
+    return node
+
+
+def _undeclared(node: ast.AST, _: WrittenNames) -> ast.AST | list[ast.stmt]:
+    assert isinstance(node, ast.AnnAssign)
+    return node if node.value else []
+
+
+_LANGUAGES = frozenset({"python", "py", "python3", "tool_code", "json", "tool_call", "code"})
+
+
+def _language(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+    assert isinstance(node, ast.Expr)
+    match node.value:
+        case ast.Name(id=word) if word in _LANGUAGES and not names.find(word):
+            return []
+    return node
+
+
+def _types(on: type[ast.AST] | tuple[type[ast.AST], ...]) -> tuple[type[ast.AST], ...]:
+    return on if isinstance(on, tuple) else (on,)
+
+
+REWRITES: tuple[Rewrite, ...] = (
+    Rewrite("JSON's true, false and null in Python", ast.Name, _constants),
+    Rewrite("stubs are plain functions, not coroutines", ast.Await, _awaited),
+    Rewrite("... and so is whoever awaits them", tuple(_SYNC), _synchronous),
+    Rewrite("... and nobody needs to drive them", ast.Call, _undriven),
+    Rewrite("functions.f, wire names, f.invoke(...): all mean the stub f", ast.Call, _renamed),
+    Rewrite("the language's name on a line of its own", ast.Expr, _language, top=True),
+    Rewrite("the body of a main guard is the program", ast.If, _main_guard, top=True),
+    Rewrite("`Result: sunny` is prose that happens to parse", ast.AnnAssign, _undeclared, top=True),
+    Rewrite("a program is not a function", ast.Return, _returned, top=True),
+    Rewrite(
+        "a stub declared again would hide the real one; offered models are there already",
+        (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
+        _declared,
+        top=True,
+    ),
+    Rewrite("stubs and models need no import", (ast.Import, ast.ImportFrom), _imported, top=True),
+    Rewrite("a call written as a string", ast.Expr, _quoted, top=True),
+    Rewrite("a call written as a dict", ast.Expr, _json_calls, top=True),
+    Rewrite("print(f()) asks for what f() asks for", ast.Expr, _printed, top=True),
+    Rewrite("[f(1), g(2)] is a batch of independent calls", ast.Expr, _batch, top=True),
+)
+
+
+_TOP = tuple(row for row in REWRITES if row.top)
+_INNER = {
+    on: tuple(row for row in REWRITES if not row.top and on in _types(row.on))
+    for on in {on for row in REWRITES if not row.top for on in _types(row.on)}
+}
+
+
+class _Rewriter(ast.NodeTransformer):
+    def __init__(self, names: WrittenNames) -> None:
+        self._names = names
+        self.changed = False
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        super().generic_visit(node)
+        for row in _INNER.get(type(node), ()):
+            if isinstance(node, row.on):  # an earlier row may have changed its type
+                new = row.apply(node, self._names)
+                assert isinstance(new, ast.AST)
+                self.changed |= new is not node
+                node = new
+        return node
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A statement after all rows; `line` is that of the statement it came from."""
+
+    node: ast.stmt
+    line: int
+    changed: bool
+
+
+def rewritten(tree: ast.Module, names: WrittenNames) -> list[Piece]:
+    """The statements of `tree` after all rows. Raises RecursionError on a tree too deep."""
+    return [piece for node in tree.body for piece in _pieces(node, names)]
+
+
+def _pieces(node: ast.stmt, names: WrittenNames) -> Iterator[Piece]:
+    line = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+    rewriter = _Rewriter(names)
+    statements = [rewriter.visit(node)]
+    changed = rewriter.changed
+    for row in _TOP:
+        if any(isinstance(old, row.on) for old in statements):
+            step: list[ast.AST] = []
+            for old in statements:
+                new = row.apply(old, names) if isinstance(old, row.on) else old
+                changed |= new is not old
+                step += new if isinstance(new, list) else [new]
+            statements = step
+    for new in statements:
+        assert isinstance(new, ast.stmt)
+        yield Piece(ast.fix_missing_locations(new), line, changed)

@@ -1,0 +1,1 @@
+"""How tool schemas are read, shown and enforced: the parts of `tools.py`."""
