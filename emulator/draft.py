@@ -22,6 +22,7 @@ class _Block:
     dialect: str
     reader: Reader
     raw: str
+    in_a_row: bool
     statements: list[Statement] = field(default_factory=list)
     error: Unreadable | None = None
     is_program: bool = False
@@ -72,8 +73,9 @@ class Draft:
         ids = tuple(call.id for call in self.calls)
         return Saved(self.program, tuple(self._recorded), ids, self._seed)
 
-    def begin(self, dialect: str, raw: str) -> None:
-        self._block = _Block(dialect, READERS[dialect](self.names), raw)
+    def begin(self, dialect: str, raw: str, *, in_a_row: bool = False) -> None:
+        """A block opens; ``in_a_row`` if no word stands between it and the block before."""
+        self._block = _Block(dialect, READERS[dialect](self.names), raw, in_a_row)
 
     def feed(self, text: str, raw: str) -> Iterator[ToolCall]:
         """More of the block; gives the calls that can leave."""
@@ -140,8 +142,11 @@ class Draft:
     def _with(self, block: _Block) -> Program | None:
         """The program with a further block; None while that only repeats it.
 
-        Models like to write the whole program again, with or without more behind it.
+        Models like to write the whole program again, with or without more behind it. But in a row of
+        tags each is a call of its own, and two that are equal are meant: two throws of a die.
         """
+        if block.in_a_row and block.dialect == "markup":
+            return self.program + block.statements
         before = [statement.source for statement in self.program.statements]
         further = [statement.source for statement in block.statements]
         if further == before[: len(further)]:

@@ -139,7 +139,7 @@ class Turn:
             case Text(text):
                 yield from self._words(text)
             case BlockStart(dialect, raw):
-                self.draft.begin(dialect, raw)
+                self.draft.begin(dialect, raw, in_a_row=not self._afterword.strip())
             case BlockDelta(text, raw):
                 yield from self.draft.feed(text, raw)
             case BlockEnd(raw, closed):

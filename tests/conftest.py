@@ -11,11 +11,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import hypothesis
 import openai
 import pytest
 
 from tests.scripted import ScriptedUpstream
 from tests.serving import serve
+
+# CI tries the same examples each time, so that it fails for a change and not by chance; the search for
+# new ones goes on wherever the tests are run by hand.
+hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
+if os.environ.get("CI"):
+    hypothesis.settings.load_profile("ci")
 
 StartProxy = Callable[..., str]
 

@@ -60,7 +60,7 @@ ATTEMPTS = [
     Attempt("files", "go through pid 1's root",
             "return os.path.exists('/proc/1/root/etc/passwd')", "none: it takes CAP_SYS_PTRACE"),
     Attempt("files", "write beside the interpreter's packages",
-            "return os.access(host['packages'], os.W_OK)"),
+            "return os.access(host['packages'], os.W_OK)", "root"),
     Attempt("files", "write to /", "return os.access('/', os.W_OK)", "root"),
     Attempt("files", "write to /dev", "return os.access('/dev', os.W_OK)", "root"),
     Attempt("files", "make a device",

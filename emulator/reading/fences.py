@@ -51,7 +51,12 @@ def _documentation(text: Incoming, fence: Fence) -> Scanner:
         line = text.line()
         if line is None:
             part = text.text[text.at :]
+            # While nothing but backticks has come, it may still be the closing fence.
             if part and not (begins and not part.lstrip(" \t" + fence.run[0])):
+                end = _closing_fence(part, fence) if begins else None
+                if end is not None:
+                    yield Text(text.take(end))
+                    return After.PROSE
                 begins = False
                 yield Text(text.take(len(part)))
             if text.final:

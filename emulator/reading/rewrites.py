@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from emulator.reading.calls import calls_in, statement
 from emulator.reading.repairs import parse_repaired
 from emulator.reading.statements import Unreadable
-from emulator.reading.syntax import called, dotted, parse
+from emulator.reading.syntax import called, dotted, is_pythons_own, parse
 from emulator.reading.written import WrittenNames
 
 
@@ -79,7 +79,7 @@ _METHODS = frozenset("invoke ainvoke run arun call acall execute __call__ remote
 def _renamed(node: ast.AST, names: WrittenNames) -> ast.AST:
     assert isinstance(node, ast.Call)
     written = dotted(node.func)
-    if written is None:
+    if written is None or is_pythons_own(node):
         return node
     name = names.find(written)
     if name is None and isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import warnings
 
 from emulator.reading.lexing import PythonScan
@@ -16,6 +17,8 @@ warnings.filterwarnings("ignore", module="<program>")
 #: Bounds on one statement: beyond them CPython's parser may recurse too deep or take too long.
 MAX_STATEMENT = 1 << 18
 MAX_NESTING = 60
+
+_BUILTINS = frozenset(dir(builtins))
 
 
 def parse(source: str) -> ast.Module:
@@ -49,10 +52,21 @@ def called(node: ast.AST | None, names: WrittenNames) -> str | None:
     """The Python name of the offered function that `node` calls, if it is such a call."""
     if isinstance(node, ast.Await):
         node = node.value
-    if not isinstance(node, ast.Call):
+    if not isinstance(node, ast.Call) or is_pythons_own(node):
         return None
     written = dotted(node.func)
     return names.find(written) if written else None
+
+
+def is_pythons_own(call: ast.Call) -> bool:
+    """Whether a built-in is called with what no tool takes, whatever tool has its name:
+    ``sum(n * n for n in numbers)``, ``max(hits, key=lambda hit: hit["score"])``."""
+    arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+    return (
+        isinstance(call.func, ast.Name)
+        and call.func.id in _BUILTINS
+        and any(isinstance(argument, (ast.GeneratorExp, ast.Lambda)) for argument in arguments)
+    )
 
 
 def calls_tool(source: str | ast.AST, names: WrittenNames) -> bool:

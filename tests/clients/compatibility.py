@@ -45,8 +45,8 @@ HEAD = """\
 Made by `make test-clients` from its results; do not edit. Each client runs unchanged against the proxy, with
 a scripted model behind it that answers in Python or prose. Only the client's `base_url` is set.
 
-**yes**: all tests of the feature pass. **no**: some fail. An empty cell: no test, since the client or this kind
-of use has nothing of the sort.
+**yes**: all tests of the feature pass. **no**: some fail. An empty cell: the client has nothing of the sort,
+or only what another row tests already.
 
 """
 

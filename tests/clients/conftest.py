@@ -92,7 +92,8 @@ def running_proxy(
             command, cwd=ROOT, env=inherited | PROXY_SETTINGS, stdout=output, stderr=output
         )
     try:
-        _wait(process, f"http://127.0.0.1:{port}/healthz", log)
+        if not _answers(process, f"http://127.0.0.1:{port}/healthz"):
+            pytest.exit(f"The proxy did not start ({' '.join(command)}):\n{log.read_text()}", 3)
         yield f"http://127.0.0.1:{port}/v1"
     finally:
         process.terminate()
@@ -100,8 +101,8 @@ def running_proxy(
         sys.stderr.write(log.read_text()[-4000:])
 
 
-def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    """Until the proxy answers; what it wrote is the error if it does not."""
+def _answers(process: subprocess.Popen[bytes], url: str) -> bool:
+    """Wait until the proxy answers; False if it ends before or takes too long."""
     deadline = time.monotonic() + STARTS_WITHIN_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -109,8 +110,8 @@ def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
         except OSError:
             time.sleep(0.1)
         else:
-            return
-    pytest.exit(f"The proxy did not start ({' '.join(process.args)}):\n{log.read_text()}", 3)
+            return True
+    return False
 
 
 @pytest.fixture
