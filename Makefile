@@ -81,6 +81,18 @@ bench-accuracy: $(RUNNABLE) $(LOCAL) ## how often the embedded model calls right
 bench-bfcl: $(RUNNABLE) $(BENCH) ## whether ideal replies to BFCL's cases are read rightly -> docs/accuracy.md
 	@exec $(PY) -m benchmarks.bfcl $(ARGS)
 
+.PHONY: bench-sandbox
+bench-sandbox: $(RUNNABLE) system-packages ## how long a program waits for its sandbox
+	@exec $(PY) -m benchmarks.sandbox $(ARGS)
+
+.PHONY: soak
+soak: $(TESTABLE) system-packages ## 500 sessions on each engine leave nothing behind
+	@SOAK_SESSIONS=500 $(PY) -m pytest tests/test_soak.py -s $(ARGS)
+
+.PHONY: doctor
+doctor: $(RUNNABLE) system-packages ## which engines and fences work on this machine
+	@$(PY) app.py doctor $(ARGS)
+
 .PHONY: clean
 clean: ## remove all that was made here, the virtual environments too
 	@rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info $(NODE_CLIENTS)/node_modules

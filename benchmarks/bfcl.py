@@ -102,8 +102,9 @@ class Bench:
         request: dict[str, Any] = {
             "model": trial.id,
             "messages": list(trial.case.messages),
-            "tools": trial.case.tools,
         }
+        if trial.case.tools:  # four cases have none, and OpenAI's API refuses an empty list
+            request["tools"] = trial.case.tools
         if trial.mode == "plain":
             completion: ChatCompletion = self._client.chat.completions.create(**request)
         else:

@@ -199,7 +199,7 @@ def refusal(_toolset: Toolset) -> str:
 
 def mention(toolset: Toolset) -> str:
     """Prose that names a function and how it would be called."""
-    if not toolset.tools:  # two cases of live_irrelevance offer none
+    if not toolset.tools:
         return refusal(toolset)
     tool = toolset.tools[0]
     names = [parameter.python_name for parameter in tool.arguments]

@@ -17,6 +17,7 @@ from tests.tools_for_tests import CREATE_EVENT, GET_WEATHER, SEND_MAIL
 
 ASK: list[Any] = [{"role": "user", "content": "What's the weather in London?"}]
 LONDON = '```python\nget_weather(location="London")\n```'
+TAG = '<tool_call>\n{"name": "get_weather", "arguments": {"location": "London"}}\n</tool_call>'
 
 
 def calls(completion: ChatCompletion) -> list[tuple[str, Any]]:
@@ -113,6 +114,18 @@ ANSWERS: list[tuple[str, Any, str, list[tuple[str, Any]]]] = [
         "the same block twice",
         [GET_WEATHER],
         f"{LONDON}\nOr, once more:\n{LONDON}",
+        [("get_weather", {"location": "London"})],
+    ),
+    (
+        "the same tag twice in a row: two throws of a die",
+        [GET_WEATHER],
+        f"{TAG}\n{TAG}\n",
+        [("get_weather", {"location": "London"})] * 2,
+    ),
+    (
+        "the same tag once more behind words",
+        [GET_WEATHER],
+        f"{TAG}\nOr, once more:\n{TAG}",
         [("get_weather", {"location": "London"})],
     ),
     (

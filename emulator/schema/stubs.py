@@ -98,7 +98,9 @@ def _docstring(description: str, parameters: Sequence[Parameter], definitions: D
     entries = "".join(f"    {name}: {_hanging(said)}\n" for name, said in remarks if said)
     text = _clipped(description, MAX_DESCRIPTION)
     if entries:
-        text = f"{text}\n\nArgs:\n{entries}" if text else f"Args:\n{entries}"
+        # A client that sends a whole docstring as the description has told its own arguments there.
+        title = "Parameters" if re.search(r"^\s*Args:", text, re.MULTILINE) else "Args"
+        text = f"{text}\n\n{title}:\n{entries}" if text else f"{title}:\n{entries}"
     elif "\n" in text:
         text = f"{text}\n"
     return f'"""{_quotable(text)}"""' if text else ""

@@ -1,0 +1,114 @@
+"""How long the sandbox makes a program wait: `python -m benchmarks.sandbox [--rounds 50]`.
+
+Measured in this process, without HTTP: from the request for a session until it is there (warm: from
+the pool; cold: a kernel started for it), and a trivial piece from `start` until its value is there.
+Kernels are replaced between rounds, outside the time that is measured, as they are between requests
+that come slower than kernels start.
+"""
+
+import argparse
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from sandbox import cgroups, fences
+from sandbox.engine import Engine, Finished
+from sandbox.kernel import KernelEngine
+from sandbox.monty import MontyEngine
+
+PIECE = "sum(range(10))"
+VALUE = Finished("", 45, "45")
+CALL = "ask(6, by=7)"
+
+TARGETS = {  # milliseconds, issue 5
+    "kernel: warm hand-out": 5.0,
+    "kernel: trivial piece": 8.0,
+    "monty: whole program": 1.5,
+}
+
+
+def machine() -> str:
+    model = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+         if line.startswith("model name")), platform.machine(),
+    )  # fmt: skip
+    memory = os.sysconf("SC_PAGESIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    groups = "with" if isinstance(cgroups.find(), cgroups.Roots) else "without"
+    return (
+        f"{os.cpu_count()} x {model}, {memory:.0f} GiB, Linux {platform.release()}, "
+        f"Python {platform.python_version()}, uid {os.geteuid()}, {groups} control groups, "
+        f"load {os.getloadavg()[0]:.1f}"
+    )
+
+
+Times = dict[str, list[float]]
+
+
+def _timed(times: Times, what: str, act: Callable[[], object]) -> object:
+    began = time.perf_counter()
+    result = act()
+    times.setdefault(what, []).append(1000 * (time.perf_counter() - began))
+    return result
+
+
+def measure_kernel(rounds: int, pause: float) -> Times:
+    times: Times = {}
+    with KernelEngine(warm=3) as engine:
+        engine.warm_up()
+        time.sleep(4)
+        for _ in range(rounds):
+            opening = engine.session(frozenset({"ask"}))
+            session = _timed(times, "kernel: warm hand-out", opening.__enter__)
+            step = _timed(times, "kernel: trivial piece", lambda: session.start(PIECE))  # type: ignore[attr-defined]
+            assert step == VALUE
+            _timed(times, "kernel: second piece", lambda: session.start(PIECE))  # type: ignore[attr-defined]
+            _timed(times, "kernel: to the first call", lambda: session.start(CALL))  # type: ignore[attr-defined]
+            opening.__exit__(None, None, None)
+            time.sleep(pause)
+    with KernelEngine(warm=0) as engine:
+        engine.session(frozenset()).__enter__()
+        for _ in range(max(3, rounds // 10)):
+            _timed(times, "kernel: cold start", lambda: _one(engine))
+    return times
+
+
+def _one(engine: Engine) -> None:
+    with engine.session(frozenset()) as session:
+        assert session.start(PIECE) == VALUE
+
+
+def measure_monty(rounds: int) -> Times:
+    times: Times = {}
+    with MontyEngine() as engine:
+        _one(engine)
+        for _ in range(10 * rounds):
+            _timed(times, "monty: whole program", lambda: _one(engine))
+    return times
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--rounds", type=int, default=30)
+    arguments.add_argument("--pause", type=float, default=1.0, help="seconds between rounds")
+    given = arguments.parse_args()
+    print(machine(), end="\n\n")
+    times = measure_monty(given.rounds)
+    if (problem := fences.problem()) is None:
+        times |= measure_kernel(given.rounds, given.pause)
+    else:
+        print(f"no kernels here: {problem}\n")
+    print("| ms | p50 | p95 | least | n | wanted p50 |\n|---|---|---|---|---|---|")
+    for what, taken in times.items():
+        last = statistics.quantiles(taken, n=20)[-1]
+        wanted = f"{TARGETS[what]:g}" if what in TARGETS else ""
+        print(
+            f"| {what} | {statistics.median(taken):.2f} | {last:.2f} | {min(taken):.2f} "
+            f"| {len(taken)} | {wanted} |"
+        )
+
+
+if __name__ == "__main__":
+    main()

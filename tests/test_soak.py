@@ -1,0 +1,112 @@
+"""Many sessions, one after the other and side by side: what they used is given back.
+
+`make soak` runs 500 on each engine; the ordinary suite fewer kernels, as each takes a start.
+"""
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sandbox import cgroups, fences, leftovers
+from sandbox.engine import Engine, Finished, Limits, Paused
+from sandbox.errors import SandboxError
+from sandbox.kernel import KernelEngine
+from sandbox.monty import MontyEngine
+
+SESSIONS = int(os.environ.get("SOAK_SESSIONS", "40"))
+FIRST = 20
+"""Sessions before the first look: caches fill, allocators grow."""
+GROWTH = 16 * 2**20
+"""Bytes of resident memory that any number of sessions may add: allocators never give all back."""
+LIMITS = Limits(seconds=5.0, output=10_000)
+
+ENGINES: dict[str, Callable[[], Engine]] = {
+    "monty": lambda: MontyEngine(LIMITS),
+    "kernel": lambda: KernelEngine(LIMITS, warm=0),
+}
+
+# A session each: one that ends well, is left paused, fails, runs away, or kills its kernel.
+PROGRAMS = (
+    "ask(1)",
+    "x = [str(n) for n in range(10_000)]\nlen(x)",
+    "1 / 0",
+    "print('x' * 5_000)",
+    "import os\nos._exit(1)",
+    "open('/mnt/data/big', 'wb').write(b'x' * 10_000_000)",
+    "print('x' * 100_000)",
+)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What this process holds that could pile up."""
+
+    descriptors: int
+    threads: int
+    children: int
+    groups: int
+    folders: int
+
+
+def _held() -> Held:
+    tasks = list(Path("/proc/self/task").iterdir())
+    mark = leftovers.mark()
+    return Held(
+        descriptors=len(list(Path("/proc/self/fd").iterdir())),
+        threads=threading.active_count(),
+        children=sum(len((task / "children").read_text().split()) for task in tasks),
+        groups=sum(len(list(folder.glob(f"{mark}-*"))) for folder in cgroups.folders()),
+        folders=len(list(Path(tempfile.gettempdir()).glob(f"{mark}-*"))),
+    )
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def _run(engine: Engine, number: int) -> None:
+    try:
+        with engine.session(frozenset({"ask"}), seed=number) as session:
+            step = session.start(PROGRAMS[number % len(PROGRAMS)])
+            assert isinstance(step, Finished | Paused)
+    except SandboxError:
+        pass
+
+
+def _settled(expected: Held) -> Held:
+    """What is held once kernels have been disposed of in the background."""
+    until = time.monotonic() + 15
+    while (held := _held()) != expected and time.monotonic() < until:
+        time.sleep(0.05)
+    return held
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", ENGINES)
+def test_many_sessions_leave_nothing_behind(name: str) -> None:
+    problem = fences.problem()
+    if name == "kernel" and problem is not None:
+        pytest.skip(str(problem))
+    engine = ENGINES[name]()
+    try:
+        with ThreadPoolExecutor(2) as users:
+            list(users.map(lambda number: _run(engine, number), range(FIRST)))
+            time.sleep(1.0)
+            held, resident = _held(), _resident()
+            sessions = 500 if name == "monty" else SESSIONS
+            list(users.map(lambda number: _run(engine, number), range(sessions)))
+            assert _settled(held) == held
+            assert _resident() - resident < GROWTH
+            print(
+                f"{name}: {sessions} sessions, {held}, {(_resident() - resident) / 2**20:+.1f} MiB"
+            )
+    finally:
+        engine.close()
