@@ -10,6 +10,7 @@ MAKEFLAGS += --no-print-directory
 ARGS ?=
 VENV := .venv
 CLIENTS_VENV := .venv-clients
+GATEWAY_VENV := .venv-gateway
 OLD_CLIENTS_VENV := .venv-clients-old
 NODE_CLIENTS := tests/clients/node
 PY := $(VENV)/bin/python
@@ -27,6 +28,7 @@ TESTABLE := $(call stamp,$(VENV),dev,requirements.txt requirements-dev.txt)
 LOCAL := $(call stamp,$(VENV),local,requirements-local.txt)
 BENCH := $(call stamp,$(VENV),bench,requirements-bench.txt)
 CLIENTS := $(call stamp,$(CLIENTS_VENV),clients,requirements-clients.txt)
+GATEWAY := $(call stamp,$(GATEWAY_VENV),gateway,requirements.txt requirements-dev.txt sandbox/requirements-gateway-test.txt)
 OLD_CLIENTS := $(call stamp,$(OLD_CLIENTS_VENV),clients,requirements-clients-old.txt)
 NODE_MODULES := $(call stamp,$(NODE_CLIENTS)/node_modules,node,$(NODE_CLIENTS)/package-lock.json)
 
@@ -52,9 +54,10 @@ test-live: $(TESTABLE) $(LOCAL) system-packages ## the tests that ask the embedd
 
 .PHONY: test-clients
 test-clients: $(RUNNABLE) $(CLIENTS) $(OLD_CLIENTS) $(NODE_MODULES) system-packages ## other people's clients against the proxy
+	@# With a blank for the =, pytest takes the file for a test, and this folder for the root.
 	@export PROXY_PYTHON=$(abspath $(PY)); failed=0; \
-	$(CLIENTS_VENV)/bin/python -m pytest tests/clients/openai_3 --results $(CLIENTS_VENV)/results.json $(ARGS) || failed=1; \
-	$(OLD_CLIENTS_VENV)/bin/python -m pytest tests/clients/openai_2 --results $(OLD_CLIENTS_VENV)/results.json $(ARGS) || failed=1; \
+	$(CLIENTS_VENV)/bin/python -m pytest tests/clients/openai_3 --results=$(CLIENTS_VENV)/results.json $(ARGS) || failed=1; \
+	$(OLD_CLIENTS_VENV)/bin/python -m pytest tests/clients/openai_2 --results=$(OLD_CLIENTS_VENV)/results.json $(ARGS) || failed=1; \
 	$(if $(ARGS),,$(CLIENTS_VENV)/bin/python -m tests.clients.compatibility $(CLIENTS_VENV)/results.json $(OLD_CLIENTS_VENV)/results.json;) \
 	exit $$failed
 
@@ -80,6 +83,10 @@ bench-accuracy: $(RUNNABLE) $(LOCAL) ## how often the embedded model calls right
 .PHONY: bench-bfcl
 bench-bfcl: $(RUNNABLE) $(BENCH) ## whether ideal replies to BFCL's cases are read rightly -> docs/accuracy.md
 	@exec $(PY) -m benchmarks.bfcl $(ARGS)
+
+.PHONY: test-gateway
+test-gateway: $(GATEWAY) ## the tests against a Jupyter Kernel Gateway
+	@$(GATEWAY_VENV)/bin/python -m pytest tests/test_gateway.py $(ARGS)
 
 .PHONY: bench-sandbox
 bench-sandbox: $(RUNNABLE) system-packages ## how long a program waits for its sandbox
@@ -132,6 +139,9 @@ $(BENCH): | $(PY)
 
 $(CLIENTS): | $(CLIENTS_VENV)/bin/python
 	$(call install,$(CLIENTS_VENV)/bin/python,-r requirements-clients.txt)
+
+$(GATEWAY): | $(GATEWAY_VENV)/bin/python
+	$(call install,$(GATEWAY_VENV)/bin/python,-r requirements.txt -r requirements-dev.txt -r sandbox/requirements-gateway-test.txt)
 
 $(OLD_CLIENTS): | $(OLD_CLIENTS_VENV)/bin/python
 	$(call install,$(OLD_CLIENTS_VENV)/bin/python,-r requirements-clients-old.txt)

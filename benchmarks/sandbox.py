@@ -12,10 +12,13 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from sandbox import cgroups, fences
-from sandbox.engine import Engine, Finished
+from sandbox.engine import Engine, Finished, Paused
 from sandbox.kernel import KernelEngine
 from sandbox.monty import MontyEngine
 
@@ -26,7 +29,7 @@ CALL = "ask(6, by=7)"
 TARGETS = {  # milliseconds, issue 5
     "kernel: warm hand-out": 5.0,
     "kernel: trivial piece": 8.0,
-    "monty: whole program": 1.5,
+    "monty: whole program with a call": 1.5,
 }
 
 
@@ -45,9 +48,10 @@ def machine() -> str:
 
 
 Times = dict[str, list[float]]
+T = TypeVar("T")
 
 
-def _timed(times: Times, what: str, act: Callable[[], object]) -> object:
+def _timed(times: Times, what: str, act: Callable[[], T]) -> T:
     began = time.perf_counter()
     result = act()
     times.setdefault(what, []).append(1000 * (time.perf_counter() - began))
@@ -60,18 +64,18 @@ def measure_kernel(rounds: int, pause: float) -> Times:
         engine.warm_up()
         time.sleep(4)
         for _ in range(rounds):
-            opening = engine.session(frozenset({"ask"}))
-            session = _timed(times, "kernel: warm hand-out", opening.__enter__)
-            step = _timed(times, "kernel: trivial piece", lambda: session.start(PIECE))  # type: ignore[attr-defined]
-            assert step == VALUE
-            _timed(times, "kernel: second piece", lambda: session.start(PIECE))  # type: ignore[attr-defined]
-            _timed(times, "kernel: to the first call", lambda: session.start(CALL))  # type: ignore[attr-defined]
-            opening.__exit__(None, None, None)
+            with ExitStack() as leaving:
+                opening = partial(leaving.enter_context, engine.session(frozenset({"ask"})))
+                session = _timed(times, "kernel: warm hand-out", opening)
+                step = _timed(times, "kernel: trivial piece", partial(session.start, PIECE))
+                assert step == VALUE
+                _timed(times, "kernel: second piece", partial(session.start, PIECE))
+                _timed(times, "kernel: to the first call", partial(session.start, CALL))
             time.sleep(pause)
     with KernelEngine(warm=0) as engine:
-        engine.session(frozenset()).__enter__()
+        _one(engine)
         for _ in range(max(3, rounds // 10)):
-            _timed(times, "kernel: cold start", lambda: _one(engine))
+            _timed(times, "kernel: cold start and one piece", partial(_one, engine))
     return times
 
 
@@ -85,8 +89,15 @@ def measure_monty(rounds: int) -> Times:
     with MontyEngine() as engine:
         _one(engine)
         for _ in range(10 * rounds):
-            _timed(times, "monty: whole program", lambda: _one(engine))
+            _timed(times, "monty: whole program", partial(_one, engine))
+            _timed(times, "monty: whole program with a call", partial(_calling, engine))
     return times
+
+
+def _calling(engine: Engine) -> None:
+    with engine.session(frozenset({"ask"})) as session:
+        assert session.start(CALL) == Paused("ask", (6,), {"by": 7}, 1)
+        assert session.resume(42) == Finished("", 42, "42")
 
 
 def main() -> None:

@@ -14,11 +14,25 @@ from sandbox.fences import Check
 
 
 def examine(settings: Settings) -> list[Check]:
-    """Every engine that the settings name, and the fences of the kernels' sandbox."""
-    found = [check for check in checks.check() if check.name.split()[0] in settings.engines]
-    if "kernel" in settings.engines:
-        found += fences.checks()
-    return found
+    """Every engine that the settings name, and the fences of the place where kernels run."""
+    named = [name for name in checks.ENGINES if name.split()[0] in settings.engines]
+    if settings.sandbox == "gateway":
+        named = [name for name in named if name == "monty"]
+    found = [checks.check(name) for name in named]
+    if "kernel" not in settings.engines:
+        return found
+    return found + (_gateway(settings) if settings.sandbox == "gateway" else fences.checks())
+
+
+def _gateway(settings: Settings) -> list[Check]:
+    from sandbox.gateway import Gateway
+
+    token = settings.gateway_token.get_secret_value()
+    problem = Gateway(settings.gateway_url, token, settings.gateway_kernel).problem()
+    if problem is not None:
+        return [Check("gateway", ok=False, detail=problem.reason, fix=problem.fix)]
+    detail = f"{settings.gateway_url} offers {settings.gateway_kernel}; its fences are its own"
+    return [Check("gateway", ok=True, detail=detail)]
 
 
 def main(settings: Settings) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import structlog
 
@@ -20,24 +22,48 @@ def _monty(_: Settings, limits: Limits) -> Engine:
 
 
 def _kernel(settings: Settings, limits: Limits) -> Engine:
-    from sandbox.fences import missing
     from sandbox.kernel import KernelEngine
 
-    if settings.sandbox == "none":
-        log.warning("kernels run unsandboxed: the model's code has your account", sandbox="none")
     engine = KernelEngine(
         limits,
-        place=settings.sandbox,
         warm=settings.warm_kernels,
         most=settings.max_kernels,
         max_age=settings.kernel_age_seconds,
+        **_PLACES[settings.sandbox](settings),
     )
     engine.warm_up()
-    if settings.sandbox == "bubblewrap":
-        for fence in missing():
-            log.warning("fence missing", fence=fence.name, reason=fence.detail, fix=fence.fix)
     return engine
 
+
+def _bubblewrap(settings: Settings) -> dict[str, Any]:
+    from sandbox.fences import missing
+
+    for fence in missing():
+        log.warning("fence missing", fence=fence.name, reason=fence.detail, fix=fence.fix)
+    return {"place": settings.sandbox}
+
+
+def _gateway(settings: Settings) -> dict[str, Any]:
+    from sandbox.gateway import Gateway, GatewayKernel
+
+    token = settings.gateway_token.get_secret_value()
+    gateway = Gateway(settings.gateway_url, token, settings.gateway_kernel)
+    if (problem := gateway.problem()) is not None:
+        raise problem
+    return {"connect": partial(GatewayKernel, gateway)}
+
+
+def _none(settings: Settings) -> dict[str, Any]:
+    log.warning("kernels run unsandboxed: the model's code has your account", sandbox="none")
+    return {"place": settings.sandbox}
+
+
+_PLACES: dict[str, Callable[[Settings], dict[str, Any]]] = {
+    "bubblewrap": _bubblewrap,
+    "gateway": _gateway,
+    "none": _none,
+}
+"""Where kernels run -> what `KernelEngine` is to be told of it."""
 
 ENGINES: dict[str, Callable[[Settings, Limits], Engine]] = {"monty": _monty, "kernel": _kernel}
 

@@ -147,7 +147,8 @@ def resume(store: Store, driver: Driver, messages: Sequence[Message]) -> Continu
         _dropped("sandbox", error)
         return None
     if not outcome.pending:
-        return Ended(saved.program, start, _output(saved.program, outcome, driver.toolset))
+        plain = start == at and _only_calls(saved.program, outcome, driver.toolset)
+        return Ended(saved.program, start, "" if plain else outcome.output)
     if not outcome.calls:
         # Only some of the results are in, and the program can do nothing without the others. What is
         # kept stays as it is: the next request brings all results again.
@@ -212,8 +213,8 @@ def _beginning(messages: Sequence[Message], ids: set[str]) -> int:
     )
 
 
-def _output(program: Program, outcome: Outcome, toolset: Toolset) -> str:
-    """What the program made of its results; nothing when it only made calls, one after the other."""
+def _only_calls(program: Program, outcome: Outcome, toolset: Toolset) -> bool:
+    """Whether the program made nothing of its results: then these themselves are what to tell."""
     last = program.tree().body[-1]
     is_call = (
         isinstance(last, ast.Expr)
@@ -221,7 +222,7 @@ def _output(program: Program, outcome: Outcome, toolset: Toolset) -> str:
         and isinstance(last.value.func, ast.Name)
         and last.value.func.id in toolset.names
     )
-    return outcome.output if outcome.stdout or not is_call else ""
+    return is_call and not outcome.stdout
 
 
 def _object(text: str) -> Any:

@@ -105,9 +105,14 @@ class Settings(BaseSettings):
         min_length=1,
         description="engines in the order in which they are tried",
     )
-    sandbox: Literal["bubblewrap", "none"] = Field(
+    sandbox: Literal["bubblewrap", "gateway", "none"] = Field(
         "bubblewrap", description="where kernels run; none gives the model's code your account"
     )
+    gateway_url: str = Field(
+        "http://127.0.0.1:8888", description="Jupyter gateway that runs the kernels (sandbox gateway)"
+    )
+    gateway_token: SecretStr = Field(SecretStr(""), description="token of the Jupyter gateway")
+    gateway_kernel: str = Field("python3", description="kernelspec to start at the Jupyter gateway")
     program_seconds: float = Field(10, gt=0, le=600, description="deadline of one program run")
     program_calls: int = Field(128, ge=1, le=10_000, description="most tool calls in one program")
     warm_kernels: int = Field(1, ge=0, le=64, description="kernels started ahead of need")

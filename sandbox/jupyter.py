@@ -15,7 +15,7 @@ import subprocess
 import time
 from collections.abc import Awaitable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import zmq
 from jupyter_client.blocking.client import BlockingKernelClient
@@ -27,8 +27,8 @@ from sandbox.provisioners import Place
 
 Message = dict[str, Any]
 
-_LARGEST_MESSAGE = 4 * 1024 * 1024
-_LONGEST_QUEUE = 32
+LARGEST_MESSAGE = 4 * 1024 * 1024
+LONGEST_QUEUE = 32
 """Messages of one channel that the host holds unread: with the size, a bound on its memory."""
 _PATIENCE = 30.0
 """Seconds for a kernel to answer after its start."""
@@ -74,10 +74,22 @@ def _context() -> zmq.Context[zmq.Socket[bytes]]:
     # Connect once, while only our own code has run in the sandbox; never to what a program may have
     # put in a socket's place since.
     context.setsockopt(zmq.RECONNECT_IVL, -1)
-    context.setsockopt(zmq.MAXMSGSIZE, _LARGEST_MESSAGE)
-    context.setsockopt(zmq.RCVHWM, _LONGEST_QUEUE)
+    context.setsockopt(zmq.MAXMSGSIZE, LARGEST_MESSAGE)
+    context.setsockopt(zmq.RCVHWM, LONGEST_QUEUE)
     context.setsockopt(zmq.LINGER, 0)
     return context
+
+
+class Connected(Protocol):
+    """A running kernel, here or elsewhere, as the engine uses it; `WarmPool` keeps these."""
+
+    def execute(self, code: str, *, silent: bool = False) -> str: ...
+    def answer(self, value: str) -> None: ...
+    def messages(self, seconds: float) -> Iterator[tuple[str, Message]]: ...
+    def interrupt(self) -> None: ...
+    def alive(self) -> bool: ...
+    def kill(self) -> None: ...
+    def dispose(self) -> None: ...
 
 
 class Kernel:
@@ -93,8 +105,8 @@ class Kernel:
             _complete(self._manager.start_kernel())
             self._watch = os.pidfd_open(self._place.popen.pid)
             self._connect()
-            self._run_own(_STUB_LOADER)
-            self._run_own(setup)
+            run_own(self, STUB_LOADER, _PATIENCE)
+            run_own(self, setup, _PATIENCE)
         except BaseException as error:
             self.dispose()
             if isinstance(error, TimeoutError):
@@ -124,20 +136,6 @@ class Kernel:
         for channel, message in self.messages(_PATIENCE):
             # Before this, a message on iopub could be lost.
             if channel == "iopub" and message["msg_type"] == "iopub_welcome":
-                return
-
-    def _run_own(self, source: str) -> None:
-        """Run our own code, before any program."""
-        sent = self.execute(source, silent=True)
-        done = set()
-        for channel, message in self.messages(_PATIENCE):
-            if message["parent_header"].get("msg_id") != sent:
-                continue
-            if channel == "shell" and message["content"]["status"] != "ok":
-                raise SandboxDied(f"the stub does not load: {message['content']}")
-            if channel == "shell" or message["content"].get("execution_state") == "idle":
-                done.add(channel)
-            if done == {"shell", "iopub"}:
                 return
 
     def execute(self, code: str, *, silent: bool = False) -> str:
@@ -213,6 +211,21 @@ class Kernel:
             self._watch = None
 
 
+def run_own(kernel: Connected, source: str, seconds: float) -> None:
+    """Run our own code, before any program. Raises TimeoutError, SandboxDied."""
+    sent = kernel.execute(source, silent=True)
+    done = set()
+    for channel, message in kernel.messages(seconds):
+        if message["parent_header"].get("msg_id") != sent:
+            continue
+        if channel == "shell" and message["content"]["status"] != "ok":
+            raise SandboxDied(f"the stub does not load: {message['content']}")
+        if channel == "shell" or message["content"].get("execution_state") == "idle":
+            done.add(channel)
+        if done == {"shell", "iopub"}:
+            return
+
+
 def _complete(work: Awaitable[Any]) -> None:
     async def wait() -> None:
         await work
@@ -244,4 +257,4 @@ def _stub_loader() -> str:
     )
 
 
-_STUB_LOADER = _stub_loader()
+STUB_LOADER = _stub_loader()

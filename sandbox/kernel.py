@@ -13,8 +13,9 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any, NoReturn, Self
 
 from sandbox import cgroups, fences, leftovers
@@ -30,7 +31,7 @@ from sandbox.errors import (
     SandboxUnavailable,
     render_traceback,
 )
-from sandbox.jupyter import Kernel
+from sandbox.jupyter import Connected, Kernel
 from sandbox.pool import WarmPool
 from sandbox.provisioners import PLACES, kernel_spec
 from sandbox.values import JSON
@@ -65,17 +66,23 @@ class KernelEngine:
         warm: int = 1,
         most: int = 16,
         max_age: float = 3600.0,
+        connect: Callable[[str], Connected] | None = None,
     ) -> None:
+        """`connect` makes kernels somewhere else than in `place`, each given the source of its
+        setup; what confines them there is not for this engine to check."""
         self.limits = limits or Limits()
         self.place = place
         if place not in PLACES:
             raise ValueError(f"unknown place {place!r}; known: {', '.join(PLACES)}")
         spec = kernel_spec(place, {"memory": self.limits.memory})
         setup = f"{_STUB}.prepare({self.limits.output})"
-        self._pool = WarmPool(lambda: Kernel(spec, setup), size=warm, most=most, max_age=max_age)
+        launch = connect or partial(Kernel, spec)
+        self._pool: WarmPool[Connected] = WarmPool(
+            partial(launch, setup), size=warm, most=most, max_age=max_age
+        )
         self._probe_lock = threading.Lock()
         self._problem: SandboxUnavailable | None = None
-        self._probed = place == "none"
+        self._probed = place == "none" or connect is not None
 
     def warm_up(self) -> None:
         """Start the waiting kernels now. Raises SandboxUnavailable if this place cannot be had."""
@@ -121,7 +128,7 @@ class KernelEngine:
 class _KernelSession:
     """One program's use of a kernel. `_running` is the execute_request being served, if any."""
 
-    def __init__(self, kernel: Kernel, names: frozenset[str], limits: Limits) -> None:
+    def __init__(self, kernel: Connected, names: frozenset[str], limits: Limits) -> None:
         self._kernel = kernel
         self._names = names
         self._limits = limits

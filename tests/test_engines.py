@@ -15,7 +15,7 @@ import pytest
 
 from sandbox import fences
 from sandbox.awaits import settle_awaits
-from sandbox.checks import Check, check, render
+from sandbox.checks import ENGINES, check, render
 from sandbox.engine import Engine, Finished, Limits, Paused
 from sandbox.errors import (
     Frame,
@@ -29,6 +29,7 @@ from sandbox.errors import (
     Unsupported,
     render_traceback,
 )
+from sandbox.fences import Check
 from sandbox.kernel import KernelEngine
 from sandbox.monty import MontyEngine
 from sandbox.values import JSON, NotPlain, plain
@@ -472,14 +473,14 @@ def test_no_bubblewrap_turns_the_kernel_engine_off(monkeypatch: pytest.MonkeyPat
         "bubblewrap (bwrap) is not installed",
         "install it (`apt-get install bubblewrap`) or run with --sandbox none",
     )
-    checks = check()
+    checks = [check(name) for name in ENGINES]
     assert [each.ok for each in checks] == [True, False]
     assert "fix: install it (`apt-get install bubblewrap`)" in render(checks)
 
 
 @needs_bubblewrap
 def test_the_self_check_reports_every_engine() -> None:
-    assert [(each.name, each.ok, each.fix) for each in check()] == [
+    assert [(each.name, each.ok, each.fix) for each in map(check, ENGINES)] == [
         ("monty", True, ""),
         ("kernel (bubblewrap)", True, ""),
     ]

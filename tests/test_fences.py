@@ -248,11 +248,13 @@ def test_what_belongs_to_a_living_server_is_not_abandoned() -> None:
     assert not leftovers.abandoned(f"emulator-kernel-1-{os.getpid()}-1-3")  # not for us to say
 
 
-@needs_bubblewrap
-def test_every_fence_is_tried_before_a_kernel_starts() -> None:
-    names = [check.name for check in fences.checks()]
-    assert names == [*(fence.name for fence in FENCES), "control group"]
-    assert [check for check in fences.checks() if check.needed and not check.ok] == []
+def test_every_fence_holds_where_there_is_a_sandbox() -> None:
+    """Where a fence does not hold the other tests are skipped, so this one must not be."""
+    found = fences.checks()
+    if found[0].name == "bubblewrap":
+        pytest.skip(found[0].detail)
+    assert [check.name for check in found] == [*(fence.name for fence in FENCES), "control group"]
+    assert [check for check in found if check.needed and not check.ok] == []
 
 
 @needs_bubblewrap

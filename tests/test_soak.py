@@ -4,6 +4,7 @@
 """
 
 import os
+import sys
 import tempfile
 import threading
 import time
@@ -105,8 +106,7 @@ def test_many_sessions_leave_nothing_behind(name: str) -> None:
             list(users.map(lambda number: _run(engine, number), range(sessions)))
             assert _settled(held) == held
             assert _resident() - resident < GROWTH
-            print(
-                f"{name}: {sessions} sessions, {held}, {(_resident() - resident) / 2**20:+.1f} MiB"
-            )
+            grown = (_resident() - resident) / 2**20
+            sys.stdout.write(f"{name}: {sessions} sessions, {held}, {grown:+.1f} MiB\n")
     finally:
         engine.close()

@@ -58,12 +58,12 @@ def agent(model: OpenAIModel, *, streamed: bool) -> ToolCallingAgent:
 
 
 def calls(made: ToolCallingAgent) -> list[tuple[str, Any]]:
-    """What each step called. smolagents sorts a step's calls by their ids, which mean nothing."""
-    steps = [step.tool_calls or [] for step in made.memory.steps if isinstance(step, ActionStep)]
+    """What was called, in the order of the ids: smolagents sorts the calls of a step by them."""
     return [
         (call.name, call.arguments)
-        for step in steps
-        for call in sorted(step, key=lambda call: str(call.arguments))
+        for step in made.memory.steps
+        if isinstance(step, ActionStep)
+        for call in step.tool_calls or []
         if call.name != "final_answer"
     ]
 
