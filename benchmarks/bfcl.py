@@ -192,9 +192,9 @@ The same by category:
 
 {by_category}
 
-Left out: {flawed} cases in which no accepted answer satisfies the case's own schema, so that a proxy that
-validates must refuse it; [bfcl-exceptions.md](bfcl-exceptions.md) lists each with its reason. For
-`live_relevance` BFCL has no ground truth.
+Left out: {flawed} cases in which no accepted answer satisfies the case's own schema, so that no valid call
+is right; [bfcl-exceptions.md](bfcl-exceptions.md) lists each with its reason. For `live_relevance`
+BFCL has no ground truth.
 """
 
 EXCEPTIONS = """\

