@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,8 @@ class Cost:
     """What it took to do one task in one mode."""
 
     turns: int
+    requests: int
+    """The client's, to the proxy or to the model."""
     prompt_tokens: int
     reply_tokens: int
     seconds: float
@@ -57,47 +59,52 @@ class Cost:
 # The model
 
 
-def write_programs(task: Task, body: Body) -> Reply:
-    """Programs on: the task's programs, one for each turn so far, then the last words."""
-    turn = sum(message["role"] == "assistant" for message in body["messages"])
-    assert turn <= len(task.programs), body["messages"][-1]["content"]
-    if turn == len(task.programs):
-        return Reply(LAST_WORDS)
-    return Reply(f"```python\n{task.programs[turn]}```")
+def write_programs(task: Task) -> Model:
+    """Programs on: the task's programs, one a turn, then the last words."""
+    replies = iter([*(f"```python\n{program}```" for program in task.programs), LAST_WORDS])
+    return lambda _: Reply(next(replies))
 
 
-def write_calls(task: Task, body: Body) -> Reply:
+def write_calls(task: Task) -> Model:
     """Programs off: a block of calls that need no results, by the results in the transcript."""
-    # The proxy tells results as "f(a=1) returned:" and the result in the next line.
-    seen = [
-        [json.loads(line) for line in re.findall(r" returned:\n(.*)", message["content"])]
-        for message in body["messages"]
-        if message["role"] == "user"
-    ]
-    calls = next_calls(task, [results for results in seen if results])
-    if calls is None:
-        return Reply(LAST_WORDS)
-    lines = [
-        f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
-        for name, arguments in calls
-    ]
-    return Reply("```python\n" + "\n".join(lines) + "\n```")
+
+    def answer(body: Body) -> Reply:
+        # The proxy tells results as "f(a=1) returned:" and the result in the next line.
+        seen = [
+            [json.loads(line) for line in re.findall(r" returned:\n(.*)", message["content"])]
+            for message in body["messages"]
+            if message["role"] == "user"
+        ]
+        calls = next_calls(task, [results for results in seen if results])
+        if calls is None:
+            return Reply(LAST_WORDS)
+        lines = [
+            f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})\n"
+            for name, arguments in calls
+        ]
+        return Reply(f"```python\n{''.join(lines)}```")
+
+    return answer
 
 
-def call_json(task: Task, body: Body) -> Reply:
+def call_json(task: Task) -> Model:
     """Classic JSON calls, by the tool messages."""
-    turns = groupby(body["messages"], key=lambda message: message["role"] == "tool")
-    seen = [
-        [json.loads(message["content"]) for message in turn] for is_tool, turn in turns if is_tool
-    ]
-    calls = next_calls(task, seen)
-    if calls is None:
-        return Reply(LAST_WORDS)
-    made = [
-        {"name": name, "arguments": arguments, "id": f"call_{len(seen)}_{place}"}
-        for place, (name, arguments) in enumerate(calls)
-    ]
-    return Reply(tool_calls=made, finish_reason="tool_calls")
+
+    def answer(body: Body) -> Reply:
+        turns = groupby(body["messages"], key=lambda message: message["role"] == "tool")
+        seen = [
+            [json.loads(each["content"]) for each in turn] for is_tool, turn in turns if is_tool
+        ]
+        calls = next_calls(task, seen)
+        if calls is None:
+            return Reply(LAST_WORDS)
+        made = [
+            {"name": name, "arguments": arguments, "id": f"call_{len(seen)}_{place}"}
+            for place, (name, arguments) in enumerate(calls)
+        ]
+        return Reply(tool_calls=made, finish_reason="tool_calls")
+
+    return answer
 
 
 def next_calls(task: Task, seen: Sequence[Sequence[Json]]) -> list[Call] | None:
@@ -112,7 +119,7 @@ def next_calls(task: Task, seen: Sequence[Sequence[Json]]) -> list[Call] | None:
     return calls
 
 
-MODES: Mapping[str, tuple[Callable[[Task, Body], Reply], tuple[str, ...] | None]] = {
+MODES: Mapping[str, tuple[Callable[[Task], Model], tuple[str, ...] | None]] = {
     "programs on": (write_programs, ("--programs", "on")),
     "programs off": (write_calls, ("--programs", "off")),
     "JSON calls": (call_json, None),
@@ -151,21 +158,22 @@ def tools_of(world: World) -> list[Any]:
     ]
 
 
-def agent(client: openai.OpenAI, request: str, world: World) -> str | None:
-    """The tool loop of OpenAI's documentation; returns the last answer."""
+def agent(client: openai.OpenAI, request: str, world: World) -> tuple[str | None, int]:
+    """The tool loop of OpenAI's documentation; returns the last answer and how many requests it took."""
     messages: list[Any] = [{"role": "user", "content": request}]
     tools = tools_of(world)
-    while True:
+    for requests in count(1):
         completion = client.chat.completions.create(model="m", messages=messages, tools=tools)
         message = completion.choices[0].message
         if not message.tool_calls:
-            return message.content
+            return message.content, requests
         messages.append(message)
         for call in message.tool_calls:
             assert call.type == "function"
             result = getattr(world, call.function.name)(**json.loads(call.function.arguments))
             content = json.dumps(result)
             messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
+    raise AssertionError("count has no end")
 
 
 # Measuring
@@ -183,13 +191,14 @@ def play(task: Task, client: openai.OpenAI, upstream: ScriptedUpstream, model: M
     before = len(upstream.requests)
     world = task.world()
     began = time.perf_counter()
-    answered = agent(client, task.request, world)
+    answered, asked = agent(client, task.request, world)
     seconds = time.perf_counter() - began
     assert answered == LAST_WORDS, f"{task.name}: {answered}"
     assert tuple(world.effects) == task.effects, f"{task.name}: {world.effects}"
     requests = upstream.requests[before:]
     return Cost(
         len(requests),
+        asked,
         sum(tokens(prompt(body)) for body in requests),
         sum(tokens([written(reply)]) for reply in replies),
         seconds,
@@ -244,9 +253,7 @@ def measure(tasks: Sequence[Task], *, instant: bool) -> dict[str, list[Cost]]:
         with ScriptedUpstream() as upstream, connected(upstream, options) as client:
             costs[mode] = []
             for task in tasks:
-                model: Model = partial(answer, task)
-                if not instant:
-                    model = partial(paced, model)
+                model = answer(task) if instant else partial(paced, answer(task))
                 costs[mode].append(play(task, client, upstream, model))
                 print(f"{mode}: {task.name}: {costs[mode][-1]}", file=sys.stderr)
             assert upstream.failures == []
@@ -262,8 +269,8 @@ def report(tasks: Sequence[Task], costs: Mapping[str, Sequence[Cost]]) -> str:
     lines = [
         f"Each cell: {heads}.",
         "",
-        "| task | chain | model turns | prompt tokens | wall time, s |",
-        "|---|--:|--:|--:|--:|",
+        "| task | chain | model turns | client requests | prompt tokens | wall time, s |",
+        "|---|--:|--:|--:|--:|--:|",
     ]
     rows = list(zip(*costs.values(), strict=True))
     for task, row in zip(tasks, rows, strict=True):
@@ -295,6 +302,7 @@ def _summary(long: int, chains: Sequence[Cost], all_: Sequence[Cost]) -> Iterato
 def _cells(costs: Sequence[Cost]) -> str:
     cells = (
         [str(cost.turns) for cost in costs],
+        [str(cost.requests) for cost in costs],
         [f"{cost.prompt_tokens:,}" for cost in costs],
         [f"{cost.seconds:.2f}" for cost in costs],
     )
@@ -304,6 +312,7 @@ def _cells(costs: Sequence[Cost]) -> str:
 def _sum(costs: Sequence[Cost]) -> Cost:
     return Cost(
         sum(cost.turns for cost in costs),
+        sum(cost.requests for cost in costs),
         sum(cost.prompt_tokens for cost in costs),
         sum(cost.reply_tokens for cost in costs),
         sum(cost.seconds for cost in costs),

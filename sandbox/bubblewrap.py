@@ -26,7 +26,8 @@ from sandbox.leftovers import mark
 INSTALL_FIX = "install it (`apt-get install bubblewrap`) or run with --sandbox none"
 PERMIT_FIX = (
     "allow unprivileged user namespaces (in Docker: --security-opt seccomp=unconfined "
-    "--security-opt apparmor=unconfined) or run with --sandbox none"
+    "--security-opt apparmor=unconfined --security-opt systempaths=unconfined) "
+    "or run with --sandbox none"
 )
 
 RUN = "/run/kernel"

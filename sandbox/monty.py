@@ -33,6 +33,7 @@ from sandbox.errors import (
 )
 from sandbox.monty_gaps import BUILTINS, OPAQUE, holds_opaque, is_gap
 from sandbox.parsing import parse
+from sandbox.shadows import rename_shadows
 from sandbox.values import JSON, RECORDS, NotPlain, plain
 
 RECORDS[pm.MontyClassProxy] = lambda proxy: proxy.attributes
@@ -167,7 +168,7 @@ class _MontySession:
     def start(self, source: str) -> Step:
         if self._suspended is not None:
             raise RuntimeError("the program is paused: resume it before starting another piece")
-        source = settle_awaits(source, self._names)
+        source = rename_shadows(settle_awaits(source, self._names))
         self._pieces.append(source)
         self._guarded = self._guarded or bool(_GUARDS.search(source))
         self._printed = pm.CollectString(max_bytes=self._limits.output)

@@ -12,6 +12,9 @@ from functools import partial
 
 import pytest
 
+from emulator import doctor
+from emulator.engines import open_engines
+from emulator.settings import Settings
 from sandbox.engine import Engine, Finished, Limits, Paused
 from sandbox.errors import (
     ProgramFailed,
@@ -27,6 +30,7 @@ if importlib.util.find_spec("kernel_gateway") is None:
     pytest.skip("jupyter_kernel_gateway is not installed", allow_module_level=True)
 
 import httpx2
+from pydantic import SecretStr
 
 LIMITS = Limits(seconds=3.0, output=10_000, pauses=5)
 TOKEN = secrets.token_hex(16)
@@ -138,3 +142,22 @@ def test_a_gateway_that_is_not_there_is_told() -> None:
     problem = nobody.problem()
     assert problem is not None
     assert problem.fix == "check the gateway's URL and token, and that it runs"
+
+
+def test_the_settings_lead_to_the_gateway(
+    gateway: Gateway, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = Settings(
+        engines=("kernel",), sandbox="gateway", warm_kernels=0,
+        gateway_url=gateway.url, gateway_token=SecretStr(TOKEN),
+    )  # fmt: skip
+    (engine,) = open_engines(there)
+    with engine.session(frozenset()) as session:
+        assert session.start("6 * 7") == Finished("", 42, "42")
+    engine.close()
+    assert doctor.main(there) == 0
+    assert "offers python3; its fences are its own" in capsys.readouterr().out
+    astray = there.model_copy(update={"gateway_kernel": "cobol"})
+    with pytest.raises(SandboxUnavailable, match="no kernel 'cobol'"):
+        open_engines(astray)
+    assert doctor.main(astray) == 1
