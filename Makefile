@@ -88,6 +88,10 @@ bench-bfcl: $(RUNNABLE) $(BENCH) ## whether ideal replies to BFCL's cases are re
 test-gateway: $(GATEWAY) ## the tests against a Jupyter Kernel Gateway
 	@$(GATEWAY_VENV)/bin/python -m pytest tests/test_gateway.py $(ARGS)
 
+.PHONY: bench-turns
+bench-turns: $(RUNNABLE) ## what programs over turns save -> docs/programs.md
+	@exec $(PY) -m benchmarks.turns $(ARGS)
+
 .PHONY: bench-sandbox
 bench-sandbox: $(RUNNABLE) system-packages ## how long a program waits for its sandbox
 	@exec $(PY) -m benchmarks.sandbox $(ARGS)
@@ -99,6 +103,10 @@ soak: $(TESTABLE) system-packages ## 500 sessions on each engine leave nothing b
 .PHONY: doctor
 doctor: $(RUNNABLE) system-packages ## which engines and fences work on this machine
 	@$(PY) app.py doctor $(ARGS)
+
+.PHONY: bench-turns
+bench-turns: $(TESTABLE) ## model turns with programs, without, and with JSON calls -> docs/programs.md
+	@exec $(PY) -m benchmarks.turns $(ARGS)
 
 .PHONY: clean
 clean: ## remove all that was made here, the virtual environments too

@@ -78,6 +78,18 @@ def create_app(
     def metrics_page() -> Response:
         return Response(generate_latest(), content_type=CONTENT_TYPE_LATEST)
 
+    @app.after_request
+    def allow_origin(response: Response) -> Response:
+        origin = request.headers.get("origin", "")
+        if origin and {origin, "*"} & set(settings.cors_origins):
+            response.headers["access-control-allow-origin"] = origin
+            response.headers["access-control-allow-methods"] = "GET, POST, OPTIONS"
+            response.headers["access-control-allow-headers"] = "authorization, content-type, *"
+            response.headers["access-control-expose-headers"] = "*"
+            response.headers["access-control-max-age"] = "600"
+        response.headers.add("vary", "origin")
+        return response
+
     app.before_request(_begin)
     app.after_request(_end)
     app.register_error_handler(Exception, _failed)
@@ -90,6 +102,8 @@ def _api(pipeline: Pipeline, models: ModelList, settings: Settings) -> Blueprint
 
     @api.before_request
     def authorize() -> None:
+        if request.method == "OPTIONS":
+            return  # a browser's preflight carries no key
         given = request.headers.get("authorization", "").removeprefix("Bearer ").strip().encode()
         # Every key is compared, so that the time tells neither which one fits nor how far.
         if keys and not sum(hmac.compare_digest(given, key) for key in keys):

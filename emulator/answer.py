@@ -38,7 +38,7 @@ from sandbox.engine import Engine, fresh_seed
 from sandbox.errors import SandboxBusy, SandboxError
 
 # Fields that would spoil a turn in which the model is to write Python.
-NOT_IN_TOOL_TURNS = ("n", "stop", "response_format", "logprobs", "top_logprobs")
+NOT_IN_TOOL_TURNS = frozenset({"n", "stop", "response_format", "logprobs", "top_logprobs"})
 
 _CUT_OFF: dict[str | None, FinishReason] = {
     "length": "length",
@@ -191,8 +191,8 @@ class Answerer:
         """What the model is told, and the other fields of the upstream request."""
         profile = choose(self.settings.profile, self.request.model)
         told_format = self.answer_format.instructions if self.answer_format else ""
-        passed = self.request.passed_on()
-        fields = {name: value for name, value in passed.items() if name not in NOT_IN_TOOL_TURNS}
+        dropped = profile.drops | set(self.settings.drop_fields) | NOT_IN_TOOL_TURNS
+        fields = self.request.passed_on(dropped)
         fields["stream_options"] = {"include_usage": True}
         if profile.few_shot and self.settings.grammar and not self.toolset.tools:
             # Such an upstream can hold even a very small model to a schema.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from emulator.respond import Chunk, Usage
@@ -17,12 +18,16 @@ class Meter:
 
     def __init__(self) -> None:
         self._completion = 0
+        self._prompts = 0
+        self._turns = 0
         self._deltas = 0
         self._told: Mapping[str, Any] | None = None
 
     def begin(self) -> None:
         """A further turn."""
         self._completion += self._of_this_turn()
+        self._prompts += int((self._told or {}).get("prompt_tokens") or 0)
+        self._turns += 1
         self._deltas, self._told = 0, None
 
     def count(self, chunk: Chunk) -> None:
@@ -37,4 +42,9 @@ class Meter:
         prompt = (self._told or {}).get("prompt_tokens")
         if prompt is None:
             prompt = sum(len(str(message["content"])) for message in messages) // 4
-        return Usage(int(prompt), self._completion + self._of_this_turn())
+        usage = Usage(int(prompt), self._completion + self._of_this_turn())
+        if self._turns < 2:
+            return usage
+        # What the repairs cost is told beside, not in, the figure that clients compare with a context.
+        repaired = {"model_turns": self._turns, "prompt_tokens": self._prompts + int(prompt)}
+        return replace(usage, details={"emulator": repaired})

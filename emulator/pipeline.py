@@ -14,6 +14,7 @@ from emulator.answer import Answerer
 from emulator.choice import NO_TOOLS, offered
 from emulator.formats import AnswerFormat
 from emulator.habits import Habits
+from emulator.profiles import choose
 from emulator.prompt import transcript
 from emulator.protocol import ChatCompletionRequest
 from emulator.respond import Chunk, ChunkWriter, Opened
@@ -66,7 +67,9 @@ class Pipeline:
     ) -> Iterator[Chunk | Opened]:
         """A request without tools: the upstream's own chunks, as they come."""
         messages = _plain_messages(request)
-        fields = {**request.passed_on(), "stream_options": {"include_usage": True}}
+        profile = choose(self.settings.profile, request.model)
+        fields = request.passed_on(profile.drops | set(self.settings.drop_fields))
+        fields["stream_options"] = {"include_usage": True}
         usage, base = None, {}
         with self.upstream.open(messages, fields) as reply:
             yield Opened(reply.abort)

@@ -15,11 +15,20 @@ class Profile:
     """Found in a model's name, whatever its case."""
     system: bool = True
     """Instruct in a system message; otherwise in front of the first user message."""
+    drops: frozenset[str] = frozenset()
+    """Request fields that the upstream is known to refuse."""
     few_shot: bool = False
     """Show examples, few tools and a llama.cpp ``grammar`` instead of instructions (`tiny.py`)."""
 
 
 PROFILES = (
+    # DeepSeek's API reference, "Reasoning Model": logprobs and top_logprobs trigger an error.
+    Profile(
+        "reasoning",
+        r"deepseek-reasoner",
+        system=False,
+        drops=frozenset({"logprobs", "top_logprobs"}),
+    ),
     # DeepSeek's usage notes for R1: "Avoid adding a system prompt; all instructions should be
     # contained within the user prompt." QwQ was trained alike.
     Profile(

@@ -6,7 +6,7 @@ prompts, engines or Flask.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 import orjson
@@ -131,10 +131,14 @@ class ChatCompletionRequest(Lenient):
     def include_usage(self) -> bool:
         return bool(self.stream_options and self.stream_options.include_usage)
 
-    def passed_on(self) -> dict[str, Any]:
+    def passed_on(self, dropped: Collection[str] = ()) -> dict[str, Any]:
         """The fields that go upstream as they came; those the client left out stay out."""
         sent = self.model_dump(exclude_unset=True, exclude_none=True, by_alias=True)
-        return {name: value for name, value in sent.items() if name not in EMULATED}
+        return {
+            name: value
+            for name, value in sent.items()
+            if name not in EMULATED and name not in dropped
+        }
 
 
 def parse_chat(body: bytes) -> ChatCompletionRequest:

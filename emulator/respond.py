@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import orjson
@@ -120,7 +120,8 @@ class ChunkWriter:
                     yield event
         if include_usage:
             # The choices of one request share its prompt.
-            usage = Usage(usages[0].prompt_tokens, sum(usage.completion_tokens for usage in usages))
+            completion_tokens = sum(usage.completion_tokens for usage in usages)
+            usage = replace(usages[0], completion_tokens=completion_tokens)
             yield {**self._base, "choices": [], "usage": usage.json()}
 
     def _choice(

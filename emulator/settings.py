@@ -88,6 +88,12 @@ class Settings(BaseSettings):
     recover_reasoning: bool = Field(
         False, description="run code found in reasoning when there is no answer outside it"
     )
+    drop_fields: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="request fields that the upstream refuses, separated by commas"
+    )
+    cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="web origins that browsers may call from, or *, separated by commas"
+    )
     stream_calls: Literal["statement", "block"] = Field(
         "statement", description="send a call when its statement, or its whole block, has closed"
     )
@@ -109,7 +115,8 @@ class Settings(BaseSettings):
         "bubblewrap", description="where kernels run; none gives the model's code your account"
     )
     gateway_url: str = Field(
-        "http://127.0.0.1:8888", description="Jupyter gateway that runs the kernels (sandbox gateway)"
+        "http://127.0.0.1:8888",
+        description="Jupyter gateway that runs the kernels (sandbox gateway)",
     )
     gateway_token: SecretStr = Field(SecretStr(""), description="token of the Jupyter gateway")
     gateway_kernel: str = Field("python3", description="kernelspec to start at the Jupyter gateway")
@@ -137,7 +144,7 @@ class Settings(BaseSettings):
     )
     log_bodies: bool = Field(False, description="log prompts and replies; they may hold secrets")
 
-    @field_validator("client_keys", "engines", mode="before")
+    @field_validator("client_keys", "engines", "drop_fields", "cors_origins", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         if isinstance(value, str):

@@ -410,6 +410,7 @@ def test_usage_counts_every_completion_and_the_last_prompt(
     usage = client.chat.completions.create(model="m", messages=ASK, tools=[GET_WEATHER]).usage
     assert usage
     assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (120, 12, 132)
+    assert usage.model_extra == {"emulator": {"model_turns": 2, "prompt_tokens": 220}}
 
 
 def test_a_stream_tells_its_usage_only_when_asked(

@@ -126,6 +126,44 @@ def test_health_names_the_engines(proxy: str) -> None:
     assert "monty" in body["engines"]
 
 
+ORIGIN = {"origin": "https://app.example", "access-control-request-method": "POST"}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "answered"),
+    [
+        ((), None),
+        (("https://other.example",), None),
+        (("https://app.example",), "https://app.example"),
+        (("*",), "https://app.example"),
+    ],
+)
+def test_browsers_may_call_only_from_the_origins_that_are_named(
+    start_proxy: StartProxy, allowed: tuple[str, ...], answered: str | None
+) -> None:
+    proxy = start_proxy(cors_origins=allowed, client_keys=("k",))
+    preflight = urllib.request.Request(
+        f"{proxy}/v1/chat/completions", headers=ORIGIN, method="OPTIONS"
+    )
+    with urllib.request.urlopen(preflight) as response:
+        assert response.status == 200
+        assert response.headers["access-control-allow-origin"] == answered
+
+
+def test_fields_that_the_upstream_refuses_are_dropped(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    proxy = start_proxy(drop_fields=("seed",))
+    body = {"messages": HELLO, "seed": 1, "logprobs": True, "temperature": 0}
+    for model in ("some-model", "deepseek-reasoner"):
+        upstream.reply("Hi.")
+        send(f"{proxy}/v1/chat/completions", {**body, "model": model})
+    assert [sorted(set(sent) & set(body) - {"messages"}) for sent in upstream.requests] == [
+        ["logprobs", "temperature"],
+        ["temperature"],
+    ]
+
+
 def test_metrics_count_by_route_and_never_by_what_clients_send(proxy: str) -> None:
     send(f"{proxy}/v1/made-up-by-a-client")
     with urllib.request.urlopen(f"{proxy}/metrics") as response:
