@@ -88,10 +88,6 @@ bench-bfcl: $(RUNNABLE) $(BENCH) ## whether ideal replies to BFCL's cases are re
 test-gateway: $(GATEWAY) ## the tests against a Jupyter Kernel Gateway
 	@$(GATEWAY_VENV)/bin/python -m pytest tests/test_gateway.py $(ARGS)
 
-.PHONY: bench-turns
-bench-turns: $(RUNNABLE) ## what programs over turns save -> docs/programs.md
-	@exec $(PY) -m benchmarks.turns $(ARGS)
-
 .PHONY: bench-sandbox
 bench-sandbox: $(RUNNABLE) system-packages ## how long a program waits for its sandbox
 	@exec $(PY) -m benchmarks.sandbox $(ARGS)

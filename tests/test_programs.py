@@ -141,9 +141,7 @@ def test_one_at_a_time_is_kept_over_turns(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply("```python\nfor i in 'abc':\n    check(i)\nprint('end')\n```", "Done.")
-    made, _ = agent(
-        client, client.chat.completions.create.__func__ and _plain, parallel_tool_calls=False
-    )
+    made, _ = agent(client, _plain, parallel_tool_calls=False)
     assert made == [[("check", {"id": i})] for i in "abc"]
     assert len(upstream.requests) == 2
 
@@ -306,3 +304,44 @@ def test_an_answer_tells_the_model_turns_that_it_saved(
         ) as response:
             assert response.headers["x-emulator-turns-saved"] == "1"
             response.read()
+
+
+CHANCE = """```python
+import datetime
+import random
+
+ticket = f"{random.randint(1, 10**12)} {datetime.datetime.now()}"
+check(id=ticket)
+seen = check(id="again")
+if seen:
+    book(id=ticket)
+```"""
+
+
+@pytest.mark.parametrize("engine", ["monty", "kernel"])
+def test_chance_and_the_clock_are_the_same_in_each_replay(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, engine: Any
+) -> None:
+    client = openai.OpenAI(base_url=start_proxy(engines=(engine,)), api_key="k", max_retries=0)
+    upstream.reply(CHANCE, "Done.")
+    made, _ = agent(client, _plain)
+    assert len(upstream.requests) == 2
+    (first, _again), (booked,) = made
+    assert first == ("check", booked[1]) and len(booked[1]["id"]) > 20
+
+
+def test_a_huge_result_means_an_ordinary_turn(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    """What is kept has a bound; what cannot be kept costs a model turn, not an answer."""
+    upstream.reply(
+        "```python\na = check('1')\nb = check(str(len(a)))\nbook(b)\n```", "As you like."
+    )
+    messages, message = started(client)
+    messages.append(result(message.tool_calls[0], "x" * 5_000_000))
+    second = _plain(client, model="m", messages=messages, tools=TOOLS)
+    assert calls(second) == [("check", {"id": "5000000"})]
+    later = second.choices[0].message
+    messages += [later.model_dump(exclude_none=True), result(later.tool_calls[0], "b")]
+    third = _plain(client, model="m", messages=messages, tools=TOOLS)
+    assert third.choices[0].message.content == "As you like."

@@ -18,6 +18,8 @@ from emulator.programs import Driver, Program, ProgramRejected, Recorded
 from emulator.readers import Statement
 from emulator.tools import Toolset
 from sandbox.engine import Engine, Limits
+from sandbox.errors import SandboxUnavailable
+from sandbox.kernel import KernelEngine
 from sandbox.monty import MontyEngine
 from tests.random_programs import TOOLS, Writer, reference, result
 
@@ -28,6 +30,17 @@ MAX_CALLS = 60
 @pytest.fixture(scope="module")
 def monty() -> Iterator[Engine]:
     engine = MontyEngine(Limits(seconds=5))
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Engine]:
+    engine = KernelEngine(Limits(seconds=20), warm=2)
+    try:
+        engine.warm_up()
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
     yield engine
     engine.close()
 
@@ -76,6 +89,18 @@ def test_over_turns_exactly_the_references_calls_come_out(
     if not fails:
         assert stdout == printed, source
     assert turns <= len(expected) + 1
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_kernel_keeps_the_same_law(kernel: Engine, seed: int) -> None:
+    """Few programs: each turn of each takes a kernel of its own."""
+    source = Writer(random.Random(seed)).program()
+    expected, printed, fails = reference(source)
+    if len(expected) > 12:
+        pytest.skip(f"{len(expected)} calls would take {len(expected)} kernels")
+    made, stdout, failed, _ = over_turns(Driver([kernel], TOOLSET, max_calls=200), source)
+    assert (made, failed) == (expected, fails), source
+    assert fails or stdout == printed
 
 
 def test_independent_calls_share_a_turn(monty: Engine) -> None:
