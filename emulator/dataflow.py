@@ -5,9 +5,10 @@ unknown. `prepare` rewrites a program so that an engine which can only pause at 
 *no call may depend on a value that no tool returned*:
 
 * a call whose result is only stored (``x = f()``, ``xs.append(f())``, ``[f(c) for c in cs]``) is
-  renamed to ``_later_f``: the driver may go on past it with a placeholder;
+  renamed to ``_later_3_f``: the driver may go on past it with a placeholder. 3 is its *site*, the
+  number of the store;
 * before each statement that reads a name which may hold a placeholder (`taint.py` says which) stands
-  ``_wait()``, where the driver stops while anything is unknown;
+  ``_wait(3)``, where the driver stops while a call of one of these sites is unknown;
 * a ``print`` of such names runs only when all is known: what a suspended run prints is thrown away;
 * every other call keeps its name: the driver stops at it.
 """
@@ -15,14 +16,14 @@ unknown. `prepare` rewrites a program so that an engine which can only pause at 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from emulator.taint import Flow, leaves, own_expressions
 from sandbox.parsing import parse
 
-LATER = "_later_"
+_LATER = "_later_"
 WAIT = "_wait"
 READY = "_ready"
 
@@ -36,6 +37,8 @@ class Prepared:
     source: str
     lines: dict[int, int]
     """Line of ``source`` -> line of the program as it was."""
+    later: Mapping[str, tuple[int, str]]
+    """Name of a call that may be passed -> its site and its tool's name."""
 
 
 def prepare(tree: ast.Module, tools: Collection[str]) -> Prepared:
@@ -43,7 +46,7 @@ def prepare(tree: ast.Module, tools: Collection[str]) -> Prepared:
     rewriter = _Rewriter(Flow(tree, frozenset(tools)))
     rewritten = ast.fix_missing_locations(ast.Module(rewriter.block(tree.body), []))
     source = ast.unparse(rewritten)
-    return Prepared(source, _line_map(rewritten, parse(source)))
+    return Prepared(source, _line_map(rewritten, parse(source)), rewriter.later)
 
 
 def _line_map(before: ast.Module, after: ast.Module) -> dict[int, int]:
@@ -59,6 +62,7 @@ class _Rewriter:
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
         self._printed = 0
+        self.later: dict[str, tuple[int, str]] = {}
 
     def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         return [new for statement in statements for new in self._statement(statement)]
@@ -76,15 +80,16 @@ class _Rewriter:
         read = self._reads(statement)
         if (store := self._flow.store(statement)) is not None:
             for leaf in leaves(store[1]):
-                self._defer(leaf)
-        if not read & self._flow.tainted:
+                self._defer(leaf, self._flow.site(statement))
+        sites = self._flow.reaching(read)
+        if not sites:
             return [statement]
         if isinstance(statement, ast.While):
             # The test is read again on each round, so the wait stands inside it; it returns None.
-            test = ast.BoolOp(ast.Or(), [_call(WAIT), statement.test])
+            test = ast.BoolOp(ast.Or(), [_call(WAIT, sites), statement.test])
             statement.test = _at(test, statement.test)
             return [statement]
-        return [_at(ast.Expr(_call(WAIT)), statement), statement]
+        return [_at(ast.Expr(_call(WAIT, sites)), statement), statement]
 
     def _reads(self, statement: ast.stmt) -> set[str]:
         """The names that a statement's own expressions read."""
@@ -96,11 +101,13 @@ class _Rewriter:
         receivers, value = store
         return (read - receivers) | _loaded(_evaluated(statement, value))
 
-    def _defer(self, leaf: ast.expr) -> None:
+    def _defer(self, leaf: ast.expr, site: int) -> None:
         call = leaf.value if isinstance(leaf, ast.Await) else leaf
         match call:
             case ast.Call(func=ast.Name() as name) if self._flow.is_call(call):
-                name.id = LATER + name.id
+                later = f"{_LATER}{site}_{name.id}"
+                self.later[later] = (site, name.id)
+                name.id = later
 
     # Prints
 
@@ -118,11 +125,14 @@ class _Rewriter:
         calls: list[ast.stmt] = []
         call.args = [self._without_calls(argument, calls, statement) for argument in arguments]
         names = sorted(_loaded(call.args))
-        if not calls and not self._flow.tainted & set(names):
+        sites = sorted({*map(self._flow.site, calls), *self._flow.reaching(names)})
+        if not sites:
             return [statement]
         # A name that is not defined must fail here as it would in the print.
         touched = ast.Expr(ast.Tuple([ast.Name(name, ast.Load()) for name in names], ast.Load()))
-        guarded = ast.If(_call(READY), [statement], [_at(touched, statement)] if names else [])
+        guarded = ast.If(
+            _call(READY, sites), [statement], [_at(touched, statement)] if names else []
+        )
         return [*calls, _at(guarded, statement)]
 
     def _can_be_delayed(self, arguments: Sequence[ast.expr]) -> bool:
@@ -145,7 +155,7 @@ class _Rewriter:
         inner = [*node.args, *(word.value for word in node.keywords)]
         return not any(
             isinstance(part, (ast.Call, ast.NamedExpr, ast.Lambda, ast.Subscript, ast.BinOp))
-            or (isinstance(part, ast.Name) and part.id in self._flow.tainted)
+            or (isinstance(part, ast.Name) and self._flow.reaching([part.id]))
             for argument in inner
             for part in ast.walk(argument)
         )
@@ -161,8 +171,9 @@ class _Rewriter:
             return node
         self._printed += 1
         name = f"_printed_{self._printed}"
-        self._defer(node)
-        calls.append(_at(ast.Assign([ast.Name(name, ast.Store())], node), place))
+        assigned = _at(ast.Assign([ast.Name(name, ast.Store())], node), place)
+        self._defer(node, self._flow.site(assigned))
+        calls.append(assigned)
         return ast.Name(name, ast.Load())
 
 
@@ -205,8 +216,8 @@ def _evaluated(statement: ast.stmt, value: ast.expr) -> Iterator[ast.AST]:
             yield target.slice
 
 
-def _call(name: str) -> ast.Call:
-    return ast.Call(ast.Name(name, ast.Load()), [], [])
+def _call(name: str, sites: Sequence[int]) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), [ast.Constant(site) for site in sites], [])
 
 
 def _at(node: _Node, place: ast.AST) -> _Node:

@@ -8,12 +8,13 @@ another engine are therefore the same thing. Knows nothing of HTTP or of how the
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from emulator.dataflow import LATER, READY, WAIT, Prepared, prepare
+from emulator.dataflow import READY, WAIT, Prepared, prepare
 from emulator.diagnostics import Diagnostic
 from emulator.readers import Statement
 from emulator.tools import BindError, ToolKind, Toolset
@@ -172,23 +173,23 @@ class _Attempt:
         self._prepared = prepared
         self._recorded = recorded
         self._made = 0
-        self._unknown = 0
+        self._unknown: Counter[int] = Counter()
+        """Calls whose results are not known, by site."""
         self._new: list[Call] = []
-        tools = driver.toolset.names
-        self.names = tools | {LATER + name for name in tools} | {WAIT, READY}
+        self.names = driver.toolset.names | frozenset(prepared.later) | {WAIT, READY}
 
     def drive(self, session: Session) -> Outcome:
         step = session.start(self._prepared.source)
         while isinstance(step, Paused):
             if step.name == READY:
-                step = session.resume(not self._unknown)
+                step = session.resume(not self._waits(step))
             elif step.name == WAIT:
-                if self._unknown:
+                if self._waits(step):
                     return self._stopped()
                 step = session.resume(None)
             else:
                 known, result = self._call(step)
-                must_stop = not step.name.startswith(LATER) or self._driver.one_at_a_time
+                must_stop = step.name not in self._prepared.later or self._driver.one_at_a_time
                 if not known and must_stop:
                     return self._stopped()
                 step = session.resume(result)
@@ -196,7 +197,7 @@ class _Attempt:
 
     def _call(self, step: Paused) -> tuple[bool, Any]:
         """Bind one call in the host, and find its result: whether it is known, and which it is."""
-        name = step.name.removeprefix(LATER)
+        site, name = self._prepared.later.get(step.name, (0, step.name))
         tool = self._driver.toolset.find(name)
         try:
             arguments = self._driver.toolset.bind(name, step.args, step.kwargs)
@@ -212,11 +213,20 @@ class _Attempt:
             recorded = self._recorded[position]
             if recorded.call != call:
                 raise Diverged(f"call {position} was {recorded.call}, now it is {call}")
-            self._unknown += not recorded.known
+            self._unknown[site] += not recorded.known
             return recorded.known, recorded.result
         self._new.append(call)
-        self._unknown += 1
+        self._unknown[site] += 1
         return False, None
+
+    def _waits(self, step: Paused) -> bool:
+        """Whether a call of one of the sites that ``step`` names is unknown.
+
+        What does not look like our own rewriting comes from a hostile kernel: then all are waited for.
+        """
+        ours = all(isinstance(site, int) for site in step.args)
+        sites = step.args if ours else self._unknown
+        return any(self._unknown[site] for site in sites if isinstance(site, int))
 
     def _bind_diagnostics(self, error: BindError, step: Paused) -> list[Diagnostic]:
         line = self._line(step.line)
@@ -239,6 +249,6 @@ class _Attempt:
         return Outcome(tuple(self._new), stopped=True, pending=True)
 
     def _finished(self, step: Finished) -> Outcome:
-        if self._unknown:
+        if self._unknown.total():
             return Outcome(tuple(self._new), pending=True)
         return Outcome(tuple(self._new), stdout=step.stdout, value=step.text)

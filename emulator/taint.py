@@ -52,7 +52,6 @@ class _Sharing:
         self._linked: dict[str, set[str]] = defaultdict(set)
         self._holders: dict[str, set[str]] = defaultdict(set)
         self._holds: dict[str, set[str]] = defaultdict(set)
-        self.receivers: set[str] = set()
 
     def link(self, names: Iterable[str]) -> None:
         first, *others = [*names] or [""]
@@ -66,9 +65,10 @@ class _Sharing:
                 self._holders[name].add(holder)
                 self._holds[holder].add(name)
 
-    def tainted(self) -> frozenset[str]:
+    def reached_from(self, receivers: Iterable[str]) -> frozenset[str]:
+        """The names through which a placeholder may be reached that these receivers took in."""
         reached: dict[str, _Reach] = {}
-        waiting = [(name, _Reach.RECEIVER) for name in self.receivers]
+        waiting = [(name, _Reach.RECEIVER) for name in receivers]
         while waiting:
             name, reach = waiting.pop()
             if reached.get(name, _Reach.NONE) >= reach:
@@ -83,7 +83,11 @@ class _Sharing:
 
 
 class Flow:
-    """What is known of one program: its tool calls, its stores, and the names that may be tainted."""
+    """What is known of one program: its tool calls, its stores, and who may reach a placeholder.
+
+    Stores of calls are numbered: a statement waits only for the calls of those *sites* whose
+    placeholders it may read.
+    """
 
     def __init__(self, tree: ast.Module, tools: frozenset[str]) -> None:
         self._tools = tools
@@ -100,10 +104,23 @@ class Flow:
             for alias in node.names
         }
         self.opaque = any(map(_is_opaque, nodes)) or bool(tools & self.stored)
-        self.tainted = frozenset() if self.opaque else self._tainted(nodes)
+        self._sites: dict[int, int] = {}
+        self._reached: dict[int, frozenset[str]] = {}
+        if not self.opaque:
+            self._number(nodes)
 
-    def _tainted(self, nodes: Iterable[ast.AST]) -> frozenset[str]:
+    def site(self, statement: ast.stmt) -> int:
+        """The number of a store whose calls may be passed; a statement of our own gets a new one."""
+        return self._sites.setdefault(id(statement), len(self._sites) + 1)
+
+    def reaching(self, names: Iterable[str]) -> list[int]:
+        """The sites whose placeholders may be reached through any of ``names``."""
+        wanted = set(names)
+        return sorted(site for site, reached in self._reached.items() if reached & wanted)
+
+    def _number(self, nodes: Iterable[ast.AST]) -> None:
         sharing = _Sharing()
+        receivers: dict[int, set[str]] = {}
         for node in nodes:
             if isinstance(node, ast.ExceptHandler) and node.name:
                 sharing.link([_RAISED, node.name])
@@ -113,7 +130,10 @@ class Flow:
                 sharing.link([node.name, *self._names(*_interface(node))])
             elif isinstance(node, ast.stmt):
                 self._share(sharing, node)
-        return sharing.tainted()
+                store = self.store(node)
+                if store is not None and any(map(self.is_call, leaves(store[1]))):
+                    receivers[self.site(node)] = store[0]
+        self._reached = {site: sharing.reached_from(names) for site, names in receivers.items()}
 
     def _share(self, sharing: _Sharing, statement: ast.stmt) -> None:
         store = self.store(statement)
@@ -121,8 +141,6 @@ class Flow:
             sharing.link(self._names(*own_expressions(statement)))
             return
         targets, value = store
-        if any(map(self.is_call, leaves(value))):
-            sharing.receivers |= targets
         if len(getattr(statement, "targets", ())) > 1:
             sharing.link(sorted(targets))
         sharing.hold(targets, self._names(*leaves(value, keys=True)))

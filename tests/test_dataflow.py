@@ -18,11 +18,11 @@ REWRITTEN: list[tuple[str, str, str]] = [
         send(cheap["id"])
         """,
         """
-        hits = _later_get('x')
-        _wait()
+        hits = _later_1_get('x')
+        _wait(1)
         cheap = min(hits, key=lambda f: f['price'])
-        _wait()
-        _later_send(cheap['id'])
+        _wait(1)
+        _later_2_send(cheap['id'])
         """,
     ),
     (
@@ -35,7 +35,7 @@ REWRITTEN: list[tuple[str, str, str]] = [
         """
         results = []
         for city in ['a', 'b']:
-            results.append({'city': city, 'weather': _later_get(city)})
+            results.append({'city': city, 'weather': _later_1_get(city)})
         """,
     ),
     (
@@ -45,13 +45,13 @@ REWRITTEN: list[tuple[str, str, str]] = [
         print(f"b: {get('b')}", sep="")
         """,
         """
-        _printed_1 = _later_get('a')
-        if _ready():
+        _printed_1 = _later_1_get('a')
+        if _ready(1):
             print(_printed_1)
         else:
             (_printed_1,)
-        _printed_2 = _later_get('b')
-        if _ready():
+        _printed_2 = _later_2_get('b')
+        if _ready(2):
             print(f'b: {_printed_2}', sep='')
         else:
             (_printed_2,)
@@ -60,7 +60,11 @@ REWRITTEN: list[tuple[str, str, str]] = [
     (
         "a print that may fail waits",
         "w = get('a')\nprint(w['temp'])",
-        "w = _later_get('a')\n_wait()\nprint(w['temp'])",
+        """
+        w = _later_1_get('a')
+        _wait(1)
+        print(w['temp'])
+        """,
     ),
     (
         "a condition waits in front, the test of a while on each round",
@@ -74,53 +78,90 @@ REWRITTEN: list[tuple[str, str, str]] = [
             a = get(3)
         """,
         """
-        a = _later_get(1)
-        _wait()
+        a = _later_1_get(1)
+        _wait(1, 2)
         if a:
             pass
         else:
-            _wait()
+            _wait(1, 2)
             if a > 2:
-                _later_send(1)
-        while _wait() or a:
-            a = _later_get(3)
+                _later_3_send(1)
+        while _wait(1, 2) or a:
+            a = _later_2_get(3)
         """,
     ),
     (
         "a call inside an expression keeps its name: the driver stops at it",
         "x = get(1)['a']\nif get(2):\n    pass\ny = get(get(3))",
-        "x = get(1)['a']\nif get(2):\n    pass\ny = _later_get(get(3))",
+        """
+        x = get(1)['a']
+        if get(2):
+            pass
+        y = _later_1_get(get(3))
+        """,
     ),
     (
         "unpacking needs the value, a tuple of calls does not",
         "a, b = get(1)\nc, d = get(2), get(3)",
-        "a, b = get(1)\nc, d = (_later_get(2), _later_get(3))",
+        "a, b = get(1)\nc, d = (_later_1_get(2), _later_1_get(3))",
     ),
     (
         "an alias made before the call is read with care",
         "a = []\nb = a\nb.append(get(1))\nprint(len(a))",
-        "a = []\n_wait()\nb = a\nb.append(_later_get(1))\n_wait()\nprint(len(a))",
+        """
+        a = []
+        _wait(1)
+        b = a
+        b.append(_later_1_get(1))
+        _wait(1)
+        print(len(a))
+        """,
     ),
     (
         "two names of one new list are one thing",
         "a = b = []\na.append(get(1))\nprint(len(b))",
-        "a = b = []\na.append(_later_get(1))\n_wait()\nprint(len(b))",
+        """
+        a = b = []
+        a.append(_later_1_get(1))
+        _wait(1)
+        print(len(b))
+        """,
     ),
     (
         "a container that holds a growing list is read with care",
         "a = []\nbox = [a]\na.append(get(1))\nprint(box[0])",
-        "a = []\n_wait()\nbox = [a]\na.append(_later_get(1))\n_wait()\nprint(box[0])",
+        """
+        a = []
+        _wait(1)
+        box = [a]
+        a.append(_later_1_get(1))
+        _wait(1)
+        print(box[0])
+        """,
     ),
     (
         "a number made of a tainted list is none of it",
         "a = [get(1)]\nn = len(a)\nb = n\nsend(b)",
-        "a = [_later_get(1)]\n_wait()\nn = len(a)\nb = n\n_later_send(b)",
+        """
+        a = [_later_1_get(1)]
+        _wait(1)
+        n = len(a)
+        b = n
+        _later_2_send(b)
+        """,
     ),
     (
         "an element taken out of a copied list is still the list's",
         "ys = [r for r in rs]\ny = ys[0]\ny.append(get(1))\nprint(len(rs))",
-        "_wait()\nys = [r for r in rs]\n_wait()\ny = ys[0]\ny.append(_later_get(1))\n_wait()\n"
-        "print(len(rs))",
+        """
+        _wait(1)
+        ys = [r for r in rs]
+        _wait(1)
+        y = ys[0]
+        y.append(_later_1_get(1))
+        _wait(1)
+        print(len(rs))
+        """,
     ),
     (
         "a helper function waits inside",
@@ -132,23 +173,49 @@ REWRITTEN: list[tuple[str, str, str]] = [
         """,
         """
         def temp(city):
-            _wait()
-            w = _later_get(city)
-            _wait()
+            _wait(1)
+            w = _later_1_get(city)
+            _wait(1)
             return w['temp']
-        _wait()
+        _wait(1)
         t = temp('a')
         """,
     ),
     (
         "a program that could look behind names waits at each call",
         "x = get(1)\ny = locals()['x']",
-        "x = get(1)\ny = locals()['x']",
+        """
+        x = get(1)
+        y = locals()['x']
+        """,
+    ),
+    (
+        "calls in a loop over results that are known leave together",
+        """
+        offers = [get(i) for i in items]
+        orders = []
+        for offer in offers:
+            best = min(offer)
+            orders.append(send(best))
+        print(orders[0])
+        """,
+        """
+        offers = [_later_1_get(i) for i in items]
+        orders = []
+        _wait(1)
+        for offer in offers:
+            _wait(1)
+            best = min(offer)
+            _wait(1)
+            orders.append(_later_2_send(best))
+        _wait(2)
+        print(orders[0])
+        """,
     ),
     (
         "a key is hashed, so it is read",
         "d = {get(1): get(2)}",
-        "d = {get(1): _later_get(2)}",
+        "d = {get(1): _later_1_get(2)}",
     ),
     (
         "what was raised is caught under another name",
@@ -162,13 +229,13 @@ REWRITTEN: list[tuple[str, str, str]] = [
         """,
         """
         try:
-            _wait()
+            _wait(1)
             raise ValueError(a)
         except ValueError as error:
-            _wait()
+            _wait(1)
             b = error.args[0]
-        b.append(_later_get(1))
-        _wait()
+        b.append(_later_1_get(1))
+        _wait(1)
         print(len(a))
         """,
     ),
@@ -180,7 +247,14 @@ REWRITTEN: list[tuple[str, str, str]] = [
     (
         "a class may look at what it is given",
         "class L:\n    def append(self, x):\n        print(x)\nl = L()\nl.append(get(1))",
-        "class L:\n\n    def append(self, x):\n        print(x)\nl = L()\nl.append(get(1))",
+        """
+        class L:
+
+            def append(self, x):
+                print(x)
+        l = L()
+        l.append(get(1))
+        """,
     ),
 ]
 
@@ -199,5 +273,11 @@ def test_lines_lead_back_to_the_program_as_it_was() -> None:
     program = "x = get(1)\n\n\nif x:\n    print(\n        x['a'])\n"
     prepared = prepare(ast.parse(program), {"get"})
     source = prepared.source.splitlines()
-    assert source == ["x = _later_get(1)", "_wait()", "if x:", "    _wait()", "    print(x['a'])"]
+    assert source == [
+        "x = _later_1_get(1)",
+        "_wait(1)",
+        "if x:",
+        "    _wait(1)",
+        "    print(x['a'])",
+    ]
     assert prepared.lines == {1: 1, 2: 4, 3: 4, 4: 5, 5: 5}
