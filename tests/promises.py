@@ -246,7 +246,8 @@ said by name, gives the model's code your account, and logs a warning at every s
 
 ## What programs try
 
-Every row is run by `tests/test_escape.py`, as root and, where the interpreter may be read, as an ordinary user.\
+Every row is run by `tests/test_escape.py`, as root and, where it can read the interpreter,
+as an ordinary user.\
 """
 
 
