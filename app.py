@@ -28,13 +28,12 @@ from emulator.errors import (
     TooLarge,
     Unauthorized,
 )
+from emulator.events import new_id
 from emulator.pipeline import Pipeline
-from emulator.protocol import parse_chat
-from emulator.respond import Opened, collect, new_id
+from emulator.routes import chat
+from emulator.routes.reply import json_reply
 from emulator.settings import Settings, from_command_line
-from emulator.sse import json_bytes
 from emulator.store import open_store
-from emulator.streaming import EventStream
 from emulator.upstream import ModelList, OpenAIUpstream, Upstream
 from sandbox.engine import Engine
 
@@ -72,7 +71,7 @@ def create_app(
 
     @app.get("/healthz")
     def healthz() -> Response:
-        return _json({"status": "ok", "engines": [engine.name for engine in engines]})
+        return json_reply({"status": "ok", "engines": [engine.name for engine in engines]})
 
     @app.get("/metrics")
     def metrics_page() -> Response:
@@ -109,42 +108,8 @@ def _api(pipeline: Pipeline, models: ModelList, settings: Settings) -> Blueprint
         if keys and not sum(hmac.compare_digest(given, key) for key in keys):
             raise Unauthorized("Incorrect API key provided.", code="invalid_api_key")
 
-    @api.post("/chat/completions")
-    def chat_completions() -> Response:
-        body = request.get_data()
-        if settings.log_bodies:
-            log.info("request body", body=body.decode(errors="replace"))
-        chat = parse_chat(body)
-        chunks = pipeline.complete(chat)
-        # The upstream's refusal comes out here, and so keeps its status in a stream too.
-        opened = next(chunks)
-        if not chat.stream:
-            response = _json(collect(chunks))
-        else:
-            stream = EventStream(opened, chunks, settings.ping_seconds)
-            response = Response(stream, mimetype="text/event-stream")
-            response.headers["cache-control"] = "no-cache"
-            response.headers["x-accel-buffering"] = "no"
-        if isinstance(opened, Opened):
-            response.headers["x-emulator-turns-saved"] = str(opened.turns_saved)
-        return response
-
-    @api.get("/models")
-    def list_models() -> Response:
-        return _json({"object": "list", "data": models.all()})
-
-    @api.get("/models/<path:name>")
-    def retrieve_model(name: str) -> Response:
-        for model in models.all():
-            if model.get("id") == name:
-                return _json(model)
-        raise NotFound(f"The model {name!r} does not exist.", "model", "model_not_found")
-
+    chat.add_routes(api, pipeline, models, settings)
     return api
-
-
-def _json(value: object, status: int = 200) -> Response:
-    return Response(json_bytes(value), status, mimetype="application/json")
 
 
 def _begin() -> None:
@@ -182,7 +147,7 @@ def _failed(error: Exception) -> Response:
         error = EmulatorError("The proxy failed; its log says why.")
     if error.status >= 500:
         log.warning("failed", reason=error.message, code=error.code)
-    response = _json(error.body(), error.status)
+    response = json_reply(error.body(), error.status)
     response.headers.update(error.headers)
     return response
 

@@ -14,6 +14,7 @@ from emulator import metrics
 from emulator.diagnostics import render
 from emulator.draft import Draft
 from emulator.errors import ExecutionFailed, ModelFailed, UpstreamFailed
+from emulator.events import AnswerEvent, Finish, FinishReason, Opened, Usage
 from emulator.formats import AnswerFormat
 from emulator.habits import Habits
 from emulator.history import barren_calls
@@ -23,7 +24,6 @@ from emulator.programs import Driver
 from emulator.prompt import Choice, ModelMessage, instruct, repair
 from emulator.prose import Prose
 from emulator.protocol import ChatCompletionRequest
-from emulator.respond import AnswerEvent, Finish, FinishReason, Opened, Usage
 from emulator.resume import Continued, Ended, resume, save
 from emulator.settings import Settings
 from emulator.stops import StopFilter

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from emulator import metrics, validate
 from emulator.diagnostics import Diagnostic
+from emulator.events import ToolCall, call_id
 from emulator.programs import Call, Driver, Program, ProgramRejected, Recorded
 from emulator.readers import READERS, Reader, Statement, Unreadable, calls_tool, mentions_tool
-from emulator.respond import ToolCall, call_id
 from emulator.resume import Saved
 
 # Of these it is not plain from the outside that they are meant as calls.

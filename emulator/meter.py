@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from emulator.respond import Chunk, Usage
+from emulator.events import Usage
+from emulator.respond import Chunk
 
 
 class Meter:

@@ -12,12 +12,13 @@ from typing import Any
 
 from emulator.answer import Answerer
 from emulator.choice import NO_TOOLS, offered
+from emulator.events import AnswerEvent, Opened
 from emulator.formats import AnswerFormat
 from emulator.habits import Habits
 from emulator.profiles import choose
 from emulator.prompt import transcript
 from emulator.protocol import ChatCompletionRequest
-from emulator.respond import Chunk, ChunkWriter, Opened
+from emulator.respond import Chunk, ChunkWriter
 from emulator.settings import Settings
 from emulator.store import Store
 from emulator.upstream import Upstream
@@ -39,14 +40,23 @@ class Pipeline:
 
         Raises `BadRequest` before the first item, `EmulatorError` at any.
         """
-        toolset, choice = offered(request)
-        choice = replace(choice, programs=self.store is not None)
+        toolset, _ = offered(request)
         answer_format = AnswerFormat.parse(request.response_format)
         # A non-streaming answer always tells its usage.
         include_usage = request.include_usage or not request.stream
         passed_on = answer_format is None or self.settings.response_format == "pass"
         if not toolset.tools and passed_on:
             return self._relay(request, include_usage=include_usage)
+        answers = (self.events(request) for _ in range(request.n or 1))
+        writer = ChunkWriter(request.model, legacy=request.is_legacy)
+        return writer.write(answers, include_usage=include_usage)
+
+    def events(self, request: ChatCompletionRequest) -> Iterator[AnswerEvent]:
+        """One answer as it comes, `Opened` before the events of each reply of the upstream.
+
+        Raises `BadRequest` at once, `EmulatorError` from the iterator.
+        """
+        toolset, choice = offered(request)
         answerer = Answerer(
             self.settings,
             self.upstream,
@@ -55,12 +65,10 @@ class Pipeline:
             self.habits,
             request,
             toolset,
-            choice,
-            answer_format,
+            replace(choice, programs=self.store is not None),
+            AnswerFormat.parse(request.response_format),
         )
-        answers = (answerer.events() for _ in range(request.n or 1))
-        writer = ChunkWriter(request.model, legacy=request.is_legacy)
-        return writer.write(answers, include_usage=include_usage)
+        return answerer.events()
 
     def _relay(
         self, request: ChatCompletionRequest, *, include_usage: bool

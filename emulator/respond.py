@@ -8,88 +8,25 @@ SDKs' accumulators: role once, a call's id, type and name once, one call in a ch
 
 from __future__ import annotations
 
-import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import orjson
 
-from emulator.tools import ToolKind
+from emulator.events import (
+    AnswerEvent,
+    ContentDelta,
+    Finish,
+    Opened,
+    ReasoningDelta,
+    ToolCall,
+    Usage,
+    new_id,
+)
 
 Chunk = dict[str, Any]
-FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
-
-
-@dataclass(frozen=True)
-class Usage:
-    """Tokens as the upstream counted them; ``estimated`` where it did not live to tell."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    estimated: bool = False
-    details: dict[str, Any] = field(default_factory=dict)
-
-    def json(self) -> dict[str, Any]:
-        return {
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-            "total_tokens": self.prompt_tokens + self.completion_tokens,
-            **self.details,
-        }
-
-
-@dataclass(frozen=True)
-class Opened:
-    """The upstream has accepted the request: time to begin the response, with nothing to say yet."""
-
-    abort: Callable[[], None]
-    """Breaks the upstream connection, from any thread."""
-    turns_saved: int = 0
-    """Model turns that this answer did without."""
-
-
-@dataclass(frozen=True)
-class ReasoningDelta:
-    text: str
-
-
-@dataclass(frozen=True)
-class ContentDelta:
-    text: str
-
-
-@dataclass(frozen=True)
-class ToolCall:
-    """One whole call, bound and validated."""
-
-    id: str
-    name: str
-    arguments: dict[str, Any]
-    kind: ToolKind = "function"
-
-
-@dataclass(frozen=True)
-class Finish:
-    reason: FinishReason
-    usage: Usage
-
-
-AnswerEvent = Opened | ReasoningDelta | ContentDelta | ToolCall | Finish
-
-
-def call_id(answer: str, place: int) -> str:
-    """The id of the call at ``place`` in an answer: ids of one answer sort in the order of its calls.
-
-    smolagents sorts parallel calls by id before it tells them to the model again.
-    """
-    return f"call_{answer[:20]}{place:04x}"
-
-
-def new_id(prefix: str) -> str:
-    """``chatcmpl-...`` or ``call_...``: unguessable and unique."""
-    return prefix + secrets.token_hex(12)
 
 
 class ChunkWriter:
@@ -161,6 +98,8 @@ class ChunkWriter:
                     legacy_call = self._legacy and reason == "tool_calls"
                     yield chunk({}, "function_call" if legacy_call else reason)
                     yield usage
+                case _:
+                    continue
             role = {}
 
     def _call(self, call: ToolCall, index: int) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -19,10 +19,10 @@ import structlog
 
 from emulator import metrics
 from emulator.diagnostics import render
+from emulator.events import ToolCall, call_id
 from emulator.programs import Call, Diverged, Driver, Outcome, Program, ProgramRejected, Recorded
 from emulator.protocol import Message
 from emulator.readers import Statement
-from emulator.respond import ToolCall, call_id
 from emulator.store import MAX_VALUE_BYTES, Store, StoreFailed
 from emulator.tools import Toolset
 from sandbox.errors import SandboxBusy, SandboxError

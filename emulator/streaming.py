@@ -14,7 +14,8 @@ from typing import Any
 import structlog
 
 from emulator.errors import EmulatorError
-from emulator.respond import Chunk, Opened
+from emulator.events import Opened
+from emulator.respond import Chunk
 from emulator.sse import DONE, PING, encode_json
 
 _WAITING_CHUNKS = 256

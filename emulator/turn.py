@@ -13,11 +13,11 @@ from typing import Any
 import structlog
 
 from emulator.draft import Draft
+from emulator.events import AnswerEvent, ContentDelta, ReasoningDelta
 from emulator.extract import BlockDelta, BlockEnd, BlockStart, Event, Reasoning, Splitter, Text
 from emulator.formats import AnswerFormat, Misformed
 from emulator.prompt import Choice
 from emulator.prose import Prose
-from emulator.respond import AnswerEvent, ContentDelta, ReasoningDelta
 
 log = structlog.get_logger()
 

@@ -1,0 +1,165 @@
+"""What an answer consists of, as it comes: events that every front (chat, responses) writes in its own shape.
+
+Knows nothing of chunks, items or HTTP.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from emulator.tools import ToolKind
+
+FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
+RunStatus = Literal["completed", "failed", "incomplete"]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens as the upstream counted them; ``estimated`` where it did not live to tell."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    estimated: bool = False
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "total_tokens": self.prompt_tokens + self.completion_tokens,
+            **self.details,
+        }
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The upstream has accepted the request: time to begin the response, with nothing to say yet."""
+
+    abort: Callable[[], None]
+    """Breaks the upstream connection, from any thread."""
+    turns_saved: int = 0
+    """Model turns that this answer did without."""
+
+
+@dataclass(frozen=True)
+class ReasoningDelta:
+    text: str
+
+
+@dataclass(frozen=True)
+class ContentDelta:
+    text: str
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """One whole call, bound and validated."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    kind: ToolKind = "function"
+
+
+@dataclass(frozen=True)
+class CodeBegun:
+    """The model begins a cell for the code interpreter. Events of two cells never interleave."""
+
+    id: str
+    """``ci_...``, the same for all events of one cell."""
+    container_id: str
+
+
+@dataclass(frozen=True)
+class CodeDelta:
+    text: str
+
+
+@dataclass(frozen=True)
+class CodeClosed:
+    """The cell is whole and is about to run; ``code`` is all of it."""
+
+    code: str
+
+
+@dataclass(frozen=True)
+class Logs:
+    """What a cell printed, its last value and its traceback included."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Image:
+    """A picture that a cell displayed."""
+
+    media_type: str
+    """``image/png``, ``image/jpeg`` or ``image/svg+xml``."""
+    data: bytes
+
+
+@dataclass(frozen=True)
+class CreatedFile:
+    """A file that a cell wrote or changed, as the client may fetch it from the container."""
+
+    container_id: str
+    file_id: str
+    path: str
+    """In the container: ``/mnt/data/plot.png``."""
+    bytes: int
+
+
+@dataclass(frozen=True)
+class CodeOutput:
+    """Part of a running cell's output, as it comes."""
+
+    output: Logs | Image
+
+
+@dataclass(frozen=True)
+class CodeRan:
+    """The cell has ended. ``incomplete``: it waits for the result of a call, or the reply was cut off in it.
+
+    It may have begun in an earlier request, where it waited: then its `CodeBegun`, `CodeDelta` and
+    `CodeClosed` are told again in front.
+    """
+
+    status: RunStatus
+    outputs: tuple[Logs | Image, ...] = ()
+    files: tuple[CreatedFile, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finish:
+    reason: FinishReason
+    usage: Usage
+
+
+AnswerEvent = (
+    Opened
+    | ReasoningDelta
+    | ContentDelta
+    | ToolCall
+    | CodeBegun
+    | CodeDelta
+    | CodeClosed
+    | CodeOutput
+    | CodeRan
+    | Finish
+)
+
+
+def call_id(answer: str, place: int) -> str:
+    """The id of the call at ``place`` in an answer: ids of one answer sort in the order of its calls.
+
+    smolagents sorts parallel calls by id before it tells them to the model again.
+    """
+    return f"call_{answer[:20]}{place:04x}"
+
+
+def new_id(prefix: str) -> str:
+    """``chatcmpl-...`` or ``call_...``: unguessable and unique."""
+    return prefix + secrets.token_hex(12)

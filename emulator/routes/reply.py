@@ -1,0 +1,19 @@
+"""Answers of the proxy as Flask responses."""
+
+from __future__ import annotations
+
+from flask import Response
+
+from emulator.sse import json_bytes
+from emulator.streaming import EventStream
+
+
+def json_reply(value: object, status: int = 200) -> Response:
+    return Response(json_bytes(value), status, mimetype="application/json")
+
+
+def stream_reply(stream: EventStream) -> Response:
+    response = Response(stream, mimetype="text/event-stream")
+    response.headers["cache-control"] = "no-cache"
+    response.headers["x-accel-buffering"] = "no"
+    return response
