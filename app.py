@@ -6,6 +6,7 @@ python app.py doctor
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import sys
 import time
@@ -107,6 +108,8 @@ def _api(pipeline: Pipeline, models: ModelList, settings: Settings) -> Blueprint
         # Every key is compared, so that the time tells neither which one fits nor how far.
         if keys and not sum(hmac.compare_digest(given, key) for key in keys):
             raise Unauthorized("Incorrect API key provided.", code="invalid_api_key")
+        # What is kept for a client is for those who hold its key; without keys there is one client.
+        g.client = hashlib.sha256(given).hexdigest()[:32] if keys else ""
 
     chat.add_routes(api, pipeline, models, settings)
     return api

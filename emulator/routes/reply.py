@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flask import Response
+from flask import Response, g
 
 from emulator.sse import json_bytes
 from emulator.streaming import EventStream
@@ -17,3 +17,8 @@ def stream_reply(stream: EventStream) -> Response:
     response.headers["cache-control"] = "no-cache"
     response.headers["x-accel-buffering"] = "no"
     return response
+
+
+def client() -> str:
+    """Whose request this is: equal for requests with the same key. Nobody sees what another keeps here."""
+    return str(g.client)
