@@ -15,14 +15,14 @@ import contextlib
 import json
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import httpx2
 
 from sandbox.errors import SandboxDied, SandboxUnavailable
-from sandbox.jupyter import LARGEST_MESSAGE, LONGEST_QUEUE, STUB_LOADER, Message, run_own
+from sandbox.jupyter import LARGEST_MESSAGE, LONGEST_QUEUE, NOTHING, STUB_LOADER, Message, run_own
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
@@ -129,10 +129,13 @@ class GatewayKernel:
             if channel == "shell" and message["parent_header"].get("msg_id") == sent:
                 return
 
-    def execute(self, code: str, *, silent: bool = False) -> str:
+    def execute(
+        self, code: str, *, silent: bool = False, expressions: Mapping[str, str] = NOTHING
+    ) -> str:
         """Send code to run; returns the id that its messages will name as their parent."""
         content = {
-            "code": code, "silent": silent, "store_history": False, "user_expressions": {},
+            "code": code, "silent": silent, "store_history": False,
+            "user_expressions": dict(expressions),
             "allow_stdin": True, "stop_on_error": False,
         }  # fmt: skip
         return self._send("shell", "execute_request", content)

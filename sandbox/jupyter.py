@@ -13,8 +13,9 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 import zmq
@@ -26,6 +27,7 @@ from sandbox.errors import SandboxDied, SandboxLimit, SandboxUnavailable
 from sandbox.provisioners import Place
 
 Message = dict[str, Any]
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 LARGEST_MESSAGE = 4 * 1024 * 1024
 LONGEST_QUEUE = 32
@@ -83,7 +85,9 @@ def _context() -> zmq.Context[zmq.Socket[bytes]]:
 class Connected(Protocol):
     """A running kernel, here or elsewhere, as the engine uses it; `WarmPool` keeps these."""
 
-    def execute(self, code: str, *, silent: bool = False) -> str: ...
+    def execute(
+        self, code: str, *, silent: bool = False, expressions: Mapping[str, str] = NOTHING
+    ) -> str: ...
     def answer(self, value: str) -> None: ...
     def messages(self, seconds: float) -> Iterator[tuple[str, Message]]: ...
     def interrupt(self) -> None: ...
@@ -138,15 +142,23 @@ class Kernel:
             if channel == "iopub" and message["msg_type"] == "iopub_welcome":
                 return
 
-    def execute(self, code: str, *, silent: bool = False) -> str:
-        """Send code to run; returns the id that its messages will name as their parent."""
+    def execute(
+        self, code: str, *, silent: bool = False, expressions: Mapping[str, str] = NOTHING
+    ) -> str:
+        """Send code to run; returns the id that its messages will name as their parent.
+
+        `expressions` are evaluated after it, for the reply on the shell channel.
+        """
         assert self._client is not None
-        return cast(
-            str,
-            self._client.execute(
-                code, silent=silent, store_history=False, allow_stdin=True, stop_on_error=False
-            ),
+        sent = self._client.execute(
+            code,
+            silent=silent,
+            store_history=False,
+            user_expressions=dict(expressions),
+            allow_stdin=True,
+            stop_on_error=False,
         )
+        return cast(str, sent)
 
     def answer(self, value: str) -> None:
         assert self._client is not None
@@ -242,10 +254,11 @@ def _ending(code: int) -> str:
 
 
 def _stub_loader() -> str:
-    """Python source that gives a kernel the two modules which run inside it; no file is needed."""
+    """Python source that gives a kernel the modules which run inside it; no file is needed."""
     here = Path(__file__).parent
     modules = [
-        (f"sandbox.{name}", (here / f"{name}.py").read_text()) for name in ("values", "kernel_stub")
+        (f"sandbox.{name}", (here / f"{name}.py").read_text())
+        for name in ("values", "kernel_files", "kernel_stub")
     ]
     return (
         "import sys, types\n"

@@ -12,6 +12,7 @@ believes no message beyond its shape, and a hostile program can at most forge a 
 import asyncio
 import contextlib
 import datetime as dt
+import importlib
 import json
 import linecache
 import random
@@ -19,14 +20,21 @@ import sys
 import time
 import uuid
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from IPython.core.getipython import get_ipython
 
+from sandbox.kernel_files import files, libraries, read, remove, write
 from sandbox.values import plain
 
+__all__ = ["files", "libraries", "offer", "open_session", "prepare", "read", "remove", "write"]
+
 VALUE_MIME = "application/vnd.tool-emulator.value+json"
+REFUSED = "!"
+"""How a reply begins that is no JSON: the call is refused, and what follows says why."""
+
+_OFFERED: dict[str, Callable[..., Any]] = {}
 _PIECES: set[str] = set()
 """Code file names of the program's own pieces, to tell its frames from those of libraries."""
 
@@ -34,8 +42,11 @@ _PIECES: set[str] = set()
 _restart_count: Callable[[], None]
 
 
-def prepare(most: int) -> None:
-    """Change this kernel as every session needs it; `most` characters may one piece print."""
+def prepare(most: int, preload: Sequence[str] = ()) -> None:
+    """Change this kernel as every session needs it; `most` characters may one piece print.
+
+    Modules in `preload` that can be imported are, so that programs need not wait for them.
+    """
     global _restart_count  # noqa: PLW0603 - one kernel, one session
     shell: Any = get_ipython()
     for name in ("exit", "quit", "open"):
@@ -49,19 +60,17 @@ def prepare(most: int) -> None:
     _report_errors(shell)
     _restart_count = _count_output(most)
     asyncio.run = _run_nested
-    vars(time)["sleep"] = _no_sleep
+    for module in preload:
+        with contextlib.suppress(Exception):
+            importlib.import_module(module)
 
 
 def open_session(payload: str) -> None:
-    """Give a prepared kernel to one session. `payload` is JSON: names, preamble, seed, marker."""
+    """Give a prepared kernel to one session. `payload` is JSON: seed."""
     asked = json.loads(payload)
     shell: Any = get_ipython()
     if asked["seed"]:
         _freeze(asked["seed"])
-    if asked["preamble"]:
-        exec(compile(asked["preamble"], "<preamble>", "exec"), shell.user_ns)  # noqa: S102
-    for name in asked["names"]:
-        shell.user_ns[name] = _pausing(name, asked["marker"], shell.kernel.raw_input)
     compiler_name = shell.compile.get_code_name
 
     def remember(*args: Any, **kwargs: Any) -> str:
@@ -72,6 +81,21 @@ def open_session(payload: str) -> None:
         return name
 
     shell.compile.get_code_name = remember
+
+
+def offer(payload: str) -> None:
+    """Define what pauses, and nothing else that did. `payload` is JSON: names, preamble, marker."""
+    asked = json.loads(payload)
+    shell: Any = get_ipython()
+    for name, pausing in _OFFERED.items():
+        if pausing is shell.user_ns.get(name):
+            del shell.user_ns[name]
+    _OFFERED.clear()
+    if asked["preamble"]:
+        exec(compile(asked["preamble"], "<preamble>", "exec"), shell.user_ns)  # noqa: S102
+    for name in asked["names"]:
+        _OFFERED[name] = _pausing(name, asked["marker"], shell.kernel.raw_input)
+    shell.user_ns.update(_OFFERED)
 
 
 def _as_it_is(cell: str) -> str:
@@ -98,7 +122,10 @@ def _pausing(name: str, marker: str, ask: Callable[[str], str]) -> Callable[...,
             }
         except TypeError as error:
             raise TypeError(str(error)) from None
-        return json.loads(ask(marker + json.dumps(call, allow_nan=False)))
+        reply = ask(marker + json.dumps(call, allow_nan=False))
+        if reply.startswith(REFUSED):
+            raise TypeError(reply.removeprefix(REFUSED))
+        return json.loads(reply)
 
     pausing.__name__ = pausing.__qualname__ = name
     return pausing
@@ -204,6 +231,7 @@ def _freeze(seed: int) -> None:
     uuid.uuid4 = lambda: uuid.UUID(int=draw.getrandbits(128), version=4)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed % 2**32)
+    vars(time)["sleep"] = _no_sleep
     time.time_ns = lambda: seed * 1000
     time.time = lambda: seconds
     for name in ("gmtime", "localtime"):

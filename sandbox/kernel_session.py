@@ -1,0 +1,321 @@
+"""One session's use of a kernel: pieces of a program in, outputs, pauses and results out.
+
+Stops: running time (interrupt, then kill), printed and displayed bytes, calls per session,
+`input()`, messages of a shape that no kernel sends (the session ends).
+
+Does not stop: a program that forges a call, since it can read the stub that makes calls. The host
+reads every message as data of an expected shape, unpickles nothing and evaluates nothing.
+"""
+
+import contextlib
+import json
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from sandbox.awaits import settle_awaits
+from sandbox.engine import Finished, Limits, Paused, Step
+from sandbox.errors import (
+    Frame,
+    ProgramFailed,
+    SandboxDied,
+    SandboxError,
+    SandboxLimit,
+    SandboxTimeout,
+    render_traceback,
+)
+from sandbox.jupyter import Connected, Message
+from sandbox.kernel_stub import REFUSED, VALUE_MIME
+from sandbox.outputs import Displayed, Output, Printed, Truncated
+from sandbox.values import JSON
+
+STUB = "__import__('sys').modules['sandbox.kernel_stub']"
+"""Python source for the stub, wherever it is read inside a kernel."""
+
+_GRACE = 1.0
+"""Seconds that an interrupted kernel has to give in before it is killed."""
+_PICTURES = 64
+"""What is displayed (images, HTML) may take so many times what is printed."""
+_FLOOD = 16
+"""A lenient session drops what is beyond its limit; what sends so many times as much is ended."""
+_LARGEST_CALL = 1024 * 1024
+_END_OF_INPUT = "\x04"  # Jupyter's reply that makes input() raise EOFError
+
+
+class KernelSession:
+    """A `Session` that can also tell its outputs as they come (`run`, `run_on`).
+
+    A `lenient` session, one for people's notebooks, drops what is printed beyond its limit and says
+    so; the other ends. Used by one thread at a time.
+    """
+
+    def __init__(
+        self, kernel: Connected, names: frozenset[str], limits: Limits, *, lenient: bool = False
+    ) -> None:
+        self._kernel = kernel
+        self._names = names
+        self._limits = limits
+        self._lenient = lenient
+        self._marker = secrets.token_hex(16)
+        self._running: str | None = None
+        """The execute_request being served, if any."""
+        self._left = 0.0  # seconds of the piece's deadline
+        self._pauses = 0
+        self._sizes = {"text": 0, "pictures": 0}
+        self._printed: list[str] = []
+        self._shown: Finished = Finished()
+        self.paused = False
+        self.over = False
+        """The kernel is no more: no piece can be run again."""
+
+    def open(self, preamble: str, seed: int) -> None:
+        self._own(_call("open_session", seed=seed), self._offer(preamble))
+
+    def offer(self, names: frozenset[str], preamble: str = "") -> None:
+        """Let calls of `names`, and of no others, pause from here on."""
+        self._names = names
+        self._own(self._offer(preamble))
+
+    def start(self, source: str) -> Step:
+        return _step(self.run(source))
+
+    def resume(self, value: JSON) -> Step:
+        return _step(self.run_on(value))
+
+    def run(self, source: str) -> Iterator[Output | Step]:
+        """Start a piece: its outputs as they come, a `Step` last. Raises as `start` does."""
+        if self.paused:
+            raise RuntimeError("the program is paused: resume it before starting another piece")
+        self._begin(settle_awaits(source, self._names))
+        yield from self._messages()
+
+    def run_on(self, value: JSON) -> Iterator[Output | Step]:
+        """Give the paused call its result; then as `run`."""
+        yield from self._answered(json.dumps(value, allow_nan=False))
+
+    def refuse(self, message: str) -> Iterator[Output | Step]:
+        """Let the paused call raise TypeError(`message`) in the program; then as `run`."""
+        yield from self._answered(REFUSED + message)
+
+    def evaluate(self, expression: str, seconds: float = 30.0) -> JSON:
+        """The value of an expression of our own, between pieces. Raises SandboxError."""
+        if self.over or self.paused:
+            raise SandboxDied("this session has ended" if self.over else "this session is paused")
+        sent = self._kernel.execute("", silent=True, expressions={"it": expression})
+        try:
+            for channel, message in self._kernel.messages(seconds):
+                if channel == "shell" and message["parent_header"].get("msg_id") == sent:
+                    found = message["content"]["user_expressions"]["it"]
+                    value: JSON = json.loads(found["data"][VALUE_MIME])
+                    return value
+        except (TimeoutError, LookupError, TypeError, ValueError, RecursionError) as error:
+            self._end()
+            raise SandboxDied("the kernel no longer answers as it should") from error
+        raise AssertionError("messages() ends by raising")
+
+    def _offer(self, preamble: str) -> str:
+        names = sorted(self._names)
+        return _call("offer", names=names, preamble=preamble, marker=self._marker)
+
+    def _own(self, *calls: str) -> None:
+        self._begin("\n".join(calls))
+        _step(self._messages())
+
+    def _begin(self, source: str) -> None:
+        if self.over:
+            raise SandboxDied("this session has ended")
+        self._left = self._limits.seconds
+        self._sizes = {"text": 0, "pictures": 0}
+        self._printed, self._shown = [], Finished()
+        self._running = self._kernel.execute(source)
+
+    def _answered(self, reply: str) -> Iterator[Output | Step]:
+        if not self.paused:
+            raise RuntimeError("the program is not paused")
+        self.paused = False
+        self._kernel.answer(reply)
+        yield from self._messages()
+
+    def _messages(self) -> Iterator[Output | Step]:
+        """Take messages until the piece pauses or ends, on what is left of its deadline."""
+        try:
+            yield from self._until_step()
+        except GeneratorExit:
+            if self._running is not None and not self.paused:
+                self._stop()  # nobody waits for this any more
+            raise
+        except TimeoutError:
+            self._stop()
+            raise SandboxTimeout(self._limits.seconds) from None
+        except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
+            self._end()
+            raise SandboxDied("the kernel sent what no kernel sends") from error
+        except ProgramFailed:
+            raise
+        except SandboxError:
+            self.over = True
+            raise
+
+    def _until_step(self) -> Iterator[Output | Step]:
+        began = time.monotonic()
+        reply: dict[str, Any] | None = None
+        idle = False
+        for channel, message in self._kernel.messages(self._left):
+            if message["parent_header"].get("msg_id") != self._running:
+                continue
+            kind, content = message["msg_type"], message["content"]
+            if channel == "stdin" and kind == "input_request":
+                paused = self._input_request(content)
+                if paused is not None:
+                    self._left -= time.monotonic() - began
+                    self.paused = True
+                    yield paused
+                    return
+            elif channel == "iopub":
+                idle = idle or (kind == "status" and content["execution_state"] == "idle")
+                yield from self._output(kind, content)
+            elif channel == "shell" and kind == "execute_reply":
+                reply = content
+            if idle and reply is not None:
+                yield self._finished(reply)
+                return
+        raise AssertionError("messages() ends by raising")
+
+    def _input_request(self, content: Message) -> Paused | None:
+        prompt = content["prompt"]
+        if not (isinstance(prompt, str) and prompt.startswith(self._marker)):
+            self._kernel.answer(_END_OF_INPUT)  # the program's own input(): there is nobody to ask
+            return None
+        if len(prompt) > _LARGEST_CALL:
+            self._limit("argument bytes in a call")
+        call = json.loads(prompt.removeprefix(self._marker), parse_constant=_no_constant)
+        name, args, kwargs, line = call["name"], call["args"], call["kwargs"], call["line"]
+        if name not in self._names or not isinstance(args, list) or not isinstance(kwargs, dict):
+            raise ValueError(name)
+        self._pauses += 1
+        if self._pauses > self._limits.pauses:
+            self._limit("calls")
+        return Paused(name, tuple(args), kwargs, line if type(line) is int else None)
+
+    def _output(self, kind: str, content: Message) -> Iterator[Output]:
+        if kind == "stream":
+            text = _text(content["text"])
+            stream = "stderr" if content.get("name") == "stderr" else "stdout"
+            kept = self._within("text", text)
+            if kept:
+                self._printed.append(kept)
+                yield Printed(kept, "stderr" if stream == "stderr" else "stdout")
+            if kept != text:
+                yield from self._too_much("text")
+        elif kind in ("execute_result", "display_data"):
+            shapes = _shapes(content["data"])
+            value = shapes.pop(VALUE_MIME, None)
+            text = shapes.get("text/plain", "")
+            kept = self._within("text", text)
+            pictures = sum(len(shape) for name, shape in shapes.items() if name != "text/plain")
+            self._sizes["pictures"] += pictures
+            if kind == "execute_result":
+                self._shown = Finished("", None if value is None else json.loads(value), kept)
+            else:
+                self._printed.append(f"{kept}\n")
+            if self._sizes["pictures"] > _PICTURES * self._limits.output:
+                shapes = {}
+                yield from self._too_much("pictures")
+            yield Displayed({**shapes, "text/plain": kept}, is_result=kind == "execute_result")
+            if kept != text:
+                yield from self._too_much("text")
+
+    def _within(self, what: str, text: str) -> str:
+        """As much of `text` as may still be told."""
+        left = max(self._limits.output - self._sizes[what], 0)
+        raw = text.encode(errors="replace")
+        self._sizes[what] += len(raw)
+        return text if len(raw) <= left else raw[:left].decode(errors="ignore")
+
+    def _too_much(self, what: str) -> Iterator[Output]:
+        most = self._limits.output * (_PICTURES if what == "pictures" else 1)
+        if not self._lenient or self._sizes[what] > _FLOOD * most:
+            self._limit("output")
+        yield Truncated(what)
+
+    def _finished(self, reply: Message) -> Finished:
+        self._running = None
+        stdout = "".join(self._printed)
+        if reply["status"] != "ok":
+            self._fail(reply, stdout)
+        return replace(self._shown, stdout=stdout)
+
+    def _fail(self, reply: Message, stdout: str) -> NoReturn:
+        kind, message = str(reply["ename"]), str(reply["evalue"])[:10_000]
+        if kind == "MemoryError" and not self._lenient:
+            # The limit on address space shows as CPython's own error.
+            self._end()
+            raise SandboxLimit("memory")
+        try:
+            frames = [
+                (bool(current), Frame(int(line), str(function), str(text)))
+                for current, line, function, text in json.loads(reply["traceback"][0])
+            ]
+        except (ValueError, TypeError, LookupError, RecursionError):
+            frames = []  # not written by our stub
+        lines = [frame.line for current, frame in frames if current]
+        raise ProgramFailed(
+            kind,
+            message,
+            lines[-1] if lines else None,
+            render_traceback([frame for _, frame in frames], kind, message),
+            stdout,
+        )
+
+    def _limit(self, what: str) -> NoReturn:
+        self._end()
+        raise SandboxLimit(what)
+
+    def _stop(self) -> None:
+        """Interrupt; a kernel that gives in keeps its state, one that does not is killed."""
+        self._kernel.interrupt()
+        with contextlib.suppress(TimeoutError, SandboxError):
+            for channel, message in self._kernel.messages(_GRACE):
+                if channel == "shell" and message["parent_header"].get("msg_id") == self._running:
+                    return
+        self._end()
+
+    def _end(self) -> None:
+        self.over = True
+        self._kernel.kill()
+
+
+def _call(function: str, **payload: Any) -> str:
+    """Python source that calls a function of the stub."""
+    # repr of a str is Python source for it.
+    return f"{STUB}.{function}({json.dumps(payload)!r})"
+
+
+def _step(events: Iterator[Output | Step]) -> Step:
+    """The step at the end of a run."""
+    for event in events:
+        if isinstance(event, Paused | Finished):
+            return event
+    raise AssertionError("a step comes last")
+
+
+def _shapes(data: object) -> dict[str, str]:
+    """A MIME bundle as text; shapes that are JSON, not text, are written as such."""
+    if not isinstance(data, Mapping):
+        raise TypeError("not a MIME bundle")
+    shapes = {}
+    for name, shape in data.items():
+        shapes[_text(name)] = shape if isinstance(shape, str) else json.dumps(shape)
+    return shapes
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not text")
+    return value
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
