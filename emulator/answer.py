@@ -5,12 +5,15 @@ A turn is read by `turn.py`; here is decided what to ask for next. Knows nothing
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from emulator import metrics
+from emulator.bench import Bench
+from emulator.cell_turns import EndedCell, go_on
+from emulator.cells import CellDraft
 from emulator.diagnostics import render
 from emulator.draft import Draft
 from emulator.errors import ExecutionFailed, ModelFailed, UpstreamFailed
@@ -21,7 +24,7 @@ from emulator.history import barren_calls
 from emulator.meter import Meter
 from emulator.profiles import choose
 from emulator.programs import Driver
-from emulator.prompt import Choice, ModelMessage, instruct, repair
+from emulator.prompt import Choice, ModelMessage, instruct, ran, repair
 from emulator.prose import Prose
 from emulator.protocol import ChatCompletionRequest
 from emulator.resume import Continued, Ended, resume, save
@@ -32,8 +35,9 @@ from emulator.tiny.grammar import gbnf
 from emulator.tiny.turn import DEFAULTS as TINY_DEFAULTS
 from emulator.tiny.turn import tiny_turn
 from emulator.tools import Toolset
-from emulator.turn import Answered, Refused, Turn
+from emulator.turn import Drafting, Turn
 from emulator.upstream import Upstream
+from emulator.verdicts import Answered, Ran, Refused, Verdict
 from sandbox.engine import Engine, fresh_seed
 from sandbox.errors import SandboxBusy, SandboxError
 
@@ -44,6 +48,37 @@ _CUT_OFF: dict[str | None, FinishReason] = {
     "length": "length",
     "content_filter": "content_filter",
 }
+
+
+@dataclass
+class _Course:
+    """How far an answer has come over its turns."""
+
+    messages: list[ModelMessage]
+    fields: dict[str, Any]
+    choice: Choice
+    bench: Bench | None
+    """None also when no more code may be run."""
+    attempt: int = 0
+    """Repairs so far."""
+    told: str = ""
+    runs: int = 0
+    failures: int = 0
+    """Cells that failed in a row."""
+
+    def ran(self, turn: Turn, verdict: Ran) -> None:
+        """A cell was run: the next turn goes on with its output."""
+        assert self.bench is not None
+        self.runs += 1
+        self.failures = self.failures + 1 if verdict.failed else 0
+        last = self.runs >= self.bench.runs or self.failures > self.bench.fixes
+        self.messages += ran(
+            turn.prose.told, turn.draft.code, verdict.output, failed=verdict.failed, last=last
+        )
+        self.choice = replace(self.choice, required=False, name=None)
+        self.attempt, self.told = 0, ""
+        if last:
+            self.bench = None
 
 
 @dataclass(frozen=True)
@@ -59,24 +94,34 @@ class Answerer:
     toolset: Toolset
     choice: Choice
     answer_format: AnswerFormat | None
+    open_bench: Callable[[], Bench] | None = None
+    """Gives the code interpreter, if the model may use one."""
 
     def events(self) -> Iterator[AnswerEvent]:
         """Raises `EmulatorError`, before the first event or after any."""
+        bench = self.open_bench() if self.open_bench else None
         driver = Driver(
             self.engines,
             self.toolset,
             max_calls=self.settings.program_calls,
             one_at_a_time=self.choice.one_at_a_time,
         )
-        went_on = self._resumed(driver)
-        if isinstance(went_on, Continued):
+        went_on: Continued | Ended | EndedCell | Answered | None = None
+        if bench is not None:
+            yield Opened(lambda: None, container_id=bench.container.id)
+            went_on = yield from go_on(bench, self.request.messages)
+        went_on = went_on or self._resumed(driver)
+        if isinstance(went_on, Answered):
+            metrics.TURNS_SAVED.inc()
+            yield Finish("tool_calls", Usage())
+        elif isinstance(went_on, Continued):
             metrics.TURNS_SAVED.inc()
             yield Opened(lambda: None, turns_saved=1)
             yield from went_on.calls
             yield Finish("tool_calls", Usage())
         else:
-            messages, fields = self._prompted(went_on)
-            yield from self._asked(driver, messages, fields)
+            messages, fields = self._prompted(went_on, bench)
+            yield from self._asked(driver, _Course(messages, fields, self.choice, bench))
 
     def _resumed(self, driver: Driver) -> Continued | Ended | None:
         """What became of a program whose results end the history."""
@@ -88,56 +133,60 @@ class Answerer:
             save(self.store, went_on.saved)
         return went_on
 
-    def _asked(
-        self, driver: Driver, messages: list[ModelMessage], fields: dict[str, Any]
-    ) -> Iterator[AnswerEvent]:
-        """Ask the model, and ask again while its reply is of no use."""
+    def _asked(self, driver: Driver, course: _Course) -> Iterator[AnswerEvent]:
+        """Ask the model, and ask again while its reply is of no use or has run code."""
         seed = fresh_seed()
         meter = Meter()
-        verdict: Answered | Refused = Answered()
-        told = ""
-        for attempt in range(self.settings.repair_attempts + 1):
-            turn = self._turn(driver, seed, repairs=attempt > 0, told=told)
+        verdict: Verdict = Answered()
+        while True:
+            turn = self._turn(driver, seed, course)
             try:
-                finish_reason = yield from self._read(turn, messages, fields, meter)
+                finish_reason = yield from self._read(turn, course.messages, course.fields, meter)
             except UpstreamFailed as error:
                 # The repair request did not fit the model's context: the first fault is the one to tell.
-                if attempt and error.status == 400 and isinstance(verdict, Refused):
-                    raise _gave_up(verdict, attempt) from error
+                if course.attempt and error.status == 400 and isinstance(verdict, Refused):
+                    raise _gave_up(verdict, course.attempt) from error
                 raise
-            told += turn.prose.told
+            course.told += turn.prose.told
             verdict = turn.verdict
             if turn.draft.calls:
                 self._keep(turn.draft)
-                yield Finish("tool_calls", meter.usage(messages))
+                yield Finish("tool_calls", meter.usage(course.messages))
                 return
+            if isinstance(verdict, Ran):
+                course.ran(turn, verdict)
+                continue
             # What the upstream cut off is not the model's fault: asking again would not help.
             if isinstance(verdict, Answered) or finish_reason in _CUT_OFF:
-                yield Finish(_CUT_OFF.get(finish_reason, "stop"), meter.usage(messages))
+                yield Finish(_CUT_OFF.get(finish_reason, "stop"), meter.usage(course.messages))
                 return
             # A promise is asked for once; whoever promises again may just talk like that.
-            if verdict.kind == "promised" and (attempt or not self.settings.repair_attempts):
-                yield Finish("stop", meter.usage(messages))
+            final = course.attempt >= self.settings.repair_attempts
+            if verdict.kind == "promised" and (course.attempt or final):
+                yield Finish("stop", meter.usage(course.messages))
                 return
             metrics.REPAIRS.labels(verdict.kind).inc()
-            messages = [*messages, *repair(turn.text, kind=verdict.kind, **_facts(verdict))]
-            fields = {**fields, **self._retry_fields(verdict)}
-        assert isinstance(verdict, Refused)
-        raise _gave_up(verdict, self.settings.repair_attempts)
+            if final:
+                raise _gave_up(verdict, course.attempt)
+            course.attempt += 1
+            course.messages += repair(turn.text, kind=verdict.kind, **_facts(verdict))
+            course.fields |= self._retry_fields(verdict)
 
-    def _turn(self, driver: Driver, seed: int, *, repairs: bool, told: str) -> Turn:
-        draft = Draft(
+    def _turn(self, driver: Driver, seed: int, course: _Course) -> Turn:
+        read = Draft(
             driver,
-            required=self.choice.required,
+            required=course.choice.required and course.bench is None,
             by_statement=self.settings.stream_calls == "statement",
             seed=seed,
             barren=barren_calls(self.request.messages),
         )
-        hold = repairs or self.choice.required or self.answer_format is not None
+        draft = CellDraft(read, course.bench, self.toolset) if course.bench else read
+        hold = bool(course.attempt) or course.choice.required or self.answer_format is not None
+        lead = "\n\n" if course.told else ""
         return Turn(
             draft,
-            Prose(StopFilter(self.request.stop), hold=hold, lead="\n\n" if told else ""),
-            self.choice,
+            Prose(StopFilter(self.request.stop), hold=hold, lead=lead),
+            course.choice,
             answer_format=self.answer_format,
             recover_reasoning=self.settings.recover_reasoning,
         )
@@ -171,7 +220,7 @@ class Answerer:
             yield from turn.close(cut_off=finish_reason == "length")
         return finish_reason
 
-    def _keep(self, draft: Draft) -> None:
+    def _keep(self, draft: Drafting) -> None:
         """Remember how the model calls, and the program for its results."""
         self.habits.told(self.request.model, draft.dialects)
         if self.store is not None and (saved := draft.saved()) is not None:
@@ -187,17 +236,20 @@ class Answerer:
             field: gbnf(self.toolset.tools, required=True, only=self.choice.name, parallel=not one)
         }
 
-    def _prompted(self, ended: Ended | None) -> tuple[list[ModelMessage], dict[str, Any]]:
+    def _prompted(
+        self, ended: Ended | EndedCell | None, bench: Bench | None
+    ) -> tuple[list[ModelMessage], dict[str, Any]]:
         """What the model is told, and the other fields of the upstream request."""
         profile = choose(self.settings.profile, self.request.model)
         told_format = self.answer_format.instructions if self.answer_format else ""
         dropped = profile.drops | set(self.settings.drop_fields) | NOT_IN_TOOL_TURNS
         fields = self.request.passed_on(dropped)
         fields["stream_options"] = {"include_usage": True}
-        if profile.few_shot and self.settings.grammar and not self.toolset.tools:
+        no_code = not self.toolset.tools and bench is None
+        if profile.few_shot and self.settings.grammar and no_code:
             # Such an upstream can hold even a very small model to a schema.
             fields["response_format"] = self.request.response_format
-        if not (profile.few_shot and self.toolset.tools):
+        if bench is not None or not (profile.few_shot and self.toolset.tools):
             messages = instruct(
                 self.request.messages,
                 self.toolset,
@@ -206,6 +258,7 @@ class Answerer:
                 told_format,
                 ended=ended,
                 habit=self.habits.of(self.request.model),
+                workplace=bench.workplace() if bench else None,
             )
             return messages, fields
         turn = tiny_turn(self.request.messages, self.toolset, self.choice)

@@ -42,6 +42,8 @@ class Opened:
     """Breaks the upstream connection, from any thread."""
     turns_saved: int = 0
     """Model turns that this answer did without."""
+    container_id: str = ""
+    """Of the code interpreter, if the answer has one."""
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,19 @@ write Python are in `answer.py`. Knows nothing of Flask.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from emulator.answer import Answerer
-from emulator.choice import NO_TOOLS, offered
+from emulator.bench import Bench, open_bench
+from emulator.choice import INTERPRETER, NO_TOOLS, interpreter_tool, offered
+from emulator.errors import BadRequest
 from emulator.events import AnswerEvent, Opened
 from emulator.formats import AnswerFormat
 from emulator.habits import Habits
+from emulator.interpreter import Interpreter
 from emulator.profiles import choose
 from emulator.prompt import transcript
 from emulator.protocol import ChatCompletionRequest
@@ -33,9 +37,12 @@ class Pipeline:
     upstream: Upstream
     engines: Sequence[Engine]
     store: Store | None = None
+    interpreter: Interpreter | None = None
     habits: Habits = field(default_factory=Habits)
 
-    def complete(self, request: ChatCompletionRequest) -> Iterator[Chunk | Opened]:
+    def complete(
+        self, request: ChatCompletionRequest, client: str = "", host: str = ""
+    ) -> Iterator[Chunk | Opened]:
         """The chunks of the answer, `Opened` before those of each reply of the upstream.
 
         Raises `BadRequest` before the first item, `EmulatorError` at any.
@@ -45,15 +52,24 @@ class Pipeline:
         # A non-streaming answer always tells its usage.
         include_usage = request.include_usage or not request.stream
         passed_on = answer_format is None or self.settings.response_format == "pass"
-        if not toolset.tools and passed_on:
+        tool = interpreter_tool(request)
+        if tool is None and self.settings.interpreter == "on" and request.tool_choice != "none":
+            tool = {"type": INTERPRETER}
+        if not toolset.tools and passed_on and tool is None:
             return self._relay(request, include_usage=include_usage)
-        answers = (self.events(request) for _ in range(request.n or 1))
-        writer = ChunkWriter(request.model, legacy=request.is_legacy)
+        answers = (self.events(request, client, tool) for _ in range(request.n or 1))
+        writer = ChunkWriter(request.model, legacy=request.is_legacy, host=host)
         return writer.write(answers, include_usage=include_usage)
 
-    def events(self, request: ChatCompletionRequest) -> Iterator[AnswerEvent]:
+    def events(
+        self,
+        request: ChatCompletionRequest,
+        client: str = "",
+        tool: Mapping[str, Any] | None = None,
+    ) -> Iterator[AnswerEvent]:
         """One answer as it comes, `Opened` before the events of each reply of the upstream.
 
+        ``client`` is whose containers may be used, ``tool`` the code interpreter that is offered.
         Raises `BadRequest` at once, `EmulatorError` from the iterator.
         """
         toolset, choice = offered(request)
@@ -67,8 +83,16 @@ class Pipeline:
             toolset,
             replace(choice, programs=self.store is not None),
             AnswerFormat.parse(request.response_format),
+            None if tool is None else self._bench(request, client, tool),
         )
         return answerer.events()
+
+    def _bench(
+        self, request: ChatCompletionRequest, client: str, tool: Mapping[str, Any]
+    ) -> Callable[[], Bench]:
+        if self.interpreter is None:
+            raise BadRequest("The code interpreter is off here.", "tools", "interpreter_off")
+        return partial(open_bench, self.interpreter, self.settings, client, request, tool)
 
     def _relay(
         self, request: ChatCompletionRequest, *, include_usage: bool

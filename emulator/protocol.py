@@ -26,6 +26,7 @@ EMULATED = frozenset(
         "function_call",
         "messages",
         "stream",
+        "max_tool_calls",
     }
 )
 
@@ -94,7 +95,7 @@ class AllowedTools(BaseModel):
 class ToolChoice(Lenient):
     """The object forms of ``tool_choice``."""
 
-    type: Literal["function", "custom", "allowed_tools"]
+    type: Literal["function", "custom", "allowed_tools", "code_interpreter"]
     function: dict[str, Any] | None = None
     custom: dict[str, Any] | None = None
     allowed_tools: AllowedTools | None = None
@@ -119,6 +120,8 @@ class ChatCompletionRequest(Lenient):
         None, alias="function_call"
     )
     response_format: dict[str, Any] | None = None
+    max_tool_calls: int | None = Field(None, ge=1)
+    """Cells of the code interpreter in one answer (Responses)."""
     n: int | None = Field(None, ge=1, le=128)
     stop: str | list[str] | None = None
 

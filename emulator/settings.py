@@ -130,6 +130,24 @@ class Settings(BaseSettings):
         3600, gt=0, description="age at which a waiting kernel is replaced"
     )
 
+    interpreter: Literal["on", "off"] = Field(
+        "off", description="give every chat a code interpreter, not only those that ask for one"
+    )
+    interpreter_seconds: float = Field(60, gt=0, le=3600, description="deadline of one cell")
+    interpreter_runs: int = Field(16, ge=1, le=1000, description="most cells in one answer")
+    interpreter_fixes: int = Field(
+        3, ge=0, le=100, description="cells that may fail in a row, after the first"
+    )
+    interpreter_approval: bool = Field(
+        False, description="hold each cell of a container made for a request until it is approved"
+    )
+    approval_seconds: float = Field(
+        600, gt=0, description="how long a held cell waits; then it is declined"
+    )
+    warm_interpreters: int = Field(
+        1, ge=0, le=64, description="interpreter kernels started ahead, once the first was needed"
+    )
+
     upstream_seconds: float = Field(600, gt=0, description="longest silence of the upstream")
     upstream_connect_seconds: float = Field(10, gt=0, description="longest wait for a connection")
     upstream_retries: int = Field(
