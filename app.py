@@ -10,8 +10,9 @@ import hashlib
 import hmac
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 
 import structlog
 from flask import Blueprint, Flask, Response, g, request
@@ -20,7 +21,8 @@ from pydantic import SecretStr, ValidationError
 from werkzeug.exceptions import HTTPException
 
 from emulator import logs, metrics
-from emulator.engines import open_engines
+from emulator.containers import Containers
+from emulator.engines import InterpreterEngines, open_engines
 from emulator.errors import (
     BadRequest,
     EmulatorError,
@@ -30,11 +32,16 @@ from emulator.errors import (
     Unauthorized,
 )
 from emulator.events import new_id
+from emulator.files import Files
+from emulator.folder import open_folder
+from emulator.interpreter import Interpreter
 from emulator.pipeline import Pipeline
-from emulator.routes import chat
+from emulator.routes import chat, containers, executions, files
 from emulator.routes.reply import json_reply
+from emulator.routes.upload import read_upload
 from emulator.settings import Settings, from_command_line
 from emulator.store import open_store
+from emulator.sweeper import Sweeper
 from emulator.upstream import ModelList, OpenAIUpstream, Upstream
 from sandbox.engine import Engine
 
@@ -46,6 +53,7 @@ def create_app(
     *,
     upstream: Upstream | None = None,
     engines: Sequence[Engine] | None = None,
+    now: Callable[[], float] = time.time,
 ) -> Flask:
     """The application. What it opened itself, ``app.extensions["emulator"].close()`` closes."""
     owned = ExitStack()
@@ -63,10 +71,40 @@ def create_app(
     if store is not None:
         owned.callback(store.close)
 
+    folder = open_folder(settings.files_dir, now=now)
+    owned.callback(folder.close)
+    uploaded = Files(folder, settings)
+    kept = Containers(
+        folder,
+        uploaded,
+        settings,
+        on_gone=lambda gone: interpreter.end(gone),  # noqa: PLW0108 - each of them knows the other
+    )
+    kernels = InterpreterEngines(settings)
+    owned.callback(kernels.close)
+    interpreter = Interpreter(
+        kept,
+        kernels,
+        approval_seconds=settings.approval_seconds,
+        busy_seconds=settings.interpreter_seconds,
+    )
+    owned.callback(interpreter.close)
+    owned.callback(Sweeper(uploaded.sweep, kept.sweep).close)
+
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
     app.extensions["emulator"] = owned
-    api = _api(Pipeline(settings, upstream, engines, store), ModelList(upstream), settings)
+    api = _api(settings)
+    chat.add_routes(
+        api,
+        Pipeline(settings, upstream, engines, store, interpreter),
+        ModelList(upstream),
+        settings,
+    )
+    read = partial(read_upload, folder.scratch, settings.max_file_bytes)
+    files.add_routes(api, uploaded, read)
+    executions.add_routes(api, interpreter, settings)
+    containers.add_routes(api, kept, uploaded, read)
     app.register_blueprint(api, url_prefix="/v1", name="v1")
     app.register_blueprint(api, name="bare")  # clients whose base_url lacks /v1
 
@@ -83,7 +121,7 @@ def create_app(
         origin = request.headers.get("origin", "")
         if origin and {origin, "*"} & set(settings.cors_origins):
             response.headers["access-control-allow-origin"] = origin
-            response.headers["access-control-allow-methods"] = "GET, POST, OPTIONS"
+            response.headers["access-control-allow-methods"] = "GET, POST, DELETE, OPTIONS"
             response.headers["access-control-allow-headers"] = "authorization, content-type, *"
             response.headers["access-control-expose-headers"] = "*"
             response.headers["access-control-max-age"] = "600"
@@ -96,7 +134,8 @@ def create_app(
     return app
 
 
-def _api(pipeline: Pipeline, models: ModelList, settings: Settings) -> Blueprint:
+def _api(settings: Settings) -> Blueprint:
+    """The routes that want a key; those of each API are added to it."""
     api = Blueprint("api", __name__)
     keys = [key.get_secret_value().encode() for key in settings.client_keys]
 
@@ -111,7 +150,6 @@ def _api(pipeline: Pipeline, models: ModelList, settings: Settings) -> Blueprint
         # What is kept for a client is for those who hold its key; without keys there is one client.
         g.client = hashlib.sha256(given).hexdigest()[:32] if keys else ""
 
-    chat.add_routes(api, pipeline, models, settings)
     return api
 
 

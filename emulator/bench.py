@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from emulator.containers import Container, MemoryLimit
+from emulator.containers import Container
 from emulator.errors import BadRequest, NotFound
 from emulator.interpreter import Interpreter
 from emulator.prompt import Workplace
 from emulator.protocol import ChatCompletionRequest, Message
-from emulator.settings import Settings
+from emulator.settings import MemoryLimit, Settings
 
 _LINK = re.compile(r"/containers/(cntr_[0-9a-f]+)/files/")
 

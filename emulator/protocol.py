@@ -7,13 +7,14 @@ prompts, engines or Flask.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from emulator.errors import BadRequest
 
+M = TypeVar("M", bound=BaseModel)
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 # What the proxy answers itself: the upstream must never see these.
@@ -146,14 +147,19 @@ class ChatCompletionRequest(Lenient):
 
 def parse_chat(body: bytes) -> ChatCompletionRequest:
     """Read a request body. Raises `BadRequest` whose ``param`` names the offending place."""
+    return parse_body(body, ChatCompletionRequest)
+
+
+def parse_body(body: bytes | Mapping[str, Any], model: type[M]) -> M:
+    """Read any request: its JSON, or the fields of its form. Raises `BadRequest` as `parse_chat` does."""
     try:
-        value = orjson.loads(body)
+        value = orjson.loads(body) if isinstance(body, bytes) else body
     except orjson.JSONDecodeError as error:
         raise BadRequest(f"The request body is not valid JSON: {error}") from error
     if not isinstance(value, Mapping):
         raise BadRequest("The request body must be a JSON object.")
     try:
-        return ChatCompletionRequest.model_validate(value)
+        return model.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         param = _path(first["loc"], value, missing=first["type"] == "missing")

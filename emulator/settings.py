@@ -23,6 +23,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+MemoryLimit = Literal["1g", "4g", "16g", "64g"]
+
 PROVIDER_VARIABLES = {
     "api_key": ("DEEPSEEK_API_KEY", "OPENAI_API_KEY"),
     "base_url": ("OPENAI_BASE_URL",),
@@ -146,6 +148,23 @@ class Settings(BaseSettings):
     )
     warm_interpreters: int = Field(
         1, ge=0, le=64, description="interpreter kernels started ahead, once the first was needed"
+    )
+
+    files_dir: str = Field(
+        "~/.cache/tool-use-api-emulator/files",
+        description="folder in which uploaded files and those of containers are kept",
+    )
+    max_file_bytes: int = Field(64 * 2**20, ge=1, description="largest file that may be uploaded")
+    max_files: int = Field(1000, ge=1, description="most uploaded files of one client")
+    files_bytes: int = Field(
+        4 * 2**30, ge=1, description="most bytes of all uploaded files of one client"
+    )
+    max_containers: int = Field(32, ge=1, description="most containers of one client that run")
+    container_bytes: int = Field(
+        256 * 2**20, ge=1, description="most bytes of all files in one container"
+    )
+    container_memory: MemoryLimit = Field(
+        "4g", description="largest memory_limit that a container may ask for"
     )
 
     upstream_seconds: float = Field(600, gt=0, description="longest silence of the upstream")

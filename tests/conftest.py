@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -73,7 +74,7 @@ def open_shared_engines() -> Iterator[Callable[[Any], Any]]:
 
 @pytest.fixture
 def start_proxy(
-    upstream: ScriptedUpstream, open_shared_engines: Callable[[Any], Any]
+    upstream: ScriptedUpstream, open_shared_engines: Callable[[Any], Any], tmp_path: Path
 ) -> Iterator[StartProxy]:
     """`start_proxy(**settings) -> url` serves a proxy before `upstream`, until the test ends."""
     from app import create_app
@@ -84,6 +85,7 @@ def start_proxy(
         def start(**settings: Any) -> str:
             # A kernel starts when a test's program needs one, not with every proxy.
             values: dict[str, Any] = {"warm_kernels": 0, "store": ":memory:"}
+            values["files_dir"] = str(tmp_path / "files")
             values |= {"base_url": upstream.base_url, "api_key": "upstream-key"}
             made = Settings(**values | settings)
             app = create_app(made, engines=open_shared_engines(made))

@@ -48,9 +48,7 @@ class Container:
         self.id = answer.json()["id"]
 
     def execute(self, code: str, **options: Any) -> dict[str, Any]:
-        answer = self.http.post(
-            f"/containers/{self.id}/execute", json={"code": code, **options}
-        )
+        answer = self.http.post(f"/containers/{self.id}/execute", json={"code": code, **options})
         assert answer.status_code == 200, answer.text
         report: dict[str, Any] = answer.json()
         return report
@@ -168,7 +166,9 @@ def test_a_file_that_code_changes_removes_or_a_user_replaces_is_the_same_on_both
     container.upload("b.txt", b"")
     container.execute("import os\nos.remove('a.txt')")
     assert list(container.files()) == ["/mnt/data/b.txt"]
-    container.http.delete(f"/containers/{container.id}/files/{container.files()['/mnt/data/b.txt']['id']}")
+    container.http.delete(
+        f"/containers/{container.id}/files/{container.files()['/mnt/data/b.txt']['id']}"
+    )
     assert container.execute("os.listdir()")["result"] == "[]"
 
 
@@ -359,9 +359,7 @@ def test_a_held_execution_runs_only_as_approved(
 def chat(client: openai.OpenAI, content: str, **options: Any) -> Any:
     messages = options.pop("messages", None) or [{"role": "user", "content": content}]
     tools = options.pop("tools", [INTERPRETER])
-    return client.chat.completions.create(
-        model="qwq", messages=messages, tools=tools, **options
-    )
+    return client.chat.completions.create(model="qwq", messages=messages, tools=tools, **options)
 
 
 def test_a_chat_runs_the_models_code_and_answers_with_its_output(
@@ -385,7 +383,9 @@ def test_what_fails_goes_back_to_the_model_and_is_given_up_after_its_fixes(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     client = openai.OpenAI(base_url=f"{start_proxy(interpreter_fixes=1)}/v1", api_key="k")
-    upstream.reply("```python\n1 / 0\n```", "```python\nundefined\n```", "I cannot.\n```python\nx\n```")
+    upstream.reply(
+        "```python\n1 / 0\n```", "```python\nundefined\n```", "I cannot.\n```python\nx\n```"
+    )
     message = chat(client, "?").choices[0].message
     first, second = (request.body["messages"][-1]["content"] for request in upstream.requests[1:])
     assert "ZeroDivisionError: division by zero" in first
