@@ -44,6 +44,7 @@ from emulator.store import open_store
 from emulator.sweeper import Sweeper
 from emulator.upstream import ModelList, OpenAIUpstream, Upstream
 from sandbox.engine import Engine
+from sandbox.kernel import KernelEngine
 
 log = structlog.get_logger()
 
@@ -53,9 +54,13 @@ def create_app(
     *,
     upstream: Upstream | None = None,
     engines: Sequence[Engine] | None = None,
+    kernels: Callable[[str], KernelEngine] | None = None,
     now: Callable[[], float] = time.time,
 ) -> Flask:
-    """The application. What it opened itself, ``app.extensions["emulator"].close()`` closes."""
+    """The application. What it opened itself, ``app.extensions["emulator"].close()`` closes.
+
+    ``engines`` run tool programs; ``kernels`` gives the engine for a container's memory limit.
+    """
     owned = ExitStack()
     if upstream is None:
         upstream = OpenAIUpstream(settings)
@@ -80,8 +85,9 @@ def create_app(
         settings,
         on_gone=lambda gone: interpreter.end(gone),  # noqa: PLW0108 - each of them knows the other
     )
-    kernels = InterpreterEngines(settings)
-    owned.callback(kernels.close)
+    if kernels is None:
+        kernels = opened = InterpreterEngines(settings)
+        owned.callback(opened.close)
     interpreter = Interpreter(
         kept,
         kernels,

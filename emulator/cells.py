@@ -72,7 +72,7 @@ class CellDraft:
 
     @property
     def stopped(self) -> bool:
-        return self.wrote or self._draft.stopped
+        return (self.wrote and self._block is None) or self._draft.stopped
 
     @property
     def verdict(self) -> Verdict | None:
@@ -173,15 +173,20 @@ def told(progress: Iterator[Progress], bench: Bench) -> Generator[AnswerEvent, N
             case Held():
                 yield Opened(partial(step.decide, _GONE))
             case Waiting(key, call, outputs):
+                yield _NOTHING_RUNS
                 yield CodeRan("incomplete", outputs)
                 yield ToolCall(key, call.name, call.arguments, call.kind)
                 return Answered()
             case Execution():
+                yield _NOTHING_RUNS
                 done = step.status == "completed"
                 yield CodeRan("completed" if done else "failed", step.outputs, step.files)
                 return Ran(step.told(), failed=step.status == "failed")
     raise AssertionError("a run ends with one of the last two")
 
+
+_NOTHING_RUNS = Opened(lambda: None)
+"""A client that leaves now leaves no cell behind that would have to be stopped."""
 
 _GONE = Decision(approved=False, reason="the client that asked for it has gone")
 

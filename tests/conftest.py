@@ -72,9 +72,30 @@ def open_shared_engines() -> Iterator[Callable[[Any], Any]]:
         yield open_shared
 
 
+@pytest.fixture(scope="session")
+def open_shared_kernels() -> Iterator[Callable[[Any], Any]]:
+    """The interpreter's engines by what they are made of, for the same reason."""
+    from emulator.engines import InterpreterEngines
+
+    with ExitStack() as running:
+        opened: dict[Any, Any] = {}
+
+        def open_shared(settings: Any) -> Any:
+            key = (settings.engines, settings.sandbox, settings.interpreter_seconds)
+            if key not in opened:
+                opened[key] = InterpreterEngines(settings)
+                running.callback(opened[key].close)
+            return opened[key]
+
+        yield open_shared
+
+
 @pytest.fixture
 def start_proxy(
-    upstream: ScriptedUpstream, open_shared_engines: Callable[[Any], Any], tmp_path: Path
+    upstream: ScriptedUpstream,
+    open_shared_engines: Callable[[Any], Any],
+    open_shared_kernels: Callable[[Any], Any],
+    tmp_path: Path,
 ) -> Iterator[StartProxy]:
     """`start_proxy(**settings) -> url` serves a proxy before `upstream`, until the test ends."""
     from app import create_app
@@ -88,7 +109,9 @@ def start_proxy(
             values["files_dir"] = str(tmp_path / "files")
             values |= {"base_url": upstream.base_url, "api_key": "upstream-key"}
             made = Settings(**values | settings)
-            app = create_app(made, engines=open_shared_engines(made))
+            app = create_app(
+                made, engines=open_shared_engines(made), kernels=open_shared_kernels(made)
+            )
             running.callback(app.extensions["emulator"].close)
             return running.enter_context(serve(app))
 

@@ -275,7 +275,8 @@ def test_a_long_cell_streams_its_output_as_it_comes(container: Container) -> Non
     assert last["execution"]["stdout"] == "step 0\nstep 1\nstep 2\n"
 
 
-def test_a_client_that_leaves_stops_its_cell(container: Container) -> None:
+def test_a_client_that_leaves_stops_its_cell(start_proxy: StartProxy) -> None:
+    container = Container(start_proxy(ping_seconds=0.1))
     code = "import time\nprint('began', flush=True)\ntime.sleep(30)"
     with container.http.stream(
         "POST", f"/containers/{container.id}/execute", json={"code": code, "stream": True}
@@ -371,7 +372,7 @@ def test_a_chat_runs_the_models_code_and_answers_with_its_output(
     message = chat(client, "6 times 7?").choices[0].message
     assert message.content == "I compute it.\n\nThe answer is 42."
     assert message.reasoning_content.strip() == "```python\nprint(6 * 7)\n```\n\n```text\n42\n\n```"
-    asked = upstream.requests[1].body["messages"]
+    asked = upstream.requests[1]["messages"]
     assert asked[-2] == {
         "role": "assistant",
         "content": "I compute it.\n\n```python\nprint(6 * 7)\n```",
@@ -387,7 +388,7 @@ def test_what_fails_goes_back_to_the_model_and_is_given_up_after_its_fixes(
         "```python\n1 / 0\n```", "```python\nundefined\n```", "I cannot.\n```python\nx\n```"
     )
     message = chat(client, "?").choices[0].message
-    first, second = (request.body["messages"][-1]["content"] for request in upstream.requests[1:])
+    first, second = (request["messages"][-1]["content"] for request in upstream.requests[1:])
     assert "ZeroDivisionError: division by zero" in first
     assert "NameError" in second and "No more code can be run" in second
     assert message.content == "I cannot.\n```python\nx\n```"
@@ -418,7 +419,7 @@ def test_files_and_plots_are_linked_to_at_the_end_and_keep_the_session(
     ]
     upstream.reply("```python\nprint(x)\n```", "It is 7.")
     chat(client, "", messages=history)
-    assert "```text\n7\n```" in upstream.requests[-1].body["messages"][-1]["content"]
+    assert "```text\n7\n```" in upstream.requests[-1]["messages"][-1]["content"]
 
 
 def streamed(chunks: Iterator[Any]) -> tuple[str, list[Any]]:
@@ -462,7 +463,7 @@ def test_a_cell_waits_in_its_kernel_for_the_result_of_a_clients_function(
     answer = chat(client, "", messages=history, tools=tools, stream=stream)
     content = streamed(answer)[0] if stream else answer.choices[0].message.content
     assert content == "It is 8."
-    told = upstream.requests[-1].body["messages"]
+    told = upstream.requests[-1]["messages"]
     assert "```text\n1 8\n```" in told[-1]["content"]  # run once, not twice
     assert "get_weather(city='Oslo')" in told[-2]["content"]
 
@@ -472,7 +473,7 @@ def test_a_call_that_its_schema_refuses_raises_in_the_cell(
 ) -> None:
     upstream.reply("```python\nget_weather(town='Oslo')\n```", "I could not.")
     chat(client, "?", tools=[INTERPRETER, WEATHER])
-    told = upstream.requests[-1].body["messages"][-1]["content"]
+    told = upstream.requests[-1]["messages"][-1]["content"]
     assert "TypeError" in told and "town" in told
 
 
@@ -501,7 +502,7 @@ def test_what_is_run_and_what_is_prose(
     content = chat(client, "?").choices[0].message.content
     assert content == ("Done." if ran else reply)
     if ran:
-        assert "```text\n1\n```" in upstream.requests[-1].body["messages"][-1]["content"]
+        assert "```text\n1\n```" in upstream.requests[-1]["messages"][-1]["content"]
 
 
 def test_a_named_container_is_used_and_one_that_is_not_there_is_a_404(
@@ -510,7 +511,7 @@ def test_a_named_container_is_used_and_one_that_is_not_there_is_a_404(
     container.execute("x = 5")
     upstream.reply("```python\nprint(x)\n```", "5")
     chat(client, "x?", tools=[{"type": "code_interpreter", "container": container.id}])
-    assert "```text\n5\n```" in upstream.requests[-1].body["messages"][-1]["content"]
+    assert "```text\n5\n```" in upstream.requests[-1]["messages"][-1]["content"]
     with pytest.raises(openai.NotFoundError):
         chat(client, "x?", tools=[{"type": "code_interpreter", "container": "cntr_0"}])
 
@@ -538,7 +539,7 @@ def test_the_model_is_told_which_libraries_and_files_there_are(
     container.upload("data.csv", b"1")
     upstream.reply("Hello.")
     chat(client, "?", tools=[{"type": "code_interpreter", "container": container.id}])
-    system = upstream.requests[0].body["messages"][0]["content"]
+    system = upstream.requests[0]["messages"][0]["content"]
     assert "/mnt/data/data.csv" in system
     try:
         import numpy as np
