@@ -31,7 +31,7 @@ from emulator.errors import (
 )
 from emulator.events import new_id
 from emulator.pipeline import Pipeline
-from emulator.routes import chat
+from emulator.routes import chat, responses
 from emulator.routes.reply import json_reply
 from emulator.settings import Settings, from_command_line
 from emulator.store import open_store
@@ -57,16 +57,15 @@ def create_app(
         for engine in engines:
             owned.callback(engine.close)
 
-    store = None
-    if settings.programs == "on":
-        store = open_store(settings.store, settings.store_seconds)
+    store = open_store(settings.store, settings.store_seconds)
     if store is not None:
         owned.callback(store.close)
+    programs = store if settings.programs == "on" else None
 
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
     app.extensions["emulator"] = owned
-    api = _api(Pipeline(settings, upstream, engines, store), ModelList(upstream), settings)
+    api = _api(Pipeline(settings, upstream, engines, programs), ModelList(upstream), settings)
     app.register_blueprint(api, url_prefix="/v1", name="v1")
     app.register_blueprint(api, name="bare")  # clients whose base_url lacks /v1
 
@@ -112,6 +111,7 @@ def _api(pipeline: Pipeline, models: ModelList, settings: Settings) -> Blueprint
         g.client = hashlib.sha256(given).hexdigest()[:32] if keys else ""
 
     chat.add_routes(api, pipeline, models, settings)
+    responses.add_routes(api, pipeline, settings)
     return api
 
 

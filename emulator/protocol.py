@@ -7,12 +7,14 @@ prompts, engines or Flask.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from emulator.errors import BadRequest
+
+Parsed = TypeVar("Parsed", bound=BaseModel)
 
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
@@ -24,6 +26,7 @@ EMULATED = frozenset(
         "parallel_tool_calls",
         "functions",
         "function_call",
+        "max_tool_calls",
         "messages",
         "stream",
     }
@@ -143,17 +146,28 @@ class ChatCompletionRequest(Lenient):
 
 def parse_chat(body: bytes) -> ChatCompletionRequest:
     """Read a request body. Raises `BadRequest` whose ``param`` names the offending place."""
+    return validated(ChatCompletionRequest, read_object(body))
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """The JSON object in ``body``. Raises `BadRequest`."""
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise BadRequest(f"The request body is not valid JSON: {error}") from error
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         raise BadRequest("The request body must be a JSON object.")
+    return value
+
+
+def validated(model: type[Parsed], value: Any, place: str = "") -> Parsed:
+    """``value`` as a ``model``. Raises `BadRequest` naming the place, which begins with ``place``."""
     try:
-        return ChatCompletionRequest.model_validate(value)
+        return model.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        param = _path(first["loc"], value, missing=first["type"] == "missing")
+        inside = _path(first["loc"], value, missing=first["type"] == "missing")
+        param = f"{place}.{inside}" if place and inside else place or inside
         raise BadRequest(f"Invalid value for {param!r}: {first['msg']}.", param=param) from error
 
 

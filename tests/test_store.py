@@ -323,7 +323,7 @@ def test_a_store_that_cannot_be_opened_is_off_with_a_warning(
     (entry,) = logs
     assert (entry["log_level"], entry["event"]) == (
         "warning",
-        "store off: programs end with their turn",
+        "store off: programs end with their turn, responses are not kept",
     )
     assert reason in entry["reason"]
     assert "secret" not in entry["reason"]
