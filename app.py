@@ -34,7 +34,7 @@ from emulator.pipeline import Pipeline
 from emulator.routes import chat, responses
 from emulator.routes.reply import json_reply
 from emulator.settings import Settings, from_command_line
-from emulator.store import open_store
+from emulator.store import Store, open_store
 from emulator.upstream import ModelList, OpenAIUpstream, Upstream
 from sandbox.engine import Engine
 
@@ -65,7 +65,8 @@ def create_app(
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
     app.extensions["emulator"] = owned
-    api = _api(Pipeline(settings, upstream, engines, programs), ModelList(upstream), settings)
+    pipeline = Pipeline(settings, upstream, engines, programs)
+    api = _api(pipeline, ModelList(upstream), settings, store)
     app.register_blueprint(api, url_prefix="/v1", name="v1")
     app.register_blueprint(api, name="bare")  # clients whose base_url lacks /v1
 
@@ -95,7 +96,9 @@ def create_app(
     return app
 
 
-def _api(pipeline: Pipeline, models: ModelList, settings: Settings) -> Blueprint:
+def _api(
+    pipeline: Pipeline, models: ModelList, settings: Settings, store: Store | None
+) -> Blueprint:
     api = Blueprint("api", __name__)
     keys = [key.get_secret_value().encode() for key in settings.client_keys]
 
@@ -111,7 +114,7 @@ def _api(pipeline: Pipeline, models: ModelList, settings: Settings) -> Blueprint
         g.client = hashlib.sha256(given).hexdigest()[:32] if keys else ""
 
     chat.add_routes(api, pipeline, models, settings)
-    responses.add_routes(api, pipeline, settings)
+    responses.add_routes(api, pipeline, settings, store)
     return api
 
 

@@ -67,6 +67,12 @@ class TooLarge(EmulatorError):
     type = "invalid_request_error"
 
 
+class StoreUnavailable(EmulatorError):
+    """What was kept cannot be read just now; the next try may find it."""
+
+    status = 503
+
+
 class ModelFailed(EmulatorError):
     """The model answered, but not with anything usable, also after every repair.
 

@@ -14,8 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from emulator.errors import BadRequest
 
-Parsed = TypeVar("Parsed", bound=BaseModel)
-
+M = TypeVar("M", bound=BaseModel)
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 # What the proxy answers itself: the upstream must never see these.
@@ -146,7 +145,12 @@ class ChatCompletionRequest(Lenient):
 
 def parse_chat(body: bytes) -> ChatCompletionRequest:
     """Read a request body. Raises `BadRequest` whose ``param`` names the offending place."""
-    return validated(ChatCompletionRequest, read_object(body))
+    return parse_body(body, ChatCompletionRequest)
+
+
+def parse_body(body: bytes, model: type[M]) -> M:
+    """Read any JSON request body. Raises `BadRequest` whose ``param`` names the offending place."""
+    return validated(model, read_object(body))
 
 
 def read_object(body: bytes) -> dict[str, Any]:
@@ -160,7 +164,7 @@ def read_object(body: bytes) -> dict[str, Any]:
     return value
 
 
-def validated(model: type[Parsed], value: Any, place: str = "") -> Parsed:
+def validated(model: type[M], value: Any, place: str = "") -> M:
     """``value`` as a ``model``. Raises `BadRequest` naming the place, which begins with ``place``."""
     try:
         return model.model_validate(value)

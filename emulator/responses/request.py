@@ -103,10 +103,6 @@ class ResponseRequest(BaseModel):
     prompt_cache_retention: str | None = None
     prompt_cache_options: dict[str, Any] | None = None
 
-    @property
-    def includes_code_outputs(self) -> bool:
-        return CODE_OUTPUTS in (self.include or ())
-
 
 def parse_request(body: bytes) -> tuple[ResponseRequest, list[Json]]:
     """A request body, and its input as whole items. Raises `BadRequest` naming the place."""

@@ -1,0 +1,156 @@
+"""Responses that are kept: each with its own input, found by its id or by that of an output item.
+
+Whoever asks gets only what was kept for the same client. A conversation is a chain of responses, each of
+which knows the one before it. Knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import structlog
+
+from emulator.errors import BadRequest, NotFound, StoreUnavailable
+from emulator.events import AnswerEvent, Opened
+from emulator.responses import tape
+from emulator.responses.items import Json
+from emulator.responses.tape import Tape
+from emulator.responses.writer import ResponseWriter
+from emulator.sse import json_bytes
+from emulator.store import MAX_VALUE_BYTES, Store, StoreFailed
+
+log = structlog.get_logger()
+
+MAX_CHAIN = 1000
+MAX_CHAIN_BYTES = 32 * 2**20
+_MAX_ID = 128
+
+
+@dataclass(frozen=True)
+class KeptResponse:
+    begun: Json
+    """As it was in front of its first item."""
+    response: Json
+    input: list[Json]
+    rows: Any
+    """Its answer's events, as `tape` has them."""
+    size: int
+
+    @property
+    def items(self) -> list[Json]:
+        """Its turn of the conversation."""
+        return [*self.input, *self.response["output"]]
+
+    def events(self) -> Iterator[Json]:
+        """The stream once more, exactly as it was."""
+        finished = self.response["completed_at"] or 0
+        writer = ResponseWriter(self.begun, now=lambda: finished)
+        answer: list[AnswerEvent] = tape.load(self.rows)
+        return (event for event in writer.write(answer) if not isinstance(event, Opened))
+
+
+@dataclass(frozen=True)
+class KeptResponses:
+    """Without a store nothing is kept, and nothing found."""
+
+    store: Store | None
+    seconds: float
+
+    def keep(
+        self, client: str, begun: Json, response: Json, given: list[Json], taped: Tape
+    ) -> None:
+        """A response that cannot be kept is logged: its client has got it all the same."""
+        if self.store is None:
+            return
+        kept = {"begun": begun, "response": response, "input": given, "rows": taped.dump()}
+        value = json_bytes(kept)
+        if len(value) > MAX_VALUE_BYTES:
+            log.warning("response not kept: it is too large", bytes=len(value))
+            return
+        key = response["id"].encode()
+        items = {_item(client, item["id"]): key for item in response["output"]}
+        try:
+            self.store.put({**items, _response(client, response["id"]): value}, self.seconds)
+        except StoreFailed as error:
+            log.warning("response not kept", reason=str(error))
+
+    def get(self, client: str, key: str) -> KeptResponse:
+        """Raises `NotFound`, `StoreUnavailable`."""
+        found = self._find(client, key)
+        if found is None:
+            raise NotFound(f"Response with id {key[:_MAX_ID]!r} not found.", "response_id")
+        return found
+
+    def delete(self, client: str, key: str) -> None:
+        """Raises `NotFound`, `StoreUnavailable`."""
+        found = self.get(client, key)
+        keys = [
+            _response(client, key),
+            *(_item(client, item["id"]) for item in found.response["output"]),
+        ]
+        assert self.store is not None
+        try:
+            self.store.delete(keys)
+        except StoreFailed as error:
+            raise StoreUnavailable(f"The response cannot be deleted now: {error}") from error
+
+    def history(self, client: str, key: str | None) -> list[Json]:
+        """The items of a response and all before it, in order.
+
+        Raises `BadRequest` (code ``previous_response_not_found``), `StoreUnavailable`.
+        """
+        chain: list[Sequence[Json]] = []
+        size = 0
+        while key is not None:
+            found = self._find(client, key)
+            if found is None:
+                message = f"Previous response with id {key[:_MAX_ID]!r} not found."
+                code = "previous_response_not_found"
+                raise BadRequest(message, "previous_response_id", code)
+            size += found.size
+            if len(chain) >= MAX_CHAIN or size > MAX_CHAIN_BYTES:
+                message = "The conversation is too long to go on from a previous response."
+                raise BadRequest(message, "previous_response_id")
+            chain.append(found.items)
+            key = found.response["previous_response_id"]
+        return [item for items in reversed(chain) for item in items]
+
+    def resolved(self, client: str, items: Sequence[Json]) -> list[Json]:
+        """The items, with those that ``item_reference`` ones stand for. Raises `NotFound`."""
+        return [
+            self._referred(client, item["id"], n) if item["type"] == "item_reference" else item
+            for n, item in enumerate(items)
+        ]
+
+    def _referred(self, client: str, key: str, place: int) -> Json:
+        owner = self._get(_item(client, key)) if len(key) <= _MAX_ID else None
+        kept = self._find(client, owner.decode()) if owner is not None else None
+        for item in kept.items if kept is not None else ():
+            if item["id"] == key:
+                return item
+        raise NotFound(f"Item with id {key[:_MAX_ID]!r} not found.", f"input[{place}].id")
+
+    def _find(self, client: str, key: str) -> KeptResponse | None:
+        value = self._get(_response(client, key)) if len(key) <= _MAX_ID else None
+        if value is None:
+            return None
+        return KeptResponse(**orjson.loads(value), size=len(value))
+
+    def _get(self, key: str) -> bytes | None:
+        if self.store is None:
+            return None
+        try:
+            return self.store.get(key)
+        except StoreFailed as error:
+            raise StoreUnavailable(f"Responses cannot be read now: {error}") from error
+
+
+def _response(client: str, key: str) -> str:
+    return f"response:{client}:{key}"
+
+
+def _item(client: str, key: str) -> str:
+    return f"item:{client}:{key}"
