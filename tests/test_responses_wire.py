@@ -78,6 +78,24 @@ def test_what_a_real_client_sends_is_answered_as_it_asks(
     assert not (NEVER_FORWARDED | NOT_CHATS) & set(upstream.requests[0])
 
 
+@pytest.mark.xfail(
+    strict=True, reason="the core does not run code yet; remove the mark when it does"
+)
+@pytest.mark.parametrize(
+    "recorded",
+    [r for r in REQUESTS if with_interpreter(r)],
+    ids=lambda recorded: recorded["name"],
+)
+@pytest.mark.parametrize("stream", [False, True], ids=["", "stream"])
+def test_what_a_client_of_the_code_interpreter_sends_is_answered(
+    proxy: str, upstream: ScriptedUpstream, recorded: Json, stream: bool
+) -> None:
+    upstream.default = Reply("It is 4.", chunks=2)
+    body = recorded["body"]
+    response = check_events(ask_stream(proxy, body)) if stream else ask(proxy, body)
+    assert [whole_text(item) for item in response["output"]] == ["It is 4."]
+
+
 # What the proxy answers
 
 GET_WEATHER: Json = {
@@ -216,6 +234,27 @@ def test_a_kept_response_is_told_again_event_by_event(
     assert read_stream(fetch(f"{url}?stream=true")[1]) == events
     assert read_stream(fetch(f"{url}?stream=true&starting_after=2")[1]) == events[3:]
     assert fetch(f"{url}?stream=true&starting_after={len(events)}") == (200, b"")
+
+
+@pytest.mark.parametrize("tools", [{}, TOOLS], ids=["", "with tools"])
+def test_the_upstreams_own_figures_are_told(
+    proxy: str, upstream: ScriptedUpstream, tools: Json
+) -> None:
+    usage = {
+        "prompt_tokens": 20,
+        "completion_tokens": 9,
+        "total_tokens": 29,
+        "prompt_tokens_details": {"cached_tokens": 16},
+        "completion_tokens_details": {"reasoning_tokens": 4},
+    }
+    upstream.reply(Reply("It rains.", usage=usage))
+    assert ask(proxy, {"model": "m", "input": "Weather?", **tools})["usage"] == {
+        "input_tokens": 20,
+        "input_tokens_details": {"cached_tokens": 16, "cache_write_tokens": 0},
+        "output_tokens": 9,
+        "output_tokens_details": {"reasoning_tokens": 4},
+        "total_tokens": 29,
+    }
 
 
 def test_a_request_is_told_in_its_response(proxy: str, upstream: ScriptedUpstream) -> None:

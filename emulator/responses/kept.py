@@ -137,7 +137,11 @@ class KeptResponses:
         value = self._get(_response(client, key)) if len(key) <= _MAX_ID else None
         if value is None:
             return None
-        return KeptResponse(**orjson.loads(value), size=len(value))
+        try:
+            return KeptResponse(**orjson.loads(value), size=len(value))
+        except (ValueError, TypeError) as error:  # of a version with other fields, say
+            log.warning("response dropped: it cannot be read", error=str(error))
+            return None
 
     def _get(self, key: str) -> bytes | None:
         if self.store is None:

@@ -101,7 +101,8 @@ class ResponseWriter:
                 yield from self._open_as(MessageItem).feed(text)
             case ToolCall():
                 yield from self._last_message()
-                yield from CallItem(len(self._output), self._id("fc_"), event).whole()
+                prefix = "ctc_" if event.kind == "custom" else "fc_"
+                yield from CallItem(len(self._output), self._id(prefix), event).whole()
             case CodeBegun(key, container_id):
                 yield from self._begin(lambda n: CodeItem(n, key, container_id))
             case CodeDelta(text):
