@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -101,6 +104,18 @@ def test_a_failure_without_a_stream_is_an_error(
 def test_a_bare_address_serves_responses_too(proxy: str, upstream: ScriptedUpstream) -> None:
     upstream.reply("Hi.")
     assert fetch(f"{proxy}/responses", {"model": "m", "input": "Hi"})[0] == 200
+
+
+def test_the_upstream_is_left_when_the_client_goes(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(Reply("It rains cats.", chunks=3, fault="silent", after=2))
+    stream = client.responses.create(model="m", input="Hi", stream=True)
+    for event in stream:
+        if event.type == "response.output_text.delta":
+            break
+    stream.close()
+    assert upstream.exchanges[-1].aborted.wait(20)
 
 
 # Conversations
@@ -349,7 +364,7 @@ def test_nobody_sees_what_another_client_keeps(
 
 
 def test_what_is_kept_survives_a_restart(
-    start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Any
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
     store = str(tmp_path / "kept.sqlite")
     upstream.reply("It rains.", "In Oslo.")
@@ -401,3 +416,31 @@ def test_a_response_too_large_to_keep_is_answered_and_not_kept(
     status, data = fetch(url, {"model": "m", "input": "x" * (4 * 2**20)})
     assert status == 200
     assert fetch(f"{url}/{json.loads(data)['id']}")[0] == 404
+
+
+def test_a_store_that_goes_down_costs_what_is_kept_not_an_answer(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    file = tmp_path / "kept.sqlite"
+    url = start_proxy(store=str(file)) + "/v1/responses"
+    upstream.reply("Hi.", "Hi again.")
+    made = json.loads(fetch(url, {"model": "m", "input": "Hello"})[1])
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("DROP TABLE kept")
+    assert fetch(url, {"model": "m", "input": "Hello"})[0] == 200
+    assert fetch(f"{url}/{made['id']}")[0] == 503
+    further = {"model": "m", "input": "?", "previous_response_id": made["id"]}
+    assert fetch(url, further)[0] == 503
+
+
+@pytest.mark.parametrize("value", [b"", b"{", b"[]", b"{}", b'{"response": {}}'])
+def test_what_cannot_be_read_is_not_found(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path, value: bytes
+) -> None:
+    file = tmp_path / "kept.sqlite"
+    url = start_proxy(store=str(file)) + "/v1/responses"
+    upstream.reply("Hi.")
+    made = json.loads(fetch(url, {"model": "m", "input": "Hello"})[1])
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE kept SET value = ?", (value,))
+    assert fetch(f"{url}/{made['id']}")[0] == 404

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from emulator.prompt import render
 from emulator.responses import items
 from emulator.responses.history import messages
 from tests.responses_client import fetch
@@ -223,6 +224,26 @@ def test_input_items_are_told_as_messages(written: list[Json], expected: list[Js
     assert told(*written) == expected
 
 
+@pytest.mark.parametrize(
+    ("output", "files", "failed", "expected"),
+    [
+        ("", [], False, "The block ran. It printed nothing."),
+        ("", [], True, "The block failed. It printed nothing."),
+        (
+            "42",
+            ["/mnt/data/a.png", "/mnt/data/b.csv"],
+            False,
+            "The block ran. Its output:\n\n```text\n42\n```\n\n"
+            "Files that it wrote:\n- /mnt/data/a.png\n- /mnt/data/b.csv",
+        ),
+    ],
+)
+def test_the_model_is_told_how_a_block_ran(
+    output: str, files: list[str], failed: bool, expected: str
+) -> None:
+    assert render("ran.jinja", output=output, files=files, failed=failed) == expected
+
+
 # What is refused
 
 HELLO = {"model": "m", "input": "Hello"}
@@ -376,8 +397,13 @@ def test_what_cannot_be_used_is_refused_by_its_place(
     assert upstream.requests == []
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'"Hello"', b"\xff"])
-def test_a_body_that_is_no_object_is_refused(proxy: str, body: bytes) -> None:
+def nested(depth: int) -> bytes:
+    deep = b"[" * depth + b"]" * depth
+    return b'{"model": "m", "input": "Hi", "tool_choice": {"type": "custom", "x": %s}}' % deep
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'"Hello"', b"\xff", nested(300), nested(2000)])
+def test_a_body_that_cannot_be_read_is_refused(proxy: str, body: bytes) -> None:
     import urllib.error
     import urllib.request
 

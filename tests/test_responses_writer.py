@@ -133,6 +133,26 @@ def test_the_events_of_a_cell_come_in_openais_order() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [
+        ((*CODE, CodeRan("failed")), ["interpreting", "completed"]),
+        ((*CODE, CodeRan("incomplete")), ["interpreting"]),
+        ((CodeDelta("pri"), CodeRan("incomplete")), []),
+    ],
+    ids=["failed", "waits", "cut off"],
+)
+def test_a_stream_tells_how_far_a_cell_has_come(
+    events: Sequence[AnswerEvent], told: list[str]
+) -> None:
+    states = [
+        kind.removeprefix("code_interpreter_call.")
+        for kind in kinds(written(BEGUN, *events, STOP))
+        if kind.startswith("code_interpreter_call.")
+    ]
+    assert states == ["in_progress", *told]
+
+
 ANSWERS: list[tuple[str, tuple[AnswerEvent, ...], list[Json]]] = [
     (
         "logs and a picture",

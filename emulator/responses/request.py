@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
+import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from emulator.errors import BadRequest
@@ -107,6 +108,12 @@ class ResponseRequest(BaseModel):
 def parse_request(body: bytes) -> tuple[ResponseRequest, list[Json]]:
     """A request body, and its input as whole items. Raises `BadRequest` naming the place."""
     value = read_object(body)
+    try:
+        orjson.dumps(
+            value
+        )  # much of a request is told or kept again, and JSON is read deeper than written
+    except orjson.JSONEncodeError as error:
+        raise BadRequest("The request is nested too deeply.") from error
     for name, instead in _UNSUPPORTED.items():
         if value.get(name):
             raise BadRequest(instead, param=name, code="unsupported_parameter")
