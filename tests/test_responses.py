@@ -12,6 +12,10 @@ import openai
 import pytest
 from pydantic import BaseModel
 
+from emulator.errors import BadRequest
+from emulator.responses.kept import KeptResponses
+from emulator.responses.tape import Tape
+from emulator.store import SQLiteStore
 from tests.conftest import StartProxy
 from tests.responses_client import fetch, read_stream
 from tests.scripted import Reply, ScriptedUpstream
@@ -444,3 +448,31 @@ def test_what_cannot_be_read_is_not_found(
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("UPDATE kept SET value = ?", (value,))
     assert fetch(f"{url}/{made['id']}")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("limits", "readable"),
+    [({"max_read": 3}, 3), ({"max_read_bytes": 2500}, 2), ({}, 9)],
+    ids=["responses", "bytes", "none reached"],
+)
+def test_one_request_does_not_read_without_end(limits: dict[str, int], readable: int) -> None:
+    with closing(SQLiteStore(":memory:", ttl_seconds=60)) as store:
+        kept = KeptResponses(store, 60, **limits)
+        items = [{"type": "message", "id": f"msg_{n}", "padding": "x" * 900} for n in range(9)]
+        for n, item in enumerate(items):
+            previous = f"resp_{n - 1}" if n else None
+            response = {"id": f"resp_{n}", "output": [item], "previous_response_id": previous}
+            kept.keep("", {}, response, [], Tape())
+        references = [{"type": "item_reference", "id": item["id"]} for item in items]
+        for n in range(9):
+            whole = items[: n + 1]
+            # An item that is referred to twice is read once.
+            again = [*references[: n + 1], references[0]]
+            if n < readable:
+                assert kept.history("", f"resp_{n}") == whole
+                assert kept.resolved("", again) == [*whole, items[0]]
+            else:
+                with pytest.raises(BadRequest, match="goes back too far"):
+                    kept.history("", f"resp_{n}")
+                with pytest.raises(BadRequest, match="goes back too far"):
+                    kept.resolved("", again)

@@ -328,6 +328,9 @@ HOSTED = (
         (with_choice({"type": "function"}), "tool_choice.name", None),
         (with_choice({"type": "file_search"}), "tool_choice.type", "unsupported_tool"),
         (with_choice({"type": "allowed_tools", "mode": "auto"}), "tool_choice.tools", None),
+        (with_choice({"type": "allowed_tools", "allowed_tools": "all"}), "tool_choice.tools", None),
+        (with_choice({"type": ["function"]}), "tool_choice.type", "unsupported_tool"),
+        (with_choice(7), "tool_choice", None),
         (
             with_choice({"type": "allowed_tools", "mode": "auto", "tools": ["f"]}),
             "tool_choice.tools[0]",

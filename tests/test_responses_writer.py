@@ -333,6 +333,8 @@ def test_an_answer_that_is_cut_off_leaves_its_last_message_incomplete() -> None:
             4,
         ),
         ({"prompt_tokens_details": None, "completion_tokens_details": {}}, 0, 0),
+        ({"prompt_tokens_details": 3, "completion_tokens_details": [{}]}, 0, 0),
+        ({"prompt_tokens_details": {"cached_tokens": "many"}}, 0, 0),
     ],
 )
 def test_usage_is_told_under_the_names_of_this_api(

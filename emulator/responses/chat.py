@@ -112,8 +112,7 @@ def _named(choice: Json, place: str = "tool_choice") -> Json:
 
 
 def _allowed(choice: Json) -> Json:
-    inside = choice.get("allowed_tools") or choice
-    tools, mode = inside.get("tools"), inside.get("mode", "auto")
+    tools, mode = choice.get("tools"), choice.get("mode", "auto")
     if not isinstance(tools, list) or not tools:
         raise BadRequest("tool_choice.tools must name tools.", param="tool_choice.tools")
     if mode not in ("auto", "required"):

@@ -24,8 +24,6 @@ from emulator.store import MAX_VALUE_BYTES, Store, StoreFailed
 
 log = structlog.get_logger()
 
-MAX_CHAIN = 1000
-MAX_CHAIN_BYTES = 32 * 2**20
 _MAX_ID = 128
 
 
@@ -58,6 +56,9 @@ class KeptResponses:
 
     store: Store | None
     seconds: float
+    max_read: int = 1000
+    """Most responses that one request may go back to."""
+    max_read_bytes: int = 32 * 2**20
 
     def keep(
         self, client: str, begun: Json, response: Json, given: list[Json], taped: Tape
@@ -79,7 +80,7 @@ class KeptResponses:
 
     def get(self, client: str, key: str) -> KeptResponse:
         """Raises `NotFound`, `StoreUnavailable`."""
-        found = self._find(client, key)
+        found = self.find(client, key)
         if found is None:
             raise NotFound(f"Response with id {key[:_MAX_ID]!r} not found.", "response_id")
         return found
@@ -102,38 +103,39 @@ class KeptResponses:
 
         Raises `BadRequest` (code ``previous_response_not_found``), `StoreUnavailable`.
         """
+        reading = _Reading(self, client, "previous_response_id")
         chain: list[Sequence[Json]] = []
-        size = 0
         while key is not None:
-            found = self._find(client, key)
+            found = reading.find(key)
             if found is None:
                 message = f"Previous response with id {key[:_MAX_ID]!r} not found."
                 code = "previous_response_not_found"
                 raise BadRequest(message, "previous_response_id", code)
-            size += found.size
-            if len(chain) >= MAX_CHAIN or size > MAX_CHAIN_BYTES:
-                message = "The conversation is too long to go on from a previous response."
-                raise BadRequest(message, "previous_response_id")
             chain.append(found.items)
             key = found.response["previous_response_id"]
         return [item for items in reversed(chain) for item in items]
 
     def resolved(self, client: str, items: Sequence[Json]) -> list[Json]:
-        """The items, with those that ``item_reference`` ones stand for. Raises `NotFound`."""
+        """The items, with those that ``item_reference`` ones stand for.
+
+        Raises `NotFound`, `BadRequest`, `StoreUnavailable`.
+        """
+        reading = _Reading(self, client, "input")
         return [
-            self._referred(client, item["id"], n) if item["type"] == "item_reference" else item
+            self._referred(reading, item["id"], n) if item["type"] == "item_reference" else item
             for n, item in enumerate(items)
         ]
 
-    def _referred(self, client: str, key: str, place: int) -> Json:
-        owner = self._get(_item(client, key)) if len(key) <= _MAX_ID else None
-        kept = self._find(client, owner.decode()) if owner is not None else None
+    def _referred(self, reading: _Reading, key: str, place: int) -> Json:
+        owner = self._get(_item(reading.client, key)) if len(key) <= _MAX_ID else None
+        kept = reading.find(owner.decode()) if owner is not None else None
         for item in kept.items if kept is not None else ():
             if item["id"] == key:
                 return item
         raise NotFound(f"Item with id {key[:_MAX_ID]!r} not found.", f"input[{place}].id")
 
-    def _find(self, client: str, key: str) -> KeptResponse | None:
+    def find(self, client: str, key: str) -> KeptResponse | None:
+        """Raises `StoreUnavailable`."""
         value = self._get(_response(client, key)) if len(key) <= _MAX_ID else None
         if value is None:
             return None
@@ -150,6 +152,26 @@ class KeptResponses:
             return self.store.get(key)
         except StoreFailed as error:
             raise StoreUnavailable(f"Responses cannot be read now: {error}") from error
+
+
+class _Reading:
+    """What one request reads: each response once, and not without end."""
+
+    def __init__(self, kept: KeptResponses, client: str, param: str) -> None:
+        self.client = client
+        self._kept = kept
+        self._param = param
+        self._found: dict[str, KeptResponse | None] = {}
+        self._size = 0
+
+    def find(self, key: str) -> KeptResponse | None:
+        """Raises `BadRequest`, `StoreUnavailable`."""
+        if key not in self._found:
+            found = self._found[key] = self._kept.find(self.client, key)
+            self._size += found.size if found is not None else 0
+            if len(self._found) > self._kept.max_read or self._size > self._kept.max_read_bytes:
+                raise BadRequest("The conversation goes back too far.", self._param)
+        return self._found[key]
 
 
 def _response(client: str, key: str) -> str:

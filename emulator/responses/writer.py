@@ -175,15 +175,19 @@ class ResponseWriter:
 
 
 def _usage(usage: Usage) -> Json:
-    prompt = usage.details.get("prompt_tokens_details") or {}
-    completion = usage.details.get("completion_tokens_details") or {}
+    cached = _count(usage, "prompt_tokens_details", "cached_tokens")
+    reasoning = _count(usage, "completion_tokens_details", "reasoning_tokens")
     return {
         "input_tokens": usage.prompt_tokens,
-        "input_tokens_details": {
-            "cached_tokens": prompt.get("cached_tokens") or 0,
-            "cache_write_tokens": 0,
-        },
+        "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
         "output_tokens": usage.completion_tokens,
-        "output_tokens_details": {"reasoning_tokens": completion.get("reasoning_tokens") or 0},
+        "output_tokens_details": {"reasoning_tokens": reasoning},
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
     }
+
+
+def _count(usage: Usage, details: str, name: str) -> int:
+    """One of the upstream's figures, if it told any: nobody has checked what it sent."""
+    told = usage.details.get(details)
+    count = told.get(name) if isinstance(told, dict) else None
+    return count if isinstance(count, int) else 0
