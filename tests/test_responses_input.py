@@ -287,6 +287,7 @@ HOSTED = (
         (with_input("Hello"), "input[0]", None),
         (with_input({}), "input[0].type", "unsupported_item"),
         (with_input({"role": "user", "content": "a"}, {"type": "x"}), "input[1].type", None),
+        (with_input({"type": "x" * 10_000}), "input[0].type", None),
         (with_input({"role": "user"}), "input[0].content", None),
         (with_input({"role": "tool", "content": "a"}), "input[0].role", None),
         (with_input({"role": "user", "content": 7}), "input[0].content", None),
@@ -395,6 +396,7 @@ def test_what_cannot_be_used_is_refused_by_its_place(
     error = json.loads(data)["error"]
     assert (status, error["type"], error["param"]) == (400, "invalid_request_error", param)
     assert code is None or error["code"] == code
+    assert len(error["message"]) < 500
     # The core speaks of the chat request that was made of this one; its client knows no such fields.
     assert "response_format" not in error["message"] and ".function" not in error["message"]
     assert upstream.requests == []

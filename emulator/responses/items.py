@@ -31,7 +31,7 @@ class Shape(BaseModel):
 
 
 class TextPart(Shape):
-    type: Literal["input_text", "output_text", "text", "summary_text", "reasoning_text"]
+    type: Literal["input_text", "output_text", "text"]
     text: str
 
 
@@ -159,6 +159,11 @@ def normal(written: Any) -> list[Json]:
     return [_normal(item, f"input[{n}]") for n, item in enumerate(written)]
 
 
+def quoted(value: Any) -> str:
+    """What a client sent, for a message about it."""
+    return repr(value)[:100]
+
+
 def _normal(written: Any, place: str) -> Json:
     if not isinstance(written, dict):
         raise BadRequest(f"{place} must be an object.", param=place)
@@ -170,7 +175,7 @@ def _normal(written: Any, place: str) -> Json:
         item["type"] = kind = "item_reference"
     if not isinstance(kind, str) or kind not in ITEMS:
         known = ", ".join(ITEMS)
-        message = f"{place}.type is {kind!r}; supported here are {known}."
+        message = f"{place}.type is {quoted(kind)}; supported here are {known}."
         raise BadRequest(message, param=f"{place}.type", code="unsupported_item")
     if kind == "item_reference":
         return item
@@ -210,7 +215,7 @@ def _part(written: Any, place: str) -> Part:
     kind = written.get("type") if isinstance(written, dict) else None
     if not isinstance(kind, str) or kind not in PARTS:
         known = ", ".join(PARTS)
-        message = f"{place}.type is {kind!r}; supported here are {known}."
+        message = f"{place}.type is {quoted(kind)}; supported here are {known}."
         raise BadRequest(message, param=f"{place}.type")
     for name, instead in _FETCHED.get(kind, {}).items():
         if written.get(name) and not written.get(instead):

@@ -16,7 +16,7 @@ import structlog
 from emulator.errors import BadRequest, NotFound, StoreUnavailable
 from emulator.events import AnswerEvent, Opened
 from emulator.responses import tape
-from emulator.responses.items import Json
+from emulator.responses.items import Json, quoted
 from emulator.responses.tape import Tape
 from emulator.responses.writer import ResponseWriter
 from emulator.sse import json_bytes
@@ -82,7 +82,7 @@ class KeptResponses:
         """Raises `NotFound`, `StoreUnavailable`."""
         found = self.find(client, key)
         if found is None:
-            raise NotFound(f"Response with id {key[:_MAX_ID]!r} not found.", "response_id")
+            raise NotFound(f"Response with id {quoted(key)} not found.", "response_id")
         return found
 
     def delete(self, client: str, key: str) -> None:
@@ -108,7 +108,7 @@ class KeptResponses:
         while key is not None:
             found = reading.find(key)
             if found is None:
-                message = f"Previous response with id {key[:_MAX_ID]!r} not found."
+                message = f"Previous response with id {quoted(key)} not found."
                 code = "previous_response_not_found"
                 raise BadRequest(message, "previous_response_id", code)
             chain.append(found.items)
@@ -132,7 +132,7 @@ class KeptResponses:
         for item in kept.items if kept is not None else ():
             if item["id"] == key:
                 return item
-        raise NotFound(f"Item with id {key[:_MAX_ID]!r} not found.", f"input[{place}].id")
+        raise NotFound(f"Item with id {quoted(key)} not found.", f"input[{place}].id")
 
     def find(self, client: str, key: str) -> KeptResponse | None:
         """Raises `StoreUnavailable`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from emulator.errors import BadRequest
-from emulator.responses.items import Json
+from emulator.responses.items import Json, quoted
 
 MAX_LIMIT = 100
 
@@ -14,7 +14,7 @@ def page(items: Sequence[Json], query: Mapping[str, str]) -> Json:
     """The page that ``query`` asks for, newest first unless it says otherwise. Raises `BadRequest`."""
     order = query.get("order", "desc")
     if order not in ("asc", "desc"):
-        raise BadRequest(f"order is {order!r}; expected asc or desc.", "order")
+        raise BadRequest(f"order is {quoted(order)}; expected asc or desc.", "order")
     limit = query.get("limit", "20")
     if not limit.isascii() or not limit.isdecimal() or not 1 <= int(limit[:4]) <= MAX_LIMIT:
         raise BadRequest(f"limit must be a number from 1 to {MAX_LIMIT}.", "limit")
@@ -22,7 +22,7 @@ def page(items: Sequence[Json], query: Mapping[str, str]) -> Json:
     if after := query.get("after"):
         places = [n for n, item in enumerate(listed) if item["id"] == after]
         if not places:
-            raise BadRequest(f"after: there is no item {after[:100]!r}.", "after")
+            raise BadRequest(f"after: there is no item {quoted(after)}.", "after")
         listed = listed[places[-1] + 1 :]
     shown = listed[: int(limit)]
     return {

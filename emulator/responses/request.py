@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from emulator.errors import BadRequest
 from emulator.protocol import Lenient, read_object, validated
 from emulator.responses import items
-from emulator.responses.items import Json
+from emulator.responses.items import Json, quoted
 
 CODE_OUTPUTS = "code_interpreter_call.outputs"
 
@@ -109,9 +109,8 @@ def parse_request(body: bytes) -> tuple[ResponseRequest, list[Json]]:
     """A request body, and its input as whole items. Raises `BadRequest` naming the place."""
     value = read_object(body)
     try:
-        orjson.dumps(
-            value
-        )  # much of a request is told or kept again, and JSON is read deeper than written
+        # Much of a request is told or kept again, and orjson reads deeper JSON than it writes.
+        orjson.dumps(value)
     except orjson.JSONEncodeError as error:
         raise BadRequest("The request is nested too deeply.") from error
     for name, instead in _UNSUPPORTED.items():
@@ -130,7 +129,7 @@ def supported(kind: Any, place: str) -> None:
     """Raises `BadRequest` for a hosted tool that is not to be had here."""
     if not isinstance(kind, str) or kind not in TOOL_TYPES:
         known = ", ".join(sorted(TOOL_TYPES))
-        message = f"{place} is {kind!r}; supported here are {known}."
+        message = f"{place} is {quoted(kind)}; supported here are {known}."
         raise BadRequest(message, param=place, code="unsupported_tool")
 
 
@@ -138,4 +137,6 @@ def check_include(include: list[str]) -> None:
     for n, name in enumerate(include):
         if name not in INCLUDABLE:
             known = ", ".join(sorted(INCLUDABLE))
-            raise BadRequest(f"include[{n}] is {name!r}; expected one of {known}.", f"include[{n}]")
+            raise BadRequest(
+                f"include[{n}] is {quoted(name)}; expected one of {known}.", f"include[{n}]"
+            )
