@@ -36,7 +36,7 @@ from emulator.files import Files
 from emulator.folder import open_folder
 from emulator.interpreter import Interpreter
 from emulator.pipeline import Pipeline
-from emulator.routes import chat, containers, executions, files
+from emulator.routes import chat, containers, executions, files, responses
 from emulator.routes.reply import json_reply
 from emulator.routes.upload import read_upload
 from emulator.settings import Settings, from_command_line
@@ -70,11 +70,10 @@ def create_app(
         for engine in engines:
             owned.callback(engine.close)
 
-    store = None
-    if settings.programs == "on":
-        store = open_store(settings.store, settings.store_seconds)
+    store = open_store(settings.store, settings.store_seconds)
     if store is not None:
         owned.callback(store.close)
+    programs = store if settings.programs == "on" else None
 
     folder = open_folder(settings.files_dir, now=now)
     owned.callback(folder.close)
@@ -100,17 +99,14 @@ def create_app(
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
     app.extensions["emulator"] = owned
-    api = _api(settings)
-    chat.add_routes(
-        api,
-        Pipeline(settings, upstream, engines, store, interpreter),
-        ModelList(upstream),
-        settings,
-    )
+    pipeline = Pipeline(settings, upstream, engines, programs, interpreter)
     read = partial(read_upload, folder.scratch, settings.max_file_bytes)
+    api = _api(settings)
+    chat.add_routes(api, pipeline, ModelList(upstream), settings)
+    responses.add_routes(api, pipeline, settings, store)
     files.add_routes(api, uploaded, read)
-    executions.add_routes(api, interpreter, settings)
     containers.add_routes(api, kept, uploaded, read)
+    executions.add_routes(api, interpreter, settings)
     app.register_blueprint(api, url_prefix="/v1", name="v1")
     app.register_blueprint(api, name="bare")  # clients whose base_url lacks /v1
 

@@ -44,7 +44,7 @@ from sandbox.errors import SandboxBusy, SandboxError
 # Fields that would spoil a turn in which the model is to write Python.
 NOT_IN_TOOL_TURNS = frozenset({"n", "stop", "response_format", "logprobs", "top_logprobs"})
 
-_CUT_OFF: dict[str | None, FinishReason] = {
+CUT_OFF: Mapping[str | None, FinishReason] = {
     "length": "length",
     "content_filter": "content_filter",
 }
@@ -157,8 +157,8 @@ class Answerer:
                 course.ran(turn, verdict)
                 continue
             # What the upstream cut off is not the model's fault: asking again would not help.
-            if isinstance(verdict, Answered) or finish_reason in _CUT_OFF:
-                yield Finish(_CUT_OFF.get(finish_reason, "stop"), meter.usage(course.messages))
+            if isinstance(verdict, Answered) or finish_reason in CUT_OFF:
+                yield Finish(CUT_OFF.get(finish_reason, "stop"), meter.usage(course.messages))
                 return
             # A promise is asked for once; whoever promises again may just talk like that.
             final = course.attempt >= self.settings.repair_attempts

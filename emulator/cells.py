@@ -40,6 +40,7 @@ from sandbox.parsing import parse
 NAMES = ("code_interpreter", "python")
 """How models that know a code interpreter as a tool call it, where they write calls instead of blocks."""
 
+_PREFIX = "ci_"
 _LABELS = frozenset(label for label, dialect in FENCES.items() if dialect == "python")
 
 
@@ -98,7 +99,7 @@ class CellDraft:
     def begin(self, dialect: str, raw: str, *, in_a_row: bool = False) -> Iterator[AnswerEvent]:
         self._block = _Block(dialect, raw, in_a_row)
         if dialect == "python" and raw.strip(" \t\n`~").lower() in _LABELS:
-            self._block.id = self._id = new_id("ci_")
+            self._block.id = self._id = new_id(_PREFIX)
             self.wrote = True
             yield CodeBegun(self._id, self._bench.container.id)
 
@@ -123,7 +124,7 @@ class CellDraft:
             yield from self._draft.feed(text, "")
             yield from self._draft.end("", cut_off=cut_off)
         else:
-            self._code, self._id, self.wrote = code, new_id("ci_"), True
+            self._code, self._id, self.wrote = code, new_id(_PREFIX), True
             yield CodeBegun(self._id, self._bench.container.id)
             yield CodeDelta(code)
 
@@ -133,7 +134,8 @@ class CellDraft:
         if self._code is None:
             return
         yield CodeClosed(self._code)
-        run = self._bench.interpreter.run(self._bench.container, self._code, self._toolset)
+        key = self._id.removeprefix(_PREFIX)
+        run = self._bench.interpreter.run(self._bench.container, self._code, self._toolset, key)
         events = told(run, self._bench)
         while True:
             try:

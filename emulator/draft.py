@@ -82,8 +82,11 @@ class Draft:
 
     @property
     def stopped(self) -> bool:
-        """Nothing that follows can call now: the program waits for results, or is of no use."""
-        return self._waits or bool(self.rejected)
+        """Nothing that follows can call now: the program waits for results, or is of no use.
+
+        A block is read to its end all the same: the rest of it is for when the results have come.
+        """
+        return (self._waits and self._block is None) or bool(self.rejected)
 
     @property
     def verdict(self) -> Verdict | None:

@@ -77,6 +77,12 @@ class NotStored(EmulatorError):
         self.headers = {"x-should-retry": "false", **self.headers}
 
 
+class StoreUnavailable(EmulatorError):
+    """What was kept cannot be read just now; the next try may find it."""
+
+    status = 503
+
+
 class ModelFailed(EmulatorError):
     """The model answered, but not with anything usable, also after every repair.
 

@@ -162,6 +162,12 @@ def call_id(answer: str, place: int) -> str:
     return f"call_{answer[:20]}{place:04x}"
 
 
+def same_answer(one: str, other: str) -> bool:
+    """Whether two calls with ids of `call_id` were made in one answer."""
+    stem = len("call_") + 20
+    return len(one) == len(other) == stem + 4 and one[:stem] == other[:stem]
+
+
 def new_id(prefix: str) -> str:
     """``chatcmpl-...`` or ``call_...``: unguessable and unique."""
     return prefix + secrets.token_hex(12)

@@ -70,13 +70,14 @@ class WaitingCell:
     call: Call
     ids: tuple[str, ...]
     """Of all calls that it has made, the last of which it waits for."""
+    key: str
 
 
 @dataclass
 class _Cell:
     """A cell on its way."""
 
-    id: str
+    key: str
     code: str
     toolset: Toolset
     transcript: Transcript = field(default_factory=Transcript)
@@ -84,6 +85,10 @@ class _Cell:
     seconds: float = 0.0
     ids: list[str] = field(default_factory=list)
     waiting: Waiting | None = None
+
+    @property
+    def id(self) -> str:
+        return f"exec_{self.key}"
 
 
 class _Live:
@@ -129,13 +134,14 @@ class Interpreter:
         self._libraries: dict[str, str] | None = None
 
     def run(
-        self, container: Container, code: str, toolset: Toolset | None = None
+        self, container: Container, code: str, toolset: Toolset | None = None, key: str = ""
     ) -> Iterator[Progress]:
         """Run a cell in which calls of ``toolset``'s functions wait for the client.
 
+        ``key`` names it: ``exec_KEY`` is the id of the execution.
         Raises `ExecutionFailed` where the sandbox is at fault, and what `Containers` raises.
         """
-        cell = _Cell(new_id("exec_"), code, toolset or Toolset.parse([]))
+        cell = _Cell(key or new_id(""), code, toolset or Toolset.parse([]))
         with self._using(container) as live:
             if container.approval:
                 held = self.approvals.hold(cell.id, container.id, code)
@@ -159,7 +165,9 @@ class Interpreter:
             for container_id, live in self._live.items():
                 cell = live.cell
                 if cell and cell.waiting and cell.waiting.id == call_id:
-                    return WaitingCell(container_id, cell.code, cell.waiting.call, tuple(cell.ids))
+                    return WaitingCell(
+                        container_id, cell.code, cell.waiting.call, tuple(cell.ids), cell.key
+                    )
         return None
 
     def go_on(self, container: Container, call_id: str, value: Any) -> Iterator[Progress]:

@@ -11,14 +11,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from emulator.answer import Answerer
+from emulator.answer import CUT_OFF, Answerer
 from emulator.bench import Bench, open_bench
 from emulator.choice import INTERPRETER, NO_TOOLS, interpreter_tool, offered
 from emulator.errors import BadRequest
-from emulator.events import AnswerEvent, Opened
+from emulator.events import (
+    AnswerEvent,
+    ContentDelta,
+    Finish,
+    FinishReason,
+    Opened,
+    ReasoningDelta,
+)
 from emulator.formats import AnswerFormat
 from emulator.habits import Habits
 from emulator.interpreter import Interpreter
+from emulator.meter import Meter
 from emulator.profiles import choose
 from emulator.prompt import transcript
 from emulator.protocol import ChatCompletionRequest
@@ -48,14 +56,12 @@ class Pipeline:
         Raises `BadRequest` before the first item, `EmulatorError` at any.
         """
         toolset, _ = offered(request)
-        answer_format = AnswerFormat.parse(request.response_format)
         # A non-streaming answer always tells its usage.
         include_usage = request.include_usage or not request.stream
-        passed_on = answer_format is None or self.settings.response_format == "pass"
         tool = interpreter_tool(request)
         if tool is None and self.settings.interpreter == "on" and request.tool_choice != "none":
             tool = {"type": INTERPRETER}
-        if not toolset.tools and passed_on and tool is None:
+        if not toolset.tools and tool is None and self._passes_format(request):
             return self._relay(request, include_usage=include_usage)
         answers = (self.events(request, client, tool) for _ in range(request.n or 1))
         writer = ChunkWriter(request.model, legacy=request.is_legacy, host=host)
@@ -73,6 +79,8 @@ class Pipeline:
         Raises `BadRequest` at once, `EmulatorError` from the iterator.
         """
         toolset, choice = offered(request)
+        if not toolset.tools and tool is None and self._passes_format(request):
+            return self._plain_events(request)
         answerer = Answerer(
             self.settings,
             self.upstream,
@@ -93,6 +101,30 @@ class Pipeline:
         if self.interpreter is None:
             raise BadRequest("The code interpreter is off here.", "tools", "interpreter_off")
         return partial(open_bench, self.interpreter, self.settings, client, request, tool)
+
+    def _passes_format(self, request: ChatCompletionRequest) -> bool:
+        """Whether an answer's form is free, or the upstream's business."""
+        answer_format = AnswerFormat.parse(request.response_format)
+        return answer_format is None or self.settings.response_format == "pass"
+
+    def _plain_events(self, request: ChatCompletionRequest) -> Iterator[AnswerEvent]:
+        """The upstream's own words: `_relay` as events."""
+        finish_reason: FinishReason = "stop"
+        meter = Meter()
+        meter.begin()
+        for chunk in self._relay(request, include_usage=True):
+            if isinstance(chunk, Opened):
+                yield chunk
+                continue
+            meter.count(chunk)
+            for choice in chunk["choices"]:
+                delta = choice.get("delta") or {}
+                if reasoning := delta.get("reasoning_content") or delta.get("reasoning"):
+                    yield ReasoningDelta(reasoning)
+                if content := delta.get("content"):
+                    yield ContentDelta(content)
+                finish_reason = CUT_OFF.get(choice.get("finish_reason"), finish_reason)
+        yield Finish(finish_reason, meter.usage(_plain_messages(request)))
 
     def _relay(
         self, request: ChatCompletionRequest, *, include_usage: bool

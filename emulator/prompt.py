@@ -186,9 +186,13 @@ def repair(reply: str, **facts: Any) -> list[ModelMessage]:
 def ran(words: str, code: str, output: str, *, failed: bool, last: bool) -> list[ModelMessage]:
     """A cell that was run, and what came of it; ``last`` if no other may be run."""
     block = render("calls.jinja", text=words, calls=code.splitlines())
+    said = [
+        render("ran.jinja", output=output, files=(), failed=failed),
+        render("go_on.jinja", failed=failed, last=last),
+    ]
     return [
         {"role": "assistant", "content": block},
-        {"role": "user", "content": render("ran.jinja", output=output, failed=failed, last=last)},
+        {"role": "user", "content": "\n\n".join(said)},
     ]
 
 

@@ -25,9 +25,9 @@ EMULATED = frozenset(
         "parallel_tool_calls",
         "functions",
         "function_call",
+        "max_tool_calls",
         "messages",
         "stream",
-        "max_tool_calls",
     }
 )
 
@@ -150,19 +150,30 @@ def parse_chat(body: bytes) -> ChatCompletionRequest:
     return parse_body(body, ChatCompletionRequest)
 
 
-def parse_body(body: bytes | Mapping[str, Any], model: type[M]) -> M:
+def parse_body(body: bytes | dict[str, Any], model: type[M]) -> M:
     """Read any request: its JSON, or the fields of its form. Raises `BadRequest` as `parse_chat` does."""
+    return validated(model, read_object(body))
+
+
+def read_object(body: bytes | dict[str, Any]) -> dict[str, Any]:
+    """The JSON object in ``body``. Raises `BadRequest`."""
     try:
         value = orjson.loads(body) if isinstance(body, bytes) else body
     except orjson.JSONDecodeError as error:
         raise BadRequest(f"The request body is not valid JSON: {error}") from error
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         raise BadRequest("The request body must be a JSON object.")
+    return value
+
+
+def validated(model: type[M], value: Any, place: str = "") -> M:
+    """``value`` as a ``model``. Raises `BadRequest` naming the place, which begins with ``place``."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        param = _path(first["loc"], value, missing=first["type"] == "missing")
+        inside = _path(first["loc"], value, missing=first["type"] == "missing")
+        param = f"{place}.{inside}" if place and inside else place or inside
         raise BadRequest(f"Invalid value for {param!r}: {first['msg']}.", param=param) from error
 
 

@@ -105,9 +105,13 @@ class Settings(BaseSettings):
     )
     store: str = Field(
         "~/.cache/tool-use-api-emulator/programs.sqlite",
-        description="where programs wait: a file, :memory:, or redis://host for several replicas",
+        description="where programs and responses are kept: a file, :memory:, or redis://host "
+        "for several replicas",
     )
     store_seconds: float = Field(86_400, gt=0, description="how long a program waits for results")
+    response_seconds: float = Field(
+        2_592_000, gt=0, description="how long a response is kept, unless it says store: false"
+    )
     engines: Annotated[tuple[Literal["monty", "kernel"], ...], NoDecode] = Field(
         ("monty", "kernel"),
         min_length=1,
