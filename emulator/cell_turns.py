@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from emulator.bench import Bench
 from emulator.cells import told
-from emulator.events import AnswerEvent, CodeBegun, CodeClosed, CodeDelta
+from emulator.events import AnswerEvent, CodeBegun, CodeClosed, CodeDelta, Opened
 from emulator.protocol import Message
 from emulator.resume import last_calls, object_of, value_of
 from emulator.verdicts import Answered, Ran
@@ -54,6 +54,7 @@ def go_on(
             continue
         if object_of(function.arguments) != call.arguments:
             continue
+        yield Opened(lambda: None, container_id=bench.container.id)
         yield CodeBegun(f"ci_{waiting.key}", bench.container.id)
         yield CodeDelta(waiting.code)
         yield CodeClosed(waiting.code)
