@@ -13,7 +13,7 @@ from io import BytesIO
 from typing import IO, Any, BinaryIO, Literal
 
 from emulator import container_files
-from emulator.container_files import ROOT, ContainerFile, Source, check_path, room_beside
+from emulator.container_files import ROOT, ContainerFile, Room, Source, check_path, room_beside
 from emulator.errors import BadRequest, NotFound
 from emulator.files import Files, check_file_size
 from emulator.folder import Content, Folder, Rows
@@ -129,11 +129,12 @@ class Containers:
             stateful,
             approval,
         )
+        given = [self._uploaded.get(client, file_id) for file_id in file_ids]
+        Room(self._settings.container_bytes).check(sum(file.bytes for file in given))
         with ExitStack() as writing:
             copies = []
-            for file_id in file_ids:
-                file = self._uploaded.get(client, file_id)
-                with self._uploaded.open(client, file_id) as content:
+            for file in given:
+                with self._uploaded.open(client, file.id) as content:
                     copied = writing.enter_context(self._folder.written(content, self._check_size))
                 copies.append((ROOT + file.filename, copied))
             rows = writing.enter_context(self._folder.transaction())
@@ -224,7 +225,7 @@ class Containers:
         with self._folder.transaction() as rows:
             self._check_running(rows, container_id)
             found = rows.one("SELECT version FROM containers WHERE id = :id", id=container_id)
-        return int(found[0])
+            return int(found[0])
 
     def files(self, container_id: str) -> Sequence[ContainerFile]:
         """All of them, oldest first."""

@@ -162,11 +162,8 @@ def add(calls: list[Call], delta: dict[str, Any]) -> None:
 
 # What clients send
 
-REQUESTS = [
-    recorded
-    for line in (DATA / "client_requests.jsonl").read_text().splitlines()
-    if (recorded := json.loads(line))["path"] == "/v1/chat/completions"
-]
+RECORDED = [json.loads(line) for line in (DATA / "client_requests.jsonl").read_text().splitlines()]
+REQUESTS = [recorded for recorded in RECORDED if recorded["path"] == "/v1/chat/completions"]
 
 
 def example(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
