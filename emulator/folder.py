@@ -174,8 +174,11 @@ class Folder:
             raise
 
     def open(self, key: str) -> BinaryIO:
-        """Raises ``FileNotFoundError`` if the contents are not, or no longer, there."""
-        return os.fdopen(os.open(key, _READ, dir_fd=self._fd), "rb")
+        """The contents of that key; in the transaction that read it, they are there. Raises `NotStored`."""
+        try:
+            return os.fdopen(os.open(key, _READ, dir_fd=self._fd), "rb")
+        except OSError as error:
+            raise NotStored(f"The proxy cannot read the file: {error.strerror}.") from error
 
     def scratch(self) -> IO[bytes]:
         """A file without a name on the folder's disk: gone when it is closed, or the process dies."""

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emulator.container_files import ROOT, check_path
-from emulator.containers import Container, Containers
+from emulator.container_rows import Container
+from emulator.containers import Containers
 from emulator.errors import BadRequest, EmulatorError, NotFound
 from emulator.files import Files
 from emulator.folder import Folder
@@ -532,6 +533,25 @@ def test_a_path_is_not_both_a_file_and_a_folder(
         containers.put_file(container, ROOT + added, b"", "user")
     assert failed.value.code == "path_taken"
     containers.put_file(container, f"{ROOT}ab", b"", "user")
+
+
+def test_a_file_is_found_while_it_is_replaced_all_the_time(containers: Containers) -> None:
+    """Its old contents must not be removed between the look into the index and the opening."""
+    container = containers.create("me").id
+    file = containers.put_file(container, f"{ROOT}x", b"0", "user")
+    done = threading.Event()
+
+    def replace() -> None:
+        while not done.is_set():
+            containers.put_file(container, f"{ROOT}x", b"1", "user")
+
+    with ThreadPoolExecutor(1) as pool:
+        replacing = pool.submit(replace)
+        try:
+            assert {containers.read(container, file.id) for _ in range(300)} <= {b"0", b"1"}
+        finally:
+            done.set()
+        replacing.result()
 
 
 def test_a_file_that_is_read_while_it_is_replaced_stays_whole(containers: Containers) -> None:

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from emulator.errors import BadRequest
+from emulator.errors import BadRequest, NotStored
 from emulator.files import PURPOSES, check_name
 from emulator.folder import Content, Folder, open_folder
 from tests.conftest import StartProxy
@@ -362,7 +362,7 @@ def test_a_folder_that_another_proxy_uses_is_left_as_it_is(tmp_path: Path) -> No
 def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     (tmp_path / "contents" / "link").symlink_to("/etc/hostname")
-    with pytest.raises(OSError, match="symbolic"):
+    with pytest.raises(NotStored, match="symbolic"):
         folder.open("link")
     folder.close()
 
