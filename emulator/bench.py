@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from emulator.containers import Container
+from emulator.container_rows import Container
 from emulator.errors import BadRequest, NotFound
 from emulator.interpreter import Interpreter
 from emulator.prompt import Workplace

@@ -16,7 +16,8 @@ from typing import Any
 
 from emulator import metrics
 from emulator.approvals import Approvals, Decision, Held
-from emulator.containers import Container, Containers
+from emulator.container_rows import Container
+from emulator.containers import Containers
 from emulator.errors import ExecutionFailed
 from emulator.events import CreatedFile, Image, Logs, new_id
 from emulator.executions import PICTURES, Execution, image

@@ -156,7 +156,7 @@ class Settings(BaseSettings):
 
     files_dir: str = Field(
         "~/.cache/tool-use-api-emulator/files",
-        description="folder in which uploaded files and those of containers are kept",
+        description="folder of uploaded files and those of containers, or :temporary:",
     )
     max_file_bytes: int = Field(64 * 2**20, ge=1, description="largest file that may be uploaded")
     max_files: int = Field(1000, ge=1, description="most uploaded files of one client")

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from emulator.containers import Container, Containers
+from emulator.container_rows import Container
+from emulator.containers import Containers
 from emulator.engines import InterpreterEngines
 from emulator.files import Files
 from emulator.folder import Folder

@@ -15,7 +15,7 @@ from flask import Blueprint, Response, request
 from pydantic import BaseModel, ConfigDict, Field
 
 from emulator.approvals import Decision, Held
-from emulator.containers import Container
+from emulator.container_rows import Container
 from emulator.events import Image, Logs, Opened
 from emulator.executions import Execution
 from emulator.interpreter import Interpreter
