@@ -27,7 +27,9 @@ from sandbox import docker
 from sandbox.docker import Room
 from sandbox.errors import SandboxUnavailable
 
-_LOCAL_FIX = "run the proxy as root on the engine's own machine, or as the user of a rootless engine"
+_LOCAL_FIX = (
+    "run the proxy as root on the engine's own machine, or as the user of a rootless engine"
+)
 _PATIENCE = 10.0
 """Seconds for the engine to tell of a container's end."""
 _UNTOLD = 255
@@ -85,7 +87,7 @@ class Container:
         """Make sure that this machine's process of that number is the container's, and within reach."""
         try:
             ours = self._container.id in Path(f"/proc/{self.pid}/cgroup").read_text()
-            os.stat(f"{self.root}/.")
+            Path(self.root, "proc").stat()
         except OSError as error:
             raise SandboxUnavailable(
                 f"a container cannot be looked into: {error}", _LOCAL_FIX

@@ -31,7 +31,9 @@ SHM_SIZE, RUN_SIZE = 16 * 1024 * 1024, 1024 * 1024
 """Bytes in /dev/shm, and in the folder of the sockets."""
 
 INSTALL_FIX = "pip install -r sandbox/requirements-docker.txt"
-ENGINE_FIX = "start Docker on this machine and let this user reach it, or name it with --docker-host"
+ENGINE_FIX = (
+    "start Docker on this machine and let this user reach it, or name it with --docker-host"
+)
 IMAGE_FIX = "make kernel-image (docker build), or name another one with --docker-image"
 
 _OWN_PROCESSES = 2
@@ -73,7 +75,8 @@ def client(host: str) -> Iterator[Any]:
         with contextlib.closing(_connected(host)) as connected:
             yield connected
     except errors.ImageNotFound as error:
-        raise SandboxUnavailable(str(error.explanation), IMAGE_FIX) from error
+        name = str(error.explanation).rpartition(" ")[2]
+        raise SandboxUnavailable(f"the Docker engine has no image {name}", IMAGE_FIX) from error
     except (OSError, errors.DockerException) as error:
         words = getattr(error, "explanation", None) or error
         raise SandboxUnavailable(f"the Docker engine fails: {words}", ENGINE_FIX) from error

@@ -74,7 +74,8 @@ FENCES = (
     ),
     Fence(
         "sizes", "what can be written is bounded",
-        f"found = {{path: (lambda it: it.f_blocks * it.f_frsize)(os.statvfs(path)) for path in {[*_SIZES]!r}}}",
+        f"found = {{path: os.statvfs(path) for path in {[*_SIZES]!r}}}\n"
+        "found = {path: it.f_blocks * it.f_frsize for path, it in found.items()}",
         lambda found: all(found[path] <= size for path, size in _SIZES.items()),
         _WALLS_FIX,
     ),

@@ -6,8 +6,7 @@ input; a second connection to what a program may have put in a socket's place (a
 Does not stop: what `sandbox.docker` says.
 """
 
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from jupyter_client.connect import KernelConnectionInfo
 from traitlets import Float, Integer, Unicode
@@ -41,14 +40,14 @@ class DockerProvisioner(Place):
 
     @property
     def container(self) -> Container:
-        assert isinstance(self.process, Container)
-        return self.process
+        return cast(Container, self.process)
 
     async def launch_kernel(self, cmd: list[str], **_: Any) -> KernelConnectionInfo:
         inside = new_connection(f"{RUN}/s")
         room = Room(self.memory, self.data_size, self.all_processes, self.cpus)
         command = ["python3", cmd[1], _RECEIVE + cmd[2], *cmd[3:]]
-        self.process = Container(self.host, self.image, command, room)
+        # Of what is typed a Popen, only what `Process` names is used.
+        self.process = Container(self.host, self.image, command, room)  # type: ignore[assignment]
         self.pid = self.container.pid
         self.container.tell(as_json(inside) + b"\n")
         # As with bubblewrap, nothing is shared: the host goes to the sockets in the kernel's own folder.
