@@ -40,7 +40,7 @@ class Container:
     """One running container, with what is used of `subprocess.Popen`.
 
     Its standard input ends when this object is closed or this process ends; whatever runs in there
-    is to end at that.
+    is to end at that, and to begin with reading what it is told.
     """
 
     def __init__(self, host: str, image: str, command: Sequence[str], room: Room) -> None:

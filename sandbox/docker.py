@@ -101,7 +101,8 @@ def sweep(host: str) -> int:
     """Remove the containers of dead servers, never those of a living one. Returns how many."""
     swept = 0
     with client(host) as connected:
-        for container in connected.containers.list(all=True, filters={"label": LABEL}):
+        # Sparse: no look at each, since others' may go between the list and the look.
+        for container in connected.containers.list(all=True, sparse=True, filters={"label": LABEL}):
             if abandoned(container.labels[LABEL]):
                 with contextlib.suppress(library().errors.APIError):  # it is just being removed
                     container.remove(force=True, v=True)

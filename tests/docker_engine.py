@@ -10,6 +10,7 @@ Needs root, and what PACKAGES installs. Says why, and runs nothing, where that c
 
 import contextlib
 import hashlib
+import inspect
 import os
 import platform
 import shutil
@@ -25,14 +26,20 @@ PACKAGES = ("docker.io", "containerd", "runc", "iptables", "debootstrap")
 COMMANDS = ("dockerd", "containerd", "runc", "docker-init", "debootstrap", "unshare")
 WANTED = ("ipykernel", "numpy", "matplotlib")
 """What of the requirements the tests' image has."""
-SUPERFLUOUS = ("usr/share/doc", "usr/share/man", "usr/share/locale", "var/cache/apt", "var/lib/apt/lists")
+SUPERFLUOUS = (
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/locale",
+    "var/cache/apt",
+    "var/lib/apt/lists",
+)
 
 ROOT = Path(__file__).parents[1]
 CACHE = Path("~/.cache/tool-use-api-emulator").expanduser()
 START_SECONDS = 60.0
 
 
-class Missing(Exception):  # noqa: N818 - named for what happened
+class Missing(Exception):
     """There can be no engine here; the message says why."""
 
 
@@ -43,17 +50,18 @@ def main(command: list[str]) -> int:
         install()
         archive = image()
         before = traces()
-        with tempfile.TemporaryDirectory(prefix="docker-engine-") as folder:
-            with engine(Path(folder)) as host:
-                name = imported(host, archive)
-                known = {"DOCKER_HOST": host, "KERNEL_PLACE": "docker", "KERNEL_IMAGE": name}
-                done = subprocess.run(command, check=False, env=os.environ | known)
-        left = settled(before)
-        if left:
-            print(f"the engine has left behind: {', '.join(sorted(left))}", file=sys.stderr)
+        with (
+            tempfile.TemporaryDirectory(prefix="docker-engine-") as folder,
+            engine(Path(folder)) as host,
+        ):
+            name = imported(host, archive)
+            known = {"DOCKER_HOST": host, "KERNEL_PLACE": "docker", "KERNEL_IMAGE": name}
+            done = subprocess.run(command, check=False, env=os.environ | known)
+        if left := settled(before):
+            sys.stderr.write(f"the engine has left behind: {', '.join(sorted(left))}\n")
         return done.returncode or bool(left)
     except Missing as why:
-        print(f"skipped, there is no Docker engine: {why}", file=sys.stderr)
+        sys.stderr.write(f"skipped, there is no Docker engine: {why}\n")
         return 0
 
 
@@ -62,7 +70,9 @@ def install() -> None:
     if not _missing():
         return
     if shutil.which("apt-get") is None:
-        raise Missing(f"{', '.join(_missing())} cannot be found, and there is no apt-get to install it")
+        raise Missing(
+            f"{', '.join(_missing())} cannot be found, and there is no apt-get to install it"
+        )
     policy = Path("/usr/sbin/policy-rc.d")
     ours = not policy.exists()
     if ours:
@@ -91,7 +101,9 @@ def _missing() -> list[str]:
 def image() -> Path:
     """The image's files as a tar archive, made if there is none of these ingredients."""
     facts = dict(
-        line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line
+        line.split("=", 1)
+        for line in Path("/etc/os-release").read_text().splitlines()
+        if "=" in line
     )
     suite = facts.get("VERSION_CODENAME", "").strip('"')
     pinned = [
@@ -99,7 +111,7 @@ def image() -> Path:
         for line in (ROOT / "sandbox" / "requirements.txt").read_text().splitlines()
         if line.startswith(WANTED)
     ]
-    recipe = "\n".join([suite, *pinned, Path(__file__).read_text()])
+    recipe = "\n".join([suite, *pinned, *SUPERFLUOUS, inspect.getsource(_build)])
     archive = CACHE / f"kernel-image-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}.tar"
     if archive.exists():
         return archive
@@ -107,19 +119,22 @@ def image() -> Path:
     for older in CACHE.glob("kernel-image-*"):
         older.unlink()
     with tempfile.TemporaryDirectory(prefix="image-", dir=CACHE) as folder:
-        root = Path(folder) / "root"
-        _run("debootstrap", "--variant=minbase", "--include=python3", suite, str(root), _mirror(suite))
-        version = next((root / "usr/bin").glob("python3.*")).name.removeprefix("python")
-        packages = root / f"usr/local/lib/python{version}/dist-packages"
-        pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        only = ("--python-version", version, "--only-binary=:all:")
-        _run(*pip, "--target", str(packages), *only, *pinned)
-        for path in SUPERFLUOUS:
-            shutil.rmtree(root / path, ignore_errors=True)
         unfinished = Path(folder) / "image.tar"
-        _run("tar", "-C", str(root), "-cf", str(unfinished), ".")
+        _build(suite, pinned, Path(folder) / "root", unfinished)
         unfinished.rename(archive)
     return archive
+
+
+def _build(suite: str, requirements: list[str], root: Path, archive: Path) -> None:
+    _run("debootstrap", "--variant=minbase", "--include=python3", suite, str(root), _mirror(suite))
+    version = next((root / "usr/bin").glob("python3.*")).name.removeprefix("python")
+    packages = root / f"usr/local/lib/python{version}/dist-packages"
+    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    only = ("--python-version", version, "--only-binary=:all:")
+    _run(*pip, "--target", str(packages), *only, *requirements)
+    for path in SUPERFLUOUS:
+        shutil.rmtree(root / path, ignore_errors=True)
+    _run("tar", "-C", str(root), "-cf", str(archive), ".")
 
 
 def _mirror(suite: str) -> str:
@@ -207,9 +222,12 @@ def traces() -> set[str]:
             name = (process / "comm").read_text().strip()
             if name.startswith(("dockerd", "containerd", "docker-init")):
                 found.add(f"{name} {process.name}")
-    found |= {f"mount {line.split()[4]}" for line in Path("/proc/self/mountinfo").read_text().splitlines()}
     found |= {
-        f"{path} = {path.read_text().strip()}" for path in Path("/proc/sys/net").glob("ipv*/**/*forward*")
+        f"mount {line.split()[4]}" for line in Path("/proc/self/mountinfo").read_text().splitlines()
+    }
+    found |= {
+        f"{path} = {path.read_text().strip()}"
+        for path in Path("/proc/sys/net").glob("ipv*/**/*forward*")
     }
     if shutil.which("iptables-save"):
         rules = _run("iptables-save").splitlines()

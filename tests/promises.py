@@ -17,12 +17,16 @@ PAGE = Path(__file__).parents[1] / "docs" / "security.md"
 
 @dataclass(frozen=True)
 class Attempt:
-    """One way out. `control`: as which user it succeeds without a sandbox, or why nobody tries."""
+    """One way out. `control`: as which user it succeeds without a sandbox, or why nobody tries.
+
+    `in_docker`: what comes of it in a container, where that is another thing than in bubblewrap.
+    """
 
     area: str
     what: str
     body: str
     control: Literal["anyone", "root"] | str = "anyone"
+    in_docker: Literal["stopped", "succeeds"] = "stopped"
 
 
 PRELUDE = """
@@ -58,7 +62,7 @@ ATTEMPTS = [
     Attempt("files", "go through /proc/self/root",
             "return open('/proc/self/root' + host['secret']).read()"),
     Attempt("files", "go through pid 1's root",
-            "return os.path.exists('/proc/1/root/etc/passwd')", "none: it takes CAP_SYS_PTRACE"),
+            "return os.path.exists('/proc/1/root' + host['secret'])", "none: it takes CAP_SYS_PTRACE"),
     Attempt("files", "write beside the interpreter's packages",
             "return os.access(host['packages'], os.W_OK)", "root"),
     Attempt("files", "write to /", "return os.access('/', os.W_OK)", "root"),
@@ -95,7 +99,8 @@ ATTEMPTS = [
     Attempt("processes", "see the host's environment",
             "return 'ESCAPE_TEST' in os.environ"),
     Attempt("processes", "become root", "os.setuid(0)\nreturn os.getuid() == 0", "root"),
-    Attempt("processes", "run a shell", "return subprocess.run(['/bin/sh', '-c', '']).returncode == 0"),
+    Attempt("processes", "run a shell", "return subprocess.run(['/bin/sh', '-c', '']).returncode == 0",
+            in_docker="succeeds"),
     Attempt("processes", "raise a limit",
             "resource.setrlimit(resource.RLIMIT_CORE, (1, 1))\n"
             "resource.setrlimit(resource.RLIMIT_CORE, (2, 2))\nreturn True",

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import cgroups, fences, leftovers
+from sandbox import cgroups, leftovers
 from sandbox.engine import Engine, Finished, Limits, Paused
 from sandbox.errors import SandboxError
-from sandbox.kernel import KernelEngine
 from sandbox.monty import MontyEngine
+from tests.places import kernels
 
 SESSIONS = int(os.environ.get("SOAK_SESSIONS", "40"))
 FIRST = 20
@@ -30,7 +30,7 @@ LIMITS = Limits(seconds=5.0, output=10_000)
 
 ENGINES: dict[str, Callable[[], Engine]] = {
     "monty": lambda: MontyEngine(LIMITS),
-    "kernel": lambda: KernelEngine(LIMITS, warm=0),
+    "kernel": lambda: kernels(LIMITS, warm=0),
 }
 
 # A session each: one that ends well, is left paused, fails, runs away, or kills its kernel.
@@ -93,9 +93,6 @@ def _settled(expected: Held) -> Held:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", ENGINES)
 def test_many_sessions_leave_nothing_behind(name: str) -> None:
-    problem = fences.problem()
-    if name == "kernel" and problem is not None:
-        pytest.skip(str(problem))
     engine = ENGINES[name]()
     try:
         with ThreadPoolExecutor(2) as users:
