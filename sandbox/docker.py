@@ -101,11 +101,11 @@ def sweep(host: str) -> int:
     """Remove the containers of dead servers, never those of a living one. Returns how many."""
     swept = 0
     with client(host) as connected:
-        # Sparse: no look at each, since others' may go between the list and the look.
-        for container in connected.containers.list(all=True, sparse=True, filters={"label": LABEL}):
-            if abandoned(container.labels[LABEL]):
+        # Not `containers.list`, which looks at each, and fails if one has gone meanwhile.
+        for found in connected.api.containers(all=True, filters={"label": LABEL}):
+            if abandoned(found["Labels"][LABEL]):
                 with contextlib.suppress(library().errors.APIError):  # it is just being removed
-                    container.remove(force=True, v=True)
+                    connected.api.remove_container(found["Id"], force=True, v=True)
                     swept += 1
     return swept
 
