@@ -7,8 +7,8 @@ the processor, writing beyond /tmp, /mnt/data, /dev/shm and its sockets' folder 
 filling the host's disk through its log (there is none).
 
 Does not stop: bugs in the system calls that are left; a shell or whatever else the image has, within
-the container; reading what /proc and /sys tell of the machine; a program that closes its lifeline from
-outliving a server that was killed, until its processor time or the next server's start ends it.
+the container; reading what /proc and /sys tell of the machine; a program that undoes what ends it with
+its server from outliving one that was killed, until the next start or the end of its processor time.
 """
 
 import contextlib

@@ -4,6 +4,7 @@ As `sandbox.fences` does for bubblewrap, and with the same probes where the prom
 engine may pass over a limit with a mere warning, or be set up to be laxer than it was told.
 
 Stops: starting kernels in containers in which a fence silently came to nothing.
+
 Does not stop: what no probe asks; tests/test_docker.py asks much more.
 """
 

@@ -152,7 +152,7 @@ def judge(fence: Fence, found: Any) -> Check:
     """Whether what its probe found keeps the promise."""
     try:
         holds = fence.holds(found)
-    except (TypeError, LookupError):  # the probe gave its error's text instead
+    except (TypeError, LookupError, ValueError):  # the probe gave its error's text instead
         holds = False
     if holds:
         return Check(fence.name, ok=True, detail=fence.promise)
