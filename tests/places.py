@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from sandbox import docker_fences, fences
-from sandbox.docker import IMAGE
+from sandbox import docker, docker_fences, fences
 from sandbox.engine import Limits
 from sandbox.errors import SandboxUnavailable
 from sandbox.kernel import KernelEngine
@@ -22,7 +21,7 @@ IN_DOCKER = PLACE == "docker"
 
 CONFIG: dict[str, Any] = {
     "bubblewrap": {},
-    "docker": {"image": os.environ.get("KERNEL_IMAGE", IMAGE)},
+    "docker": {"image": os.environ.get("KERNEL_IMAGE", docker.IMAGE)},
 }[PLACE]
 
 REFUSALS = {
@@ -51,6 +50,15 @@ def kernels(limits: Limits, **options: Any) -> KernelEngine:
     if (why := problem()) is not None:
         pytest.skip(str(why))
     return KernelEngine(limits, place=PLACE, **CONFIG, **options)
+
+
+def containers(of: str | None = None) -> set[str]:
+    """The ids of the containers of the server with this mark, or of all servers."""
+    if not IN_DOCKER:
+        return set()
+    label = docker.LABEL if of is None else f"{docker.LABEL}={of}"
+    with docker.client("") as client:
+        return {each["Id"] for each in client.api.containers(all=True, filters={"label": label})}
 
 
 needs_bubblewrap = pytest.mark.skipif(

@@ -190,7 +190,10 @@ MODULES = (
 def page() -> str:
     """docs/security.md."""
     areas = list(dict.fromkeys(attempt.area for attempt in ATTEMPTS))
-    lines = [_INTRODUCTION]
+    first, *others = (
+        " | ".join(("", name or "fence", *cells, "")).strip() for name, cells in _FENCES.items()
+    )
+    lines = [_INTRODUCTION.format(fences="\n".join([first, "|---" * 4 + "|", *others]))]
     for area in areas:
         lines += [
             f"\n### {area.capitalize()}\n",
@@ -228,6 +231,36 @@ def page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+_FENCES = {
+    "": ("kernel in bubblewrap", "kernel in docker", "monty"),
+    "another interpreter": (
+        "no: CPython", "no: CPython",
+        "a Rust interpreter without files, network, processes, imports",
+    ),
+    "namespaces": (
+        "user (unless root), pid, net, ipc, uts, mount, cgroup",
+        "pid, net, ipc, uts, mount, cgroup", "no",
+    ),
+    "file system": (
+        "interpreter and system libraries, read-only; /mnt/data and /tmp private and sized",
+        "the image, read-only; /mnt/data and /tmp private and sized", "none",
+    ),
+    "system calls": (
+        "an allowlist (seccomp)", "the same allowlist",
+        "all of this user's, for the interpreter's own worker",
+    ),
+    "memory, processes": (
+        "rlimits per process; a control group for all, as root",
+        "rlimits per process; a control group for all", "memory of the interpreter",
+    ),
+    "processor": ("shared with all", "one of them", "shared with all"),
+    "user": (
+        "one uid per session as root, else `nobody` in a user namespace",
+        "one uid per session as root, else the server's", "the server's",
+    ),
+    "running time, output, calls": ("limited", "limited", "limited"),
+}  # fmt: skip
+
 _IN_DOCKER = {"stopped": "stopped", "succeeds": "succeeds, within the container"}
 
 _INTRODUCTION = """\
@@ -245,16 +278,7 @@ said by name, gives the model's code your account, and logs a warning at every s
 
 Programs run in monty, and what that cannot run in a kernel, in the place that `--sandbox` names:
 
-| fence | kernel in bubblewrap | kernel in docker | monty |
-|---|---|---|---|
-| another interpreter | no: CPython | no: CPython | a Rust interpreter without files, network, processes, imports |
-| namespaces | user (unless root), pid, net, ipc, uts, mount, cgroup | pid, net, ipc, uts, mount, cgroup | no |
-| file system | interpreter and system libraries, read-only; /mnt/data and /tmp private and sized | the image, read-only; /mnt/data and /tmp private and sized | none |
-| system calls | an allowlist (seccomp) | the same allowlist | all of this user's, for the interpreter's own worker |
-| memory, processes | rlimits per process; a control group for all, as root | rlimits per process; a control group for all | memory of the interpreter |
-| processor | shared with all | one | shared with all |
-| user | one uid per session as root, else `nobody` in a user namespace | one uid per session as root, else the server's | the server's |
-| running time, output, calls | limited | limited | limited |
+{fences}
 
 To start a container takes root, or a user who may speak to the engine, which is as much as root on its
 machine; programs never see the engine.

@@ -19,11 +19,11 @@ from emulator import doctor
 from emulator.engines import open_engines
 from emulator.settings import Settings
 from sandbox import container, docker, docker_fences
-from sandbox.docker import LABEL, Room
+from sandbox.docker import Room
 from sandbox.engine import Engine, Finished, Limits
 from sandbox.errors import SandboxDied, SandboxLimit, SandboxUnavailable
 from sandbox.leftovers import mark
-from tests.places import CONFIG, IN_DOCKER, kernels
+from tests.places import CONFIG, IN_DOCKER, containers, kernels
 
 if not IN_DOCKER:
     pytest.skip("make test-docker starts an engine for these", allow_module_level=True)
@@ -36,13 +36,6 @@ LIMITS = Limits(seconds=30.0, output=10_000)
 def kernel() -> Iterator[Engine]:
     with kernels(LIMITS, warm=1) as engine:
         yield engine
-
-
-def containers(of: str | None = None) -> set[str]:
-    """The ids of a server's containers, or of all."""
-    label = LABEL if of is None else f"{LABEL}={of}"
-    with docker.client("") as client:
-        return {each["Id"] for each in client.api.containers(all=True, filters={"label": label})}
 
 
 def until(what: Callable[[], bool]) -> None:
@@ -250,6 +243,13 @@ def test_an_image_without_ipykernel_is_told() -> None:
     problem = docker_fences.problem({"image": "bare"})
     assert problem is not None
     assert "python3 finds ipykernel" in problem.reason
+
+
+def test_an_engine_that_is_not_there_is_told() -> None:
+    problem = docker_fences.problem({"host": "unix:///nonexistent"})
+    assert problem is not None
+    assert problem.reason.startswith("the Docker engine fails: ")
+    assert problem.fix.startswith("start Docker on this machine")
 
 
 def test_the_settings_lead_to_the_engine(capsys: pytest.CaptureFixture[str]) -> None:

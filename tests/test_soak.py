@@ -19,7 +19,7 @@ from sandbox import cgroups, leftovers
 from sandbox.engine import Engine, Finished, Limits, Paused
 from sandbox.errors import SandboxError
 from sandbox.monty import MontyEngine
-from tests.places import kernels
+from tests.places import containers, kernels
 
 SESSIONS = int(os.environ.get("SOAK_SESSIONS", "40"))
 FIRST = 20
@@ -54,6 +54,7 @@ class Held:
     children: int
     groups: int
     folders: int
+    containers: int
 
 
 def _held() -> Held:
@@ -65,6 +66,7 @@ def _held() -> Held:
         children=sum(len((task / "children").read_text().split()) for task in tasks),
         groups=sum(len(list(folder.glob(f"{mark}-*"))) for folder in cgroups.folders()),
         folders=len(list(Path(tempfile.gettempdir()).glob(f"{mark}-*"))),
+        containers=len(containers(mark)),
     )
 
 
