@@ -28,6 +28,7 @@ TESTABLE := $(call stamp,$(VENV),dev,requirements.txt requirements-dev.txt)
 LOCAL := $(call stamp,$(VENV),local,requirements-local.txt)
 BENCH := $(call stamp,$(VENV),bench,requirements-bench.txt)
 CLIENTS := $(call stamp,$(CLIENTS_VENV),clients,requirements-clients.txt)
+DOCKER := $(call stamp,$(VENV),docker,sandbox/requirements-docker.txt)
 GATEWAY := $(call stamp,$(GATEWAY_VENV),gateway,requirements.txt requirements-dev.txt sandbox/requirements-gateway-test.txt)
 OLD_CLIENTS := $(call stamp,$(OLD_CLIENTS_VENV),clients,requirements-clients-old.txt)
 NODE_MODULES := $(call stamp,$(NODE_CLIENTS)/node_modules,node,$(NODE_CLIENTS)/package-lock.json)
@@ -88,6 +89,15 @@ bench-bfcl: $(RUNNABLE) $(BENCH) ## whether ideal replies to BFCL's cases are re
 test-gateway: $(GATEWAY) ## the tests against a Jupyter Kernel Gateway
 	@$(GATEWAY_VENV)/bin/python -m pytest tests/test_gateway.py $(ARGS)
 
+.PHONY: test-docker
+test-docker: $(TESTABLE) $(DOCKER) ## the kernels' tests in containers of a Docker engine of their own (needs root)
+	@$(PY) -m tests.docker_engine $(PY) -m pytest -k "not monty and not without_a_sandbox" \
+	    tests/test_docker.py tests/test_escape.py tests/test_engines.py $(ARGS)
+
+.PHONY: kernel-image
+kernel-image: ## build the image of --sandbox docker
+	@docker build -t tool-use-api-emulator-kernel sandbox $(ARGS)
+
 .PHONY: bench-sandbox
 bench-sandbox: $(RUNNABLE) system-packages ## how long a program waits for its sandbox
 	@exec $(PY) -m benchmarks.sandbox $(ARGS)
@@ -140,6 +150,9 @@ $(LOCAL): | $(PY)
 
 $(BENCH): | $(PY)
 	$(call install,$(PY),--no-deps -r requirements-bench.txt)
+
+$(DOCKER): | $(PY)
+	$(call install,$(PY),-r sandbox/requirements-docker.txt)
 
 $(CLIENTS): | $(CLIENTS_VENV)/bin/python
 	$(call install,$(CLIENTS_VENV)/bin/python,-r requirements-clients.txt)

@@ -47,6 +47,14 @@ def _bubblewrap(settings: Settings) -> dict[str, Any]:
     return {"place": settings.sandbox}
 
 
+def _docker(settings: Settings) -> dict[str, Any]:
+    return {
+        "place": settings.sandbox,
+        "image": settings.docker_image,
+        "host": settings.docker_host,
+    }
+
+
 def _gateway(settings: Settings) -> dict[str, Any]:
     from sandbox.gateway import Gateway, GatewayKernel
 
@@ -64,6 +72,7 @@ def _none(settings: Settings) -> dict[str, Any]:
 
 _PLACES: dict[str, Callable[[Settings], dict[str, Any]]] = {
     "bubblewrap": _bubblewrap,
+    "docker": _docker,
     "gateway": _gateway,
     "none": _none,
 }

@@ -117,8 +117,14 @@ class Settings(BaseSettings):
         min_length=1,
         description="engines in the order in which they are tried",
     )
-    sandbox: Literal["bubblewrap", "gateway", "none"] = Field(
+    sandbox: Literal["bubblewrap", "docker", "gateway", "none"] = Field(
         "bubblewrap", description="where kernels run; none gives the model's code your account"
+    )
+    docker_image: str = Field(
+        "tool-use-api-emulator-kernel", description="image of the kernels (sandbox docker)"
+    )
+    docker_host: str = Field(
+        "", description="URL of the Docker engine, on this machine; empty: what DOCKER_HOST says"
     )
     gateway_url: str = Field(
         "http://127.0.0.1:8888",
