@@ -10,8 +10,9 @@ import hashlib
 import hmac
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 
 import structlog
 from flask import Blueprint, Flask, Response, g, request
@@ -20,7 +21,8 @@ from pydantic import SecretStr, ValidationError
 from werkzeug.exceptions import HTTPException
 
 from emulator import logs, metrics
-from emulator.engines import open_engines
+from emulator.containers import Containers
+from emulator.engines import InterpreterEngines, open_engines
 from emulator.errors import (
     BadRequest,
     EmulatorError,
@@ -30,13 +32,19 @@ from emulator.errors import (
     Unauthorized,
 )
 from emulator.events import new_id
+from emulator.files import Files
+from emulator.folder import open_folder
+from emulator.interpreter import Interpreter
 from emulator.pipeline import Pipeline
-from emulator.routes import chat
+from emulator.routes import chat, containers, executions, files, responses
 from emulator.routes.reply import json_reply
+from emulator.routes.upload import read_upload
 from emulator.settings import Settings, from_command_line
 from emulator.store import open_store
+from emulator.sweeper import Sweeper
 from emulator.upstream import ModelList, OpenAIUpstream, Upstream
 from sandbox.engine import Engine
+from sandbox.kernel import KernelEngine
 
 log = structlog.get_logger()
 
@@ -46,8 +54,13 @@ def create_app(
     *,
     upstream: Upstream | None = None,
     engines: Sequence[Engine] | None = None,
+    kernels: Callable[[str], KernelEngine] | None = None,
+    now: Callable[[], float] = time.time,
 ) -> Flask:
-    """The application. What it opened itself, ``app.extensions["emulator"].close()`` closes."""
+    """The application. What it opened itself, ``app.extensions["emulator"].close()`` closes.
+
+    ``engines`` run tool programs; ``kernels`` gives the engine for a container's memory limit.
+    """
     owned = ExitStack()
     if upstream is None:
         upstream = OpenAIUpstream(settings)
@@ -57,16 +70,38 @@ def create_app(
         for engine in engines:
             owned.callback(engine.close)
 
-    store = None
-    if settings.programs == "on":
-        store = open_store(settings.store, settings.store_seconds)
+    store = open_store(settings.store, settings.store_seconds)
     if store is not None:
         owned.callback(store.close)
+    programs = store if settings.programs == "on" else None
+
+    folder = open_folder(settings.files_dir, now=now)
+    owned.callback(folder.close)
+    uploaded = Files(folder, settings)
+    kept = Containers(
+        folder,
+        uploaded,
+        settings,
+        on_gone=lambda gone: interpreter.end(gone),  # noqa: PLW0108 - each of them knows the other
+    )
+    if kernels is None:
+        kernels = opened = InterpreterEngines(settings)
+        owned.callback(opened.close)
+    interpreter = Interpreter(kept, kernels, settings)
+    owned.callback(interpreter.close)
+    owned.callback(Sweeper(uploaded.sweep, kept.sweep).close)
 
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
     app.extensions["emulator"] = owned
-    api = _api(Pipeline(settings, upstream, engines, store), ModelList(upstream), settings)
+    pipeline = Pipeline(settings, upstream, engines, programs, interpreter)
+    read = partial(read_upload, folder.scratch, settings.max_file_bytes)
+    api = _api(settings)
+    chat.add_routes(api, pipeline, ModelList(upstream), settings)
+    responses.add_routes(api, pipeline, settings, store)
+    files.add_routes(api, uploaded, read)
+    containers.add_routes(api, kept, uploaded, read)
+    executions.add_routes(api, interpreter, settings)
     app.register_blueprint(api, url_prefix="/v1", name="v1")
     app.register_blueprint(api, name="bare")  # clients whose base_url lacks /v1
 
@@ -83,7 +118,7 @@ def create_app(
         origin = request.headers.get("origin", "")
         if origin and {origin, "*"} & set(settings.cors_origins):
             response.headers["access-control-allow-origin"] = origin
-            response.headers["access-control-allow-methods"] = "GET, POST, OPTIONS"
+            response.headers["access-control-allow-methods"] = "GET, POST, DELETE, OPTIONS"
             response.headers["access-control-allow-headers"] = "authorization, content-type, *"
             response.headers["access-control-expose-headers"] = "*"
             response.headers["access-control-max-age"] = "600"
@@ -96,7 +131,8 @@ def create_app(
     return app
 
 
-def _api(pipeline: Pipeline, models: ModelList, settings: Settings) -> Blueprint:
+def _api(settings: Settings) -> Blueprint:
+    """The routes that want a key; those of each API are added to it."""
     api = Blueprint("api", __name__)
     keys = [key.get_secret_value().encode() for key in settings.client_keys]
 
@@ -111,7 +147,6 @@ def _api(pipeline: Pipeline, models: ModelList, settings: Settings) -> Blueprint
         # What is kept for a client is for those who hold its key; without keys there is one client.
         g.client = hashlib.sha256(given).hexdigest()[:32] if keys else ""
 
-    chat.add_routes(api, pipeline, models, settings)
     return api
 
 

@@ -5,23 +5,26 @@ A turn is read by `turn.py`; here is decided what to ask for next. Knows nothing
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from emulator import metrics
-from emulator.diagnostics import render
+from emulator.bench import Bench
+from emulator.cell_turns import EndedCell, go_on
+from emulator.cells import CellDraft
+from emulator.course import Course
 from emulator.draft import Draft
-from emulator.errors import ExecutionFailed, ModelFailed, UpstreamFailed
+from emulator.errors import ExecutionFailed, UpstreamFailed
 from emulator.events import AnswerEvent, Finish, FinishReason, Opened, Usage
+from emulator.first_turn import first_turn
 from emulator.formats import AnswerFormat
 from emulator.habits import Habits
 from emulator.history import barren_calls
 from emulator.meter import Meter
-from emulator.profiles import choose
 from emulator.programs import Driver
-from emulator.prompt import Choice, ModelMessage, instruct, repair
+from emulator.prompt import Choice
 from emulator.prose import Prose
 from emulator.protocol import ChatCompletionRequest
 from emulator.resume import Continued, Ended, resume, save
@@ -29,18 +32,14 @@ from emulator.settings import Settings
 from emulator.stops import StopFilter
 from emulator.store import Store
 from emulator.tiny.grammar import gbnf
-from emulator.tiny.turn import DEFAULTS as TINY_DEFAULTS
-from emulator.tiny.turn import tiny_turn
 from emulator.tools import Toolset
-from emulator.turn import Answered, Refused, Turn
+from emulator.turn import Drafting, Turn
 from emulator.upstream import Upstream
+from emulator.verdicts import Answered, Ran, Refused, Verdict
 from sandbox.engine import Engine, fresh_seed
 from sandbox.errors import SandboxBusy, SandboxError
 
-# Fields that would spoil a turn in which the model is to write Python.
-NOT_IN_TOOL_TURNS = frozenset({"n", "stop", "response_format", "logprobs", "top_logprobs"})
-
-_CUT_OFF: dict[str | None, FinishReason] = {
+CUT_OFF: Mapping[str | None, FinishReason] = {
     "length": "length",
     "content_filter": "content_filter",
 }
@@ -59,24 +58,42 @@ class Answerer:
     toolset: Toolset
     choice: Choice
     answer_format: AnswerFormat | None
+    open_bench: Callable[[], Bench] | None = None
+    """Gives the code interpreter, if the model may use one."""
 
     def events(self) -> Iterator[AnswerEvent]:
         """Raises `EmulatorError`, before the first event or after any."""
+        bench = self.open_bench() if self.open_bench else None
         driver = Driver(
             self.engines,
             self.toolset,
             max_calls=self.settings.program_calls,
             one_at_a_time=self.choice.one_at_a_time,
         )
-        went_on = self._resumed(driver)
-        if isinstance(went_on, Continued):
+        went_on: Continued | Ended | EndedCell | Answered | None = None
+        if bench is not None:
+            went_on = yield from go_on(bench, self.request.messages)
+        went_on = went_on or self._resumed(driver)
+        if isinstance(went_on, Answered):
+            metrics.TURNS_SAVED.inc()
+            yield Finish("tool_calls", Usage())
+        elif isinstance(went_on, Continued):
             metrics.TURNS_SAVED.inc()
             yield Opened(lambda: None, turns_saved=1)
             yield from went_on.calls
             yield Finish("tool_calls", Usage())
         else:
-            messages, fields = self._prompted(went_on)
-            yield from self._asked(driver, messages, fields)
+            messages, fields = first_turn(
+                self.settings,
+                self.request,
+                self.toolset,
+                self.choice,
+                self.answer_format,
+                habit=self.habits.of(self.request.model),
+                ended=went_on,
+                bench=bench,
+            )
+            yield from self._asked(driver, Course(messages, fields, self.choice, bench))
 
     def _resumed(self, driver: Driver) -> Continued | Ended | None:
         """What became of a program whose results end the history."""
@@ -88,56 +105,59 @@ class Answerer:
             save(self.store, went_on.saved)
         return went_on
 
-    def _asked(
-        self, driver: Driver, messages: list[ModelMessage], fields: dict[str, Any]
-    ) -> Iterator[AnswerEvent]:
-        """Ask the model, and ask again while its reply is of no use."""
+    def _asked(self, driver: Driver, course: Course) -> Iterator[AnswerEvent]:
+        """Ask the model, and ask again while its reply is of no use or has run code."""
         seed = fresh_seed()
         meter = Meter()
-        verdict: Answered | Refused = Answered()
-        told = ""
-        for attempt in range(self.settings.repair_attempts + 1):
-            turn = self._turn(driver, seed, repairs=attempt > 0, told=told)
+        verdict: Verdict = Answered()
+        while True:
+            turn = self._turn(driver, seed, course)
             try:
-                finish_reason = yield from self._read(turn, messages, fields, meter)
+                finish_reason = yield from self._read(turn, course, meter)
             except UpstreamFailed as error:
                 # The repair request did not fit the model's context: the first fault is the one to tell.
-                if attempt and error.status == 400 and isinstance(verdict, Refused):
-                    raise _gave_up(verdict, attempt) from error
+                if course.attempt and error.status == 400 and isinstance(verdict, Refused):
+                    raise course.gave_up(verdict) from error
                 raise
-            told += turn.prose.told
+            course.told += turn.prose.told
             verdict = turn.verdict
             if turn.draft.calls:
                 self._keep(turn.draft)
-                yield Finish("tool_calls", meter.usage(messages))
+                yield Finish("tool_calls", meter.usage(course.messages))
                 return
+            if isinstance(verdict, Ran):
+                course.ran(turn, verdict)
+                continue
             # What the upstream cut off is not the model's fault: asking again would not help.
-            if isinstance(verdict, Answered) or finish_reason in _CUT_OFF:
-                yield Finish(_CUT_OFF.get(finish_reason, "stop"), meter.usage(messages))
+            if isinstance(verdict, Answered) or finish_reason in CUT_OFF:
+                yield Finish(CUT_OFF.get(finish_reason, "stop"), meter.usage(course.messages))
                 return
             # A promise is asked for once; whoever promises again may just talk like that.
-            if verdict.kind == "promised" and (attempt or not self.settings.repair_attempts):
-                yield Finish("stop", meter.usage(messages))
+            final = course.attempt >= self.settings.repair_attempts
+            if verdict.kind == "promised" and (course.attempt or final):
+                yield Finish("stop", meter.usage(course.messages))
                 return
             metrics.REPAIRS.labels(verdict.kind).inc()
-            messages = [*messages, *repair(turn.text, kind=verdict.kind, **_facts(verdict))]
-            fields = {**fields, **self._retry_fields(verdict)}
-        assert isinstance(verdict, Refused)
-        raise _gave_up(verdict, self.settings.repair_attempts)
+            if final:
+                raise course.gave_up(verdict)
+            course.refused(turn, verdict)
+            course.fields |= self._retry_fields(verdict)
 
-    def _turn(self, driver: Driver, seed: int, *, repairs: bool, told: str) -> Turn:
-        draft = Draft(
+    def _turn(self, driver: Driver, seed: int, course: Course) -> Turn:
+        read = Draft(
             driver,
-            required=self.choice.required,
+            required=course.choice.required and course.bench is None,
             by_statement=self.settings.stream_calls == "statement",
             seed=seed,
             barren=barren_calls(self.request.messages),
         )
-        hold = repairs or self.choice.required or self.answer_format is not None
+        draft = CellDraft(read, course.bench, self.toolset) if course.bench else read
+        hold = bool(course.attempt) or course.choice.required or self.answer_format is not None
+        lead = "\n\n" if course.told else ""
         return Turn(
             draft,
-            Prose(StopFilter(self.request.stop), hold=hold, lead="\n\n" if told else ""),
-            self.choice,
+            Prose(StopFilter(self.request.stop), hold=hold, lead=lead),
+            course.choice,
             answer_format=self.answer_format,
             recover_reasoning=self.settings.recover_reasoning,
         )
@@ -145,17 +165,17 @@ class Answerer:
     def _read(
         self,
         turn: Turn,
-        messages: list[dict[str, Any]],
-        fields: Mapping[str, Any],
+        course: Course,
         meter: Meter,
     ) -> Generator[AnswerEvent, None, str | None]:
         """Read one reply; returns the upstream's finish_reason, or None when we closed it."""
         finish_reason: str | None = None
+        container_id = course.bench.container.id if course.bench else ""
         meter.begin()
         metrics.MODEL_TURNS.inc()
         with _sandbox_at_fault():
-            with self.upstream.open(messages, fields) as reply:
-                yield Opened(reply.abort)
+            with self.upstream.open(course.messages, course.fields) as reply:
+                yield Opened(reply.abort, container_id=container_id)
                 for chunk in reply:
                     meter.count(chunk)
                     for choice in chunk.get("choices") or ():
@@ -171,7 +191,7 @@ class Answerer:
             yield from turn.close(cut_off=finish_reason == "length")
         return finish_reason
 
-    def _keep(self, draft: Draft) -> None:
+    def _keep(self, draft: Drafting) -> None:
         """Remember how the model calls, and the program for its results."""
         self.habits.told(self.request.model, draft.dialects)
         if self.store is not None and (saved := draft.saved()) is not None:
@@ -187,37 +207,6 @@ class Answerer:
             field: gbnf(self.toolset.tools, required=True, only=self.choice.name, parallel=not one)
         }
 
-    def _prompted(self, ended: Ended | None) -> tuple[list[ModelMessage], dict[str, Any]]:
-        """What the model is told, and the other fields of the upstream request."""
-        profile = choose(self.settings.profile, self.request.model)
-        told_format = self.answer_format.instructions if self.answer_format else ""
-        dropped = profile.drops | set(self.settings.drop_fields) | NOT_IN_TOOL_TURNS
-        fields = self.request.passed_on(dropped)
-        fields["stream_options"] = {"include_usage": True}
-        if profile.few_shot and self.settings.grammar and not self.toolset.tools:
-            # Such an upstream can hold even a very small model to a schema.
-            fields["response_format"] = self.request.response_format
-        if not (profile.few_shot and self.toolset.tools):
-            messages = instruct(
-                self.request.messages,
-                self.toolset,
-                self.choice,
-                profile,
-                told_format,
-                ended=ended,
-                habit=self.habits.of(self.request.model),
-            )
-            return messages, fields
-        turn = tiny_turn(self.request.messages, self.toolset, self.choice)
-        if turn.grammar is not None and self.settings.grammar:
-            fields["grammar"] = turn.grammar
-        told = turn.messages
-        if told_format and turn.grammar is None:
-            told = [*told[:-1], {**told[-1], "content": f"{told[-1]['content']}\n\n{told_format}"}]
-        limited = "max_completion_tokens" in fields
-        defaults = {k: v for k, v in TINY_DEFAULTS.items() if not (limited and k == "max_tokens")}
-        return told, defaults | fields
-
 
 @contextmanager
 def _sandbox_at_fault() -> Iterator[None]:
@@ -229,29 +218,3 @@ def _sandbox_at_fault() -> Iterator[None]:
         raise ExecutionFailed(message, code="overloaded", headers={"retry-after": "1"}) from error
     except SandboxError as error:
         raise ExecutionFailed(f"The model's program could not be run: {error}") from error
-
-
-def _facts(verdict: Refused) -> dict[str, Any]:
-    facts = {
-        "diagnostics": "",
-        "names": [],
-        "example": "function_name(argument=value)",
-        **verdict.facts,
-    }
-    if not isinstance(facts["diagnostics"], str):
-        facts["diagnostics"] = render(facts["diagnostics"])
-    return facts
-
-
-def _gave_up(verdict: Refused, attempts: int) -> ModelFailed:
-    reasons = {
-        "invalid": "wrote code that cannot be used",
-        "required": "did not call a function although tool_choice requires it",
-        "empty": "gave an empty answer",
-        "output": "wrote code that calls no function",
-        "promised": "promised a call and made none",
-        "format": "did not answer in the form that response_format asks for",
-    }
-    details = _facts(verdict)["diagnostics"]
-    message = f"The model {reasons[verdict.kind]}, also after {attempts} repair attempts."
-    return ModelFailed(f"{message}\n{details}".rstrip(), code=f"model_{verdict.kind}")

@@ -11,6 +11,9 @@ from emulator.prompt import Choice
 from emulator.protocol import ChatCompletionRequest, FunctionChoice, ToolChoice
 from emulator.tools import SchemaError, Tool, Toolset
 
+INTERPRETER = "code_interpreter"
+"""The type of the one hosted tool that there is."""
+
 NO_TOOLS = Toolset.parse([])
 
 
@@ -30,17 +33,36 @@ def offered(request: ChatCompletionRequest) -> tuple[Toolset, Choice]:
         return everything, Choice()
     if choice == "none":
         return NO_TOOLS, Choice()
+    if isinstance(choice, ToolChoice) and choice.type == INTERPRETER:
+        if interpreter_tool(request) is None:
+            raise BadRequest("tool_choice asks for a tool that is not there.", "tool_choice")
+        return NO_TOOLS, Choice(required=True)
     if not isinstance(choice, ToolChoice):
         return everything, Choice(required=choice == "required", one_at_a_time=one)
     if choice.allowed_tools is not None:
-        entries = choice.allowed_tools.tools
-        places = [f"tool_choice.allowed_tools.tools[{n}]" for n in range(len(entries))]
         allowed = [
-            _chosen(everything, entry, place) for entry, place in zip(entries, places, strict=True)
+            _chosen(everything, entry, f"tool_choice.allowed_tools.tools[{n}]")
+            for n, entry in enumerate(choice.allowed_tools.tools)
+            if entry.get("type") != INTERPRETER
         ]
         return _only(tools, allowed), Choice(choice.allowed_tools.mode == "required", None, one)
     tool = _chosen(everything, choice.model_dump(), "tool_choice")
     return _only(tools, [tool]), Choice(True, tool.python_name, one)
+
+
+def interpreter_tool(request: ChatCompletionRequest) -> Mapping[str, Any] | None:
+    """The code interpreter that the request offers, if it may be used. Raises `BadRequest`."""
+    found = [tool for tool in request.tools or () if tool.get("type") == INTERPRETER]
+    if len(found) > 1:
+        raise BadRequest("There can be one code interpreter.", param="tools")
+    choice = request.tool_choice
+    if not found or choice == "none":
+        return None
+    if isinstance(choice, ToolChoice):
+        allowed = choice.allowed_tools
+        named = [tool.get("type") for tool in allowed.tools] if allowed else [choice.type]
+        return found[0] if INTERPRETER in named else None
+    return found[0]
 
 
 def _legacy(
@@ -62,7 +84,7 @@ def _legacy(
 
 def _parsed(tools: Sequence[Mapping[str, Any]], *, legacy: bool = False) -> Toolset:
     try:
-        return Toolset.parse(tools)
+        return Toolset.parse(tools, skip={INTERPRETER})
     except SchemaError as error:
         param = error.param
         if legacy:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 
 from emulator import metrics, validate
 from emulator.diagnostics import Diagnostic
-from emulator.events import ToolCall, call_id
+from emulator.events import AnswerEvent, ToolCall, call_id
 from emulator.programs import Call, Driver, Program, ProgramRejected, Recorded
 from emulator.readers import READERS, Reader, Statement, Unreadable, calls_tool, mentions_tool
 from emulator.resume import Saved
+from emulator.verdicts import Answered, Refused, Verdict
 
 # Of these it is not plain from the outside that they are meant as calls.
 _AMBIGUOUS = ("python", "json", "yaml")
@@ -62,9 +63,39 @@ class Draft:
         self.calls: list[ToolCall] = []
         self.dialects: set[str] = set()
         self.rejected: list[Diagnostic] = []
-        self.stopped = False
-        """The program waits for results: nothing that follows can call now."""
-        self.output = ""
+        self._waits = False
+        self._output = ""
+
+    @property
+    def offered(self) -> list[str]:
+        """The functions that can be called, as the model writes them."""
+        return sorted(set(self.names.values()))
+
+    @property
+    def wrote(self) -> bool:
+        """Whether a program has begun: what follows it is no prose."""
+        return bool(self.program.statements)
+
+    @property
+    def code(self) -> str:
+        return self.program.source
+
+    @property
+    def stopped(self) -> bool:
+        """Nothing that follows can call now: the program waits for results, or is of no use.
+
+        A block is read to its end all the same: the rest of it is for when the results have come.
+        """
+        return (self._waits and self._block is None) or bool(self.rejected)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What came of the code; None where there was none."""
+        if self.calls:
+            return Answered()
+        if self.rejected:
+            return Refused("invalid", {"diagnostics": self.rejected})
+        return Refused("output", {"diagnostics": self._output}) if self.wrote else None
 
     def saved(self) -> Saved | None:
         """The program, to be gone on with when results come; None if it was not read to its end."""
@@ -73,8 +104,9 @@ class Draft:
         ids = tuple(call.id for call in self.calls)
         return Saved(self.program, tuple(self._recorded), ids, self._seed)
 
-    def begin(self, dialect: str, raw: str, *, in_a_row: bool = False) -> None:
+    def begin(self, dialect: str, raw: str, *, in_a_row: bool = False) -> Iterator[AnswerEvent]:
         """A block opens; ``in_a_row`` if no word stands between it and the block before."""
+        yield from ()
         self._block = _Block(dialect, READERS[dialect](self.names), raw, in_a_row)
 
     def feed(self, text: str, raw: str) -> Iterator[ToolCall]:
@@ -115,6 +147,10 @@ class Draft:
             self._reject(unknown)
         else:
             yield block.raw
+
+    def finish(self) -> Iterator[AnswerEvent]:
+        """The upstream has been let go."""
+        yield from ()
 
     def _opened(self) -> _Block:
         assert self._block is not None, "the splitter opens a block before it goes on"
@@ -157,7 +193,7 @@ class Draft:
 
     def _run(self, block: _Block) -> Iterator[ToolCall]:
         program = self._with(block)
-        if self.stopped or program is None:
+        if self._waits or program is None:
             return
         if diagnostics := validate.check(program, self._toolset):
             self._reject(diagnostics)
@@ -170,8 +206,8 @@ class Draft:
             self._reject(error.diagnostics)
         else:
             calls = outcome.calls
-            self.stopped = outcome.stopped
-            self.output = outcome.output
+            self._waits = outcome.stopped
+            self._output = outcome.output
         if not self.calls and (again := [call for call in calls if call in self._barren]):
             self._reject([_repeated(program, call) for call in again])
             return

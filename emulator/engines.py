@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from emulator.settings import Settings
 from sandbox.engine import Engine, Limits
 from sandbox.errors import SandboxUnavailable
+
+if TYPE_CHECKING:
+    from sandbox.kernel import KernelEngine
 
 log = structlog.get_logger()
 
@@ -75,6 +79,60 @@ _PLACES: dict[str, Callable[[Settings], dict[str, Any]]] = {
 """Where kernels run -> what `KernelEngine` is to be told of it."""
 
 ENGINES: dict[str, Callable[[Settings, Limits], Engine]] = {"monty": _monty, "kernel": _kernel}
+
+
+PRELOADED = ("numpy", "pandas", "matplotlib.pyplot")
+"""Modules that a waiting interpreter kernel imports, for most cells begin with them."""
+
+_MEMORY = {"1g": 1, "4g": 4, "16g": 16, "64g": 64}
+_CPU_SECONDS = 36_000
+"""An interpreter's kernel may live long; each of its cells has its own deadline."""
+
+
+class InterpreterEngines:
+    """An engine for each memory limit of a container, opened when it is first asked for."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._opened: dict[str, KernelEngine] = {}
+
+    def __call__(self, memory_limit: str) -> KernelEngine:
+        """Raises SandboxUnavailable where kernels cannot be had, or are not wanted."""
+        if "kernel" not in self._settings.engines:
+            raise SandboxUnavailable(
+                "the kernel engine is off", "add it to the setting engines, or leave that out"
+            )
+        with self._lock:
+            if memory_limit not in self._opened:
+                self._opened[memory_limit] = self._open(memory_limit)
+            return self._opened[memory_limit]
+
+    def _open(self, memory_limit: str) -> KernelEngine:
+        from sandbox.kernel import KernelEngine
+
+        settings = self._settings
+        limits = Limits(
+            seconds=settings.interpreter_seconds,
+            memory=_MEMORY[memory_limit] * 2**30,
+            pauses=settings.program_calls,
+        )
+        return KernelEngine(
+            limits,
+            # Most containers are of the smallest kind.
+            warm=settings.warm_interpreters if memory_limit == "1g" else 0,
+            most=settings.max_kernels,
+            max_age=settings.kernel_age_seconds,
+            preload=PRELOADED,
+            data_size=settings.container_bytes,
+            cpu_seconds=_CPU_SECONDS,
+            **_PLACES[settings.sandbox](settings),
+        )
+
+    def close(self) -> None:
+        with self._lock:
+            for engine in self._opened.values():
+                engine.close()
 
 
 def open_engines(settings: Settings) -> list[Engine]:

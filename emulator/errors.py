@@ -67,6 +67,22 @@ class TooLarge(EmulatorError):
     type = "invalid_request_error"
 
 
+class NotStored(EmulatorError):
+    """The host's disk is full or failed. The client is told not to retry at once."""
+
+    status = 507
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.headers = {"x-should-retry": "false", **self.headers}
+
+
+class StoreUnavailable(EmulatorError):
+    """What was kept cannot be read just now; the next try may find it."""
+
+    status = 503
+
+
 class ModelFailed(EmulatorError):
     """The model answered, but not with anything usable, also after every repair.
 

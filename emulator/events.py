@@ -42,6 +42,8 @@ class Opened:
     """Breaks the upstream connection, from any thread."""
     turns_saved: int = 0
     """Model turns that this answer did without."""
+    container_id: str = ""
+    """Of the code interpreter, if the answer has one."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,12 @@ def call_id(answer: str, place: int) -> str:
     smolagents sorts parallel calls by id before it tells them to the model again.
     """
     return f"call_{answer[:20]}{place:04x}"
+
+
+def same_answer(one: str, other: str) -> bool:
+    """Whether two calls with ids of `call_id` were made in one answer."""
+    stem = len("call_") + 20
+    return len(one) == len(other) == stem + 4 and one[:stem] == other[:stem]
 
 
 def new_id(prefix: str) -> str:

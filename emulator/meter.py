@@ -9,6 +9,9 @@ from typing import Any
 from emulator.events import Usage
 from emulator.respond import Chunk
 
+# What the upstream may tell of its figures; it is told only where they are those of one turn.
+_DETAILS = ("prompt_tokens_details", "completion_tokens_details")
+
 
 class Meter:
     """The last turn's prompt is counted, and every turn's completion.
@@ -45,7 +48,8 @@ class Meter:
             prompt = sum(len(str(message["content"])) for message in messages) // 4
         usage = Usage(int(prompt), self._completion + self._of_this_turn())
         if self._turns < 2:
-            return usage
+            told = self._told or {}
+            return replace(usage, details={name: told[name] for name in _DETAILS if told.get(name)})
         # What the repairs cost is told beside, not in, the figure that clients compare with a context.
         repaired = {"model_turns": self._turns, "prompt_tokens": self._prompts + int(prompt)}
         return replace(usage, details={"emulator": repaired})

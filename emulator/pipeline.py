@@ -6,15 +6,27 @@ write Python are in `answer.py`. Knows nothing of Flask.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from emulator.answer import Answerer
-from emulator.choice import NO_TOOLS, offered
-from emulator.events import AnswerEvent, Opened
+from emulator.answer import CUT_OFF, Answerer
+from emulator.bench import Bench, open_bench
+from emulator.choice import INTERPRETER, NO_TOOLS, interpreter_tool, offered
+from emulator.errors import BadRequest
+from emulator.events import (
+    AnswerEvent,
+    ContentDelta,
+    Finish,
+    FinishReason,
+    Opened,
+    ReasoningDelta,
+)
 from emulator.formats import AnswerFormat
 from emulator.habits import Habits
+from emulator.interpreter import Interpreter
+from emulator.meter import Meter
 from emulator.profiles import choose
 from emulator.prompt import transcript
 from emulator.protocol import ChatCompletionRequest
@@ -33,30 +45,42 @@ class Pipeline:
     upstream: Upstream
     engines: Sequence[Engine]
     store: Store | None = None
+    interpreter: Interpreter | None = None
     habits: Habits = field(default_factory=Habits)
 
-    def complete(self, request: ChatCompletionRequest) -> Iterator[Chunk | Opened]:
+    def complete(
+        self, request: ChatCompletionRequest, client: str = "", host: str = ""
+    ) -> Iterator[Chunk | Opened]:
         """The chunks of the answer, `Opened` before those of each reply of the upstream.
 
         Raises `BadRequest` before the first item, `EmulatorError` at any.
         """
         toolset, _ = offered(request)
-        answer_format = AnswerFormat.parse(request.response_format)
         # A non-streaming answer always tells its usage.
         include_usage = request.include_usage or not request.stream
-        passed_on = answer_format is None or self.settings.response_format == "pass"
-        if not toolset.tools and passed_on:
+        tool = interpreter_tool(request)
+        if tool is None and self.settings.interpreter == "on" and request.tool_choice != "none":
+            tool = {"type": INTERPRETER}
+        if not toolset.tools and tool is None and self._passes_format(request):
             return self._relay(request, include_usage=include_usage)
-        answers = (self.events(request) for _ in range(request.n or 1))
-        writer = ChunkWriter(request.model, legacy=request.is_legacy)
+        answers = (self.events(request, client, tool) for _ in range(request.n or 1))
+        writer = ChunkWriter(request.model, legacy=request.is_legacy, host=host)
         return writer.write(answers, include_usage=include_usage)
 
-    def events(self, request: ChatCompletionRequest) -> Iterator[AnswerEvent]:
+    def events(
+        self,
+        request: ChatCompletionRequest,
+        client: str = "",
+        tool: Mapping[str, Any] | None = None,
+    ) -> Iterator[AnswerEvent]:
         """One answer as it comes, `Opened` before the events of each reply of the upstream.
 
+        ``client`` is whose containers may be used, ``tool`` the code interpreter that is offered.
         Raises `BadRequest` at once, `EmulatorError` from the iterator.
         """
         toolset, choice = offered(request)
+        if not toolset.tools and tool is None and self._passes_format(request):
+            return self._plain_events(request)
         answerer = Answerer(
             self.settings,
             self.upstream,
@@ -67,8 +91,40 @@ class Pipeline:
             toolset,
             replace(choice, programs=self.store is not None),
             AnswerFormat.parse(request.response_format),
+            None if tool is None else self._bench(request, client, tool),
         )
         return answerer.events()
+
+    def _bench(
+        self, request: ChatCompletionRequest, client: str, tool: Mapping[str, Any]
+    ) -> Callable[[], Bench]:
+        if self.interpreter is None:
+            raise BadRequest("The code interpreter is off here.", "tools", "interpreter_off")
+        return partial(open_bench, self.interpreter, self.settings, client, request, tool)
+
+    def _passes_format(self, request: ChatCompletionRequest) -> bool:
+        """Whether an answer's form is free, or the upstream's business."""
+        answer_format = AnswerFormat.parse(request.response_format)
+        return answer_format is None or self.settings.response_format == "pass"
+
+    def _plain_events(self, request: ChatCompletionRequest) -> Iterator[AnswerEvent]:
+        """The upstream's own words: `_relay` as events."""
+        finish_reason: FinishReason = "stop"
+        meter = Meter()
+        meter.begin()
+        for chunk in self._relay(request, include_usage=True):
+            if isinstance(chunk, Opened):
+                yield chunk
+                continue
+            meter.count(chunk)
+            for choice in chunk["choices"]:
+                delta = choice.get("delta") or {}
+                if reasoning := delta.get("reasoning_content") or delta.get("reasoning"):
+                    yield ReasoningDelta(reasoning)
+                if content := delta.get("content"):
+                    yield ContentDelta(content)
+                finish_reason = CUT_OFF.get(choice.get("finish_reason"), finish_reason)
+        yield Finish(finish_reason, meter.usage(_plain_messages(request)))
 
     def _relay(
         self, request: ChatCompletionRequest, *, include_usage: bool

@@ -7,7 +7,7 @@ role nor ``tool_calls``. Knows nothing of HTTP or engines.
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -43,6 +43,16 @@ class EndedProgram(Protocol):
     def diagnostics(self) -> str: ...
 
 
+@dataclass(frozen=True)
+class Workplace:
+    """What a model is to know of the interpreter's sandbox."""
+
+    libraries: Mapping[str, str]
+    """Distributions that can be imported -> their versions."""
+    files: Sequence[str]
+    """Paths below /mnt/data."""
+
+
 class HasSource(Protocol):
     @property
     def source(self) -> str: ...
@@ -71,14 +81,25 @@ def instruct(
     *,
     ended: EndedProgram | None = None,
     habit: str = "python",
+    workplace: Workplace | None = None,
 ) -> list[ModelMessage]:
     """The messages for a turn in which the model may call ``toolset``'s functions.
 
     ``answer_format`` is what to tell of the form of a final answer; ``ended`` a program whose calls end
-    the history; ``habit`` the dialect in which the model has been calling.
+    the history; ``habit`` the dialect in which the model has been calling; ``workplace`` where its code
+    runs, if there is an interpreter.
     """
     instructions = answer_format
-    if toolset.tools:
+    if workplace is not None:
+        instructions = render(
+            "interpreter.jinja",
+            stubs=toolset.stubs if toolset.tools else "",
+            choice=str(choice),
+            libraries=", ".join(f"{name} {v}" for name, v in workplace.libraries.items()),
+            files=workplace.files,
+            answer_format=answer_format,
+        )
+    elif toolset.tools:
         instructions = render(
             "tools.jinja",
             stubs=toolset.stubs,
@@ -159,6 +180,19 @@ def repair(reply: str, **facts: Any) -> list[ModelMessage]:
     return [
         {"role": "assistant", "content": reply or "..."},
         {"role": "user", "content": render("repair.jinja", **facts)},
+    ]
+
+
+def ran(words: str, code: str, output: str, *, failed: bool, last: bool) -> list[ModelMessage]:
+    """A cell that was run, and what came of it; ``last`` if no other may be run."""
+    block = render("calls.jinja", text=words, calls=code.splitlines())
+    said = [
+        render("ran.jinja", output=output, files=(), failed=failed),
+        render("go_on.jinja", failed=failed, last=last),
+    ]
+    return [
+        {"role": "assistant", "content": block},
+        {"role": "user", "content": "\n\n".join(said)},
     ]
 
 

@@ -7,13 +7,14 @@ prompts, engines or Flask.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from emulator.errors import BadRequest
 
+M = TypeVar("M", bound=BaseModel)
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 # What the proxy answers itself: the upstream must never see these.
@@ -24,6 +25,7 @@ EMULATED = frozenset(
         "parallel_tool_calls",
         "functions",
         "function_call",
+        "max_tool_calls",
         "messages",
         "stream",
     }
@@ -94,7 +96,7 @@ class AllowedTools(BaseModel):
 class ToolChoice(Lenient):
     """The object forms of ``tool_choice``."""
 
-    type: Literal["function", "custom", "allowed_tools"]
+    type: Literal["function", "custom", "allowed_tools", "code_interpreter"]
     function: dict[str, Any] | None = None
     custom: dict[str, Any] | None = None
     allowed_tools: AllowedTools | None = None
@@ -119,6 +121,8 @@ class ChatCompletionRequest(Lenient):
         None, alias="function_call"
     )
     response_format: dict[str, Any] | None = None
+    max_tool_calls: int | None = Field(None, ge=1)
+    """Cells of the code interpreter in one answer (Responses)."""
     n: int | None = Field(None, ge=1, le=128)
     stop: str | list[str] | None = None
 
@@ -143,17 +147,33 @@ class ChatCompletionRequest(Lenient):
 
 def parse_chat(body: bytes) -> ChatCompletionRequest:
     """Read a request body. Raises `BadRequest` whose ``param`` names the offending place."""
+    return parse_body(body, ChatCompletionRequest)
+
+
+def parse_body(body: bytes | dict[str, Any], model: type[M]) -> M:
+    """Read any request: its JSON, or the fields of its form. Raises `BadRequest` as `parse_chat` does."""
+    return validated(model, read_object(body))
+
+
+def read_object(body: bytes | dict[str, Any]) -> dict[str, Any]:
+    """The JSON object in ``body``. Raises `BadRequest`."""
     try:
-        value = orjson.loads(body)
+        value = orjson.loads(body) if isinstance(body, bytes) else body
     except orjson.JSONDecodeError as error:
         raise BadRequest(f"The request body is not valid JSON: {error}") from error
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         raise BadRequest("The request body must be a JSON object.")
+    return value
+
+
+def validated(model: type[M], value: Any, place: str = "") -> M:
+    """``value`` as a ``model``. Raises `BadRequest` naming the place, which begins with ``place``."""
     try:
-        return ChatCompletionRequest.model_validate(value)
+        return model.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        param = _path(first["loc"], value, missing=first["type"] == "missing")
+        inside = _path(first["loc"], value, missing=first["type"] == "missing")
+        param = f"{place}.{inside}" if place and inside else place or inside
         raise BadRequest(f"Invalid value for {param!r}: {first['msg']}.", param=param) from error
 
 

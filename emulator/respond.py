@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from emulator.chat_code import ChatCode
 from emulator.events import (
     AnswerEvent,
     ContentDelta,
@@ -32,11 +33,13 @@ Chunk = dict[str, Any]
 class ChunkWriter:
     """Writes the chunks of one answer, of one choice or several.
 
-    ``legacy`` gives calls the shape that they had when requests sent ``functions``.
+    ``legacy`` gives calls the shape that they had when requests sent ``functions``; links to files begin
+    with ``host``.
     """
 
-    def __init__(self, model: str, *, legacy: bool = False) -> None:
+    def __init__(self, model: str, *, legacy: bool = False, host: str = "") -> None:
         self._legacy = legacy
+        self._host = host
         self._base = {
             "id": new_id("chatcmpl-"),
             "object": "chat.completion.chunk",
@@ -66,6 +69,7 @@ class ChunkWriter:
     ) -> Iterator[Chunk | Opened | Usage]:
         role: dict[str, Any] = {"role": "assistant"}
         calls = 0
+        code = ChatCode(self._host)
 
         def chunk(delta: dict[str, Any], finish_reason: str | None = None) -> Chunk:
             choice = {
@@ -83,8 +87,8 @@ class ChunkWriter:
                     continue
                 case ReasoningDelta(text):
                     yield chunk({**role, "reasoning_content": text})
-                case ContentDelta(text):
-                    yield chunk({**role, "content": text})
+                case ContentDelta():
+                    yield chunk({**role, "content": code.words(event).text})
                 case ToolCall():
                     if role:
                         role["content"] = None
@@ -93,12 +97,18 @@ class ChunkWriter:
                     yield chunk(argued)
                     calls += 1
                 case Finish(reason, usage):
+                    for words in code.links(event):
+                        yield chunk({**role, "content": words.text})
+                        role = {}
                     if role:
                         yield chunk({**role, "content": ""})
                     legacy_call = self._legacy and reason == "tool_calls"
                     yield chunk({}, "function_call" if legacy_call else reason)
                     yield usage
                 case _:
+                    for told in code.code(event):
+                        yield chunk({**role, "reasoning_content": told.text})
+                        role = {}
                     continue
             role = {}
 

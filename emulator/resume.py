@@ -119,13 +119,13 @@ def resume(store: Store, driver: Driver, messages: Sequence[Message]) -> Continu
 
     Raises SandboxBusy.
     """
-    at = _last_calls(messages)
+    at = last_calls(messages)
     if at is None:
         return None
     saved = _find(store, messages[at])
     if saved is None:
         return None
-    results = {m.tool_call_id: _value(m.text) for m in messages[at + 1 :]}
+    results = {m.tool_call_id: value_of(m.text) for m in messages[at + 1 :]}
     answered = replace(
         saved,
         recorded=tuple(
@@ -162,7 +162,7 @@ def resume(store: Store, driver: Driver, messages: Sequence[Message]) -> Continu
     return Continued(after, after.pending()[-len(fresh) :])
 
 
-def _last_calls(messages: Sequence[Message]) -> int | None:
+def last_calls(messages: Sequence[Message]) -> int | None:
     """The place of the message with the calls that the last messages answer."""
     at = len(messages) - 1
     while at >= 0 and messages[at].role == "tool":
@@ -195,7 +195,7 @@ def _find(store: Store, message: Message) -> Saved | None:
     }
     for call in calls:
         function = call.called
-        if function is None or made.get(call.id) != (function.name, _object(function.arguments)):
+        if function is None or made.get(call.id) != (function.name, object_of(function.arguments)):
             return None
     return saved
 
@@ -225,14 +225,14 @@ def _only_calls(program: Program, outcome: Outcome, toolset: Toolset) -> bool:
     return is_call and not outcome.stdout
 
 
-def _object(text: str) -> Any:
+def object_of(text: str) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
     """A tool's result as code gets it: what its text says as JSON, or the text."""
     try:
         return orjson.loads(text)

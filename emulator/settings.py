@@ -23,6 +23,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+MemoryLimit = Literal["1g", "4g", "16g", "64g"]
+
 PROVIDER_VARIABLES = {
     "api_key": ("DEEPSEEK_API_KEY", "OPENAI_API_KEY"),
     "base_url": ("OPENAI_BASE_URL",),
@@ -103,9 +105,13 @@ class Settings(BaseSettings):
     )
     store: str = Field(
         "~/.cache/tool-use-api-emulator/programs.sqlite",
-        description="where programs wait: a file, :memory:, or redis://host for several replicas",
+        description="where programs and responses are kept: a file, :memory:, or redis://host "
+        "for several replicas",
     )
     store_seconds: float = Field(86_400, gt=0, description="how long a program waits for results")
+    response_seconds: float = Field(
+        2_592_000, gt=0, description="how long a response is kept, unless it says store: false"
+    )
     engines: Annotated[tuple[Literal["monty", "kernel"], ...], NoDecode] = Field(
         ("monty", "kernel"),
         min_length=1,
@@ -134,6 +140,41 @@ class Settings(BaseSettings):
     )
     kernel_age_seconds: float = Field(
         3600, gt=0, description="age at which a waiting kernel is replaced"
+    )
+
+    interpreter: Literal["on", "off"] = Field(
+        "off", description="give every chat a code interpreter, not only those that ask for one"
+    )
+    interpreter_seconds: float = Field(60, gt=0, le=3600, description="deadline of one cell")
+    interpreter_runs: int = Field(16, ge=1, le=1000, description="most cells in one answer")
+    interpreter_fixes: int = Field(
+        3, ge=0, le=100, description="cells that may fail in a row, after the first"
+    )
+    interpreter_approval: bool = Field(
+        False, description="hold each cell of a container made for a request until it is approved"
+    )
+    approval_seconds: float = Field(
+        600, gt=0, description="how long a held cell waits; then it is declined"
+    )
+    warm_interpreters: int = Field(
+        1, ge=0, le=64, description="interpreter kernels started ahead, once the first was needed"
+    )
+
+    files_dir: str = Field(
+        "~/.cache/tool-use-api-emulator/files",
+        description="folder of uploaded files and those of containers, or :temporary:",
+    )
+    max_file_bytes: int = Field(64 * 2**20, ge=1, description="largest file that may be uploaded")
+    max_files: int = Field(1000, ge=1, description="most uploaded files of one client")
+    files_bytes: int = Field(
+        4 * 2**30, ge=1, description="most bytes of all uploaded files of one client"
+    )
+    max_containers: int = Field(32, ge=1, description="most containers of one client that run")
+    container_bytes: int = Field(
+        256 * 2**20, ge=1, description="most bytes of all files in one container"
+    )
+    container_memory: MemoryLimit = Field(
+        "4g", description="largest memory_limit that a container may ask for"
     )
 
     upstream_seconds: float = Field(600, gt=0, description="longest silence of the upstream")

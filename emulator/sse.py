@@ -60,9 +60,9 @@ def json_bytes(value: Any) -> bytes:
         return text.encode("utf-8", "replace")
 
 
-def encode_json(value: Any) -> bytes:
-    """One event whose data is ``value`` as JSON."""
-    return ServerSentEvent(json_bytes(value).decode(), sep="\n").encode()
+def encode_json(value: Any, name: str | None = None) -> bytes:
+    """One event whose data is ``value`` as JSON; with ``name`` in its ``event`` field."""
+    return ServerSentEvent(json_bytes(value).decode(), event=name, sep="\n").encode()
 
 
 DONE = ServerSentEvent("[DONE]", sep="\n").encode()

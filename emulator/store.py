@@ -1,4 +1,4 @@
-"""Keep programs between requests: values under keys, for a while. Knows nothing of what they mean.
+"""Keep values between requests under keys, for a while. Knows nothing of what they mean.
 
 SQLite by default (a file survives a restart), Redis for several replicas, memory for tests. What is
 stored is JSON, never pickle. A store that fails costs a model turn, not an answer.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,11 +32,17 @@ class StoreFailed(Exception):
 class Store(Protocol):
     """Safe to share between threads."""
 
-    def put(self, values: Mapping[str, bytes]) -> None:
-        """Keep values. Raises `StoreFailed`."""
+    def put(self, values: Mapping[str, bytes], seconds: float | None = None) -> None:
+        """Keep values, for ``seconds`` or as long as the store keeps what says nothing.
+
+        Raises `StoreFailed`.
+        """
 
     def get(self, key: str) -> bytes | None:
         """What was put under ``key``, unless it has expired. Raises `StoreFailed`."""
+
+    def delete(self, keys: Collection[str]) -> None:
+        """Forget what was put under ``keys``, if anything was. Raises `StoreFailed`."""
 
     def close(self) -> None: ...
 
@@ -80,8 +86,8 @@ class SQLiteStore:
         except (sqlite3.Error, OSError) as error:
             raise StoreFailed(f"{path}: {error}") from error
 
-    def put(self, values: Mapping[str, bytes]) -> None:
-        until = self._now() + self._ttl
+    def put(self, values: Mapping[str, bytes], seconds: float | None = None) -> None:
+        until = self._now() + (self._ttl if seconds is None else seconds)
         rows = [(key, value, until) for key, value in values.items()]
         try:
             with self._lock, self._connection as connection:
@@ -99,6 +105,13 @@ class SQLiteStore:
         except sqlite3.Error as error:
             raise StoreFailed(str(error)) from error
         return row[0] if row else None
+
+    def delete(self, keys: Collection[str]) -> None:
+        try:
+            with self._lock, self._connection as connection:
+                connection.executemany("DELETE FROM kept WHERE key = ?", [(key,) for key in keys])
+        except sqlite3.Error as error:
+            raise StoreFailed(str(error)) from error
 
     def close(self) -> None:
         with self._lock:
@@ -122,8 +135,11 @@ class SQLiteStore:
 
 
 def _oldest(connection: sqlite3.Connection, wanted: int) -> Iterator[tuple[str]]:
-    """The keys that expire first and whose rows fill ``wanted`` bytes."""
-    query = "SELECT key, length(key) + length(value) FROM kept ORDER BY expires, rowid"
+    """The keys that were put first and whose rows fill ``wanted`` bytes.
+
+    Not those that expire first: values that live long would drive out all others.
+    """
+    query = "SELECT key, length(key) + length(value) FROM kept ORDER BY rowid"
     for key, length in connection.execute(query):
         if wanted <= 0:
             return
@@ -148,7 +164,7 @@ class RedisStore:
             from redis.retry import Retry
         except ImportError as error:
             raise StoreFailed("redis:// needs the redis package: pip install redis") from error
-        self._ttl_ms = max(1, int(ttl_seconds * 1000))
+        self._ttl = ttl_seconds
         self._now = now
         self._rests_until = 0.0
         self._failure: type[Exception] = redis.RedisError
@@ -165,16 +181,22 @@ class RedisStore:
             # What urllib says of a bad URL may quote a piece of the password.
             raise StoreFailed("the redis:// address cannot be read") from error
 
-    def put(self, values: Mapping[str, bytes]) -> None:
+    def put(self, values: Mapping[str, bytes], seconds: float | None = None) -> None:
+        milliseconds = max(1, int(1000 * (self._ttl if seconds is None else seconds)))
         with self._asking(), self._redis.pipeline() as batch:
             for key, value in values.items():
-                batch.set(f"emulator:{key}", value, px=self._ttl_ms)
+                batch.set(f"emulator:{key}", value, px=milliseconds)
             batch.execute()
 
     def get(self, key: str) -> bytes | None:
         with self._asking():
             value = self._redis.get(f"emulator:{key}")
         return bytes(value) if value is not None else None
+
+    def delete(self, keys: Collection[str]) -> None:
+        if keys:
+            with self._asking():
+                self._redis.delete(*(f"emulator:{key}" for key in keys))
 
     def close(self) -> None:
         self._redis.close()
@@ -202,5 +224,7 @@ def open_store(url: str, ttl_seconds: float) -> Store | None:
         path = url if url == ":memory:" else str(Path(url).expanduser())
         return SQLiteStore(path, ttl_seconds=ttl_seconds)
     except StoreFailed as error:
-        log.warning("store off: programs end with their turn", reason=str(error))
+        log.warning(
+            "store off: programs end with their turn, responses are not kept", reason=str(error)
+        )
         return None

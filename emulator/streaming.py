@@ -1,4 +1,5 @@
-"""Chunks -> the bytes of an SSE response, kept alive with comments. Knows nothing of Flask.
+"""Events -> the bytes of an SSE response, kept alive with comments. Knows nothing of Flask, nor of what
+the events are: `Frames` says how one API writes them.
 
 The upstream is read in a thread of its own, so that this side can say something while the upstream
 says nothing: a vanished client is seen only at a failed write.
@@ -8,30 +9,51 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
 from emulator.errors import EmulatorError
 from emulator.events import Opened
-from emulator.respond import Chunk
 from emulator.sse import DONE, PING, encode_json
 
-_WAITING_CHUNKS = 256
+_WAITING_EVENTS = 256
+
+Event = dict[str, Any]
 
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Frames:
+    """How an API's events look as bytes."""
+
+    event: Callable[[Event], bytes]
+    failed: Callable[[EmulatorError], bytes]
+    """The last frame of a stream that broke off."""
+    end: bytes = b""
+    """The last frame of any other."""
+
+
+CHAT = Frames(encode_json, lambda error: encode_json(error.body()), DONE)
 
 
 class EventStream:
     """An iterable of SSE bytes; `close`, which WSGI servers call, stops the upstream too."""
 
     def __init__(
-        self, first: Chunk | Opened, chunks: Iterator[Chunk | Opened], ping_seconds: float
+        self,
+        first: Event | Opened,
+        events: Iterator[Event | Opened],
+        ping_seconds: float,
+        frames: Frames = CHAT,
     ) -> None:
-        self._chunks = chunks
+        self._events = events
+        self._frames = frames
         self._ping_seconds = ping_seconds
-        self._queue: queue.Queue[bytes | None] = queue.Queue(_WAITING_CHUNKS)
+        self._queue: queue.Queue[bytes | None] = queue.Queue(_WAITING_EVENTS)
         self._closed = threading.Event()
         self._opened: Opened | None = None
         self._first = self._encoded(first)
@@ -57,20 +79,21 @@ class EventStream:
         if self._opened is not None:
             self._opened.abort()
 
-    def _encoded(self, chunk: Chunk | Opened) -> bytes:
-        if isinstance(chunk, Opened):
-            self._opened = chunk
+    def _encoded(self, event: Event | Opened) -> bytes:
+        if isinstance(event, Opened):
+            self._opened = event
             if self._closed.is_set():
-                chunk.abort()
+                event.abort()
             return b""
-        return encode_json(chunk)
+        return self._frames.event(event)
 
     def _read(self) -> None:
         try:
-            for chunk in self._chunks:
-                if (data := self._encoded(chunk)) and not self._put(data):
+            for event in self._events:
+                if (data := self._encoded(event)) and not self._put(data):
                     return
-            self._put(DONE)
+            if self._frames.end:
+                self._put(self._frames.end)
         except EmulatorError as error:
             self._failed(error)
         except Exception:
@@ -78,16 +101,16 @@ class EventStream:
                 log.exception("stream failed")
                 self._failed(EmulatorError("The proxy failed; its log says why."))
         finally:
-            self._chunks_closed()
+            self._events_closed()
             self._put(None)
 
     def _failed(self, error: EmulatorError) -> None:
         if not self._closed.is_set():
             log.warning("stream broken off", reason=error.message, code=error.code)
-            self._put(encode_json(error.body()))
+            self._put(self._frames.failed(error))
 
-    def _chunks_closed(self) -> None:
-        close: Any = getattr(self._chunks, "close", None)
+    def _events_closed(self) -> None:
+        close: Any = getattr(self._events, "close", None)
         if close is not None:
             close()
 

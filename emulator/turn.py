@@ -6,18 +6,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Protocol
 
 import structlog
 
-from emulator.draft import Draft
-from emulator.events import AnswerEvent, ContentDelta, ReasoningDelta
+from emulator.events import AnswerEvent, ContentDelta, ReasoningDelta, ToolCall
 from emulator.extract import BlockDelta, BlockEnd, BlockStart, Event, Reasoning, Splitter, Text
 from emulator.formats import AnswerFormat, Misformed
 from emulator.prompt import Choice
 from emulator.prose import Prose
+from emulator.resume import Saved
+from emulator.verdicts import Answered, Refused, Verdict
 
 log = structlog.get_logger()
 
@@ -34,17 +34,30 @@ _PROMISE = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Answered:
-    """The turn is the answer: calls, or prose."""
+class Drafting(Protocol):
+    """What collects the code of a reply: `Draft`, or `CellDraft` where there is an interpreter."""
 
-
-@dataclass(frozen=True)
-class Refused:
-    """The turn is of no use; ``kind`` and ``facts`` say what to ask for (prompts/repair.jinja)."""
-
-    kind: str
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    @property
+    def names(self) -> Mapping[str, str]: ...
+    @property
+    def offered(self) -> list[str]: ...
+    @property
+    def wrote(self) -> bool: ...
+    @property
+    def code(self) -> str: ...
+    @property
+    def calls(self) -> Sequence[ToolCall]: ...
+    @property
+    def dialects(self) -> Collection[str]: ...
+    @property
+    def stopped(self) -> bool: ...
+    @property
+    def verdict(self) -> Verdict | None: ...
+    def begin(self, dialect: str, raw: str, *, in_a_row: bool = False) -> Iterator[AnswerEvent]: ...
+    def feed(self, text: str, raw: str) -> Iterator[AnswerEvent]: ...
+    def end(self, raw: str, *, cut_off: bool) -> Iterator[AnswerEvent | str]: ...
+    def finish(self) -> Iterator[AnswerEvent]: ...
+    def saved(self) -> Saved | None: ...
 
 
 class Turn:
@@ -52,7 +65,7 @@ class Turn:
 
     def __init__(
         self,
-        draft: Draft,
+        draft: Drafting,
         prose: Prose,
         choice: Choice,
         *,
@@ -89,17 +102,14 @@ class Turn:
         if self._recover_reasoning and not (self.text.strip() or cut_off):
             yield from self._recover()
         self.done = True
-        if not self._wrote_code and not self._choice.required:
+        yield from self.draft.finish()
+        if self.draft.verdict is None and not self.draft.wrote and not self._choice.required:
             yield from self._answer(self.prose.close(), cut_off=cut_off)
 
     @property
-    def verdict(self) -> Answered | Refused:
-        if self.draft.calls:
-            return Answered()
-        if self.draft.rejected:
-            return Refused("invalid", {"diagnostics": self.draft.rejected})
-        if self.draft.program.statements:
-            return Refused("output", {"diagnostics": self.draft.output})
+    def verdict(self) -> Verdict:
+        if (verdict := self.draft.verdict) is not None:
+            return verdict
         if self._misformed:
             return Refused("format", {"diagnostics": self._misformed})
         if self._choice.required:
@@ -110,13 +120,8 @@ class Turn:
             return Refused("promised", {"names": self._names()})
         return Answered()
 
-    @property
-    def _wrote_code(self) -> bool:
-        draft = self.draft
-        return bool(draft.calls or draft.rejected or draft.program.statements)
-
     def _names(self) -> list[str]:
-        return [self._choice.name] if self._choice.name else sorted(set(self.draft.names.values()))
+        return [self._choice.name] if self._choice.name else self.draft.offered
 
     def _answer(self, rest: str, *, cut_off: bool) -> Iterator[AnswerEvent]:
         """Tell what was held, in the form that was asked for."""
@@ -139,7 +144,8 @@ class Turn:
             case Text(text):
                 yield from self._words(text)
             case BlockStart(dialect, raw):
-                self.draft.begin(dialect, raw, in_a_row=not self._afterword.strip())
+                in_a_row = not self._afterword.strip()
+                yield from self.draft.begin(dialect, raw, in_a_row=in_a_row)
             case BlockDelta(text, raw):
                 yield from self.draft.feed(text, raw)
             case BlockEnd(raw, closed):
@@ -148,8 +154,7 @@ class Turn:
                         yield from self._no_program(part)
                     else:
                         yield part
-                self.done = self.done or self.draft.stopped
-        self.done = self.done or bool(self.draft.rejected)
+        self.done = self.done or self.draft.stopped
 
     def _reason(self, text: str) -> Iterator[AnswerEvent]:
         if text:  # a bare tag says nothing
@@ -157,7 +162,7 @@ class Turn:
             yield ReasoningDelta(text)
 
     def _words(self, text: str) -> Iterator[AnswerEvent]:
-        if self.draft.program.statements:
+        if self.draft.wrote:
             self._afterword += text
             words = self._afterword
             self.done = bool(len(words.strip()) > MAX_AFTERWORD or _INVENTED.match(words))
@@ -168,7 +173,7 @@ class Turn:
 
     def _no_program(self, raw: str) -> Iterator[AnswerEvent]:
         """Code that calls no offered tool is prose; behind a program it is an invented result."""
-        if self.draft.program.statements:
+        if self.draft.wrote:
             self.done = True
         else:
             yield from self._words(raw)

@@ -192,6 +192,7 @@ def _readable_paths() -> list[Path]:
     for folder in ("lib", "lib64", "lib32"):
         wanted |= {Path("/", folder), Path("/usr", folder), Path("/usr/local", folder)}
     wanted |= {Path("/usr/share/zoneinfo"), Path("/usr/share/fonts"), Path("/etc/fonts")}
+    wanted |= {path.resolve() for path in wanted}  # what a link leads to has to be there too
     kept: list[Path] = []
     for path in sorted(wanted, key=lambda path: (len(path.parts), path)):
         if path.exists() and not any(path.is_relative_to(folder) for folder in kept):

@@ -67,8 +67,7 @@ class KernelSession:
         self._printed: list[str] = []
         self._shown: Finished = Finished()
         self.paused = False
-        self.over = False
-        """The kernel is no more: no piece can be run again."""
+        self._over = False
 
     def open(self, preamble: str, seed: int) -> None:
         self._own(_call("open_session", seed=seed), self._offer(preamble))
@@ -115,6 +114,19 @@ class KernelSession:
             raise SandboxDied("the kernel no longer answers as it should") from error
         raise AssertionError("messages() ends by raising")
 
+    def interrupt(self) -> None:
+        """Let what runs raise KeyboardInterrupt. Callable from any thread."""
+        self._kernel.interrupt()
+
+    def kill(self) -> None:
+        """End the kernel. Callable from any thread."""
+        self._kernel.kill()
+
+    @property
+    def over(self) -> bool:
+        """The kernel is no more: no piece can be run again."""
+        return self._over or not self._kernel.alive()
+
     def _offer(self, preamble: str) -> str:
         names = sorted(self._names)
         return _call("offer", names=names, preamble=preamble, marker=self._marker)
@@ -155,7 +167,7 @@ class KernelSession:
         except ProgramFailed:
             raise
         except SandboxError:
-            self.over = True
+            self._over = True
             raise
 
     def _until_step(self) -> Iterator[Output | Step]:
@@ -283,7 +295,7 @@ class KernelSession:
         self._end()
 
     def _end(self) -> None:
-        self.over = True
+        self._over = True
         self._kernel.kill()
 
 

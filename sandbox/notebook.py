@@ -71,6 +71,14 @@ class Notebook:
         """Let a paused cell's call raise TypeError; then as `run`."""
         return self._session.refuse(message)
 
+    def interrupt(self) -> None:
+        """Let the running cell raise KeyboardInterrupt. Callable from any thread."""
+        self._session.interrupt()
+
+    def kill(self) -> None:
+        """End the kernel now. Callable from any thread."""
+        self._session.kill()
+
     def libraries(self, names: Sequence[str]) -> dict[str, str]:
         """Those distributions of `names` that are installed in the sandbox -> their versions."""
         found = self._session.evaluate(f"{STUB}.libraries({list(names)!r})")

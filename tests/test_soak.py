@@ -15,11 +15,19 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import cgroups, leftovers
+from emulator.container_rows import Container
+from emulator.containers import Containers
+from emulator.engines import InterpreterEngines
+from emulator.files import Files
+from emulator.folder import Folder
+from emulator.interpreter import Interpreter
+from emulator.settings import Settings
+from emulator.tools import Toolset
+from sandbox import cgroups, fences, leftovers
 from sandbox.engine import Engine, Finished, Limits, Paused
 from sandbox.errors import SandboxError
 from sandbox.monty import MontyEngine
-from tests.places import containers, kernels
+from tests import places
 
 SESSIONS = int(os.environ.get("SOAK_SESSIONS", "40"))
 FIRST = 20
@@ -30,8 +38,10 @@ LIMITS = Limits(seconds=5.0, output=10_000)
 
 ENGINES: dict[str, Callable[[], Engine]] = {
     "monty": lambda: MontyEngine(LIMITS),
-    "kernel": lambda: kernels(LIMITS, warm=0),
+    "kernel": lambda: places.kernels(LIMITS, warm=0),
 }
+
+ASK = {"type": "function", "function": {"name": "ask", "parameters": {"type": "object"}}}
 
 # A session each: one that ends well, is left paused, fails, runs away, or kills its kernel.
 PROGRAMS = (
@@ -66,7 +76,7 @@ def _held() -> Held:
         children=sum(len((task / "children").read_text().split()) for task in tasks),
         groups=sum(len(list(folder.glob(f"{mark}-*"))) for folder in cgroups.folders()),
         folders=len(list(Path(tempfile.gettempdir()).glob(f"{mark}-*"))),
-        containers=len(containers(mark)),
+        containers=len(places.containers(mark)),
     )
 
 
@@ -89,6 +99,49 @@ def _settled(expected: Held) -> Held:
     while (held := _held()) != expected and time.monotonic() < until:
         time.sleep(0.05)
     return held
+
+
+def test_containers_that_have_gone_leave_no_kernel_behind(tmp_path: Path) -> None:
+    """Deleted, expired, or alive when the proxy ends; idle, waiting for a client, or dead already."""
+    problem = fences.problem()
+    if problem is not None:
+        pytest.skip(str(problem))
+    clock = [time.time()]
+    settings = Settings(warm_interpreters=0)
+    kernels = InterpreterEngines(settings)
+    folder = Folder(tmp_path, now=lambda: clock[0])
+    containers = Containers(
+        folder,
+        Files(folder, settings),
+        settings,
+        on_gone=lambda gone: interpreter.end(gone),  # noqa: PLW0108
+    )
+    interpreter = Interpreter(containers, kernels, settings)
+    toolset = Toolset.parse([ASK])
+
+    def use(cell: str) -> Container:
+        container = containers.create("", expires_minutes=1)
+        list(interpreter.run(container, cell, toolset))
+        return container
+
+    try:
+        for _ in range(3):  # so that the launcher's threads are all there
+            containers.delete("", use("1").id)
+        time.sleep(0.5)
+        held = _held()
+        made = [use(cell) for cell in ("ask()", "import os\nos._exit(1)", "open('a', 'w')")]
+        assert _held().children > held.children
+        containers.delete("", made[0].id)
+        clock[0] += 61
+        containers.sweep()
+        assert _settled(held) == held
+        use("1")
+        interpreter.close()
+        assert _settled(held) == held
+    finally:
+        interpreter.close()
+        kernels.close()
+        folder.close()
 
 
 @pytest.mark.slow

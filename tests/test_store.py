@@ -168,6 +168,25 @@ def test_a_value_is_gone_when_its_time_is_up(open_kept: Callable[..., Kept]) -> 
     assert [kept.store.get(key) for key in ("old", "renewed")] == [None, None]
 
 
+def test_a_value_may_be_kept_for_a_time_of_its_own(open_kept: Callable[..., Kept]) -> None:
+    kept = open_kept()
+    kept.store.put({"long": b"1"}, 3 * TTL)
+    kept.store.put({"short": b"1"}, TTL / 4)
+    kept.store.put({"usual": b"1"})
+    names = ("short", "usual", "long")
+    for seconds, there in ((0, names), (TTL / 2, names[1:]), (TTL, names[2:]), (2 * TTL, ())):
+        kept.age(seconds)
+        assert [name for name in names if kept.store.get(name)] == [*there]
+
+
+def test_what_is_deleted_is_gone(open_kept: Callable[..., Kept]) -> None:
+    store = open_kept().store
+    store.put(dict.fromkeys("abc", b"1"))
+    store.delete(["a", "c", "never put"])
+    store.delete([])
+    assert [name for name in "abc" if store.get(name)] == ["b"]
+
+
 def test_the_oldest_values_give_way_when_there_is_no_room(open_kept: Callable[..., Kept]) -> None:
     kept = open_kept(max_bytes=BOUND)
     value = b"x" * (BOUND // 16)
@@ -249,6 +268,17 @@ def test_what_has_expired_leaves_the_file_with_the_next_put(tmp_path: Path) -> N
     assert b"a secret result" not in file.read_bytes()
 
 
+def test_values_that_live_long_do_not_drive_out_the_others() -> None:
+    """What expires first gave way first: a store full of responses could keep no program."""
+    with closing(SQLiteStore(":memory:", ttl_seconds=TTL, max_bytes=8 * BOUND)) as store:
+        for n in range(20):
+            store.put({f"{n}": b"x" * BOUND}, 30 * TTL)
+        store.put({"program": b"x" * BOUND})
+        store.put({"response": b"x" * BOUND}, 30 * TTL)
+        assert store.get("program") is not None
+        assert store.get("0") is None
+
+
 def test_a_large_value_does_not_drive_out_more_than_it_needs(tmp_path: Path) -> None:
     """Values gave way in batches of 64, so that one put could empty a store of large programs."""
     clock = Clock()
@@ -323,7 +353,7 @@ def test_a_store_that_cannot_be_opened_is_off_with_a_warning(
     (entry,) = logs
     assert (entry["log_level"], entry["event"]) == (
         "warning",
-        "store off: programs end with their turn",
+        "store off: programs end with their turn, responses are not kept",
     )
     assert reason in entry["reason"]
     assert "secret" not in entry["reason"]

@@ -1,8 +1,6 @@
 """The wire itself: what real clients send is accepted, and every byte back is as OpenAI's schemas have it.
 
-tests/data/client_requests.jsonl holds bodies that today's clients send (recorded from openai, LangChain,
-LangGraph, PydanticAI and Instructor); tests/data/openai-schemas.json OpenAI's published schemas, from
-github.com/openai/openai-openapi at f85dbe2.
+The requests and the schemas are those of `openai_wire.py`.
 """
 
 from __future__ import annotations
@@ -11,29 +9,15 @@ import json
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
-from referencing import Registry
-from referencing.jsonschema import DRAFT202012
 
+from tests.openai_wire import example, recorded_requests, validator
 from tests.scripted import Reply, ScriptedUpstream
 from tests.tools_for_tests import CREATE_EVENT, GET_WEATHER
 
-DATA = Path(__file__).parent / "data"
-
-
-def nullable(found: dict[str, Any]) -> dict[str, Any]:
-    """OpenAPI 3.0 says ``nullable`` where JSON Schema has a type "null"; OpenAI's schemas say both."""
-    if found.get("nullable") is not True:
-        return found
-    return {"anyOf": [found, {"type": "null"}]}
-
-
-SCHEMAS = json.loads((DATA / "openai-schemas.json").read_text(), object_hook=nullable)
-REGISTRY = Registry().with_resource("openai", DRAFT202012.create_resource(SCHEMAS))
 # Fields that the proxy answers itself: an upstream without tool calling would refuse them.
 NEVER_FORWARDED = {
     "tools",
@@ -43,11 +27,6 @@ NEVER_FORWARDED = {
     "function_call",
     "response_format",
 }
-
-
-def validator(name: str) -> jsonschema.Draft202012Validator:
-    reference = {"$ref": f"openai#/components/schemas/{name}"}
-    return jsonschema.Draft202012Validator(reference, registry=REGISTRY)
 
 
 COMPLETION = validator("CreateChatCompletionResponse")
@@ -162,42 +141,7 @@ def add(calls: list[Call], delta: dict[str, Any]) -> None:
 
 # What clients send
 
-REQUESTS = [
-    recorded
-    for line in (DATA / "client_requests.jsonl").read_text().splitlines()
-    if (recorded := json.loads(line))["path"] == "/v1/chat/completions"
-]
-
-
-def example(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
-    """A value that ``schema`` allows; knows what the recorded requests use."""
-    if reference := schema.get("$ref"):
-        found: Any = root
-        for step in reference.removeprefix("#/").split("/"):
-            found = found[step]
-        return example(found, root)
-    if "const" in schema:
-        return schema["const"]
-    if "enum" in schema:
-        return schema["enum"][0]
-    for several in ("anyOf", "oneOf", "allOf"):
-        if several in schema:
-            return example(schema[several][0], root)
-    kind = schema.get("type", "object")
-    match kind if isinstance(kind, str) else kind[0]:
-        case "object":
-            properties = schema.get("properties", {})
-            return {name: example(properties[name], root) for name in schema.get("required", ())}
-        case "array":
-            return [example(schema.get("items", {"type": "string"}), root)]
-        case "integer" | "number":
-            return schema.get("minimum", 1)
-        case "boolean":
-            return True
-        case "null":
-            return None
-        case _:
-            return "x" * schema.get("minLength", 3)
+REQUESTS = recorded_requests("/v1/chat/completions")
 
 
 def offered(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from emulator.events import Opened
 from emulator.pipeline import Pipeline
 from emulator.protocol import parse_chat
 from emulator.respond import collect
-from emulator.routes.reply import json_reply, stream_reply
+from emulator.routes.reply import client, json_reply, stream_reply
 from emulator.settings import Settings
 from emulator.streaming import EventStream
 from emulator.upstream import ModelList
@@ -25,7 +25,7 @@ def add_routes(api: Blueprint, pipeline: Pipeline, models: ModelList, settings: 
         if settings.log_bodies:
             log.info("request body", body=body.decode(errors="replace"))
         chat = parse_chat(body)
-        chunks = pipeline.complete(chat)
+        chunks = pipeline.complete(chat, client(), request.host_url.rstrip("/"))
         # The upstream's refusal comes out here, and so keeps its status in a stream too.
         opened = next(chunks)
         if not chat.stream:
@@ -34,6 +34,8 @@ def add_routes(api: Blueprint, pipeline: Pipeline, models: ModelList, settings: 
             response = stream_reply(EventStream(opened, chunks, settings.ping_seconds))
         if isinstance(opened, Opened):
             response.headers["x-emulator-turns-saved"] = str(opened.turns_saved)
+            if opened.container_id:
+                response.headers["x-emulator-container"] = opened.container_id
         return response
 
     @api.get("/models")

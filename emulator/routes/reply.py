@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from flask import Response, g
 
 from emulator.sse import json_bytes
@@ -12,7 +14,7 @@ def json_reply(value: object, status: int = 200) -> Response:
     return Response(json_bytes(value), status, mimetype="application/json")
 
 
-def stream_reply(stream: EventStream) -> Response:
+def stream_reply(stream: EventStream | Iterable[bytes]) -> Response:
     response = Response(stream, mimetype="text/event-stream")
     response.headers["cache-control"] = "no-cache"
     response.headers["x-accel-buffering"] = "no"

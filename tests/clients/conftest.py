@@ -26,6 +26,7 @@ STARTS_WITHIN_SECONDS = 60
 PROXY_SETTINGS = {
     "EMULATOR_CONFIG": os.devnull,
     "EMULATOR_STORE": ":memory:",
+    "EMULATOR_FILES_DIR": ":temporary:",
     "EMULATOR_WARM_KERNELS": "0",
     "EMULATOR_LOG_LEVEL": "warning",
 }

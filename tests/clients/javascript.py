@@ -45,7 +45,11 @@ def rows(table: list[Any]) -> list[Any]:
     return [pytest.param(*row[1:], marks=pytest.mark.feature(row[0])) for row in table]
 
 
-def ways(plain: str, streamed: str) -> pytest.MarkDecorator:
-    """Parametrize by the function to call, of which one streams."""
-    marked = pytest.param(streamed, marks=pytest.mark.feature("streaming"))
-    return pytest.mark.parametrize("way", [plain, marked])
+def ways(*names: str) -> pytest.MarkDecorator:
+    """Parametrize by the function to call; every other one streams."""
+    streaming = pytest.mark.feature("streaming")
+    marked = [
+        pytest.param(name, marks=[streaming] if place % 2 else [])
+        for place, name in enumerate(names)
+    ]
+    return pytest.mark.parametrize("way", marked)

@@ -1,6 +1,6 @@
 // openai-node: each function is a way to ask; all give `{text, calls, parsed}`.
 import OpenAI from "openai";
-import { zodResponseFormat } from "openai/helpers/zod";
+import { zodResponseFormat, zodTextFormat } from "openai/helpers/zod";
 import { z } from "zod";
 
 import { forecast, tools } from "./tools.mjs";
@@ -67,4 +67,56 @@ export async function parse_streamed({ base_url, prompt }) {
   const response_format = zodResponseFormat(forecast, "forecast");
   const runner = connect(base_url).chat.completions.stream({ model, messages, response_format });
   return { parsed: (await runner.finalChatCompletion()).choices[0].message.parsed };
+}
+
+// The same over the Responses API. Its conversations are kept by the server.
+const flat = plain.map((tool) => ({ type: "function", ...tool.function, strict: false }));
+const answered = (response) => ({
+  text: response.output_text || null,
+  calls: response.output
+    .filter((item) => item.type === "function_call")
+    .map((call) => [call.name, JSON.parse(call.arguments)]),
+});
+const responding = {
+  plain: (client, body) => client.responses.create(body),
+  streamed: (client, body) => client.responses.stream(body).finalResponse(),
+};
+
+async function conversed(ask, { base_url, prompt }) {
+  const client = connect(base_url);
+  const calls = [];
+  let response = await ask(client, { model, tools: flat, input: prompt });
+  for (;;) {
+    const made = response.output.filter((item) => item.type === "function_call");
+    calls.push(...answered(response).calls);
+    if (!made.length) return { text: response.output_text, calls };
+    const input = [];
+    for (const call of made) {
+      const output = await tools[call.name].run(JSON.parse(call.arguments));
+      input.push({ type: "function_call_output", call_id: call.call_id, output: String(output) });
+    }
+    response = await ask(client, { model, tools: flat, input, previous_response_id: response.id });
+  }
+}
+
+export async function respond({ base_url, prompt }) {
+  return answered(await responding.plain(connect(base_url), { model, tools: flat, input: prompt }));
+}
+
+export async function respond_streamed({ base_url, prompt }) {
+  return answered(await responding.streamed(connect(base_url), { model, tools: flat, input: prompt }));
+}
+
+export const converse = (asked) => conversed(responding.plain, asked);
+export const converse_streamed = (asked) => conversed(responding.streamed, asked);
+
+export async function respond_parsed({ base_url, prompt }) {
+  const text = { format: zodTextFormat(forecast, "forecast") };
+  return { parsed: (await connect(base_url).responses.parse({ model, input: prompt, text })).output_parsed };
+}
+
+export async function respond_parsed_streamed({ base_url, prompt }) {
+  const text = { format: zodTextFormat(forecast, "forecast") };
+  const response = await responding.streamed(connect(base_url), { model, input: prompt, text });
+  return { parsed: response.output_parsed };
 }

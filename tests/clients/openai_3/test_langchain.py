@@ -1,4 +1,4 @@
-"""LangChain's ChatOpenAI: bind_tools, with_structured_output in its three methods, streams."""
+"""LangChain's ChatOpenAI over both APIs: bind_tools, with_structured_output in its three methods, streams."""
 
 from __future__ import annotations
 
@@ -36,9 +36,11 @@ PACKAGES = ("langchain", "langchain-openai")
 TOOLS: list[Any] = [tool(get_weather), tool(create_event)]
 
 
-@pytest.fixture
-def model(base_url: str) -> ChatOpenAI:
-    return ChatOpenAI(model=MODEL, base_url=base_url, max_retries=0)
+@pytest.fixture(params=[False, True], ids=["chat", "responses"])
+def model(base_url: str, request: pytest.FixtureRequest) -> ChatOpenAI:
+    return ChatOpenAI(
+        model=MODEL, base_url=base_url, max_retries=0, use_responses_api=request.param
+    )
 
 
 def invoke(runnable: Any, given: Any) -> AIMessage:
@@ -104,7 +106,7 @@ def test_a_model_with_bound_tools_calls_them_or_talks(
 ) -> None:
     upstream.reply(reply, chunks=3)
     message = ask(model.bind_tools(TOOLS), ASK)
-    assert (message.content, calls(message)) == (text, expected)
+    assert (message.text, calls(message)) == (text, expected)
 
 
 @EITHER
@@ -115,7 +117,7 @@ def test_results_are_answered(model: ChatOpenAI, upstream: SharedUpstream, ask: 
     first = ask(bound, ASK)
     results = [ToolMessage("12", tool_call_id=call["id"]) for call in first.tool_calls]
     history: list[BaseMessage] = [HumanMessage(ASK), first, *results]
-    assert ask(bound, history).content == ANSWER
+    assert ask(bound, history).text == ANSWER
 
 
 @EITHER
@@ -126,7 +128,7 @@ def test_a_forced_call_is_asked_for_until_it_comes(
 ) -> None:
     upstream.reply(PROSE, LONDON)
     message = ask(model.bind_tools(TOOLS, tool_choice=choice), ASK)
-    assert (message.content, calls(message)) == ("", [("get_weather", LONDON_CALL)])
+    assert (message.text, calls(message)) == ("", [("get_weather", LONDON_CALL)])
 
 
 METHODS = [("json_schema", FORECAST), ("function_calling", FORECAST_CALL), ("json_mode", FORECAST)]

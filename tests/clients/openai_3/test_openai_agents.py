@@ -1,4 +1,4 @@
-"""OpenAI's Agents SDK over Chat Completions: run, run_streamed, output types, handoffs."""
+"""OpenAI's Agents SDK over Chat Completions and over Responses: run, run_streamed, output types, handoffs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from typing import Any
 
 import openai
 import pytest
-from agents import Agent, Model, OpenAIChatCompletionsModel, Runner, function_tool
+from agents import (
+    Agent,
+    Model,
+    OpenAIChatCompletionsModel,
+    OpenAIResponsesModel,
+    Runner,
+    function_tool,
+)
 from agents.items import ToolCallItem
 
 from tests.clients.conftest import SharedUpstream
@@ -42,10 +49,12 @@ TOOLS: list[Any] = [
 ]
 
 
-@pytest.fixture
-async def model(base_url: str) -> AsyncIterator[Model]:
+@pytest.fixture(
+    params=[OpenAIChatCompletionsModel, OpenAIResponsesModel], ids=["chat", "responses"]
+)
+async def model(base_url: str, request: pytest.FixtureRequest) -> AsyncIterator[Model]:
     async with openai.AsyncOpenAI(base_url=base_url, max_retries=0) as client:
-        yield OpenAIChatCompletionsModel(MODEL, client)
+        yield request.param(MODEL, client)
 
 
 async def run(agent: Agent[None]) -> Any:

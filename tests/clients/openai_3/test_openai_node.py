@@ -1,4 +1,4 @@
-"""openai-node, the official JavaScript SDK: create, stream, runTools, parse."""
+"""openai-node, the official JavaScript SDK: create, stream, runTools, parse, and Responses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CLIENT = "openai-node"
 PACKAGES = ("npm:openai",)
 
 
-@ways("create", "stream")
+@ways("create", "stream", "respond", "respond_streamed")
 @pytest.mark.parametrize(("reply", "text", "calls"), rows(TURNS))
 def test_a_turn_gives_calls_or_talk(
     ask_node: AskNode,
@@ -29,7 +29,7 @@ def test_a_turn_gives_calls_or_talk(
     assert ask_node("openai_node", way, prompt=ASK) == {"result": {"text": text, "calls": calls}}
 
 
-@ways("run", "run_streamed")
+@ways("run", "run_streamed", "converse", "converse_streamed")
 @pytest.mark.parametrize(("replies", "calls"), rows(LOOPS))
 def test_the_clients_own_loop_calls_tools_until_the_model_answers(
     ask_node: AskNode, upstream: SharedUpstream, way: str, replies: list[str], calls: list[Any]
@@ -39,7 +39,7 @@ def test_the_clients_own_loop_calls_tools_until_the_model_answers(
     assert ask_node("openai_node", way, prompt=ASK) == {"result": expected}
 
 
-@ways("parse", "parse_streamed")
+@ways("parse", "parse_streamed", "respond_parsed", "respond_parsed_streamed")
 @pytest.mark.feature("structured output")
 def test_an_answer_is_an_object_of_the_schema(
     ask_node: AskNode, upstream: SharedUpstream, way: str

@@ -1,4 +1,4 @@
-"""PydanticAI agents: function tools, the three output modes, streams."""
+"""PydanticAI agents, over both APIs: function tools, the three output modes, streams."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pydantic_ai import Agent, NativeOutput, PromptedOutput, ToolOutput
 from pydantic_ai.messages import ModelResponse, ToolCallPart
-from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.models import Model
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from tests.clients.conftest import SharedUpstream
@@ -39,10 +40,10 @@ PACKAGES = ("pydantic-ai-slim",)
 TOOLS = [get_weather, create_event, send_mail]
 
 
-@pytest.fixture
-async def model(base_url: str) -> AsyncIterator[OpenAIChatModel]:
+@pytest.fixture(params=[OpenAIChatModel, OpenAIResponsesModel], ids=["chat", "responses"])
+async def model(base_url: str, request: pytest.FixtureRequest) -> AsyncIterator[Model]:
     provider = OpenAIProvider(base_url=base_url, api_key="client-key")
-    yield OpenAIChatModel(MODEL, provider=provider)
+    yield request.param(MODEL, provider=provider)
 
 
 def calls(messages: list[Any]) -> list[tuple[str, Any]]:
@@ -110,7 +111,7 @@ TURNS = [
     ],
 )
 async def test_an_agent_calls_its_tools_and_answers(
-    model: OpenAIChatModel,
+    model: Model,
     upstream: SharedUpstream,
     ask: Any,
     replies: list[str],
@@ -124,7 +125,7 @@ async def test_an_agent_calls_its_tools_and_answers(
 
 @pytest.mark.feature("streaming")
 async def test_run_stream_gives_the_answer_as_it_comes(
-    model: OpenAIChatModel, upstream: SharedUpstream
+    model: Model, upstream: SharedUpstream
 ) -> None:
     upstream.reply(SILENT_BOTH, ANSWER, chunks=3)
     async with Agent(model, tools=TOOLS).run_stream(ASK) as result:
@@ -146,7 +147,7 @@ OUTPUTS: list[Any] = [
 @pytest.mark.parametrize("tools", [[], TOOLS], ids=["alone", "with tools"])
 @pytest.mark.parametrize(("output", "reply"), OUTPUTS)
 async def test_an_output_is_an_object_of_its_class(
-    model: OpenAIChatModel,
+    model: Model,
     upstream: SharedUpstream,
     ask: Any,
     tools: Any,
@@ -164,7 +165,7 @@ async def test_an_output_is_an_object_of_its_class(
 @pytest.mark.feature("streaming")
 @pytest.mark.parametrize(("output", "reply"), OUTPUTS)
 async def test_a_streamed_output_ends_as_the_whole(
-    model: OpenAIChatModel, upstream: SharedUpstream, output: Any, reply: str
+    model: Model, upstream: SharedUpstream, output: Any, reply: str
 ) -> None:
     upstream.reply(reply, chunks=3)
     async with Agent(model, output_type=output).run_stream(ASK) as result:

@@ -1,0 +1,1 @@
+"""OpenAI's Responses API over the same core as chat completions. Knows nothing of Flask."""

@@ -1,0 +1,45 @@
+"""Where an answer names the files that its code wrote: ``container_file_citation`` annotations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import PurePosixPath
+from urllib.parse import quote
+
+from emulator.events import CreatedFile
+from emulator.responses.items import Json
+
+# A reply may repeat itself without end; a client wants to know where a file is named.
+MAX_PLACES = 16
+
+
+def named(text: str, files: Sequence[CreatedFile]) -> list[tuple[CreatedFile, int, int]]:
+    """The places, in order, where ``text`` names one of ``files`` by its path, ``sandbox:`` included.
+
+    Places are counted in characters; ``text[start:end]`` is what a client may replace by a link.
+    """
+    places = [
+        (file, *found.span())
+        for file in files
+        for found in islice(_mentions(file.path, text), MAX_PLACES)
+    ]
+    return sorted(places, key=lambda place: place[1:])
+
+
+def citation(file: CreatedFile, start: int, end: int) -> Json:
+    return {
+        "type": "container_file_citation",
+        "container_id": file.container_id,
+        "file_id": file.file_id,
+        "filename": PurePosixPath(file.path).name,
+        "start_index": start,
+        "end_index": end,
+    }
+
+
+def _mentions(path: str, text: str) -> Iterator[re.Match[str]]:
+    spelt = "|".join(re.escape(way) for way in dict.fromkeys((path, quote(path))))
+    # A longer path, or the same with a further suffix, is another file; a full stop may follow.
+    return re.finditer(rf"(?<![\w/])(?:sandbox:)?(?:{spelt})(?![\w/-])(?!\.\w)", text)

@@ -1,0 +1,225 @@
+"""Input items: parsed, given ids, and as they are kept and listed. Knows nothing of chat messages.
+
+The tables `ITEMS` and `PARTS` say what an input may consist of. What clients send back of an output is
+tolerated as they send it: with fields that are null, and with those that only outputs have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from emulator.errors import BadRequest
+from emulator.events import new_id
+from emulator.protocol import validated
+
+Json: TypeAlias = dict[str, Any]
+Status = Literal["in_progress", "interpreting", "completed", "incomplete", "failed"]
+
+MAX_ITEMS = 10_000
+
+
+class Shape(BaseModel):
+    """What is not used is ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+# Parts of messages and of calls' outputs
+
+
+class TextPart(Shape):
+    type: Literal["input_text", "output_text", "text"]
+    text: str
+
+
+class RefusalPart(Shape):
+    type: Literal["refusal"]
+    refusal: str
+
+
+class ImagePart(Shape):
+    type: Literal["input_image"]
+    image_url: str = Field(description="a URL, or the picture itself as a data: URL")
+    detail: str | None = None
+
+
+class FilePart(Shape):
+    type: Literal["input_file"]
+    file_data: str = Field(description="the file as a data: URL or base64")
+    filename: str | None = None
+
+
+Part = TextPart | RefusalPart | ImagePart | FilePart
+
+PARTS: Mapping[str, type[Part]] = {
+    "input_text": TextPart,
+    "output_text": TextPart,
+    "text": TextPart,
+    "refusal": RefusalPart,
+    "input_image": ImagePart,
+    "input_file": FilePart,
+}
+
+# What a part may not hold, since neither the proxy nor a model without such an API can fetch it.
+_FETCHED = {
+    "input_image": {"file_id": "image_url"},
+    "input_file": {"file_id": "file_data", "file_url": "file_data"},
+}
+
+
+# Items
+
+
+class Message(Shape):
+    type: Literal["message"] = "message"
+    id: str
+    role: Literal["user", "assistant", "system", "developer"]
+    content: tuple[Part, ...]
+
+
+class FunctionCall(Shape):
+    type: Literal["function_call"]
+    id: str
+    call_id: str = Field(min_length=1)
+    name: str
+    arguments: str
+
+
+class CustomCall(Shape):
+    type: Literal["custom_tool_call"]
+    id: str
+    call_id: str = Field(min_length=1)
+    name: str
+    input: str
+
+
+class CallOutput(Shape):
+    type: Literal["function_call_output", "custom_tool_call_output"]
+    id: str
+    call_id: str = Field(min_length=1)
+    output: tuple[Part, ...]
+
+
+class Reasoning(Shape):
+    type: Literal["reasoning"]
+    id: str
+
+
+class CodeOutput(Shape):
+    type: Literal["logs", "image"]
+    logs: str = ""
+
+
+class CodeCall(Shape):
+    type: Literal["code_interpreter_call"]
+    id: str
+    code: str = ""
+    container_id: str = ""
+    outputs: tuple[CodeOutput, ...] | None = None
+    status: Status = "completed"
+
+
+class Reference(Shape):
+    type: Literal["item_reference"]
+    id: str
+
+
+Item = Message | FunctionCall | CustomCall | CallOutput | Reasoning | CodeCall | Reference
+
+ITEMS: Mapping[str, tuple[type[Item], str]] = {
+    "message": (Message, "msg_"),
+    "function_call": (FunctionCall, "fc_"),
+    "function_call_output": (CallOutput, "fco_"),
+    "custom_tool_call": (CustomCall, "ctc_"),
+    "custom_tool_call_output": (CallOutput, "ctco_"),
+    "reasoning": (Reasoning, "rs_"),
+    "code_interpreter_call": (CodeCall, "ci_"),
+    "item_reference": (Reference, ""),
+}
+
+
+def parse(items: Sequence[Json], place: str = "input") -> list[Item]:
+    """Items as `normal` makes them. Raises `BadRequest` naming the place: ``input[2].content[0].type``."""
+    return [_parsed(item, f"{place}[{n}]") for n, item in enumerate(items)]
+
+
+def normal(written: Any) -> list[Json]:
+    """``input`` as a list of whole items: each with its type and an id, texts as lists of parts, no nulls.
+
+    Raises `BadRequest`.
+    """
+    if isinstance(written, str):
+        written = [{"role": "user", "content": written}]
+    if not isinstance(written, list):
+        raise BadRequest("input must be text or an array of items.", param="input")
+    if len(written) > MAX_ITEMS:
+        raise BadRequest(f"input has more than {MAX_ITEMS} items.", param="input")
+    return [_normal(item, f"input[{n}]") for n, item in enumerate(written)]
+
+
+def quoted(value: Any) -> str:
+    """What a client sent, for a message about it."""
+    return repr(value)[:100]
+
+
+def _normal(written: Any, place: str) -> Json:
+    if not isinstance(written, dict):
+        raise BadRequest(f"{place} must be an object.", param=place)
+    item = {name: value for name, value in written.items() if value is not None}
+    kind = item.get("type")
+    if kind is None and "role" in item:
+        item["type"] = kind = "message"
+    elif kind is None and set(item) == {"id"}:
+        item["type"] = kind = "item_reference"
+    if not isinstance(kind, str) or kind not in ITEMS:
+        known = ", ".join(ITEMS)
+        message = f"{place}.type is {quoted(kind)}; supported here are {known}."
+        raise BadRequest(message, param=f"{place}.type", code="unsupported_item")
+    if kind == "item_reference":
+        return item
+    item.setdefault("id", new_id(ITEMS[kind][1]))
+    spoken = item.get("role") == "assistant"
+    for name in ("content", "output"):
+        if isinstance(text := item.get(name), str):
+            item[name] = [_text(text, output=spoken)]
+    if kind != "reasoning":
+        item.setdefault("status", "completed")
+    return item
+
+
+def _text(text: str, *, output: bool) -> Json:
+    if output:
+        return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    return {"type": "input_text", "text": text}
+
+
+def _parsed(item: Json, place: str) -> Item:
+    model, _ = ITEMS[item["type"]]
+    read = dict(item)
+    for name in ("content", "output"):
+        # A message says its content, a call its output; reasoning is not told to the model.
+        if name in model.model_fields:
+            read[name] = _parts(item.get(name), f"{place}.{name}")
+    return validated(model, read, place)
+
+
+def _parts(written: Any, place: str) -> tuple[Part, ...]:
+    if not isinstance(written, list):
+        raise BadRequest(f"{place} must be text or an array of parts.", param=place)
+    return tuple(_part(part, f"{place}[{n}]") for n, part in enumerate(written))
+
+
+def _part(written: Any, place: str) -> Part:
+    kind = written.get("type") if isinstance(written, dict) else None
+    if not isinstance(kind, str) or kind not in PARTS:
+        known = ", ".join(PARTS)
+        message = f"{place}.type is {quoted(kind)}; supported here are {known}."
+        raise BadRequest(message, param=f"{place}.type")
+    for name, instead in _FETCHED.get(kind, {}).items():
+        if written.get(name) and not written.get(instead):
+            message = f"{place}.{name} is not supported here; send {instead} with the content."
+            raise BadRequest(message, param=f"{place}.{name}")
+    return validated(PARTS[kind], written, place)

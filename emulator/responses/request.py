@@ -1,0 +1,142 @@
+"""The Responses request: tolerant of all that real clients send, clear about what is not to be had here.
+
+What the proxy does not know goes upstream untouched, as with chat completions. Knows nothing of chat, of
+the store or of Flask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from emulator.errors import BadRequest
+from emulator.protocol import Lenient, read_object, validated
+from emulator.responses import items
+from emulator.responses.items import Json, quoted
+
+CODE_OUTPUTS = "code_interpreter_call.outputs"
+
+INCLUDABLE = frozenset(
+    {
+        CODE_OUTPUTS,
+        "file_search_call.results",
+        "web_search_call.results",
+        "web_search_call.action.sources",
+        "message.input_image.image_url",
+        "computer_call_output.output.image_url",
+        "reasoning.encrypted_content",
+        "message.output_text.logprobs",
+    }
+)
+
+TOOL_TYPES = frozenset({"function", "custom", "code_interpreter"})
+
+_UNSUPPORTED: Mapping[str, str] = {
+    "background": "Responses are not run in the background here; leave background out and stream.",
+    "conversation": "Conversations are not kept here; use previous_response_id.",
+    "prompt": "Prompt templates are not kept here; send input and instructions.",
+    "context_management": "Compaction is not done here; leave context_management out.",
+    "moderation": "Moderation is not done here; leave moderation out.",
+}
+
+
+class TextFormat(Lenient):
+    type: Literal["text", "json_object", "json_schema"]
+    name: str | None = None
+    description: str | None = None
+    schema_: dict[str, Any] | None = Field(None, alias="schema")
+    strict: bool | None = None
+
+
+class Text(Lenient):
+    format: TextFormat | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+
+
+class Reasoning(Lenient):
+    effort: str | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = None
+
+
+def _texts(value: Any) -> Any:
+    """Metadata as OpenAI bounds it: 16 pairs, names of 64 characters, texts of 512."""
+    if isinstance(value, dict):
+        if len(value) > 16:
+            raise ValueError("metadata has at most 16 pairs")
+        for name, text in value.items():
+            if len(name) > 64:
+                raise ValueError("a name in metadata has at most 64 characters")
+            if not isinstance(text, str) or len(text) > 512:
+                raise ValueError("a value in metadata is text of at most 512 characters")
+    return value
+
+
+class ResponseRequest(BaseModel):
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    model: str = Field(min_length=1)
+    input: Any = None
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    max_tool_calls: int | None = Field(None, ge=1)
+    max_output_tokens: int | None = Field(None, ge=1)
+    text: Text | None = None
+    reasoning: Reasoning | None = None
+    temperature: float | None = Field(None, ge=0, le=2)
+    top_p: float | None = Field(None, ge=0, le=1)
+    top_logprobs: int | None = Field(None, ge=0, le=20)
+    metadata: Annotated[dict[str, str], BeforeValidator(_texts)] | None = None
+    include: list[str] | None = None
+    store: bool | None = None
+    stream: bool | None = None
+    stream_options: dict[str, Any] | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    service_tier: str | None = None
+    user: str | None = None
+    safety_identifier: str | None = Field(None, max_length=64)
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    prompt_cache_options: dict[str, Any] | None = None
+
+
+def parse_request(body: bytes) -> tuple[ResponseRequest, list[Json]]:
+    """A request body, and its input as whole items. Raises `BadRequest` naming the place."""
+    value = read_object(body)
+    try:
+        # Much of a request is told or kept again, and orjson reads deeper JSON than it writes.
+        orjson.dumps(value)
+    except orjson.JSONEncodeError as error:
+        raise BadRequest("The request is nested too deeply.") from error
+    for name, instead in _UNSUPPORTED.items():
+        if value.get(name):
+            raise BadRequest(instead, param=name, code="unsupported_parameter")
+    request = validated(ResponseRequest, value)
+    check_include(request.include or [])
+    for n, tool in enumerate(request.tools or ()):
+        supported(tool.get("type"), f"tools[{n}].type")
+    written = items.normal([] if request.input is None else request.input)
+    items.parse(written)
+    return request, written
+
+
+def supported(kind: Any, place: str) -> None:
+    """Raises `BadRequest` for a hosted tool that is not to be had here."""
+    if not isinstance(kind, str) or kind not in TOOL_TYPES:
+        known = ", ".join(sorted(TOOL_TYPES))
+        message = f"{place} is {quoted(kind)}; supported here are {known}."
+        raise BadRequest(message, param=place, code="unsupported_tool")
+
+
+def check_include(include: list[str]) -> None:
+    for n, name in enumerate(include):
+        if name not in INCLUDABLE:
+            known = ", ".join(sorted(INCLUDABLE))
+            raise BadRequest(
+                f"include[{n}] is {quoted(name)}; expected one of {known}.", f"include[{n}]"
+            )

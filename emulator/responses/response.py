@@ -1,0 +1,74 @@
+"""The response object as it is before its first item, and as a client is shown it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from emulator.events import new_id
+from emulator.responses.items import Json
+from emulator.responses.request import ResponseRequest
+
+
+def begun(request: ResponseRequest, *, now: Callable[[], float] = time.time) -> Json:
+    """A response in progress: what the request asked for, and what it left to us."""
+    text = request.text.model_dump(by_alias=True, exclude_none=True) if request.text else {}
+    response = {
+        "id": new_id("resp_"),
+        "object": "response",
+        "created_at": int(now()),
+        "completed_at": None,
+        "status": "in_progress",
+        "background": False,
+        "error": None,
+        "incomplete_details": None,
+        "instructions": request.instructions,
+        "max_output_tokens": request.max_output_tokens,
+        "max_tool_calls": request.max_tool_calls,
+        "metadata": request.metadata or {},
+        "model": request.model,
+        "output": [],
+        "parallel_tool_calls": request.parallel_tool_calls is not False,
+        "previous_response_id": request.previous_response_id,
+        "prompt_cache_key": request.prompt_cache_key,
+        "reasoning": {
+            "effort": request.reasoning and request.reasoning.effort,
+            "summary": request.reasoning and request.reasoning.summary,
+        },
+        "safety_identifier": request.safety_identifier,
+        "service_tier": "default",
+        "store": request.store is not False,
+        "temperature": request.temperature,
+        "text": {"format": {"type": "text"}, "verbosity": "medium", **text},
+        "tool_choice": request.tool_choice or "auto",
+        "tools": [_tool(tool) for tool in request.tools or ()],
+        "top_logprobs": request.top_logprobs or 0,
+        "top_p": request.top_p,
+        "truncation": "disabled",  # whatever was asked for: nothing is left out of the input here
+    }
+    return {**response, "user": request.user} if request.user is not None else response
+
+
+def shown(event: Json, *, code_outputs: bool) -> Json:
+    """An event, a response or an item as it is shown to a client that has (not) asked for cells' outputs."""
+    if code_outputs:
+        return event
+    if "response" in event:
+        return {**event, "response": shown(event["response"], code_outputs=False)}
+    if "output" in event and event.get("object") == "response":
+        return {**event, "output": [shown(item, code_outputs=False) for item in event["output"]]}
+    if "item" in event:
+        return {**event, "item": shown(event["item"], code_outputs=False)}
+    if event.get("type") == "code_interpreter_call":
+        return {**event, "outputs": None}
+    return event
+
+
+def _tool(tool: Json) -> Json:
+    """A tool as OpenAI echoes it: flat, with what it left out."""
+    kind = tool["type"]
+    if kind not in ("function", "custom"):
+        return tool
+    inside = tool.get(kind)
+    flat = {**(inside if isinstance(inside, dict) else tool), "type": kind}
+    return {"strict": True, "parameters": None, **flat} if kind == "function" else flat

@@ -1,0 +1,60 @@
+"""Answer events as JSON and back, so that a stream can be told again exactly as it was."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator
+from functools import reduce
+from typing import Any, Literal
+
+from pydantic import ConfigDict, TypeAdapter
+
+from emulator.events import (
+    AnswerEvent,
+    CodeBegun,
+    CodeClosed,
+    CodeDelta,
+    CodeRan,
+    ContentDelta,
+    Finish,
+    ReasoningDelta,
+    ToolCall,
+)
+
+_TAPED = (
+    ReasoningDelta,
+    ContentDelta,
+    ToolCall,
+    CodeBegun,
+    CodeDelta,
+    CodeClosed,
+    CodeRan,
+    Finish,
+)
+_PAIR: Any = tuple  # for what a type checker cannot follow: a union made from a table
+_ROW: Any = reduce(operator.or_, (_PAIR[Literal[kind.__name__], kind] for kind in _TAPED))
+_ROWS: TypeAdapter[list[tuple[str, AnswerEvent]]] = TypeAdapter(
+    list[_ROW], config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+)
+
+
+class Tape:
+    """Records the events that pass through `record`, those that a response is made of."""
+
+    def __init__(self) -> None:
+        self._events: list[tuple[str, AnswerEvent]] = []
+
+    def record(self, events: Iterable[AnswerEvent]) -> Iterator[AnswerEvent]:
+        for event in events:
+            if isinstance(event, _TAPED):
+                self._events.append((type(event).__name__, event))
+            yield event
+
+    def dump(self) -> Any:
+        """What JSON can hold."""
+        return _ROWS.dump_python(self._events, mode="json")
+
+
+def load(rows: Any) -> list[AnswerEvent]:
+    """Raises ValueError on what `Tape.dump` did not write."""
+    return [event for _, event in _ROWS.validate_python(rows)]

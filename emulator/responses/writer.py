@@ -1,0 +1,193 @@
+"""Answer events -> the events of a response's stream; the whole response is what the last one holds.
+
+The rules of the events are those that OpenAI's SDKs check: ``response.created`` first, one id, dense
+sequence numbers and output indices, each item added before its deltas, and done before the next begins.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from emulator.errors import EmulatorError
+from emulator.events import (
+    AnswerEvent,
+    CodeBegun,
+    CodeClosed,
+    CodeDelta,
+    CodeRan,
+    ContentDelta,
+    CreatedFile,
+    Finish,
+    FinishReason,
+    Opened,
+    ReasoningDelta,
+    ToolCall,
+    Usage,
+)
+from emulator.responses import citations
+from emulator.responses.items import Json
+from emulator.responses.output import (
+    CallItem,
+    CodeItem,
+    Events,
+    MessageItem,
+    OutputItem,
+    ReasoningItem,
+)
+
+Kind = TypeVar("Kind", bound=OutputItem)
+
+_INCOMPLETE: dict[FinishReason, str] = {
+    "length": "max_output_tokens",
+    "content_filter": "content_filter",
+}
+
+
+class ResponseWriter:
+    """Writes one response; ``response`` is what it is in front of its first item.
+
+    The same response and answer events give the same stream, ids included.
+    """
+
+    def __init__(self, response: Json, *, now: Callable[[], float] = time.time) -> None:
+        self._response = response
+        self._now = now
+        self._numbers = 0
+        self._output: list[Json] = []
+        self._open: MessageItem | ReasoningItem | CodeItem | None = None
+        self._files: dict[str, CreatedFile] = {}
+        self._uncited: dict[str, CreatedFile] = {}
+
+    def write(self, events: Iterable[AnswerEvent]) -> Iterator[Json | Opened]:
+        """The stream's events; `Opened` passes through. The last one holds the whole response."""
+        for event in events:
+            if isinstance(event, Opened):
+                yield event
+            if not self._numbers:
+                yield from self._numbered(self._begun())
+            yield from self._numbered(self._told(event))
+
+    def failed(self, error: EmulatorError) -> Json:
+        """The last event of a stream that broke off."""
+        code = "rate_limit_exceeded" if error.status == 429 else "server_error"
+        told = {"code": code, "message": error.message}
+        response = {**self._response, "status": "failed", "error": told, "output": self._output}
+        [event] = self._numbered([{"type": "response.failed", "response": response}])
+        return event
+
+    def _numbered(self, events: Iterable[Json]) -> Events:
+        for event in events:
+            if event["type"] == "response.output_item.done":
+                self._output.append(event["item"])
+            yield {**event, "sequence_number": self._numbers}
+            self._numbers += 1
+
+    def _begun(self) -> Events:
+        for name in ("created", "in_progress"):
+            yield {"type": f"response.{name}", "response": dict(self._response)}
+
+    def _told(self, event: AnswerEvent) -> Events:
+        match event:
+            case ReasoningDelta(text):
+                if not isinstance(self._open, ReasoningItem):
+                    yield from self._begin(lambda n: ReasoningItem(n, self._id("rs_")))
+                yield from self._open_as(ReasoningItem).feed(text)
+            case ContentDelta(text):
+                if not isinstance(self._open, MessageItem):
+                    yield from self._begin(lambda n: MessageItem(n, self._id("msg_")))
+                yield from self._open_as(MessageItem).feed(text)
+            case ToolCall():
+                yield from self._last_message()
+                prefix = "ctc_" if event.kind == "custom" else "fc_"
+                yield from CallItem(len(self._output), self._id(prefix), event).whole()
+            case CodeBegun(key, container_id):
+                yield from self._begin(lambda n: CodeItem(n, key, container_id))
+            case CodeDelta(text):
+                yield from self._open_as(CodeItem).feed(text)
+            case CodeClosed(code):
+                yield from self._open_as(CodeItem).run(code)
+            case CodeRan(files=files):
+                yield from self._open_as(CodeItem).close(event)
+                self._open = None
+                for file in files:
+                    self._files[file.file_id] = self._uncited[file.file_id] = file
+            case Finish(reason, usage):
+                yield from self._last_message(
+                    "incomplete" if reason in _INCOMPLETE else "completed"
+                )
+                yield self._finished(reason, usage)
+
+    def _id(self, prefix: str) -> str:
+        """The id of the next item: as hard to guess as the response's own."""
+        source = f"{self._response['id']} {len(self._output)}"
+        return prefix + hashlib.sha256(source.encode()).hexdigest()[:24]
+
+    def _begin(self, make: Callable[[int], MessageItem | ReasoningItem | CodeItem]) -> Events:
+        yield from self._close()
+        self._open = make(len(self._output))
+        yield from self._open.begin()
+
+    def _open_as(self, kind: type[Kind]) -> Kind:
+        assert isinstance(self._open, kind)
+        return self._open
+
+    def _close(self, status: str = "completed", *, last: bool = False) -> Events:
+        """End the item that is open."""
+        match self._open:
+            case ReasoningItem() as reasoning:
+                yield from reasoning.close()
+            case CodeItem() as cell:
+                yield from cell.close(CodeRan("incomplete"))
+            case MessageItem() as message:
+                yield from message.close(status, self._cited(message.text, last=last))
+        self._open = None
+
+    def _last_message(self, status: str = "completed") -> Events:
+        """End the item that is open; no message follows, so this one cites the files that none named."""
+        if self._uncited and not isinstance(self._open, MessageItem):
+            yield from self._begin(lambda n: MessageItem(n, self._id("msg_")))
+        yield from self._close(status, last=True)
+
+    def _cited(self, text: str, *, last: bool) -> list[Json]:
+        places = citations.named(text, [*self._files.values()])
+        for file, _, _ in places:
+            self._uncited.pop(file.file_id, None)
+        if last:
+            places += [(file, len(text), len(text)) for file in self._uncited.values()]
+            self._uncited.clear()
+        return [citations.citation(*place) for place in places]
+
+    def _finished(self, reason: FinishReason, usage: Usage) -> Json:
+        why = _INCOMPLETE.get(reason)
+        status = "incomplete" if why else "completed"
+        response = {
+            **self._response,
+            "status": status,
+            "completed_at": None if why else int(self._now()),
+            "incomplete_details": {"reason": why} if why else None,
+            "output": self._output,
+            "usage": _usage(usage),
+        }
+        return {"type": f"response.{status}", "response": response}
+
+
+def _usage(usage: Usage) -> Json:
+    cached = _count(usage, "prompt_tokens_details", "cached_tokens")
+    reasoning = _count(usage, "completion_tokens_details", "reasoning_tokens")
+    return {
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": {"reasoning_tokens": reasoning},
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+    }
+
+
+def _count(usage: Usage, details: str, name: str) -> int:
+    """One of the upstream's figures, if it told any: nobody has checked what it sent."""
+    told = usage.details.get(details)
+    count = told.get(name) if isinstance(told, dict) else None
+    return count if isinstance(count, int) else 0

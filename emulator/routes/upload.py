@@ -1,0 +1,97 @@
+"""Files in and out over HTTP: multipart forms streamed to the disk, contents streamed from it."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import IO, BinaryIO
+from urllib.parse import quote
+
+from flask import Response, request
+from werkzeug.exceptions import RequestEntityTooLarge
+from werkzeug.formparser import parse_form_data
+from werkzeug.wsgi import wrap_file
+
+from emulator.errors import BadRequest, TooLarge
+
+# What a form has beside its file: boundaries, headers, a few short fields.
+_FORM_BYTES = 64 * 1024
+_FORM_PARTS = 16
+
+# Content types that no browser runs; what is not here is application/octet-stream.
+CONTENT_TYPES = {
+    ".csv": "text/csv; charset=utf-8",
+    ".gif": "image/gif",
+    ".jpeg": "image/jpeg",
+    ".jpg": "image/jpeg",
+    ".json": "application/json",
+    ".log": "text/plain; charset=utf-8",
+    ".md": "text/markdown; charset=utf-8",
+    ".pdf": "application/pdf",
+    ".png": "image/png",
+    ".txt": "text/plain; charset=utf-8",
+    ".webp": "image/webp",
+    ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    ".zip": "application/zip",
+}
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A multipart form with its file, if it has one; whoever read it closes ``content``."""
+
+    fields: dict[str, str]
+    filename: str = ""
+    content: IO[bytes] | None = None
+
+
+def is_form() -> bool:
+    return request.mimetype == "multipart/form-data"
+
+
+def read_upload(scratch: Callable[[], IO[bytes]], max_file_bytes: int) -> Upload:
+    """Read the request's form, its file into what ``scratch`` opens. Raises `BadRequest`, `TooLarge`.
+
+    A form that was cut off raises too: its last boundary is missing.
+    """
+    if not is_form():
+        raise BadRequest("Expected a multipart/form-data body with a file.", "file")
+    try:
+        _, fields, files = parse_form_data(
+            request.environ,
+            stream_factory=lambda *_args, **_named: scratch(),
+            max_content_length=max_file_bytes + _FORM_BYTES,
+            max_form_memory_size=2 * _FORM_BYTES,
+            max_form_parts=_FORM_PARTS,
+            silent=False,
+        )
+    except RequestEntityTooLarge as error:
+        raise TooLarge(
+            f"A file may have {max_file_bytes} bytes at most.", "file", "file_too_large"
+        ) from error
+    except ValueError as error:
+        raise BadRequest(f"The multipart body cannot be read: {error}") from error
+    file = files.get("file")
+    if file is None:
+        return Upload(fields.to_dict())
+    return Upload(fields.to_dict(), file.filename or "", file.stream)
+
+
+def content_reply(content: BinaryIO, filename: str) -> Response:
+    """Stream ``content`` as a download, and close it. A browser must neither show nor run it here."""
+    suffix = posixpath.splitext(filename)[1].lower()
+    response = Response(
+        wrap_file(request.environ, content),
+        content_type=CONTENT_TYPES.get(suffix, "application/octet-stream"),
+        direct_passthrough=True,
+    )
+    # Of what was opened: the index may know a newer file by now.
+    response.content_length = os.fstat(content.fileno()).st_size
+    response.headers["content-disposition"] = (
+        f"attachment; filename*=UTF-8''{quote(filename, safe='')}"
+    )
+    response.headers["x-content-type-options"] = "nosniff"
+    response.headers["content-security-policy"] = "sandbox; default-src 'none'"
+    return response
