@@ -60,40 +60,57 @@ class Container:
             self.stderr = io.BufferedReader(_Demultiplexed(self._attached("stdout", "stderr")))
             undo.callback(self.stderr.close)
             self._container.start()
-            self.pid = self._first_process()
-            self._pidfd = os.pidfd_open(self.pid)
-            undo.callback(os.close, self._pidfd)
-            self._examine()
+            try:
+                self.pid = self._state()["Pid"]
+                self._pidfd = self._opened()
+                undo.callback(os.close, self._pidfd)
+                self._examine()
+            except (FileNotFoundError, ProcessLookupError) as error:
+                raise self._not_here() from error
             self._release = undo.pop_all()
 
     def _attached(self, *streams: str) -> "_Connection":
         wanted = dict.fromkeys((*streams, "stream"), 1)
         return _Connection(self._client.api.attach_socket(self._container.id, wanted))
 
-    def _first_process(self) -> int:
+    def _state(self) -> dict[str, Any]:
+        """What the engine knows of it: `Running`, and `Pid`, which is 0 for what has ended."""
         try:
             self._container.reload()
-            pid = int(self._container.attrs["State"]["Pid"])
         except docker.library().errors.NotFound:
-            pid = 0
-        if not pid:
-            said = self.stderr.read().decode(errors="replace").strip().splitlines()
-            raise SandboxUnavailable(
-                f"a container ended at its start: {(said or ['no message'])[-1]}", docker.IMAGE_FIX
-            )
-        return pid
+            return {"Running": False, "Pid": 0}
+        state: dict[str, Any] = self._container.attrs["State"]
+        return state
+
+    def _opened(self) -> int:
+        try:
+            return os.pidfd_open(self.pid)
+        except (
+            OSError
+        ) as error:  # EINVAL, too, says that nothing runs: it has no number, or is a zombie
+            raise ProcessLookupError(self.pid) from error
 
     def _examine(self) -> None:
         """Make sure that this machine's process of that number is the container's, and within reach."""
+        if self._container.id not in Path(f"/proc/{self.pid}/cgroup").read_text():
+            raise ProcessLookupError(self.pid)
         try:
-            ours = self._container.id in Path(f"/proc/{self.pid}/cgroup").read_text()
             Path(self.root, "proc").stat()
-        except OSError as error:
+        except PermissionError as error:
             raise SandboxUnavailable(
                 f"a container cannot be looked into: {error}", _LOCAL_FIX
             ) from error
-        if not ours:
-            raise SandboxUnavailable("the Docker engine is not on this machine", _LOCAL_FIX)
+
+    def _not_here(self) -> SandboxUnavailable:
+        """Why there is no such process here: it has ended, as its engine will know in a moment."""
+        until = time.monotonic() + _PATIENCE
+        while self._state()["Running"]:
+            if time.monotonic() > until:
+                return SandboxUnavailable("the Docker engine is not on this machine", _LOCAL_FIX)
+            time.sleep(0.02)
+        said = self.stderr.read().decode(errors="replace").strip().splitlines()
+        words = (said or ["no message"])[-1]
+        return SandboxUnavailable(f"a container ended at its start: {words}", docker.IMAGE_FIX)
 
     @property
     def root(self) -> str:

@@ -30,6 +30,7 @@ if not IN_DOCKER:
 
 ROOT = Path(__file__).parents[1]
 LIMITS = Limits(seconds=30.0, output=10_000)
+ROOM = Room(memory=2**26, data_size=2**20, processes=8)
 
 
 @pytest.fixture(scope="module")
@@ -79,11 +80,41 @@ def test_an_engine_leaves_no_container_of_those_that_wait() -> None:
     assert traces(made) == []
 
 
-def test_a_failed_start_leaves_no_container() -> None:
+def test_a_kernel_leaves_no_descriptor() -> None:
+    def descriptors() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    counted = []
+    for _ in range(2):
+        with kernels(LIMITS, warm=0) as engine, engine.session(frozenset()) as session:
+            session.start("1")
+        counted.append(descriptors())
+    assert counted[0] == counted[1]
+
+
+def test_a_failed_start_leaves_no_container(monkeypatch: pytest.MonkeyPatch) -> None:
     before = containers()
-    room = Room(memory=2**26, data_size=2**20, processes=8)
-    with pytest.raises(SandboxUnavailable, match="no-such-program"):
-        container.Container("", CONFIG["image"], ["no-such-program"], room)
+    change = {"devices": ["/dev/nonexistent"]}
+    walls = docker.walls
+    monkeypatch.setattr(docker, "walls", lambda room, user: walls(room, user) | change)
+    with pytest.raises(SandboxUnavailable, match="/dev/nonexistent"):
+        container.Container("", CONFIG["image"], ["true"], ROOM)
+    assert containers() == before
+
+
+def test_a_command_that_ends_at_once_is_told_or_leaves_no_container() -> None:
+    """Whether its process is still found is a matter of luck."""
+    before = containers()
+    endings = set()
+    for _ in range(5):
+        try:
+            ended = container.Container("", CONFIG["image"], ["no-such-program"], ROOM)
+        except SandboxUnavailable as error:
+            endings.add(("ended at its start" in error.reason, "no-such-program" in error.reason))
+        else:
+            endings.add(ended.wait())
+            ended.close()
+    assert endings <= {(True, True), 127}
     until(lambda: containers() == before)
 
 
@@ -135,8 +166,7 @@ def test_what_outlives_a_killed_server_goes_at_the_next_start_and_nothing_else()
 
 
 def test_a_sweep_spares_the_living() -> None:
-    room = Room(memory=2**26, data_size=2**20, processes=8)
-    waiting = container.Container("", CONFIG["image"], ["python3", "-c", "input()"], room)
+    waiting = container.Container("", CONFIG["image"], ["python3", "-c", "input()"], ROOM)
     try:
         docker.sweep("")
         assert waiting.poll() is None
@@ -150,13 +180,14 @@ def test_a_kernel_killed_for_want_of_memory_is_told_as_that(kernel: Engine) -> N
     source = """
         import os
         ready, stay = os.pipe(), os.pipe()
-        for _ in range(8):
+        for _ in range(12):
             if os.fork() == 0:
-                held = b'x' * (40 * 2**20)
+                held = b'x' * (30 * 2**20)
                 os.write(ready[1], b'x')
                 os.read(stay[0], 1)
-        for _ in range(8): os.read(ready[0], 1)
-        mine = b'x' * (240 * 2**20)  # within its own limit; with the others' it is the largest, and too much
+        for _ in range(12): os.read(ready[0], 1)
+        with open('/proc/self/oom_score_adj', 'w') as file: file.write('1000')
+        mine = b'x' * (100 * 2**20)  # within its own limit; with the others' it is too much
     """
     with pytest.raises(SandboxLimit, match="memory"), kernel.session(frozenset()) as session:
         session.start(dedent(source))
