@@ -25,6 +25,7 @@ WITH_BASE_URL := $(if $(BASE_URL),--base-url $(BASE_URL))
 stamp = $(1)/.installed-$(2)-$(shell cat $(3) | cksum | cut -d' ' -f1)
 RUNNABLE := $(call stamp,$(VENV),run,requirements.txt)
 TESTABLE := $(call stamp,$(VENV),dev,requirements.txt requirements-dev.txt)
+LIBRARIES := $(call stamp,$(VENV),libraries,sandbox/requirements.txt)
 LOCAL := $(call stamp,$(VENV),local,requirements-local.txt)
 BENCH := $(call stamp,$(VENV),bench,requirements-bench.txt)
 CLIENTS := $(call stamp,$(CLIENTS_VENV),clients,requirements-clients.txt)
@@ -41,12 +42,16 @@ help: ## this list
 run: $(RUNNABLE) $(if $(UPSTREAM),,$(LOCAL)) system-packages ## start the proxy (no upstream configured: on the embedded model)
 	@exec $(PY) app.py $(if $(UPSTREAM),$(WITH_BASE_URL),--local-model) $(ARGS)
 
+.PHONY: interpreter
+interpreter: $(LIBRARIES) ## make run, with numpy, pandas, matplotlib ... for the code interpreter
+	@$(MAKE) run
+
 .PHONY: demo
 demo: $(RUNNABLE) $(LOCAL) system-packages ## one request to the embedded model, and its tool calls
 	@exec $(PY) examples/demo.py $(ARGS)
 
 .PHONY: test
-test: $(TESTABLE) system-packages ## the test suite (no model needed)
+test: $(TESTABLE) $(LIBRARIES) system-packages ## the test suite (no model needed)
 	@$(PY) -m pytest -m "not live" --ignore=tests/clients $(ARGS)
 
 .PHONY: test-live
@@ -54,7 +59,7 @@ test-live: $(TESTABLE) $(LOCAL) system-packages ## the tests that ask the embedd
 	@$(PY) -m pytest -m live --ignore=tests/clients $(ARGS)
 
 .PHONY: test-clients
-test-clients: $(RUNNABLE) $(CLIENTS) $(OLD_CLIENTS) $(NODE_MODULES) system-packages ## other people's clients against the proxy
+test-clients: $(RUNNABLE) $(LIBRARIES) $(CLIENTS) $(OLD_CLIENTS) $(NODE_MODULES) system-packages ## other people's clients against the proxy
 	@# With a blank for the =, pytest takes the file for a test, and this folder for the root.
 	@export PROXY_PYTHON=$(abspath $(PY)); failed=0; \
 	$(CLIENTS_VENV)/bin/python -m pytest tests/clients/openai_3 --results=$(CLIENTS_VENV)/results.json $(ARGS) || failed=1; \
@@ -144,6 +149,9 @@ $(RUNNABLE): | $(PY)
 
 $(TESTABLE): | $(PY) $(RUNNABLE)
 	$(call install,$(PY),-r requirements.txt -r requirements-dev.txt)
+
+$(LIBRARIES): | $(PY)
+	$(call install,$(PY),-r sandbox/requirements.txt)
 
 $(LOCAL): | $(PY)
 	$(call install,$(PY),--no-deps -r requirements-local.txt)

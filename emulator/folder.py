@@ -82,6 +82,10 @@ class Rows:
         return len(keys)
 
 
+_VERSION = 1
+"""Of the index's tables: to be raised when they change."""
+
+
 class Folder:
     """Safe to share between threads. Whoever opened it closes it."""
 
@@ -104,6 +108,7 @@ class Folder:
                 index, check_same_thread=False, isolation_level=None, timeout=5
             )
             opened.callback(self._connection.close)
+            _check_version(self._connection)
             for statement in (
                 "PRAGMA journal_mode=WAL",
                 "PRAGMA synchronous=NORMAL",
@@ -216,6 +221,15 @@ class Folder:
                 on_disk[key] = 0
                 del known[key]
         self._unlink(*(on_disk.keys() - known.keys()))
+
+
+def _check_version(index: sqlite3.Connection) -> None:
+    """An index of another version is left as it is. Raises ``sqlite3.Error``."""
+    (version,) = index.execute("PRAGMA user_version").fetchone()
+    (tables,) = index.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables and version != _VERSION:
+        raise sqlite3.DatabaseError(f"the index is of version {version}, not {_VERSION}")
+    index.execute(f"PRAGMA user_version={_VERSION}")
 
 
 def open_folder(path: str, *, now: Callable[[], float] = time.time) -> Folder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import posixpath
 import socket
 import stat
@@ -375,6 +376,17 @@ def test_a_folder_that_cannot_be_used_is_replaced_for_this_run(tmp_path: Path) -
     with folder.scratch() as scratch:
         scratch.write(b"x")
     folder.close()
+
+
+def test_a_folder_of_another_version_is_left_as_it_is(tmp_path: Path) -> None:
+    Folder(tmp_path).close()
+    with sqlite3.connect(tmp_path / "index.sqlite") as index:
+        index.execute("PRAGMA user_version=0")
+    before = {place: place.read_bytes() for place in tmp_path.rglob("*") if place.is_file()}
+    with capture_logs() as logs:
+        open_folder(str(tmp_path)).close()
+    assert [entry["event"] for entry in logs] == ["files are kept for this run only"]
+    assert {place: place.read_bytes() for place in before} == before
 
 
 def test_ids_sort_in_the_order_in_which_they_were_made_also_when_time_stands_still(
