@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from emulator.container_rows import Container
 from emulator.errors import BadRequest, NotFound
 from emulator.interpreter import Interpreter
+from emulator.profiles import choose
 from emulator.prompt import Workplace
 from emulator.protocol import ChatCompletionRequest, Message
 from emulator.settings import MemoryLimit, Settings
@@ -64,6 +65,8 @@ def open_bench(
     if (request.n or 1) > 1:
         raise BadRequest("n must be 1 with a code interpreter.", param="n")
     runs = min(settings.interpreter_runs, request.max_tool_calls or settings.interpreter_runs)
+    if choose(settings.profile, request.model).few_shot:
+        runs = 1  # a very small model goes on writing cells, whatever came out of the first
     container = _container(interpreter, settings, client, request, tool)
     return Bench(interpreter, container, runs, settings.interpreter_fixes)
 

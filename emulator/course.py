@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from emulator.bench import Bench
@@ -25,18 +25,21 @@ class Course:
     attempt: int = 0
     """Repairs so far."""
     told: str = ""
-    runs: int = 0
+    cells: list[str] = field(default_factory=list)
     failures: int = 0
     """Cells that failed in a row."""
 
     def ran(self, turn: Turn, verdict: Ran) -> None:
         """A cell was run: the next turn goes on with its output."""
         assert self.bench is not None
-        self.runs += 1
+        code = turn.draft.code
         self.failures = self.failures + 1 if verdict.failed else 0
-        last = self.runs >= self.bench.runs or self.failures > self.bench.fixes
+        # Whoever writes the same cell again goes round in a circle.
+        last = code in self.cells or self.failures > self.bench.fixes
+        self.cells.append(code)
+        last = last or len(self.cells) >= self.bench.runs
         self.messages += ran(
-            turn.prose.told, turn.draft.code, verdict.output, failed=verdict.failed, last=last
+            turn.prose.told, code, verdict.output, failed=verdict.failed, last=last
         )
         self.choice = replace(self.choice, required=False, name=None)
         self.attempt, self.told = 0, ""

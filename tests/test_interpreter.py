@@ -394,6 +394,20 @@ def test_what_fails_goes_back_to_the_model_and_is_given_up_after_its_fixes(
     assert message.content == "I cannot.\n```python\nx\n```"
 
 
+@pytest.mark.parametrize(
+    ("model", "cells"), [("qwq", ["print(1)", "print(1)"]), ("smollm2-135m", ["print(1)"])]
+)
+def test_a_model_that_goes_round_in_circles_is_told_to_answer(
+    client: openai.OpenAI, upstream: ScriptedUpstream, model: str, cells: list[str]
+) -> None:
+    upstream.reply(*(f"```python\n{cell}\n```" for cell in cells), "One.")
+    messages: Any = [{"role": "user", "content": "?"}]
+    tools: Any = [INTERPRETER]
+    answer = client.chat.completions.create(model=model, messages=messages, tools=tools)
+    assert answer.choices[0].message.content == "One."
+    assert "No more code can be run" in upstream.requests[-1]["messages"][-1]["content"]
+
+
 def test_the_setting_gives_every_chat_an_interpreter(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
