@@ -192,9 +192,17 @@ def _readable_paths() -> list[Path]:
     for folder in ("lib", "lib64", "lib32"):
         wanted |= {Path("/", folder), Path("/usr", folder), Path("/usr/local", folder)}
     wanted |= {Path("/usr/share/zoneinfo"), Path("/usr/share/fonts"), Path("/etc/fonts")}
-    wanted |= {path.resolve() for path in wanted}  # what a link leads to has to be there too
+    # What a link leads to has to be there too: /venv/bin/python -> /usr/bin/python3 -> python3.11
+    wanted |= {link for path in wanted for link in _links_from(path)}
+    wanted |= {path.resolve() for path in wanted}
     kept: list[Path] = []
     for path in sorted(wanted, key=lambda path: (len(path.parts), path)):
         if path.exists() and not any(path.is_relative_to(folder) for folder in kept):
             kept.append(path)
     return kept
+
+
+def _links_from(path: Path) -> Iterator[Path]:
+    while path.is_symlink() and path.exists():
+        path = Path(os.path.normpath(path.parent / path.readlink()))
+        yield path

@@ -37,24 +37,43 @@ def test_the_interpreters_own_prefix_is_bound_read_only(path: str) -> None:
     assert any(Path(path).resolve().is_relative_to(folder) for folder in bound)
 
 
-@needs_bubblewrap
-def test_whatever_environment_bubblewrap_is_started_with_is_cleared() -> None:
-    """The server starts it with an empty one, which would do as well."""
-    command = [sys.executable, "-c", "import json, os; print(json.dumps(dict(os.environ)))"]
+def run_sandboxed(*command: str, env: dict[str, str]) -> bytes:
+    """What a command printed."""
     with bubblewrap.sandboxed(command, data_size=MiB, memory=64 * MiB, processes=8) as launch:
         try:
             done = subprocess.run(
-                launch.command,
-                pass_fds=launch.pass_fds,
-                env={"OPENAI_API_KEY": "secret", "LD_PRELOAD": ""},
-                capture_output=True,
-                check=True,
+                launch.command, pass_fds=launch.pass_fds, env=env, capture_output=True, check=True
             )
         finally:
             if launch.group is not None:
                 launch.group.remove()
+    return done.stdout
+
+
+@needs_bubblewrap
+def test_an_interpreter_is_found_over_several_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A venv of Debian's python had no kernel: .venv/bin/python -> /usr/bin/python3 -> python3.11."""
+    (tmp_path / "venv").mkdir()
+    (tmp_path / "python3.x").symlink_to(Path(sys.executable).resolve())
+    (tmp_path / "python3").symlink_to("python3.x")
+    (tmp_path / "venv" / "python").symlink_to("../python3")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "python"))
+    assert run_sandboxed(sys.executable, "-I", "-c", "print('found')", env={}) == b"found\n"
+
+
+@needs_bubblewrap
+def test_whatever_environment_bubblewrap_is_started_with_is_cleared() -> None:
+    """The server starts it with an empty one, which would do as well."""
+    source = "import json, os; print(json.dumps(dict(os.environ)))"
+    seen = json.loads(
+        run_sandboxed(
+            sys.executable, "-c", source, env={"OPENAI_API_KEY": "secret", "LD_DEBUG": ""}
+        )
+    )
     # CPython coerces its locale and bwrap sets the working directory.
-    assert json.loads(done.stdout).items() - {("LC_CTYPE", "C.UTF-8"), ("PWD", "/mnt/data")} == (
+    assert seen.items() - {("LC_CTYPE", "C.UTF-8"), ("PWD", "/mnt/data")} == (
         bubblewrap.ENVIRONMENT.items()
     )
 

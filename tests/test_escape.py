@@ -610,7 +610,8 @@ def test_the_promises_hold_for_an_ordinary_user_too() -> None:
     if os.geteuid() != 0 or IN_DOCKER or problem() is not None:
         pytest.skip("these tests already run as an ordinary user, or not in bubblewrap")
     user = "--reuid=65534 --regid=65534 --clear-groups".split()
-    tests = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-x", __file__]
+    tests = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-x"]
+    tests += [__file__, str(Path(__file__).with_name("test_bubblewrap.py"))]
     command = ["setpriv", *user, *tests, "-k", "not monty", f"--basetemp={tempfile.mkdtemp()}/t"]
     reading = "import os, sys; os.stat(sys.executable); import pytest"
     readable = subprocess.run(["setpriv", *user, sys.executable, "-c", reading], check=False)
