@@ -609,12 +609,15 @@ def test_the_promises_hold_for_an_ordinary_user_too() -> None:
     """As root a sandbox is made without a user namespace, as anyone else with one."""
     if os.geteuid() != 0 or IN_DOCKER or problem() is not None:
         pytest.skip("these tests already run as an ordinary user, or not in bubblewrap")
-    user = "--reuid=65534 --regid=65534 --clear-groups".split()
-    tests = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-x"]
-    tests += [__file__, str(Path(__file__).with_name("test_bubblewrap.py"))]
-    command = ["setpriv", *user, *tests, "-k", "not monty", f"--basetemp={tempfile.mkdtemp()}/t"]
+    user = "setpriv --reuid=65534 --regid=65534 --clear-groups".split()
     reading = "import os, sys; os.stat(sys.executable); import pytest"
-    readable = subprocess.run(["setpriv", *user, sys.executable, "-c", reading], check=False)
+    readable = subprocess.run([*user, sys.executable, "-c", reading], check=False)
     if readable.returncode != 0:
         pytest.skip("an ordinary user may not read this interpreter")
-    subprocess.run(command, check=True, cwd=ROOT, env={"PATH": os.environ["PATH"], "HOME": "/tmp"})
+    tests = [__file__, str(Path(__file__).with_name("test_bubblewrap.py"))]
+    with tempfile.TemporaryDirectory() as folder:
+        os.chown(folder, 65534, 65534)
+        options = ["-p", "no:cacheprovider", "-x", "-k", "not monty", f"--basetemp={folder}/t"]
+        command = [*user, sys.executable, "-m", "pytest", *options, *tests]
+        environment = {"PATH": os.environ["PATH"], "HOME": folder}
+        subprocess.run(command, check=True, cwd=ROOT, env=environment)
