@@ -36,7 +36,7 @@ class Page:
         """The end of a query's WHERE that selects this page, and one row more if there is one."""
         before = ">" if self.order == "asc" else "<"
         place = f" AND id {before} :after" if self.after else ""
-        return f"{place} ORDER BY id {self.order} LIMIT :limit"
+        return f"{place} ORDER BY id {self.order} LIMIT :limit + 1"
 
     @property
     def values(self) -> dict[str, object]:
