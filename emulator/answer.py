@@ -83,9 +83,13 @@ class Answerer:
             yield from went_on.calls
             yield Finish("tool_calls", Usage())
         else:
+            request = self.request
+            if bench is not None:
+                held = bench.taken_in(request.messages)
+                request = request.model_copy(update={"messages": held})
             messages, fields = first_turn(
                 self.settings,
-                self.request,
+                request,
                 self.toolset,
                 self.choice,
                 self.answer_format,

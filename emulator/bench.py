@@ -9,8 +9,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from emulator.attachments import taken_in
 from emulator.container_rows import Container
 from emulator.errors import BadRequest, NotFound
+from emulator.files import Files
 from emulator.interpreter import Interpreter
 from emulator.profiles import choose
 from emulator.prompt import Workplace
@@ -46,6 +48,12 @@ class Bench:
     """Cells in one answer."""
     fixes: int
     """Cells in a row that may fail, after the first."""
+    files: Files
+    """Uploaded ones, which messages may name."""
+
+    def taken_in(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """The messages, their files put into the container."""
+        return taken_in(messages, self.files, self.interpreter.containers, self.container)
 
     def workplace(self) -> Workplace:
         files = [file.path for file in self.interpreter.containers.files(self.container.id)]
@@ -56,6 +64,7 @@ class Bench:
 
 def open_bench(
     interpreter: Interpreter,
+    files: Files,
     settings: Settings,
     client: str,
     request: ChatCompletionRequest,
@@ -68,7 +77,7 @@ def open_bench(
     if choose(settings.profile, request.model).few_shot:
         runs = 1  # a very small model goes on writing cells, whatever came out of the first
     container = _container(interpreter, settings, client, request, tool)
-    return Bench(interpreter, container, runs, settings.interpreter_fixes)
+    return Bench(interpreter, container, runs, settings.interpreter_fixes, files)
 
 
 def _container(

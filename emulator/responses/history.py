@@ -91,6 +91,6 @@ def _chat_part(part: Part) -> Json:
         case given.ImagePart(image_url=url, detail=detail):
             image = {"url": url, "detail": detail} if detail else {"url": url}
             return {"type": "image_url", "image_url": image}
-        case given.FilePart(file_data=data, filename=name):
-            file = {"file_data": data, "filename": name} if name else {"file_data": data}
+        case given.FilePart():
+            file = part.model_dump(exclude={"type"}, exclude_none=True)
             return {"type": "file", "file": file}
