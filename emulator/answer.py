@@ -64,6 +64,13 @@ class Answerer:
     def events(self) -> Iterator[AnswerEvent]:
         """Raises `EmulatorError`, before the first event or after any."""
         bench = self.open_bench() if self.open_bench else None
+        try:
+            yield from self._events(bench)
+        finally:
+            if bench is not None:
+                bench.leave()
+
+    def _events(self, bench: Bench | None) -> Iterator[AnswerEvent]:
         driver = Driver(
             self.engines,
             self.toolset,

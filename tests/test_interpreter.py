@@ -561,3 +561,32 @@ def test_the_model_is_told_which_libraries_and_files_there_are(
         assert "Only the standard library" in system
     else:
         assert f"numpy {np.__version__}" in system
+
+
+def test_an_idle_kernel_gives_way_and_its_container_is_told_so(start_proxy: StartProxy) -> None:
+    proxy = start_proxy(max_kernels=1, interpreter_idle_seconds=0, interpreter_seconds=58)
+    one, other = Container(proxy), Container(proxy)
+    one.execute("x = 1\nopen('a.txt', 'w').write('kept')")
+    assert other.execute("'other'")["result"] == "'other'"
+    report = one.execute("['x' in globals(), open('a.txt').read()]")
+    assert report["result"] == "[False, 'kept']"
+    assert any("begun anew" in note for note in report["notes"])
+
+
+def test_a_kernel_in_use_gives_way_to_nobody(start_proxy: StartProxy) -> None:
+    proxy = start_proxy(max_kernels=1, interpreter_seconds=57)
+    Container(proxy).execute("1")
+    other = Container(proxy)
+    answer = other.http.post(f"/containers/{other.id}/execute", json={"code": "1"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "overloaded")
+    assert answer.headers["retry-after"] == "1"
+
+
+def test_a_container_that_no_answer_used_is_not_kept(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("Hello.", "```python\n1\n```", "Done.")
+    chat(client, "Hi")
+    assert list(client.containers.list()) == []
+    chat(client, "Run")
+    assert len(list(client.containers.list())) == 1
