@@ -14,7 +14,9 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import openai
 import pytest
 
 from tests.clients.compatibility import Results
@@ -23,6 +25,7 @@ from tests.scripted import ScriptedUpstream
 ROOT = Path(__file__).parents[2]
 PROXY_PYTHON = os.environ.get("PROXY_PYTHON") or str(ROOT / ".venv" / "bin" / "python")
 STARTS_WITHIN_SECONDS = 60
+CLIENT_KEY = "client-key"
 PROXY_SETTINGS = {
     "EMULATOR_CONFIG": os.devnull,
     "EMULATOR_STORE": ":memory:",
@@ -56,7 +59,7 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:
         if name.startswith(("OPENAI_", "LANGCHAIN_", "LANGSMITH_", "LOGFIRE_")):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("OPENAI_API_KEY", "client-key")
+    monkeypatch.setenv("OPENAI_API_KEY", CLIENT_KEY)
     monkeypatch.setenv("OPENAI_AGENTS_DISABLE_TRACING", "1")
 
 
@@ -86,7 +89,7 @@ def running_proxy(
     foreign = ("EMULATOR_", "OPENAI_", "DEEPSEEK_", "PYTEST_")
     inherited = {name: v for name, v in os.environ.items() if not name.startswith(foreign)}
     command = [PROXY_PYTHON, "app.py", "--port", str(port), "--api-key", "upstream-key"]
-    command += ["--base-url", shared_upstream.base_url]
+    command += ["--base-url", shared_upstream.base_url, "--files-dir", str(log.parent / "files")]
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, cwd=ROOT, env=inherited | PROXY_SETTINGS, stdout=output, stderr=output
@@ -118,3 +121,42 @@ def _answers(process: subprocess.Popen[bytes], url: str) -> bool:
 def base_url(running_proxy: str, upstream: SharedUpstream) -> str:
     """What a client is given in place of OpenAI's address."""
     return running_proxy
+
+
+@pytest.fixture(scope="session")
+def container(running_proxy: str) -> Iterator[str]:
+    """The id of a container in which code has run: the tests that share it wait for no kernel.
+
+    Skips where the proxy has no sandbox.
+    """
+    with openai.OpenAI(base_url=running_proxy, api_key=CLIENT_KEY, max_retries=0) as client:
+        made = client.containers.create(name="shared")
+        try:
+            said = _execute(client, made.id, "print('here')")
+        except openai.APIStatusError as error:
+            pytest.skip(f"the proxy cannot run code: {error}")
+        assert said["stdout"] == "here\n", said
+        yield made.id
+
+
+@pytest.fixture
+def matplotlib(running_proxy: str, container: str) -> None:
+    """Skips where the proxy's kernels cannot plot."""
+    with openai.OpenAI(base_url=running_proxy) as client:
+        said = _execute(client, container, "import matplotlib")
+    if said["status"] != "Success":
+        pytest.skip(f"the proxy's kernels cannot plot: {said['stderr']}")
+
+
+@pytest.fixture
+def interpreter(base_url: str, container: str) -> Iterator[str]:
+    """`base_url`, where a test's containers do not outlive it: the proxy has but so many kernels."""
+    yield base_url
+    with openai.OpenAI(base_url=base_url) as client:
+        for made in client.containers.list(limit=100):
+            if made.id != container:
+                client.containers.delete(made.id)
+
+
+def _execute(client: openai.OpenAI, container: str, code: str) -> Any:
+    return client.post(f"/containers/{container}/execute", body={"code": code}, cast_to=object)
