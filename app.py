@@ -87,12 +87,7 @@ def create_app(
     if kernels is None:
         kernels = opened = InterpreterEngines(settings)
         owned.callback(opened.close)
-    interpreter = Interpreter(
-        kept,
-        kernels,
-        approval_seconds=settings.approval_seconds,
-        busy_seconds=settings.interpreter_seconds,
-    )
+    interpreter = Interpreter(kept, kernels, settings)
     owned.callback(interpreter.close)
     owned.callback(Sweeper(uploaded.sweep, kept.sweep).close)
 

@@ -16,6 +16,9 @@ from emulator.prompt import Workplace
 from emulator.protocol import ChatCompletionRequest, Message
 from emulator.settings import MemoryLimit, Settings
 
+_TOLD_FILES = 50
+"""More file names in a prompt would be no help."""
+
 _LINK = re.compile(r"/containers/(cntr_[0-9a-f]+)/files/")
 
 
@@ -44,8 +47,10 @@ class Bench:
     """Cells in a row that may fail, after the first."""
 
     def workplace(self) -> Workplace:
-        files = self.interpreter.containers.files(self.container.id)
-        return Workplace(self.interpreter.libraries(self.container), [file.path for file in files])
+        files = [file.path for file in self.interpreter.containers.files(self.container.id)]
+        more = [f"and {len(files) - _TOLD_FILES} more"] if len(files) > _TOLD_FILES else []
+        libraries = self.interpreter.libraries(self.container)
+        return Workplace(libraries, [*files[:_TOLD_FILES], *more])
 
 
 def open_bench(

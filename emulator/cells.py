@@ -29,10 +29,11 @@ from emulator.events import (
     new_id,
 )
 from emulator.executions import Execution
-from emulator.interpreter import Progress, Waiting
+from emulator.interpreter import Progress
 from emulator.readers import READERS, Statement, Unreadable
 from emulator.reading.openings import FENCES
 from emulator.resume import Saved
+from emulator.running import Waiting
 from emulator.tools import Toolset
 from emulator.verdicts import Answered, Ran, Verdict
 from sandbox.parsing import parse

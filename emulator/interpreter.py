@@ -1,61 +1,36 @@
-"""The live sandboxes of containers: a kernel for each, cells run in it, files kept in step.
+"""The live sandboxes of containers: a kernel for each, in which cells run, one at a time.
 
 A container (`containers.py`) outlives its kernel: files are the host's, and go into every new kernel;
-variables are the kernel's. One cell at a time runs in a container. A cell that calls a client's function
-waits inside its kernel, as itself, until the result comes: what it has done so far must not be done
-twice. Knows nothing of models, prompts or HTTP.
+variables are the kernel's. A cell that calls a client's function waits inside its kernel, as itself, until
+the result comes: what it has done so far must not be done twice. Knows nothing of models, prompts or HTTP.
 """
 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import structlog
-
-from emulator.approvals import Approvals, Held
+from emulator import metrics
+from emulator.approvals import Approvals, Decision, Held
 from emulator.containers import Container, Containers
-from emulator.errors import EmulatorError, ExecutionFailed
+from emulator.errors import ExecutionFailed
 from emulator.events import CreatedFile, Image, Logs, new_id
-from emulator.executions import PICTURES, Execution, Status, Transcript, image
+from emulator.executions import PICTURES, Execution, image
 from emulator.libraries import LIBRARIES
+from emulator.mirror import Mirror
 from emulator.programs import Call
-from emulator.tools import BindError, Toolset
-from sandbox.engine import Finished, Paused, Step
-from sandbox.errors import (
-    ProgramFailed,
-    SandboxBusy,
-    SandboxDied,
-    SandboxError,
-    SandboxLimit,
-    SandboxTimeout,
-)
+from emulator.running import Ended, RunningCell, Steps, Waiting
+from emulator.settings import Settings
+from emulator.tools import Toolset
+from sandbox.errors import SandboxBusy, SandboxError
 from sandbox.kernel import KernelEngine
-from sandbox.notebook import FileFault, Notebook
-from sandbox.outputs import Output
-
-log = structlog.get_logger()
-
-DATA = "/mnt/data/"
+from sandbox.notebook import Notebook
 
 NEW_SESSION = "the Python session was begun anew: variables are gone, files are still there"
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """The cell has called a client's function and waits in its kernel for the result."""
-
-    id: str
-    """``call_...``; the result must come with it."""
-    call: Call
-    outputs: tuple[Logs | Image, ...]
-    """Of the cell up to here."""
-
 
 Progress = Logs | Image | Held | Waiting | Execution
 """Outputs as they come, `Held` before a cell that must be approved; one of the last two at the end."""
@@ -73,62 +48,36 @@ class WaitingCell:
     key: str
 
 
-@dataclass
-class _Cell:
-    """A cell on its way."""
-
-    key: str
-    code: str
-    toolset: Toolset
-    transcript: Transcript = field(default_factory=Transcript)
-    notes: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-    ids: list[str] = field(default_factory=list)
-    waiting: Waiting | None = None
-
-    @property
-    def id(self) -> str:
-        return f"exec_{self.key}"
-
-
 class _Live:
     """What one container has of this process. Used under its lock."""
 
-    def __init__(self) -> None:
+    def __init__(self, mirror: Callable[[], Mirror]) -> None:
         self.lock = threading.Lock()
         self.opened = ExitStack()
-        self.notebook: Notebook | None = None
-        self.version: object = None
-        """Of the container's files as they were last brought into the kernel."""
-        self.seen: dict[str, tuple[int, int]] = {}
-        """The kernel's files as they were last looked at: path -> size, time of change."""
-        self.offered: Toolset | None = None
-        self.cell: _Cell | None = None
-        """The cell that waits for the result of its call."""
+        self._new_mirror = mirror
+        self.end()
 
     def end(self) -> None:
+        """There is no kernel, or no more."""
         self.opened.close()
-        self.notebook, self.version, self.offered, self.cell = None, None, None, None
-        self.seen = {}
+        self.notebook: Notebook | None = None
+        self.mirror = self._new_mirror()
+        self.offered: Toolset | None = None
+        self.cell: RunningCell | None = None
+        """The cell that waits for the result of its call."""
 
 
 class Interpreter:
     """Runs cells in containers. Safe to share between threads."""
 
     def __init__(
-        self,
-        containers: Containers,
-        engine: Callable[[str], KernelEngine],
-        *,
-        approval_seconds: float = 600.0,
-        busy_seconds: float = 60.0,
+        self, containers: Containers, engine: Callable[[str], KernelEngine], settings: Settings
     ) -> None:
         """``engine`` gives the engine for a memory limit (``1g`` ...); raises `SandboxUnavailable`."""
         self.containers = containers
         self.approvals = Approvals()
         self._engine = engine
-        self._approval_seconds = approval_seconds
-        self._busy_seconds = busy_seconds
+        self._settings = settings
         self._lock = threading.Lock()
         self._live: dict[str, _Live] = {}
         self._libraries: dict[str, str] | None = None
@@ -141,23 +90,21 @@ class Interpreter:
         ``key`` names it: ``exec_KEY`` is the id of the execution.
         Raises `ExecutionFailed` where the sandbox is at fault, and what `Containers` raises.
         """
-        cell = _Cell(key or new_id(""), code, toolset or Toolset.parse([]))
+        cell = RunningCell(key or new_id(""), code, toolset or Toolset.parse([]))
         with self._using(container) as live:
             if container.approval:
                 held = self.approvals.hold(cell.id, container.id, code)
                 try:
                     yield held
-                    decision = held.wait(self._approval_seconds)
+                    decision = held.wait(self._settings.approval_seconds)
                 finally:
                     self.approvals.release(held)
                 if not decision.approved:
-                    yield _declined(cell, container, decision.reason)
+                    yield _declined(cell, container, decision)
                     return
-                if decision.code is not None and decision.code != code:
-                    cell.code = decision.code
-                    cell.notes.append(f"the user changed the code to:\n{cell.code}\n")
+                _edited(cell, decision)
             notebook = self._ready(container, live, cell)
-            yield from self._drive(container, live, cell, notebook.run(cell.code))
+            yield from self._drive(container, live, cell, notebook, notebook.run(cell.code))
 
     def waiting(self, call_id: str) -> WaitingCell | None:
         """The cell that waits for this call's result."""
@@ -165,9 +112,8 @@ class Interpreter:
             for container_id, live in self._live.items():
                 cell = live.cell
                 if cell and cell.waiting and cell.waiting.id == call_id:
-                    return WaitingCell(
-                        container_id, cell.code, cell.waiting.call, tuple(cell.ids), cell.key
-                    )
+                    call, ids = cell.waiting.call, tuple(cell.ids)
+                    return WaitingCell(container_id, cell.code, call, ids, cell.key)
         return None
 
     def go_on(self, container: Container, call_id: str, value: Any) -> Iterator[Progress]:
@@ -176,10 +122,9 @@ class Interpreter:
             cell, notebook = live.cell, live.notebook
             if cell is None or notebook is None or cell.waiting is None:
                 return
-            if cell.waiting.id != call_id:
-                return
-            live.cell = None
-            yield from self._drive(container, live, cell, notebook.run_on(value))
+            if cell.waiting.id == call_id:
+                live.cell = None
+                yield from self._drive(container, live, cell, notebook, notebook.run_on(value))
 
     def libraries(self, container: Container) -> dict[str, str]:
         """What can be imported in a container's kernel, of what people expect there -> its version."""
@@ -212,9 +157,10 @@ class Interpreter:
     @contextmanager
     def _using(self, container: Container) -> Iterator[_Live]:
         """The container, for this thread alone."""
+        mirror = partial(Mirror, self.containers, container.id, self._settings.container_bytes)
         with self._lock:
-            live = self._live.setdefault(container.id, _Live())
-        if not live.lock.acquire(timeout=self._busy_seconds):
+            live = self._live.setdefault(container.id, _Live(mirror))
+        if not live.lock.acquire(timeout=self._settings.interpreter_seconds):
             raise ExecutionFailed(
                 f"The container {container.id!r} is busy with other code.",
                 code="container_busy",
@@ -224,27 +170,25 @@ class Interpreter:
             self.containers.touch(container.id)
             yield live
         except SandboxBusy as error:
+            message = f"The code could not be run now: {error}"
             raise ExecutionFailed(
-                f"The code could not be run now: {error}", code="overloaded",
-                headers={"retry-after": "1"},
-            ) from error  # fmt: skip
+                message, code="overloaded", headers={"retry-after": "1"}
+            ) from error
         except SandboxError as error:
             live.end()
             raise ExecutionFailed(f"The code could not be run: {error}") from error
         finally:
             live.lock.release()
 
-    def _ready(self, container: Container, live: _Live, cell: _Cell) -> Notebook:
+    def _ready(self, container: Container, live: _Live, cell: RunningCell) -> Notebook:
         """The container's kernel with the container's files and the cell's functions."""
-        lost = live.notebook is not None and live.notebook.over
-        if live.cell is not None and not lost:
+        if live.cell is not None:
             self._abandon(live)
-            lost = live.notebook is None
-        if lost:
+        if live.notebook is not None and live.notebook.over:
             live.end()
             cell.notes.append(NEW_SESSION)
         notebook = self._open(container, live)
-        self._bring_in(container, live, notebook)
+        live.mirror.bring_in(notebook)
         if live.offered is not cell.toolset:
             notebook.offer(cell.toolset.names, cell.toolset.preamble)
             live.offered = cell.toolset
@@ -257,169 +201,67 @@ class Interpreter:
         return live.notebook
 
     def _abandon(self, live: _Live) -> None:
-        """Nobody will bring the result that a cell waits for: its call raises."""
-        assert live.notebook is not None
+        """Nobody will bring the result that a cell waits for: its call raises, and any further one."""
         live.cell = None
-        try:
-            for _ in live.notebook.refuse("the call was given up"):
-                if live.notebook.paused:
-                    live.end()  # it calls again
-                    return
-        except SandboxError:
-            return
+        notebook = live.notebook
+        with suppress(SandboxError):
+            while notebook is not None and notebook.paused:
+                for _ in notebook.refuse("the call was given up"):
+                    pass
 
     def _drive(
-        self, container: Container, live: _Live, cell: _Cell, events: Iterator[Output | Step]
+        self,
+        container: Container,
+        live: _Live,
+        cell: RunningCell,
+        notebook: Notebook,
+        steps: Steps,
     ) -> Iterator[Progress]:
-        """Outputs of a run until it waits for a client, or to its end."""
-        began = time.monotonic()
-        status: Status = "completed"
-        result = None
-        try:
-            while True:
-                step = yield from self._outputs(cell, events)
-                if isinstance(step, Finished):
-                    result = step.text
-                    break
-                try:
-                    call = self._bound(cell, step)
-                except BindError as error:
-                    assert live.notebook is not None
-                    problems = "; ".join(str(problem) for problem in error.problems)
-                    events = live.notebook.refuse(f"{error.call}: {problems}")
-                    continue
-                cell.seconds += time.monotonic() - began
-                cell.ids.append(new_id("call_"))
-                cell.waiting = Waiting(cell.ids[-1], call, tuple(cell.transcript.outputs))
-                live.cell = cell
-                yield cell.waiting
-                return
-        except ProgramFailed as error:
-            status = "failed"
-            yield from cell.transcript.fail(error.traceback)
-        except (SandboxTimeout, SandboxLimit, SandboxDied) as error:
-            status = "failed"
-            yield from cell.transcript.fail(f"{_FAULTS[type(error)]}: {error}")
-        cell.seconds += time.monotonic() - began
-        yield self._ended(container, live, cell, status, result)
-
-    def _outputs(
-        self, cell: _Cell, events: Iterator[Output | Step]
-    ) -> Generator[Logs | Image, None, Step]:
-        for event in events:
-            if isinstance(event, Finished | Paused):
-                return event
-            yield from cell.transcript.take(event)
-        raise AssertionError("a step comes last")
-
-    def _bound(self, cell: _Cell, step: Paused) -> Call:
-        """The call as its schema has it. Raises `BindError`."""
-        arguments = cell.toolset.bind(step.name, step.args, step.kwargs)
-        tool = cell.toolset.find(step.name)
-        assert tool is not None, "bind refuses unknown tools"
-        return Call(tool.name, arguments, tool.kind)
+        ended = yield from cell.drive(notebook, steps)
+        if isinstance(ended, Waiting):
+            live.cell = cell
+            yield ended
+        else:
+            metrics.CELLS.labels(ended.status).inc()
+            yield self._ended(container, live, cell, ended)
 
     def _ended(
-        self, container: Container, live: _Live, cell: _Cell, status: Status, result: str | None
+        self, container: Container, live: _Live, cell: RunningCell, ended: Ended
     ) -> Execution:
         assert live.notebook is not None
-        files = self._pictures(container, cell)
+        files = _pictures(cell, live.mirror)
         if live.notebook.over:
-            live.end()
             cell.notes.append(NEW_SESSION)
         else:
-            files += self._bring_out(container, live, cell)
-            if not container.stateful:
-                live.end()
+            files += live.mirror.bring_out(live.notebook)
+        cell.notes += live.mirror.notes
+        live.mirror.notes.clear()
+        if live.notebook.over or not container.stateful:
+            live.end()
         self.containers.touch(container.id)
-        transcript = cell.transcript
-        return Execution(
-            id=cell.id,
-            container_id=container.id,
-            code=cell.code,
-            status=status,
-            stdout="".join(transcript.stdout),
-            stderr="".join(transcript.stderr),
-            result=result,
-            displays=tuple(transcript.displays),
-            files=tuple(files),
-            notes=tuple(cell.notes),
-            milliseconds=round(1000 * cell.seconds),
-            outputs=tuple(transcript.outputs),
-        )
-
-    # Files
-
-    def _bring_in(self, container: Container, live: _Live, notebook: Notebook) -> None:
-        """Make the kernel's files those of the container, where a user has changed these."""
-        version = self.containers.version(container.id)
-        if live.version == version:
-            return
-        wanted = {
-            file.path.removeprefix(DATA): file for file in self.containers.files(container.id)
-        }
-        for path in live.seen.keys() - wanted.keys():
-            notebook.remove(path)
-        for path, file in wanted.items():
-            if file.source == "user" or path not in live.seen:
-                try:
-                    notebook.write(path, self.containers.read(container.id, file.id))
-                except FileFault as error:
-                    log.warning("file not brought into the sandbox", reason=str(error))
-        live.seen = {file.path: (file.size, file.changed) for file in notebook.files()}
-        live.version = version
-
-    def _bring_out(self, container: Container, live: _Live, cell: _Cell) -> list[CreatedFile]:
-        """Keep what the cell has written, changed or removed."""
-        notebook = live.notebook
-        assert notebook is not None
-        seen = {file.path: (file.size, file.changed) for file in notebook.files()}
-        kept = []
-        for path, state in seen.items():
-            if live.seen.get(path) != state:
-                kept += self._keep(container, cell, path, partial(notebook.read, path, _MOST))
-        held = {
-            file.path.removeprefix(DATA): file.id for file in self.containers.files(container.id)
-        }
-        for path in live.seen.keys() - seen.keys():
-            if path in held:
-                self.containers.remove(container.id, held[path])
-        live.seen = seen
-        return kept
-
-    def _pictures(self, container: Container, cell: _Cell) -> list[CreatedFile]:
-        """What was displayed, as files: so that it can be linked to."""
-        kept: list[CreatedFile] = []
-        for shapes in cell.transcript.displays:
-            picture = image(shapes)
-            if picture is not None:
-                name = f"{cell.id}-{len(kept) + 1}.{PICTURES[picture.media_type]}"
-                kept += self._keep(container, cell, name, partial(bytes, picture.data))
-        return kept
-
-    def _keep(
-        self, container: Container, cell: _Cell, path: str, content: Callable[[], bytes]
-    ) -> list[CreatedFile]:
-        try:
-            file = self.containers.put_file(container.id, DATA + path, content(), "assistant")
-        except (EmulatorError, FileFault) as error:
-            cell.notes.append(f"{path!r} was not kept: {error}")
-            return []
-        return [CreatedFile(container.id, file.id, file.path, file.bytes)]
+        return cell.execution(container.id, ended, tuple(files))
 
 
-_FAULTS = {
-    SandboxTimeout: "TimeoutError",
-    SandboxLimit: "LimitExceeded",
-    SandboxDied: "KernelDied",
-}
+def _pictures(cell: RunningCell, mirror: Mirror) -> list[CreatedFile]:
+    """What was displayed, as files: so that it can be linked to."""
+    kept: list[CreatedFile] = []
+    for shapes in cell.transcript.displays:
+        picture = image(shapes)
+        if picture is not None:
+            name = f"{cell.id}-{len(kept) + 1}.{PICTURES[picture.media_type]}"
+            kept += mirror.keep(name, partial(bytes, picture.data))
+    return kept
 
-_MOST = 2**30
-"""A file in a sandbox cannot be larger than its data folder; this only bounds what a liar sends."""
+
+def _edited(cell: RunningCell, decision: Decision) -> None:
+    if decision.code is not None and decision.code != cell.code:
+        cell.code = decision.code
+        cell.notes.append(f"the user changed the code to:\n{cell.code}\n")
 
 
-def _declined(cell: _Cell, container: Container, reason: str) -> Execution:
-    text = f"The user declined to run this code{f': {reason}' if reason else '.'}\n"
+def _declined(cell: RunningCell, container: Container, decision: Decision) -> Execution:
+    reason = f": {decision.reason}" if decision.reason else "."
+    text = f"The user declined to run this code{reason}\n"
     return Execution(
         cell.id, container.id, cell.code, "declined", stderr=text, outputs=(Logs(text),)
     )

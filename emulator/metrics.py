@@ -21,3 +21,4 @@ TURNS_SAVED = Counter(
 PROGRAMS_DROPPED = Counter(
     "emulator_programs_dropped", "Waiting programs that were not gone on with", ["reason"]
 )
+CELLS = Counter("emulator_cells", "Cells run in containers", ["status"])

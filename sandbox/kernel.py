@@ -55,7 +55,8 @@ class KernelEngine:
         if place not in PLACES:
             raise ValueError(f"unknown place {place!r}; known: {', '.join(PLACES)}")
         spec = kernel_spec(place, {"memory": self.limits.memory, **config})
-        setup = f"{STUB}.prepare({self.limits.output}, {tuple(preload)!r})"
+        shared = connect is not None
+        setup = f"{STUB}.prepare({self.limits.output}, {tuple(preload)!r}, shared={shared})"
         launch = connect or partial(Kernel, spec)
         self._pool: WarmPool[Connected] = WarmPool(
             partial(launch, setup), size=warm, most=most, max_age=max_age

@@ -7,6 +7,7 @@ import base64
 import importlib.metadata
 import os
 import stat
+import tempfile
 from collections.abc import Iterator, Sequence
 
 _DEPTH = 8
@@ -18,7 +19,18 @@ _scandir, _open, _close, _lstat, _pread, _pwrite = (
 _makedirs, _unlink, _join, _dirname = os.makedirs, os.unlink, os.path.join, os.path.dirname
 
 DATA = os.getcwd()  # noqa: PTH109
-"""The data folder is where a kernel starts."""
+"""The data folder is where a kernel starts, or what `own_folder` has made."""
+
+
+def own_folder() -> None:
+    """Make a data folder for this kernel alone, where kernels may start in one that they share."""
+    global DATA  # noqa: PLW0603 - one kernel, one session
+    try:
+        os.makedirs("/mnt/data")  # noqa: PTH103
+        DATA = "/mnt/data"
+    except OSError:
+        DATA = tempfile.mkdtemp()
+    os.chdir(DATA)
 
 
 def libraries(names: Sequence[str]) -> dict[str, str]:

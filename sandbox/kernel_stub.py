@@ -25,7 +25,7 @@ from typing import Any
 
 from IPython.core.getipython import get_ipython
 
-from sandbox.kernel_files import files, libraries, read, remove, write
+from sandbox.kernel_files import files, libraries, own_folder, read, remove, write
 from sandbox.values import plain
 
 __all__ = ["files", "libraries", "offer", "open_session", "prepare", "read", "remove", "write"]
@@ -42,10 +42,11 @@ _PIECES: set[str] = set()
 _restart_count: Callable[[], None]
 
 
-def prepare(most: int, preload: Sequence[str] = ()) -> None:
+def prepare(most: int, preload: Sequence[str] = (), *, shared: bool = False) -> None:
     """Change this kernel as every session needs it; `most` characters may one piece print.
 
-    Modules in `preload` that can be imported are, so that programs need not wait for them.
+    Modules in `preload` that can be imported are, so that programs need not wait for them. `shared`
+    if other kernels may have the same working directory.
     """
     global _restart_count  # noqa: PLW0603 - one kernel, one session
     shell: Any = get_ipython()
@@ -60,6 +61,8 @@ def prepare(most: int, preload: Sequence[str] = ()) -> None:
     _report_errors(shell)
     _restart_count = _count_output(most)
     asyncio.run = _run_nested
+    if shared:
+        own_folder()
     for module in preload:
         with contextlib.suppress(Exception):
             importlib.import_module(module)

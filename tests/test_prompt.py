@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from emulator.profiles import choose
-from emulator.prompt import Choice, instruct, repair, transcript
+from emulator.prompt import Choice, Workplace, instruct, ran, repair, transcript
 from emulator.protocol import Message
 from emulator.tiny.turn import tiny_turn
 from emulator.tools import Toolset
@@ -80,17 +80,59 @@ def test_the_messages_for_a_model_are_golden(conversation: str, choice: str, mod
     check(f"{conversation} {choice} {model}", written(told))
 
 
+WORKPLACES: dict[str, tuple[Workplace, list[Any], str]] = {
+    "alone": (Workplace({}, ()), [], ""),
+    "with functions": (
+        Workplace(
+            {"numpy": "2.4.0", "matplotlib": "3.11.2"}, ("/mnt/data/a.csv", "/mnt/data/b.txt")
+        ),
+        [GET_WEATHER],
+        "",
+    ),
+    "with a form": (Workplace({}, ()), [], "Answer as JSON."),
+}
+
+
+@pytest.mark.parametrize("choice", ["auto", "required"])
+@pytest.mark.parametrize("workplace", WORKPLACES)
+def test_the_words_of_an_interpreter_are_golden(workplace: str, choice: str) -> None:
+    place, tools, form = WORKPLACES[workplace]
+    messages = [Message.model_validate(USER)]
+    toolset = Toolset.parse(tools)
+    told = instruct(
+        messages, toolset, CHOICES[choice], choose("auto", "gpt-4"), form, workplace=place
+    )
+    check(f"interpreter {workplace} {choice}", written(told))
+
+
+RUNS: dict[str, dict[str, Any]] = {
+    "ran": {"output": "42", "failed": False, "last": False},
+    "silent": {"output": "", "failed": False, "last": False},
+    "failed": {"output": "NameError: x", "failed": True, "last": False},
+    "last": {"output": "42", "failed": False, "last": True},
+}
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_the_words_of_a_cells_output_are_golden(run: str) -> None:
+    check(f"cell {run}", written(ran("I compute it.", "print(42)\n", **RUNS[run])))
+
+
 REPAIRS: dict[str, dict[str, Any]] = {
     "invalid": {"diagnostics": "error: unknown argument"},
     "required": {"names": ["get_weather"], "example": "f(argument=value)"},
     "empty": {"names": ["get_weather"]},
     "output": {"diagnostics": "12"},
+    "promised": {"names": ["get_weather"]},
+    "required block": {"names": []},
+    "promised block": {"names": []},
 }
 
 
 @pytest.mark.parametrize("kind", REPAIRS)
 def test_the_words_of_a_repair_are_golden(kind: str) -> None:
-    check(f"repair {kind}", written(repair("the reply", kind=kind, **REPAIRS[kind])))
+    told = repair("the reply", kind=kind.split(maxsplit=1)[0], **REPAIRS[kind])
+    check(f"repair {kind}", written(told))
 
 
 def test_nested_models_stand_before_the_functions_that_take_them() -> None:

@@ -267,6 +267,19 @@ def test_a_response_is_found_again_until_it_is_deleted(
     )
 
 
+def test_a_deleted_response_leaves_nothing_in_the_store(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    file = tmp_path / "kept.sqlite"
+    url = start_proxy(store=str(file)) + "/v1/responses"
+    upstream.reply(Reply("Hi.", reasoning="A greeting."))
+    made = json.loads(fetch(url, {"model": "m", "input": "Hello"})[1])
+    with closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("SELECT count(*) FROM kept").fetchone() == (3,)
+        assert fetch(f"{url}/{made['id']}", method="DELETE")[0] == 200
+        assert connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
+
+
 def test_a_response_that_is_not_to_be_stored_is_not(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:

@@ -15,6 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from emulator.containers import Container, Containers
+from emulator.engines import InterpreterEngines
+from emulator.files import Files
+from emulator.folder import Folder
+from emulator.interpreter import Interpreter
+from emulator.settings import Settings
+from emulator.tools import Toolset
 from sandbox import cgroups, fences, leftovers
 from sandbox.engine import Engine, Finished, Limits, Paused
 from sandbox.errors import SandboxError
@@ -32,6 +39,8 @@ ENGINES: dict[str, Callable[[], Engine]] = {
     "monty": lambda: MontyEngine(LIMITS),
     "kernel": lambda: KernelEngine(LIMITS, warm=0),
 }
+
+ASK = {"type": "function", "function": {"name": "ask", "parameters": {"type": "object"}}}
 
 # A session each: one that ends well, is left paused, fails, runs away, or kills its kernel.
 PROGRAMS = (
@@ -87,6 +96,49 @@ def _settled(expected: Held) -> Held:
     while (held := _held()) != expected and time.monotonic() < until:
         time.sleep(0.05)
     return held
+
+
+def test_containers_that_have_gone_leave_no_kernel_behind(tmp_path: Path) -> None:
+    """Deleted, expired, or alive when the proxy ends; idle, waiting for a client, or dead already."""
+    problem = fences.problem()
+    if problem is not None:
+        pytest.skip(str(problem))
+    clock = [time.time()]
+    settings = Settings(warm_interpreters=0)
+    kernels = InterpreterEngines(settings)
+    folder = Folder(tmp_path, now=lambda: clock[0])
+    containers = Containers(
+        folder,
+        Files(folder, settings),
+        settings,
+        on_gone=lambda gone: interpreter.end(gone),  # noqa: PLW0108
+    )
+    interpreter = Interpreter(containers, kernels, settings)
+    toolset = Toolset.parse([ASK])
+
+    def use(cell: str) -> Container:
+        container = containers.create("", expires_minutes=1)
+        list(interpreter.run(container, cell, toolset))
+        return container
+
+    try:
+        for _ in range(3):  # so that the launcher's threads are all there
+            containers.delete("", use("1").id)
+        time.sleep(0.5)
+        held = _held()
+        made = [use(cell) for cell in ("ask()", "import os\nos._exit(1)", "open('a', 'w')")]
+        assert _held().children > held.children
+        containers.delete("", made[0].id)
+        clock[0] += 61
+        containers.sweep()
+        assert _settled(held) == held
+        use("1")
+        interpreter.close()
+        assert _settled(held) == held
+    finally:
+        interpreter.close()
+        kernels.close()
+        folder.close()
 
 
 @pytest.mark.slow
