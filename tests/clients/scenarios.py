@@ -64,6 +64,8 @@ PLAIN_FORECAST = FORECAST.replace('"12"', "12")
 FORECAST_VALUE = Forecast(city="London", days=[Day(high=12, low=3.5)])
 # The same as a call of the tool that a client makes of the class.
 FORECAST_CALL = "```python\nForecast(city='London', days=[{'high': 12, 'low': 3.5}])\n```"
+# PydanticAI's name for that tool.
+FINAL = FORECAST_CALL.replace("Forecast(", "final_result(")
 
 # The code interpreter. A step that a client sees: [CODE, what ran, what it printed], or [name, arguments].
 CODE = "code_interpreter"
