@@ -7,6 +7,7 @@ proxy's environment (`PROXY_PYTHON`, or else `.venv`). The client frameworks liv
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -51,6 +52,12 @@ class SharedUpstream(ScriptedUpstream):
             self._queue.clear()
         self.exchanges.clear()
         self.failures.clear()
+
+    def outputs_told(self) -> list[str]:
+        """What the last request tells the model that cells before it have printed."""
+        told = [str(message["content"]) for message in self.requests[-1]["messages"]]
+        found = [re.search("^The block ran.*```text\n(.*)```$", text, re.DOTALL) for text in told]
+        return [match[1] for match in found if match]
 
 
 @pytest.fixture(autouse=True)

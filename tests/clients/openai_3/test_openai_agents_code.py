@@ -20,8 +20,11 @@ from agents.items import MessageOutputItem, ToolCallItem
 
 from tests.clients.conftest import SharedUpstream
 from tests.clients.scenarios import (
+    ANSWER,
     ASK,
     AUTO,
+    CALLING_CELL,
+    CALLING_RAN,
     CODE,
     CODE_RUNS,
     CODE_TURNS,
@@ -135,13 +138,11 @@ async def test_a_conversation_keeps_its_variables(
 async def test_what_a_waiting_cell_came_to_is_in_the_history(
     client: openai.AsyncOpenAI, container: str, upstream: SharedUpstream, ask: Any
 ) -> None:
-    [_, _, (_, replies, _)] = CODE_RUNS
-    upstream.reply(*replies, "Yes.", chunks=3)
+    upstream.reply(CALLING_CELL, ANSWER, "Yes.", chunks=3)
     first = await ask(agent(client, container))
     again = [*first.to_input_list(), {"role": "user", "content": "Sure?"}]
     assert (await ask(agent(client, container), again)).final_output == "Yes."
-    told = str(upstream.requests[-1]["messages"])
-    assert told.count("12 DEGREES CELSIUS IN LONDON") == 1
+    assert upstream.outputs_told() == [CALLING_RAN[-1][-1]]
 
 
 @pytest.mark.feature("code interpreter")

@@ -178,10 +178,7 @@ async def test_the_model_is_told_what_cells_printed_though_the_client_leaves_it_
     upstream.reply(SUM, SUM_ANSWER, "Yes.")
     first = await run(agent(model))
     await run(agent(model), message_history=first.all_messages(), model_settings=KEEPING[0])
-    told = [str(message["content"]) for message in upstream.requests[-1]["messages"]]
-    assert [text for text in told if "The block ran" in text] == [
-        "The block ran. Its output:\n\n```text\n4\n```"
-    ]
+    assert upstream.outputs_told() == [SUM_RAN[-1]]
 
 
 @pytest.mark.feature("files")
