@@ -11,8 +11,8 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 from emulator.bench import Bench
-from emulator.cells import told
-from emulator.events import AnswerEvent, CodeBegun, CodeClosed, CodeDelta, Opened
+from emulator.cells import PREFIX, told
+from emulator.events import AnswerEvent, CodeBegun, CodeClosed, CodeDelta, Opened, new_id
 from emulator.protocol import Message
 from emulator.resume import last_calls, object_of, value_of
 from emulator.verdicts import Answered, Ran
@@ -55,7 +55,8 @@ def go_on(
         if object_of(function.arguments) != call.arguments:
             continue
         yield Opened(lambda: None, container_id=bench.container.id)
-        yield CodeBegun(f"ci_{waiting.key}", bench.container.id)
+        # An item of its own: the Agents SDK drops an item whose id it has seen in an earlier response.
+        yield CodeBegun(new_id(PREFIX), bench.container.id)
         yield CodeDelta(waiting.code)
         yield CodeClosed(waiting.code)
         run = bench.interpreter.go_on(bench.container, made.id, value_of(results[made.id]))

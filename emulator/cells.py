@@ -41,7 +41,8 @@ from sandbox.parsing import parse
 NAMES = ("code_interpreter", "python")
 """How models that know a code interpreter as a tool call it, where they write calls instead of blocks."""
 
-_PREFIX = "ci_"
+PREFIX = "ci_"
+"""Of the ids of cells."""
 _LABELS = frozenset(label for label, dialect in FENCES.items() if dialect == "python")
 
 
@@ -100,7 +101,7 @@ class CellDraft:
     def begin(self, dialect: str, raw: str, *, in_a_row: bool = False) -> Iterator[AnswerEvent]:
         self._block = _Block(dialect, raw, in_a_row)
         if dialect == "python" and raw.strip(" \t\n`~").lower() in _LABELS:
-            self._block.id = self._id = new_id(_PREFIX)
+            self._block.id = self._id = new_id(PREFIX)
             self.wrote = True
             yield CodeBegun(self._id, self._bench.container.id)
 
@@ -125,7 +126,7 @@ class CellDraft:
             yield from self._draft.feed(text, "")
             yield from self._draft.end("", cut_off=cut_off)
         else:
-            self._code, self._id, self.wrote = code, new_id(_PREFIX), True
+            self._code, self._id, self.wrote = code, new_id(PREFIX), True
             yield CodeBegun(self._id, self._bench.container.id)
             yield CodeDelta(code)
 
@@ -135,7 +136,7 @@ class CellDraft:
         if self._code is None:
             return
         yield CodeClosed(self._code)
-        key = self._id.removeprefix(_PREFIX)
+        key = self._id.removeprefix(PREFIX)
         run = self._bench.interpreter.run(self._bench.container, self._code, self._toolset, key)
         events = told(run, self._bench)
         while True:

@@ -47,7 +47,6 @@ class WaitingCell:
     call: Call
     ids: tuple[str, ...]
     """Of all calls that it has made, the last of which it waits for."""
-    key: str
 
 
 class _Live:
@@ -124,7 +123,7 @@ class Interpreter:
                 cell = live.cell
                 if cell and cell.waiting and cell.waiting.id == call_id:
                     call, ids = cell.waiting.call, tuple(cell.ids)
-                    return WaitingCell(container_id, cell.code, call, ids, cell.key)
+                    return WaitingCell(container_id, cell.code, call, ids)
         return None
 
     def go_on(self, container: Container, call_id: str, value: Any) -> Iterator[Progress]:

@@ -178,6 +178,22 @@ def test_a_conversation_keeps_its_variables(
     assert "x = 41" in told  # the model sees what it ran
 
 
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "not kept"])
+def test_a_cell_that_comes_back_without_its_outputs_is_told_with_those_that_were_kept(
+    proxy: str, upstream: ScriptedUpstream, kept: bool
+) -> None:
+    """PydanticAI sends `outputs: null`; the model was told that the cell had printed nothing."""
+    upstream.reply("```python\nprint(6 * 7)\n```", "Done.", "Yes.")
+    cell, message = ask(proxy, body("6 * 7?", store=kept))["output"]
+    history = [{"role": "user", "content": "6 * 7?"}, {**cell, "outputs": None}, message]
+    second = ask(proxy, body(input=[*history, {"role": "user", "content": "Sure?"}]))
+    upstream.reply("Quite.")
+    ask(proxy, body("Quite?", previous_response_id=second["id"]))
+    for request in upstream.requests[-2:]:
+        [ran] = [m["content"] for m in request["messages"] if "The block ran" in str(m["content"])]
+        assert ("```text\n42\n```" in ran) is kept
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_cell_waits_for_a_function_and_goes_on_with_its_result(
     proxy: str, upstream: ScriptedUpstream, stream: bool
@@ -202,7 +218,9 @@ def test_a_cell_waits_for_a_function_and_goes_on_with_its_result(
     upstream.reply("It is 4.")
     second = answer(body(input=[output], tools=tools, previous_response_id=first["id"]))
     again, message = second["output"]
-    assert (again["id"], again["status"]) == (cell["id"], "completed")
+    assert again["status"] == "completed"
+    # The Agents SDK takes an item of the same id for the same item, and drops it.
+    assert again["id"] != cell["id"]
     assert again["outputs"] == [{"type": "logs", "logs": "before\n1 4\n"}]
     assert message["content"][0]["text"] == "It is 4."
     assert "1 4" in told_to_model(upstream)

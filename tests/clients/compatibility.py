@@ -38,6 +38,10 @@ FEATURES = (
     "prose",
     "streaming",
     "structured output",
+    "code interpreter",
+    "functions in code",
+    "code over turns",
+    "files",
 )
 HEAD = """\
 # Compatibility

@@ -5,8 +5,11 @@ in tests/tools_for_tests.py. All of them only tell what they were called with.
 """
 # No `from __future__ import annotations`: LlamaIndex reads a tool's annotations as they stand.
 
+from io import BytesIO
 from typing import Any, Literal
 
+import pytest
+from PIL import Image
 from pydantic import BaseModel
 
 MODEL = "qwq-32b"
@@ -61,6 +64,52 @@ PLAIN_FORECAST = FORECAST.replace('"12"', "12")
 FORECAST_VALUE = Forecast(city="London", days=[Day(high=12, low=3.5)])
 # The same as a call of the tool that a client makes of the class.
 FORECAST_CALL = "```python\nForecast(city='London', days=[{'high': 12, 'low': 3.5}])\n```"
+# PydanticAI's name for that tool.
+FINAL = FORECAST_CALL.replace("Forecast(", "final_result(")
+
+# The code interpreter. A step that a client sees: [CODE, what ran, what it printed], or [name, arguments].
+CODE = "code_interpreter"
+OUTPUTS = "code_interpreter_call.outputs"
+AUTO: dict[str, Any] = {"type": CODE, "container": {"type": "auto"}}
+ASK_SUM = "What is 2 + 2?"
+SUM = "```python\nprint(2 + 2)\n```"
+SUM_ANSWER = "It is 4."
+SUM_RAN = [CODE, "print(2 + 2)\n", "4\n"]
+FAULT = "```python\n1 / 0\n```"
+FAULT_RAN = [
+    CODE,
+    "1 / 0\n",
+    "Traceback (most recent call last):\n  line 1, in <module>\n    1 / 0\n"
+    "ZeroDivisionError: division by zero\n",
+]
+# A cell that calls a function of the client: it is seen as it waits, and once more when it has ended.
+CALLING = "report = get_weather(location='London')\nprint(report.upper())\n"
+CALLING_CELL = f"```python\n{CALLING}```"
+CALLING_RAN = [
+    [CODE, CALLING, ""],
+    ["get_weather", LONDON_CALL],
+    [CODE, CALLING, "12 DEGREES CELSIUS IN LONDON\n"],
+]
+# Feature, what the model writes, the steps; the last reply is the answer.
+CODE_RUNS: list[tuple[str, list[str], list[Any]]] = [
+    ("code interpreter", [SUM, SUM_ANSWER], [SUM_RAN]),
+    ("code interpreter", [FAULT, SUM, SUM_ANSWER], [FAULT_RAN, SUM_RAN]),
+    ("functions in code", [CALLING_CELL, ANSWER], CALLING_RAN),
+]
+# The same for two questions of one conversation: the second needs the first one's kernel.
+CODE_TURNS: list[tuple[list[str], list[Any]]] = [
+    (["```python\nx = 41\n```", "Noted."], [[CODE, "x = 41\n", ""]]),
+    (["```python\nprint(x + 1)\n```", "It is 42."], [[CODE, "print(x + 1)\n", "42\n"]]),
+]
+# A plot that is a file, which the answer names, and is displayed too.
+PLOT = (
+    "```python\nimport matplotlib.pyplot as plt\nplt.figure(figsize=(2, 1))\n"
+    "plt.plot([1, 4, 9])\nplt.savefig('/mnt/data/squares.png')\nplt.show()\n```"
+)
+PLOT_FILE = "squares.png"
+PLOT_PLACE = f"sandbox:/mnt/data/{PLOT_FILE}"
+PLOT_ANSWER = f"Here it is: ![squares]({PLOT_PLACE})."
+PLOT_SIZE = (200, 100)
 
 
 class Place(BaseModel):
@@ -102,3 +151,15 @@ def create_event(title: str, place: Place, guests: list[Guest]) -> str:
     """
     names = ", ".join(guest.name for guest in guests)
     return f"{title} in {place.city} with {names}"
+
+
+def marked(table: list[Any]) -> list[Any]:
+    """Rows for parametrize, each under the feature that it begins with."""
+    return [pytest.param(*row[1:], marks=pytest.mark.feature(row[0])) for row in table]
+
+
+def image_size(data: bytes) -> tuple[int, int]:
+    """The size of a picture, which is decoded to its last pixel."""
+    with Image.open(BytesIO(data)) as image:
+        image.load()
+        return image.size

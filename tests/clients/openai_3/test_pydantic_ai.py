@@ -21,6 +21,7 @@ from tests.clients.scenarios import (
     CHAIN,
     EVENT,
     EVENT_CALL,
+    FINAL,
     FORECAST,
     FORECAST_VALUE,
     LONDON,
@@ -134,7 +135,6 @@ async def test_run_stream_gives_the_answer_as_it_comes(
     assert len(texts) > 1 and all(ANSWER.startswith(text) for text in texts)
 
 
-FINAL = "```python\nfinal_result(city='London', days=[{'high': 12, 'low': 3.5}])\n```"
 OUTPUTS: list[Any] = [
     pytest.param(ToolOutput(Forecast), FINAL, id="tool output"),
     pytest.param(NativeOutput(Forecast), FORECAST, id="native output"),
