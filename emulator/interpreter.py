@@ -18,7 +18,7 @@ from typing import Any
 
 import structlog
 
-from emulator.approvals import Approvals, Held
+from emulator.approvals import GONE, Approvals, Held
 from emulator.containers import Container, Containers
 from emulator.errors import EmulatorError, ExecutionFailed
 from emulator.events import CreatedFile, Image, Logs, new_id
@@ -193,6 +193,11 @@ class Interpreter:
         live = self._live.get(container_id)
         if live is not None and live.notebook is not None:
             live.notebook.interrupt()
+
+    def leave(self, held: Held) -> None:
+        """Whoever asked for a held cell has gone: do not run it, or stop it if it runs by now."""
+        if held.decide(GONE).approved:
+            self.interrupt(held.container_id)
 
     def end(self, container_id: str) -> None:
         """The container has gone: so does its kernel."""
