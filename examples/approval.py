@@ -3,8 +3,8 @@
 make run                             # in another terminal: the proxy, in front of your model
 python examples/approval.py
 
-The container is made with approval "required": the proxy holds each execution until it is approved, whoever asked
-for it. The answer is y, N or edit, which opens $EDITOR, or else reads the new code up to a line with a dot.
+The container is made with approval "required": the proxy holds each execution until it is approved, whoever
+asked for it. The answer is y, N or edit: this opens $EDITOR, or else reads new code up to a line with a dot.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import openai
-from proxy import connect
+from proxy import connect, lines
 from tools import talk
 
 QUESTION = "Calculate the resistance of a 10 m copper cable with a cross-section of 4 mm²."
@@ -31,10 +31,11 @@ def main() -> None:
         """Run Python code. What it prints comes back."""
         return execute(client, f"/containers/{container}", code_string)
 
+    print(f"An empty line asks: {QUESTION}")
     history: list[Any] = []
-    while (question := input(f"You [{QUESTION}] or exit: ").strip()) != "exit":
+    for question in lines("\nYou, or exit: "):
         history.append({"role": "user", "content": question or QUESTION})
-        print(f"{talk(client, history, [run_python_code])}\n")
+        print(talk(client, history, [run_python_code]))
 
 
 def execute(client: openai.OpenAI, container: str, code: str) -> str:

@@ -25,7 +25,7 @@ class CodeSession:
         self.id = self._client.containers.create(name="code session").id
 
     def code_interpreter(self, python_code: str) -> dict[str, Any]:
-        """Run Python code in a session that keeps its variables. Tells status, result, stdout, stderr, files."""
+        """Run Python code; variables stay. Tells status, result, stdout, stderr and the files written."""
         report = self._client.post(
             f"/containers/{self.id}/execute", body={"code": python_code}, cast_to=object
         )

@@ -1,7 +1,7 @@
 """OpenAI's cookbook, "Build your own code interpreter": two agents, and neither can do what the other can.
 
-The file agent may read one folder of this machine and runs no code. The code agent runs any code, in a container
-that sees nothing of this machine but the files that were put into it.
+The file agent may read one folder of this machine and runs no code. The code agent runs any code, in a
+container that sees nothing of this machine but the files that were put into it.
 
 make run                             # in another terminal: the proxy, in front of your model
 python examples/cookbook.py [FOLDER]
@@ -15,7 +15,7 @@ import itertools
 import sys
 from pathlib import Path
 
-from proxy import MODEL, connect, inside
+from proxy import MODEL, connect, inside, lines
 from tools import talk
 from traffic_accidents import write_csv
 
@@ -42,8 +42,9 @@ def main(folder: Path) -> None:
     context = talk(client, [{"role": "user", "content": task}], [access_file])
     print(f"File agent: {context}")
 
+    print(f"\nAn empty line asks: {QUESTION}")
     previous = None
-    while (question := input(f"\nQuestion [{QUESTION}] or exit: ").strip()) != "exit":
+    for question in lines("\nQuestion, or exit: "):
         response = client.responses.create(
             model=MODEL,
             instructions=f"Answer by running Python code on /mnt/data/{FILE}. {context}",

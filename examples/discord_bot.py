@@ -4,8 +4,8 @@ make run                             # in another terminal: the proxy, in front 
 pip install discord.py
 DISCORD_TOKEN=... python examples/discord_bot.py
 
-Make the bot and its token at https://discord.com/developers/applications, and let it have the "message content"
-intent. Each channel is a conversation with a container of its own.
+Make the bot and its token at https://discord.com/developers/applications, and let it have the "message
+content" intent. Each channel is a conversation with a container of its own.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Any
 
 import fsspec
 import openai
-from proxy import MODEL, connect
+from proxy import MODEL, connect, lines
 
 DATA = "/mnt/data/"
 Files = dict[str, bytes]
@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--storage", default="./storage", help="a folder, or an fsspec URL")
     storage = parser.parse_args().storage.rstrip("/")
     client, history = connect(), []
-    while (text := input("You, or exit: ").strip()) != "exit":
+    for text in lines("You, or exit: "):
         words, files = answer(client, history, text)
         places = store(storage, files)
         for name, place in places.items():

@@ -15,20 +15,20 @@ from code_session import CodeSession
 from llama_index.core.agent.workflow import FunctionAgent, ToolCallResult
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
 from llama_index.llms.openai_like import OpenAILike
-from proxy import MODEL, URL
+from proxy import KEY, MODEL, URL
 
 
 class CodeSessionToolSpec(CodeSession, BaseToolSpec):
     """`to_tool_list()` makes a tool of each of `spec_functions`."""
 
-    spec_functions = list(CodeSession.spec_functions)
+    spec_functions = CodeSession.spec_functions
 
 
 async def main(question: str, folder: Path) -> None:
     llm = OpenAILike(
         model=MODEL,
         api_base=URL,
-        api_key="any",
+        api_key=KEY,
         is_chat_model=True,
         is_function_calling_model=True,
     )

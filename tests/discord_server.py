@@ -20,6 +20,7 @@ BOT = {"id": "1", "username": "interpreter", "discriminator": "0", "avatar": Non
 ADA = {"id": "2", "username": "ada", "discriminator": "0", "avatar": None}
 APPLICATION = {"id": "1", "name": "interpreter", "icon": None, "description": "", "summary": ""}
 APPLICATION |= {"verify_key": "0", "flags": 0, "bot_public": False, "bot_require_code_grant": False}
+APPLICATION |= {"owner": ADA}
 GUILD = {"id": "10", "name": "guild", "owner_id": "2", "roles": [], "emojis": [], "features": []}
 GUILD |= {"channels": [{"id": "11", "type": 0, "name": "general", "position": 0}], "members": []}
 GUILD |= {"member_count": 2, "large": False, "unavailable": False}
@@ -53,7 +54,12 @@ class DiscordServer:
     def _message(self, channel: str, content: str | None, author: Any) -> dict[str, Any]:
         message = {"id": str(next(self._ids)), "channel_id": channel, "author": author, "type": 0}
         message |= {"content": content or "", "timestamp": "2026-01-01T00:00:00+00:00"}
-        message |= {"edited_timestamp": None, "tts": False, "mention_everyone": False, "pinned": False}
+        message |= {
+            "edited_timestamp": None,
+            "tts": False,
+            "mention_everyone": False,
+            "pinned": False,
+        }
         return message | {"mentions": [], "mention_roles": [], "attachments": [], "embeds": []}
 
     async def _dispatch(self, name: str, data: Any) -> None:
@@ -82,17 +88,17 @@ class DiscordServer:
     async def rest(self, request: web.Request) -> web.Response:
         match request.method, request.path.strip("/").split("/"):
             case "GET", ["api", "users", "@me"]:
-                return web.json_response(BOT)
+                return _json(BOT)
             case "GET", ["api", "oauth2", "applications", "@me"]:
-                return web.json_response(APPLICATION)
+                return _json(APPLICATION)
             case "POST", ["api", "channels", channel, "typing"]:
                 self.typed.append(channel)
                 return web.Response(status=204)
             case "POST", ["api", "channels", channel, "messages"]:
                 said = await self._read(channel, request)
                 self.said.put_nowait(said)
-                return web.json_response(self._message(channel, said.content, BOT))
-        return web.json_response({"message": "404: Not Found", "code": 0}, status=404)
+                return _json(self._message(channel, said.content, BOT))
+        return _json({"message": "404: Not Found", "code": 0}, status=404)
 
     async def _read(self, channel: str, request: web.Request) -> Said:
         files: dict[str, bytes] = {}
@@ -105,6 +111,12 @@ class DiscordServer:
                 if isinstance(part, web.FileField):
                     files[part.filename] = part.file.read()
         return Said(channel, payload.get("content"), payload.get("allowed_mentions"), files)
+
+
+def _json(value: Any, status: int = 200) -> web.Response:
+    # As Discord has it: discord.py takes a content type with a charset for text.
+    headers = {"content-type": "application/json"}
+    return web.Response(body=json.dumps(value).encode(), status=status, headers=headers)
 
 
 @asynccontextmanager
