@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from emulator import metrics
-from emulator.approvals import Approvals, Decision, Held
+from emulator.approvals import GONE, Approvals, Decision, Held
 from emulator.container_rows import Container
 from emulator.containers import Containers
 from emulator.errors import ExecutionFailed
@@ -155,6 +155,11 @@ class Interpreter:
         live = self._live.get(container_id)
         if live is not None and live.notebook is not None:
             live.notebook.interrupt()
+
+    def leave(self, held: Held) -> None:
+        """Whoever asked for a held cell has gone: do not run it, or stop it if it runs by now."""
+        if held.decide(GONE).approved:
+            self.interrupt(held.container_id)
 
     def end(self, container_id: str) -> None:
         """The container has gone: so does its kernel."""

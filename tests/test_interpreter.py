@@ -354,6 +354,35 @@ def test_a_held_execution_runs_only_as_approved(
     assert (report["status"], report["stdout"], report["stderr"]) == expected
 
 
+@pytest.mark.parametrize("approved", [False, True])
+def test_a_client_that_leaves_a_held_cell_behind_holds_nothing_up(
+    start_proxy: StartProxy, approved: bool
+) -> None:
+    """It went on waiting, or running, for nobody, and nothing else could run in its container."""
+    url = start_proxy(ping_seconds=0.1)
+    container = Container(url, approval="required")
+    body = {"code": "print('began', flush=True)\nimport time\ntime.sleep(30)", "stream": True}
+    path = f"{url}/v1/containers/{container.id}/executions"
+    with container.http.stream("POST", f"/containers/{container.id}/execute", json=body) as answer:
+        events = answer.iter_raw()
+        while b"held" not in next(events):
+            pass
+        [one] = httpx2.get(path).json()["data"]
+        if approved:
+            httpx2.post(f"{path}/{one['id']}/approve")
+            while b"began" not in next(events):
+                pass
+    next_one: list[dict[str, Any]] = []
+    asking = threading.Thread(target=lambda: next_one.append(container.execute("'free'")))
+    asking.start()
+    while one["code"] != "'free'":
+        one = next(iter(httpx2.get(path).json()["data"]), one)
+        time.sleep(0.02)
+    httpx2.post(f"{path}/{one['id']}/approve")
+    asking.join(30)
+    assert next_one[0]["result"] == "'free'"
+
+
 # In a chat
 
 
