@@ -11,6 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2
@@ -619,3 +620,24 @@ def test_a_container_that_no_answer_used_is_not_kept(
     assert list(client.containers.list()) == []
     chat(client, "Run")
     assert len(list(client.containers.list())) == 1
+
+
+def test_a_result_that_is_sent_twice_at_once_runs_the_cell_on_once(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    tools = [INTERPRETER, WEATHER]
+    upstream.reply(
+        "```python\nimport time\nget_weather(city='Oslo')\ntime.sleep(1)\nprint('on')\n```"
+    )
+    asked = {"role": "user", "content": "?"}
+    message = chat(client, "", messages=[asked], tools=tools).choices[0].message
+    [call] = message.tool_calls
+    history: list[Any] = [
+        asked, message, {"role": "tool", "tool_call_id": call.id, "content": "4"}
+    ]  # fmt: skip
+    upstream.reply("One.", "One.")
+    with ThreadPoolExecutor(2) as clients:
+        answers = clients.map(lambda _: chat(client, "", messages=history, tools=tools), range(2))
+        assert [answer.choices[0].message.content for answer in answers] == ["One.", "One."]
+    told = [json.dumps(request["messages"]) for request in upstream.requests[1:]]
+    assert sum("```text\\non\\n```" in one for one in told) == 1
