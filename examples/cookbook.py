@@ -50,11 +50,13 @@ def main(folder: Path) -> None:
             instructions=f"Answer by running Python code on /mnt/data/{FILE}. {context}",
             input=question or QUESTION,
             tools=[{"type": "code_interpreter", "container": container}],
+            include=["code_interpreter_call.outputs"],
             previous_response_id=previous,
         )
         for item in response.output:
             if item.type == "code_interpreter_call":
-                print(f"[code agent runs]\n{item.code}")
+                print(f"[code agent runs]\n{item.code.rstrip()}\n[and sees]")
+                print(*(output.logs for output in item.outputs if output.type == "logs"))
         print(f"Code agent: {response.output_text}")
         previous = response.id
     client.containers.delete(container)

@@ -76,7 +76,7 @@ TRANSCRIPTS: dict[str, tuple[list[str], list[str]]] = {
             "Speed contributes the most (correlation 0.65), then rain (0.49) and dense traffic (0.32). "
             "Good pavement (-0.28) and high fines (-0.21) go with fewer accidents.",
             block(FINES),
-            "Where fines are above 135 there are fewer accidents on average.",
+            "A little: roads with fines above 135 have 8.3 accidents on average, the others 9.4.",
         ],
         ["", "Do high fines help?", "exit"],
     ),
