@@ -111,6 +111,19 @@ PLOT_PLACE = f"sandbox:/mnt/data/{PLOT_FILE}"
 PLOT_ANSWER = f"Here it is: ![squares]({PLOT_PLACE})."
 PLOT_SIZE = (200, 100)
 
+# What a cell makes of files that the client has sent, and its steps and files then.
+SUM_OF_FILES = (
+    "```python\nfrom pathlib import Path\nfiles = Path('/mnt/data').glob('*.csv')\n"
+    "total = sum(int(n) for file in files for n in file.read_text().split(','))\n"
+    "_ = Path('/mnt/data/sum.txt').write_text(str(total))\nprint(total)\n```"
+)
+FILES: dict[str, tuple[str, int]] = {
+    "/mnt/data/one.csv": ("user", 3),
+    "/mnt/data/two.csv": ("user", 3),
+    "/mnt/data/three.csv": ("user", 1),
+    "/mnt/data/sum.txt": ("assistant", 2),
+}
+
 
 class Place(BaseModel):
     city: str

@@ -35,7 +35,7 @@ from tests.clients.scenarios import (
 )
 
 CLIENT = "LlamaIndex"
-PACKAGES = ("llama-index-llms-openai-like",)
+PACKAGES = ("llama-index-llms-openai-like", "llama-index-llms-openai")
 
 TOOLS: list[Any] = [
     FunctionTool.from_defaults(function) for function in (get_weather, create_event, send_mail)

@@ -20,6 +20,7 @@ from tests.clients.scenarios import (
     CODE,
     CODE_RUNS,
     CODE_TURNS,
+    FILES,
     FORECAST,
     FORECAST_CALL,
     FORECAST_VALUE,
@@ -32,6 +33,7 @@ from tests.clients.scenarios import (
     PLOT_SIZE,
     SUM,
     SUM_ANSWER,
+    SUM_OF_FILES,
     SUM_RAN,
     Forecast,
     get_weather,
@@ -45,11 +47,6 @@ PACKAGES = ("openai",)
 
 WEATHER: Any = {"type": "function", **GET_WEATHER["function"], "strict": False}
 CITATION = "container_file_citation"
-SUM_OF_FILES = (
-    "```python\nfrom pathlib import Path\nfiles = Path('/mnt/data').glob('*.csv')\n"
-    "total = sum(int(n) for file in files for n in file.read_text().split(','))\n"
-    "_ = Path('/mnt/data/sum.txt').write_text(str(total))\nprint(total)\n```"
-)
 Respond = Callable[..., Response]
 
 
@@ -308,12 +305,7 @@ def test_files_go_into_a_container_and_come_out_of_it(
         assert steps(response)[0][2] == "15\n"
         # A page has one file: the SDK asks for the next ones.
         files = {file.path: file for file in in_container.list(container.id, limit=1, order="asc")}
-        assert {path: (file.source, file.bytes) for path, file in files.items()} == {
-            "/mnt/data/one.csv": ("user", 3),
-            "/mnt/data/two.csv": ("user", 3),
-            "/mnt/data/three.csv": ("user", 1),
-            "/mnt/data/sum.txt": ("assistant", 2),
-        }
+        assert {path: (file.source, file.bytes) for path, file in files.items()} == FILES
         made = files["/mnt/data/sum.txt"]
         found = in_container.retrieve(made.id, container_id=container.id)
         assert found.to_dict() == made.to_dict()
