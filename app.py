@@ -87,6 +87,8 @@ def create_app(
     if kernels is None:
         kernels = opened = InterpreterEngines(settings)
         owned.callback(opened.close)
+        if settings.interpreter == "on":
+            opened.warm_up()
     interpreter = Interpreter(kept, kernels, settings)
     owned.callback(interpreter.close)
     owned.callback(Sweeper(uploaded.sweep, kept.sweep).close)

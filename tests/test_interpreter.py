@@ -105,6 +105,15 @@ def container(proxy: str) -> Container:
                 "result": None,
             },
         ),
+        (
+            "import warnings\nwarnings.warn('careful')",
+            {
+                "status": "Success",
+                "stdout": "",
+                "stderr": "line 2: UserWarning: careful\n",
+                "result": None,
+            },
+        ),
         ("", {"status": "Success", "stdout": "", "stderr": "", "result": None}),
     ],
 )
