@@ -57,7 +57,7 @@ def _call(told: list[Message], call: HistoryCall) -> None:
 def _cell(cell: given.CodeCall) -> Iterator[Message]:
     """A cell of the code interpreter, told as the model wrote it and as it was answered.
 
-    One that waits for a call is not: the call is, and the cell when it has ended, which is an item of its own.
+    One that waits for a call is not: the call is, and the cell when it has ended, another item.
     """
     if cell.status == "incomplete":
         return
