@@ -43,6 +43,31 @@ CHAIN = (
     "send_mail(to='ada@example.org', body=f'Now: {report}')\n```"
 )
 
+# A call as clients see it: [name, arguments].
+ONE: list[Any] = [["get_weather", LONDON_CALL]]
+TWO: list[Any] = [["get_weather", arguments] for arguments in BOTH_CALLS]
+EVENT_MADE = ["create_event", EVENT_CALL]
+MAIL = ["send_mail", {"to": "ada@example.org", "body": "Now: 12 degrees celsius in London"}]
+# Features, what the model writes, the text and the calls that the client sees.
+TURNS: list[Any] = [
+    ("single call", LONDON, None, ONE),
+    ("parallel calls", SILENT_BOTH, None, TWO),
+    ("parallel calls", BOTH_CITIES, "I'll look.", TWO),
+    ("nested arguments", EVENT, None, [EVENT_MADE]),
+    ("prose", PROSE, PROSE, []),
+]
+# Features, the model's replies, all calls that a client's own loop ran; the last reply is the answer.
+LOOPS: list[Any] = [
+    ("prose", [PROSE], []),
+    (("single call", "result answered"), [LONDON, ANSWER], ONE),
+    (("parallel calls", "result answered"), [SILENT_BOTH, ANSWER], TWO),
+    (("parallel calls", "result answered"), [BOTH_CITIES, ANSWER], TWO),
+    (("nested arguments", "result answered"), [EVENT, ANSWER], [EVENT_MADE]),
+    # The second call comes of the program alone: the model is not asked for it.
+    ("several tool turns", [CHAIN, ANSWER], [*ONE, MAIL]),
+    ("several tool turns", [LONDON, BOTH_CITIES, EVENT, ANSWER], [*ONE, *TWO, EVENT_MADE]),
+]
+
 # Structured output: words around the JSON, and a number that the model wrote as a string.
 FORECAST = 'Here you are:\n\n```json\n{"city": "London", "days": [{"high": "12", "low": 3.5}]}\n```'
 
@@ -167,8 +192,12 @@ def create_event(title: str, place: Place, guests: list[Guest]) -> str:
 
 
 def marked(table: list[Any]) -> list[Any]:
-    """Rows for parametrize, each under the feature that it begins with."""
-    return [pytest.param(*row[1:], marks=pytest.mark.feature(row[0])) for row in table]
+    """Rows for parametrize, each under the features that it begins with, one or several."""
+    named = [((row[0],) if isinstance(row[0], str) else row[0], *row[1:]) for row in table]
+    return [
+        pytest.param(*row, marks=[pytest.mark.feature(name) for name in features])
+        for features, *row in named
+    ]
 
 
 def image_size(data: bytes) -> tuple[int, int]:

@@ -9,8 +9,7 @@ import openai
 import pytest
 
 from tests.clients.conftest import SharedUpstream
-from tests.clients.javascript import LOOPS, TURNS, rows, ways
-from tests.clients.openai_3.conftest import AskNode
+from tests.clients.openai_3.conftest import AskNode, ways
 from tests.clients.scenarios import (
     ANSWER,
     ASK,
@@ -20,6 +19,7 @@ from tests.clients.scenarios import (
     CODE_TURNS,
     FORECAST,
     FORECAST_VALUE,
+    LOOPS,
     PLAIN_FORECAST,
     PLOT,
     PLOT_ANSWER,
@@ -27,6 +27,7 @@ from tests.clients.scenarios import (
     PLOT_SIZE,
     SUM,
     SUM_RAN,
+    TURNS,
     image_size,
     marked,
 )
@@ -40,7 +41,7 @@ PACKAGES = (
 
 
 @ways("create", "stream")
-@pytest.mark.parametrize(("reply", "text", "calls"), rows(TURNS))
+@pytest.mark.parametrize(("reply", "text", "calls"), marked(TURNS))
 def test_a_turn_gives_calls_or_talk(
     ask_node: AskNode,
     upstream: SharedUpstream,
@@ -54,7 +55,7 @@ def test_a_turn_gives_calls_or_talk(
 
 
 @ways("run", "run_streamed")
-@pytest.mark.parametrize(("replies", "calls"), rows(LOOPS))
+@pytest.mark.parametrize(("replies", "calls"), marked(LOOPS))
 def test_the_clients_own_loop_calls_tools_until_the_model_answers(
     ask_node: AskNode, upstream: SharedUpstream, way: str, replies: list[str], calls: list[Any]
 ) -> None:

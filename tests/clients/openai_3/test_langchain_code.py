@@ -173,12 +173,9 @@ def test_an_agent_runs_code_and_calls_functions(
 @pytest.mark.feature("files")
 @pytest.mark.usefixtures("matplotlib")
 @EITHER
-@EITHER_SHAPE
-def test_a_plot_is_cited_and_fetched(
-    connect: Connect, upstream: SharedUpstream, ask: Any, shape: str | None
-) -> None:
+def test_a_plot_is_cited_and_fetched(connect: Connect, upstream: SharedUpstream, ask: Any) -> None:
     upstream.reply(PLOT, PLOT_ANSWER, chunks=3)
-    model = connect(output_version=shape)
+    model = connect()
     message = ask(model.bind_tools([AUTO]), ASK)
     assert message.text == PLOT_ANSWER
     notes = {

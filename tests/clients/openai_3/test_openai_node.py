@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tests.clients.conftest import SharedUpstream
-from tests.clients.javascript import LOOPS, TURNS, rows, ways
-from tests.clients.openai_3.conftest import AskNode
+from tests.clients.openai_3.conftest import AskNode, ways
 from tests.clients.scenarios import (
     ASK,
     CODE_RUNS,
@@ -17,6 +16,7 @@ from tests.clients.scenarios import (
     FILES,
     FORECAST,
     FORECAST_VALUE,
+    LOOPS,
     PLOT,
     PLOT_ANSWER,
     PLOT_FILE,
@@ -25,6 +25,7 @@ from tests.clients.scenarios import (
     SUM_ANSWER,
     SUM_OF_FILES,
     SUM_RAN,
+    TURNS,
     image_size,
     marked,
 )
@@ -34,7 +35,7 @@ PACKAGES = ("npm:openai",)
 
 
 @ways("create", "stream", "respond", "respond_streamed")
-@pytest.mark.parametrize(("reply", "text", "calls"), rows(TURNS))
+@pytest.mark.parametrize(("reply", "text", "calls"), marked(TURNS))
 def test_a_turn_gives_calls_or_talk(
     ask_node: AskNode,
     upstream: SharedUpstream,
@@ -48,7 +49,7 @@ def test_a_turn_gives_calls_or_talk(
 
 
 @ways("run", "run_streamed", "converse", "converse_streamed")
-@pytest.mark.parametrize(("replies", "calls"), rows(LOOPS))
+@pytest.mark.parametrize(("replies", "calls"), marked(LOOPS))
 def test_the_clients_own_loop_calls_tools_until_the_model_answers(
     ask_node: AskNode, upstream: SharedUpstream, way: str, replies: list[str], calls: list[Any]
 ) -> None:

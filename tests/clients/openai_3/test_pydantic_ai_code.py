@@ -155,18 +155,16 @@ KEEPING: list[OpenAIResponsesModelSettings] = [
 
 
 @pytest.mark.feature("code over turns")
-@EITHER
 @pytest.mark.parametrize("settings", KEEPING, ids=["sent back", "not stored", "kept"])
 async def test_a_second_run_goes_on_where_the_first_one_ended(
     model: OpenAIResponsesModel,
     upstream: SharedUpstream,
-    ask: Any,
     settings: OpenAIResponsesModelSettings,
 ) -> None:
     history: list[ModelMessage] = []
     for replies, ran in CODE_TURNS:
         upstream.reply(*replies, chunks=3)
-        result = await ask(agent(model), message_history=history, model_settings=settings)
+        result = await run(agent(model), message_history=history, model_settings=settings)
         assert (steps(result.new_messages()), result.output) == (ran, replies[-1])
         history = result.all_messages()
 
