@@ -57,8 +57,16 @@ class Waiting:
     """Of the cell up to here."""
 
 
-Progress = Logs | Image | Held | Waiting | Execution
-"""Outputs as they come, `Held` before a cell that must be approved; one of the last two at the end."""
+@dataclass(frozen=True)
+class Begun:
+    """The container is this cell's now, and nobody else's."""
+
+    stop: Callable[[], None]
+    """For when whoever asked for the cell has gone. Callable from any thread."""
+
+
+Progress = Begun | Logs | Image | Held | Waiting | Execution
+"""`Begun` first, then `Held` if the cell must be approved, outputs as they come, one of the last two last."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,9 @@ class _Cell:
     seconds: float = 0.0
     ids: list[str] = field(default_factory=list)
     waiting: Waiting | None = None
+    held: Held | None = None
+    gone: bool = False
+    """Nobody waits for what comes of it."""
 
     @property
     def id(self) -> str:
@@ -105,6 +116,7 @@ class _Live:
         self.offered: Toolset | None = None
         self.cell: _Cell | None = None
         """The cell that waits for the result of its call."""
+        self.running: _Cell | None = None
 
     def end(self) -> None:
         self.opened.close()
@@ -143,9 +155,12 @@ class Interpreter:
         """
         cell = _Cell(key or new_id(""), code, toolset or Toolset.parse([]))
         with self._using(container) as live:
+            yield Begun(partial(self._stop, live, cell))
             if container.approval:
-                held = self.approvals.hold(cell.id, container.id, code)
+                cell.held = held = self.approvals.hold(cell.id, container.id, code)
                 try:
+                    if cell.gone:
+                        held.decide(GONE)
                     yield held
                     decision = held.wait(self._approval_seconds)
                 finally:
@@ -178,6 +193,11 @@ class Interpreter:
                 return
             if cell.waiting.id != call_id:
                 return
+            cell.gone = False
+            yield Begun(partial(self._stop, live, cell))
+            if cell.gone:
+                yield _declined(cell, container, GONE.reason)  # and it waits on
+                return
             live.cell = None
             yield from self._drive(container, live, cell, notebook.run_on(value))
 
@@ -187,17 +207,6 @@ class Interpreter:
             with self._using(container) as live:
                 self._libraries = self._open(container, live).libraries(LIBRARIES)
         return self._libraries
-
-    def interrupt(self, container_id: str) -> None:
-        """Stop the cell that runs in a container, if one does. Callable from any thread."""
-        live = self._live.get(container_id)
-        if live is not None and live.notebook is not None:
-            live.notebook.interrupt()
-
-    def leave(self, held: Held) -> None:
-        """Whoever asked for a held cell has gone: do not run it, or stop it if it runs by now."""
-        if held.decide(GONE).approved:
-            self.interrupt(held.container_id)
 
     def end(self, container_id: str) -> None:
         """The container has gone: so does its kernel."""
@@ -238,6 +247,14 @@ class Interpreter:
             raise ExecutionFailed(f"The code could not be run: {error}") from error
         finally:
             live.lock.release()
+
+    def _stop(self, live: _Live, cell: _Cell) -> None:
+        cell.gone = True
+        if cell.held is not None:
+            cell.held.decide(GONE)
+        # Not what others run in the container, before this cell's turn or after it.
+        if live.running is cell and live.notebook is not None:
+            live.notebook.interrupt()
 
     def _ready(self, container: Container, live: _Live, cell: _Cell) -> Notebook:
         """The container's kernel with the container's files and the cell's functions."""
@@ -280,7 +297,11 @@ class Interpreter:
         began = time.monotonic()
         status: Status = "completed"
         result = None
+        live.running = cell
         try:
+            if cell.gone:
+                yield _declined(cell, container, GONE.reason)
+                return
             while True:
                 step = yield from self._outputs(cell, events)
                 if isinstance(step, Finished):
@@ -305,6 +326,8 @@ class Interpreter:
         except (SandboxTimeout, SandboxLimit, SandboxDied) as error:
             status = "failed"
             yield from cell.transcript.fail(f"{_FAULTS[type(error)]}: {error}")
+        finally:
+            live.running = None
         cell.seconds += time.monotonic() - began
         yield self._ended(container, live, cell, status, result)
 
