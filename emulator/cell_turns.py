@@ -54,7 +54,7 @@ def go_on(
         yield CodeDelta(waiting.code)
         yield CodeClosed(waiting.code)
         run = bench.interpreter.go_on(bench.container, made.id, value_of(results[made.id]))
-        verdict = yield from told(run, bench)
+        verdict = yield from told(run)
         if isinstance(verdict, Ran):
             start = beginning(messages, waiting.ids)
             if verdict.failed:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from emulator.approvals import Held
 from emulator.bench import Bench
@@ -29,7 +28,7 @@ from emulator.events import (
     new_id,
 )
 from emulator.executions import Execution
-from emulator.interpreter import Progress
+from emulator.interpreter import Begun, Progress
 from emulator.readers import READERS, Statement, Unreadable
 from emulator.reading.openings import FENCES
 from emulator.resume import Saved
@@ -138,7 +137,7 @@ class CellDraft:
         yield CodeClosed(self._code)
         key = self._id.removeprefix(PREFIX)
         run = self._bench.interpreter.run(self._bench.container, self._code, self._toolset, key)
-        events = told(run, self._bench)
+        events = told(run)
         while True:
             try:
                 event = next(events)
@@ -167,15 +166,17 @@ class CellDraft:
         return text if block.dialect == "python" and _does_something(text) else None
 
 
-def told(progress: Iterator[Progress], bench: Bench) -> Generator[AnswerEvent, None, Verdict]:
+def told(progress: Iterator[Progress]) -> Generator[AnswerEvent, None, Verdict]:
     """A cell's run as events of the answer; returns the verdict."""
-    yield Opened(lambda: bench.interpreter.interrupt(bench.container.id))
+    yield _NOTHING_RUNS
     for step in progress:
         match step:
+            case Begun(stop):
+                yield Opened(stop)
             case Logs() | Image():
                 yield CodeOutput(step)
             case Held():
-                yield Opened(partial(bench.interpreter.leave, step))
+                pass  # it is asked about elsewhere: `routes/executions.py`
             case Waiting(key, call, outputs):
                 yield _NOTHING_RUNS
                 yield CodeRan("incomplete", outputs)

@@ -34,8 +34,17 @@ from sandbox.notebook import Notebook
 
 NEW_SESSION = "the Python session was begun anew: variables are gone, files are still there"
 
-Progress = Logs | Image | Held | Waiting | Execution
-"""Outputs as they come, `Held` before a cell that must be approved; one of the last two at the end."""
+
+@dataclass(frozen=True)
+class Begun:
+    """The container is this cell's now, and nobody else's."""
+
+    stop: Callable[[], None]
+    """For when whoever asked for the cell has gone. Callable from any thread."""
+
+
+Progress = Begun | Logs | Image | Held | Waiting | Execution
+"""`Begun` first, then `Held` if the cell must be approved, outputs as they come, one of the last two last."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,7 @@ class _Live:
         """A cell has run here."""
         self.made_room = False
         """Its kernel has given way to another container's."""
+        self.running: RunningCell | None = None
         self.end()
 
     def idle_since(self, then: float) -> bool:
@@ -102,9 +112,12 @@ class Interpreter:
         """
         cell = RunningCell(key or new_id(""), code, toolset or Toolset.parse([]))
         with self._using(container) as live:
+            yield Begun(partial(self._stop, live, cell))
             if container.approval:
-                held = self.approvals.hold(cell.id, container.id, code)
+                cell.held = held = self.approvals.hold(cell.id, container.id, code)
                 try:
+                    if cell.gone:
+                        held.decide(GONE)
                     yield held
                     decision = held.wait(self._settings.approval_seconds)
                 finally:
@@ -132,9 +145,15 @@ class Interpreter:
             cell, notebook = live.cell, live.notebook
             if cell is None or notebook is None or cell.waiting is None:
                 return
-            if cell.waiting.id == call_id:
-                live.cell = None
-                yield from self._drive(container, live, cell, notebook, notebook.run_on(value))
+            if cell.waiting.id != call_id:
+                return
+            cell.gone = False
+            yield Begun(partial(self._stop, live, cell))
+            if cell.gone:
+                yield _declined(cell, container, GONE)  # and it waits on
+                return
+            live.cell = None
+            yield from self._drive(container, live, cell, notebook, notebook.run_on(value))
 
     def libraries(self, container: Container) -> dict[str, str]:
         """What can be imported in a container's kernel, of what people expect there -> its version."""
@@ -149,17 +168,6 @@ class Interpreter:
             live = self._live.get(container.id)
         ran = live is not None and live.ran
         return ran or bool(self.containers.files(container.id))
-
-    def interrupt(self, container_id: str) -> None:
-        """Stop the cell that runs in a container, if one does. Callable from any thread."""
-        live = self._live.get(container_id)
-        if live is not None and live.notebook is not None:
-            live.notebook.interrupt()
-
-    def leave(self, held: Held) -> None:
-        """Whoever asked for a held cell has gone: do not run it, or stop it if it runs by now."""
-        if held.decide(GONE).approved:
-            self.interrupt(held.container_id)
 
     def end(self, container_id: str) -> None:
         """The container has gone: so does its kernel."""
@@ -202,6 +210,14 @@ class Interpreter:
         finally:
             live.used = time.monotonic()
             live.lock.release()
+
+    def _stop(self, live: _Live, cell: RunningCell) -> None:
+        cell.gone = True
+        if cell.held is not None:
+            cell.held.decide(GONE)
+        # Not what others run in the container, before this cell's turn or after it.
+        if live.running is cell and live.notebook is not None:
+            live.notebook.interrupt()
 
     def _ready(self, container: Container, live: _Live, cell: RunningCell) -> Notebook:
         """The container's kernel with the container's files and the cell's functions."""
@@ -263,7 +279,14 @@ class Interpreter:
         notebook: Notebook,
         steps: Steps,
     ) -> Iterator[Progress]:
-        ended = yield from cell.drive(notebook, steps)
+        live.running = cell
+        try:
+            if cell.gone:
+                yield _declined(cell, container, GONE)
+                return
+            ended = yield from cell.drive(notebook, steps)
+        finally:
+            live.running = None
         if isinstance(ended, Waiting):
             live.cell = cell
             yield ended

@@ -150,6 +150,11 @@ def test_the_readmes_transcript_is_what_a_run_shows(
     assert shown in re.findall(r"```console\n(.*?)```\n", README, re.DOTALL)
 
 
+@pytest.mark.parametrize("script", [path.name for path in sorted(EXAMPLES.glob("*.py"))])
+def test_the_readme_tells_of_every_script(script: str) -> None:
+    assert f"]({script})" in README
+
+
 # 1. The cookbook
 
 

@@ -295,6 +295,26 @@ def test_a_client_that_leaves_stops_its_cell(start_proxy: StartProxy) -> None:
     assert container.execute("'free'")["result"] == "'free'"
 
 
+def test_a_client_that_leaves_before_its_turn_stops_no_cell_but_its_own(
+    start_proxy: StartProxy,
+) -> None:
+    """It interrupted what ran in the container, and its own cell ran when nobody waited for it."""
+    container = Container(start_proxy(ping_seconds=0.1))
+    path = f"/containers/{container.id}/execute"
+    slow = (
+        "import os, time\nprint('began', flush=True)\nfor _ in range(20): time.sleep(0.1)\n'done'"
+    )
+    late = "open('late.txt', 'w')"
+    with container.http.stream("POST", path, json={"code": slow, "stream": True}) as running:
+        events = running.iter_lines()
+        while "began" not in next(events):
+            pass
+        with container.http.stream("POST", path, json={"code": late, "stream": True}) as waiting:
+            next(waiting.iter_raw())
+        assert any("'done'" in line for line in events)
+    assert container.execute("os.listdir()")["result"] == "[]"
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "code"),
     [

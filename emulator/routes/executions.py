@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from flask import Blueprint, Response, request
@@ -19,7 +18,7 @@ from emulator.approvals import Decision, Held
 from emulator.container_rows import Container
 from emulator.events import Image, Logs, Opened
 from emulator.executions import Execution
-from emulator.interpreter import Interpreter
+from emulator.interpreter import Begun, Interpreter
 from emulator.protocol import parse_body
 from emulator.routes.reply import client, json_reply, stream_reply
 from emulator.settings import Settings
@@ -90,11 +89,12 @@ def add_routes(api: Blueprint, interpreter: Interpreter, settings: Settings) -> 
 def _events(
     interpreter: Interpreter, container: Container, code: str
 ) -> Iterator[dict[str, Any] | Opened]:
-    yield Opened(lambda: interpreter.interrupt(container.id))
+    yield Opened(lambda: None)
     for step in interpreter.run(container, code):
         match step:
+            case Begun(stop):
+                yield Opened(stop)
             case Held():
-                yield Opened(partial(interpreter.leave, step))
                 yield {"type": "held", "execution": _shown(step)}
             case Logs(text):
                 yield {"type": "logs", "text": text}
