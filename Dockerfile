@@ -10,6 +10,7 @@
 #     --security-opt systempaths=unconfined   a fresh /proc inside it
 # The host must allow unprivileged user namespaces: kernel.unprivileged_userns_clone=1 (Debian), and
 # kernel.apparmor_restrict_unprivileged_userns=0 or a profile for bwrap (Ubuntu 23.10 and later).
+# --sandbox docker is for a proxy outside of Docker: in here it would take the engine's socket and --pid=host.
 # Never --privileged and never --cap-add SYS_ADMIN: neither is needed.
 
 FROM python:3.12-slim

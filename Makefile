@@ -24,10 +24,12 @@ WITH_BASE_URL := $(if $(BASE_URL),--base-url $(BASE_URL))
 # A stamp is named after the content of its requirements, so a change makes a new one.
 stamp = $(1)/.installed-$(2)-$(shell cat $(3) | cksum | cut -d' ' -f1)
 RUNNABLE := $(call stamp,$(VENV),run,requirements.txt)
-TESTABLE := $(call stamp,$(VENV),dev,requirements.txt requirements-dev.txt)
+TESTABLE := $(call stamp,$(VENV),dev,requirements.txt requirements-dev.txt requirements-examples.txt)
+LIBRARIES := $(call stamp,$(VENV),libraries,sandbox/requirements.txt)
 LOCAL := $(call stamp,$(VENV),local,requirements-local.txt)
 BENCH := $(call stamp,$(VENV),bench,requirements-bench.txt)
 CLIENTS := $(call stamp,$(CLIENTS_VENV),clients,requirements-clients.txt)
+DOCKER := $(call stamp,$(VENV),docker,sandbox/requirements-docker.txt)
 GATEWAY := $(call stamp,$(GATEWAY_VENV),gateway,requirements.txt requirements-dev.txt sandbox/requirements-gateway-test.txt)
 OLD_CLIENTS := $(call stamp,$(OLD_CLIENTS_VENV),clients,requirements-clients-old.txt)
 NODE_MODULES := $(call stamp,$(NODE_CLIENTS)/node_modules,node,$(NODE_CLIENTS)/package-lock.json)
@@ -40,12 +42,16 @@ help: ## this list
 run: $(RUNNABLE) $(if $(UPSTREAM),,$(LOCAL)) system-packages ## start the proxy (no upstream configured: on the embedded model)
 	@exec $(PY) app.py $(if $(UPSTREAM),$(WITH_BASE_URL),--local-model) $(ARGS)
 
+.PHONY: interpreter
+interpreter: $(LIBRARIES) ## make run, with numpy, pandas, matplotlib ... for the code interpreter
+	@$(MAKE) run
+
 .PHONY: demo
 demo: $(RUNNABLE) $(LOCAL) system-packages ## one request to the embedded model, and its tool calls
 	@exec $(PY) examples/demo.py $(ARGS)
 
 .PHONY: test
-test: $(TESTABLE) system-packages ## the test suite (no model needed)
+test: $(TESTABLE) $(LIBRARIES) system-packages ## the test suite (no model needed)
 	@$(PY) -m pytest -m "not live" --ignore=tests/clients $(ARGS)
 
 .PHONY: test-live
@@ -53,7 +59,7 @@ test-live: $(TESTABLE) $(LOCAL) system-packages ## the tests that ask the embedd
 	@$(PY) -m pytest -m live --ignore=tests/clients $(ARGS)
 
 .PHONY: test-clients
-test-clients: $(RUNNABLE) $(CLIENTS) $(OLD_CLIENTS) $(NODE_MODULES) system-packages ## other people's clients against the proxy
+test-clients: $(RUNNABLE) $(LIBRARIES) $(CLIENTS) $(OLD_CLIENTS) $(NODE_MODULES) system-packages ## other people's clients against the proxy
 	@# With a blank for the =, pytest takes the file for a test, and this folder for the root.
 	@export PROXY_PYTHON=$(abspath $(PY)); failed=0; \
 	$(CLIENTS_VENV)/bin/python -m pytest tests/clients/openai_3 --results=$(CLIENTS_VENV)/results.json $(ARGS) || failed=1; \
@@ -87,6 +93,15 @@ bench-bfcl: $(RUNNABLE) $(BENCH) ## whether ideal replies to BFCL's cases are re
 .PHONY: test-gateway
 test-gateway: $(GATEWAY) ## the tests against a Jupyter Kernel Gateway
 	@$(GATEWAY_VENV)/bin/python -m pytest tests/test_gateway.py $(ARGS)
+
+.PHONY: test-docker
+test-docker: $(TESTABLE) $(DOCKER) ## the kernels' tests in containers of a Docker engine of their own (needs root)
+	@$(PY) -m tests.docker_engine $(PY) -m pytest -k "not monty and not without_a_sandbox" \
+	    tests/test_docker.py tests/test_escape.py tests/test_engines.py $(ARGS)
+
+.PHONY: kernel-image
+kernel-image: ## build the image of --sandbox docker
+	@docker build -t tool-use-api-emulator-kernel sandbox $(ARGS)
 
 .PHONY: bench-sandbox
 bench-sandbox: $(RUNNABLE) system-packages ## how long a program waits for its sandbox
@@ -133,13 +148,19 @@ $(RUNNABLE): | $(PY)
 	$(call install,$(PY),-r requirements.txt)
 
 $(TESTABLE): | $(PY) $(RUNNABLE)
-	$(call install,$(PY),-r requirements.txt -r requirements-dev.txt)
+	$(call install,$(PY),-r requirements.txt -r requirements-dev.txt -r requirements-examples.txt)
+
+$(LIBRARIES): | $(PY)
+	$(call install,$(PY),-r sandbox/requirements.txt)
 
 $(LOCAL): | $(PY)
 	$(call install,$(PY),--no-deps -r requirements-local.txt)
 
 $(BENCH): | $(PY)
 	$(call install,$(PY),--no-deps -r requirements-bench.txt)
+
+$(DOCKER): | $(PY)
+	$(call install,$(PY),-r sandbox/requirements-docker.txt)
 
 $(CLIENTS): | $(CLIENTS_VENV)/bin/python
 	$(call install,$(CLIENTS_VENV)/bin/python,-r requirements-clients.txt)

@@ -130,6 +130,7 @@ def ways(model_url: str) -> Iterator[dict[str, Ask]]:
                 profile="tiny",
                 grammar=grammar,
                 store=":memory:",
+                files_dir=":temporary:",
                 warm_kernels=0,
             )
             app = create_app(settings)

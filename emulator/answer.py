@@ -7,24 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from emulator import metrics
 from emulator.bench import Bench
 from emulator.cell_turns import EndedCell, go_on
 from emulator.cells import CellDraft
-from emulator.diagnostics import render
+from emulator.course import Course
 from emulator.draft import Draft
-from emulator.errors import ExecutionFailed, ModelFailed, UpstreamFailed
+from emulator.errors import ExecutionFailed, UpstreamFailed
 from emulator.events import AnswerEvent, Finish, FinishReason, Opened, Usage
+from emulator.first_turn import first_turn
 from emulator.formats import AnswerFormat
 from emulator.habits import Habits
 from emulator.history import barren_calls
 from emulator.meter import Meter
-from emulator.profiles import choose
 from emulator.programs import Driver
-from emulator.prompt import Choice, ModelMessage, instruct, ran, repair
+from emulator.prompt import Choice
 from emulator.prose import Prose
 from emulator.protocol import ChatCompletionRequest
 from emulator.resume import Continued, Ended, resume, save
@@ -32,8 +32,6 @@ from emulator.settings import Settings
 from emulator.stops import StopFilter
 from emulator.store import Store
 from emulator.tiny.grammar import gbnf
-from emulator.tiny.turn import DEFAULTS as TINY_DEFAULTS
-from emulator.tiny.turn import tiny_turn
 from emulator.tools import Toolset
 from emulator.turn import Drafting, Turn
 from emulator.upstream import Upstream
@@ -41,44 +39,10 @@ from emulator.verdicts import Answered, Ran, Refused, Verdict
 from sandbox.engine import Engine, fresh_seed
 from sandbox.errors import SandboxBusy, SandboxError
 
-# Fields that would spoil a turn in which the model is to write Python.
-NOT_IN_TOOL_TURNS = frozenset({"n", "stop", "response_format", "logprobs", "top_logprobs"})
-
 CUT_OFF: Mapping[str | None, FinishReason] = {
     "length": "length",
     "content_filter": "content_filter",
 }
-
-
-@dataclass
-class _Course:
-    """How far an answer has come over its turns."""
-
-    messages: list[ModelMessage]
-    fields: dict[str, Any]
-    choice: Choice
-    bench: Bench | None
-    """None also when no more code may be run."""
-    attempt: int = 0
-    """Repairs so far."""
-    told: str = ""
-    runs: int = 0
-    failures: int = 0
-    """Cells that failed in a row."""
-
-    def ran(self, turn: Turn, verdict: Ran) -> None:
-        """A cell was run: the next turn goes on with its output."""
-        assert self.bench is not None
-        self.runs += 1
-        self.failures = self.failures + 1 if verdict.failed else 0
-        last = self.runs >= self.bench.runs or self.failures > self.bench.fixes
-        self.messages += ran(
-            turn.prose.told, turn.draft.code, verdict.output, failed=verdict.failed, last=last
-        )
-        self.choice = replace(self.choice, required=False, name=None)
-        self.attempt, self.told = 0, ""
-        if last:
-            self.bench = None
 
 
 @dataclass(frozen=True)
@@ -100,6 +64,13 @@ class Answerer:
     def events(self) -> Iterator[AnswerEvent]:
         """Raises `EmulatorError`, before the first event or after any."""
         bench = self.open_bench() if self.open_bench else None
+        try:
+            yield from self._events(bench)
+        finally:
+            if bench is not None:
+                bench.leave()
+
+    def _events(self, bench: Bench | None) -> Iterator[AnswerEvent]:
         driver = Driver(
             self.engines,
             self.toolset,
@@ -108,7 +79,6 @@ class Answerer:
         )
         went_on: Continued | Ended | EndedCell | Answered | None = None
         if bench is not None:
-            yield Opened(lambda: None, container_id=bench.container.id)
             went_on = yield from go_on(bench, self.request.messages)
         went_on = went_on or self._resumed(driver)
         if isinstance(went_on, Answered):
@@ -120,8 +90,21 @@ class Answerer:
             yield from went_on.calls
             yield Finish("tool_calls", Usage())
         else:
-            messages, fields = self._prompted(went_on, bench)
-            yield from self._asked(driver, _Course(messages, fields, self.choice, bench))
+            request = self.request
+            if bench is not None:
+                held = bench.taken_in(request.messages)
+                request = request.model_copy(update={"messages": held})
+            messages, fields = first_turn(
+                self.settings,
+                request,
+                self.toolset,
+                self.choice,
+                self.answer_format,
+                habit=self.habits.of(self.request.model),
+                ended=went_on,
+                bench=bench,
+            )
+            yield from self._asked(driver, Course(messages, fields, self.choice, bench))
 
     def _resumed(self, driver: Driver) -> Continued | Ended | None:
         """What became of a program whose results end the history."""
@@ -133,7 +116,7 @@ class Answerer:
             save(self.store, went_on.saved)
         return went_on
 
-    def _asked(self, driver: Driver, course: _Course) -> Iterator[AnswerEvent]:
+    def _asked(self, driver: Driver, course: Course) -> Iterator[AnswerEvent]:
         """Ask the model, and ask again while its reply is of no use or has run code."""
         seed = fresh_seed()
         meter = Meter()
@@ -141,11 +124,11 @@ class Answerer:
         while True:
             turn = self._turn(driver, seed, course)
             try:
-                finish_reason = yield from self._read(turn, course.messages, course.fields, meter)
+                finish_reason = yield from self._read(turn, course, meter)
             except UpstreamFailed as error:
                 # The repair request did not fit the model's context: the first fault is the one to tell.
                 if course.attempt and error.status == 400 and isinstance(verdict, Refused):
-                    raise _gave_up(verdict, course.attempt) from error
+                    raise course.gave_up(verdict) from error
                 raise
             course.told += turn.prose.told
             verdict = turn.verdict
@@ -167,12 +150,11 @@ class Answerer:
                 return
             metrics.REPAIRS.labels(verdict.kind).inc()
             if final:
-                raise _gave_up(verdict, course.attempt)
-            course.attempt += 1
-            course.messages += repair(turn.text, kind=verdict.kind, **_facts(verdict))
+                raise course.gave_up(verdict)
+            course.refused(turn, verdict)
             course.fields |= self._retry_fields(verdict)
 
-    def _turn(self, driver: Driver, seed: int, course: _Course) -> Turn:
+    def _turn(self, driver: Driver, seed: int, course: Course) -> Turn:
         read = Draft(
             driver,
             required=course.choice.required and course.bench is None,
@@ -194,17 +176,17 @@ class Answerer:
     def _read(
         self,
         turn: Turn,
-        messages: list[dict[str, Any]],
-        fields: Mapping[str, Any],
+        course: Course,
         meter: Meter,
     ) -> Generator[AnswerEvent, None, str | None]:
         """Read one reply; returns the upstream's finish_reason, or None when we closed it."""
         finish_reason: str | None = None
+        container_id = course.bench.container.id if course.bench else ""
         meter.begin()
         metrics.MODEL_TURNS.inc()
         with _sandbox_at_fault():
-            with self.upstream.open(messages, fields) as reply:
-                yield Opened(reply.abort)
+            with self.upstream.open(course.messages, course.fields) as reply:
+                yield Opened(reply.abort, container_id=container_id)
                 for chunk in reply:
                     meter.count(chunk)
                     for choice in chunk.get("choices") or ():
@@ -236,41 +218,6 @@ class Answerer:
             field: gbnf(self.toolset.tools, required=True, only=self.choice.name, parallel=not one)
         }
 
-    def _prompted(
-        self, ended: Ended | EndedCell | None, bench: Bench | None
-    ) -> tuple[list[ModelMessage], dict[str, Any]]:
-        """What the model is told, and the other fields of the upstream request."""
-        profile = choose(self.settings.profile, self.request.model)
-        told_format = self.answer_format.instructions if self.answer_format else ""
-        dropped = profile.drops | set(self.settings.drop_fields) | NOT_IN_TOOL_TURNS
-        fields = self.request.passed_on(dropped)
-        fields["stream_options"] = {"include_usage": True}
-        no_code = not self.toolset.tools and bench is None
-        if profile.few_shot and self.settings.grammar and no_code:
-            # Such an upstream can hold even a very small model to a schema.
-            fields["response_format"] = self.request.response_format
-        if bench is not None or not (profile.few_shot and self.toolset.tools):
-            messages = instruct(
-                self.request.messages,
-                self.toolset,
-                self.choice,
-                profile,
-                told_format,
-                ended=ended,
-                habit=self.habits.of(self.request.model),
-                workplace=bench.workplace() if bench else None,
-            )
-            return messages, fields
-        turn = tiny_turn(self.request.messages, self.toolset, self.choice)
-        if turn.grammar is not None and self.settings.grammar:
-            fields["grammar"] = turn.grammar
-        told = turn.messages
-        if told_format and turn.grammar is None:
-            told = [*told[:-1], {**told[-1], "content": f"{told[-1]['content']}\n\n{told_format}"}]
-        limited = "max_completion_tokens" in fields
-        defaults = {k: v for k, v in TINY_DEFAULTS.items() if not (limited and k == "max_tokens")}
-        return told, defaults | fields
-
 
 @contextmanager
 def _sandbox_at_fault() -> Iterator[None]:
@@ -282,29 +229,3 @@ def _sandbox_at_fault() -> Iterator[None]:
         raise ExecutionFailed(message, code="overloaded", headers={"retry-after": "1"}) from error
     except SandboxError as error:
         raise ExecutionFailed(f"The model's program could not be run: {error}") from error
-
-
-def _facts(verdict: Refused) -> dict[str, Any]:
-    facts = {
-        "diagnostics": "",
-        "names": [],
-        "example": "function_name(argument=value)",
-        **verdict.facts,
-    }
-    if not isinstance(facts["diagnostics"], str):
-        facts["diagnostics"] = render(facts["diagnostics"])
-    return facts
-
-
-def _gave_up(verdict: Refused, attempts: int) -> ModelFailed:
-    reasons = {
-        "invalid": "wrote code that cannot be used",
-        "required": "did not call a function although tool_choice requires it",
-        "empty": "gave an empty answer",
-        "output": "wrote code that calls no function",
-        "promised": "promised a call and made none",
-        "format": "did not answer in the form that response_format asks for",
-    }
-    details = _facts(verdict)["diagnostics"]
-    message = f"The model {reasons[verdict.kind]}, also after {attempts} repair attempts."
-    return ModelFailed(f"{message}\n{details}".rstrip(), code=f"model_{verdict.kind}")

@@ -19,6 +19,9 @@ class Decision:
     reason: str = ""
 
 
+GONE = Decision(approved=False, reason="the client that asked for it has gone")
+
+
 @dataclass(frozen=True, eq=False)
 class Held:
     """A cell that may not run yet."""
@@ -31,10 +34,11 @@ class Held:
     _decided: threading.Event = field(default_factory=threading.Event)
     _decision: list[Decision] = field(default_factory=list)
 
-    def decide(self, decision: Decision) -> None:
-        """The first decision counts. Callable from any thread."""
+    def decide(self, decision: Decision) -> Decision:
+        """The first decision counts, and is returned. Callable from any thread."""
         self._decision.append(decision)
         self._decided.set()
+        return self._decision[0]
 
     def wait(self, seconds: float) -> Decision:
         """The decision; no decision in ``seconds`` means no."""

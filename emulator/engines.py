@@ -47,6 +47,14 @@ def _bubblewrap(settings: Settings) -> dict[str, Any]:
     return {"place": settings.sandbox}
 
 
+def _docker(settings: Settings) -> dict[str, Any]:
+    return {
+        "place": settings.sandbox,
+        "image": settings.docker_image,
+        "host": settings.docker_host,
+    }
+
+
 def _gateway(settings: Settings) -> dict[str, Any]:
     from sandbox.gateway import Gateway, GatewayKernel
 
@@ -64,6 +72,7 @@ def _none(settings: Settings) -> dict[str, Any]:
 
 _PLACES: dict[str, Callable[[Settings], dict[str, Any]]] = {
     "bubblewrap": _bubblewrap,
+    "docker": _docker,
     "gateway": _gateway,
     "none": _none,
 }
@@ -98,6 +107,13 @@ class InterpreterEngines:
             if memory_limit not in self._opened:
                 self._opened[memory_limit] = self._open(memory_limit)
             return self._opened[memory_limit]
+
+    def warm_up(self) -> None:
+        """Start the waiting kernels now; says aloud why none can be had."""
+        try:
+            self("1g").warm_up()
+        except SandboxUnavailable as error:
+            log.warning("code interpreter off", reason=error.reason, fix=error.fix)
 
     def _open(self, memory_limit: str) -> KernelEngine:
         from sandbox.kernel import KernelEngine

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import IO, Any, BinaryIO
 
 from emulator.errors import BadRequest, NotFound, TooLarge
-from emulator.folder import CONTENT_COLUMN, Folder
+from emulator.folder import CONTENT_COLUMN, Folder, Rows
 from emulator.paging import Listing, Page, listing
 from emulator.settings import Settings
 
@@ -108,14 +108,13 @@ class Files:
 
     def get(self, client: str, file_id: str) -> File:
         """Raises `NotFound`."""
-        return self._find(client, file_id)[0]
+        with self._folder.transaction() as rows:
+            return self._find(rows, client, file_id)[0]
 
     def open(self, client: str, file_id: str) -> BinaryIO:
         """The contents, to be closed by whoever asked. Raises `NotFound`."""
-        try:
-            return self._folder.open(self._find(client, file_id)[1])
-        except FileNotFoundError as error:
-            raise _not_found(file_id) from error
+        with self._folder.transaction() as rows:
+            return self._folder.open(self._find(rows, client, file_id)[1])
 
     def list(
         self, client: str, page: Page | None = None, *, purpose: str | None = None
@@ -144,10 +143,10 @@ class Files:
         with self._folder.transaction() as rows:
             rows.drop("SELECT content FROM files WHERE expires_at <= :now", now=self._folder.now())
 
-    def _find(self, client: str, file_id: str) -> tuple[File, str]:
-        with self._folder.transaction() as rows:
-            query = f"{_SELECT} AND id = :id"
-            row = rows.one(query, client=client, id=file_id, now=self._folder.now())
+    def _find(self, rows: Rows, client: str, file_id: str) -> tuple[File, str]:
+        """A file, and the key of its contents."""
+        query = f"{_SELECT} AND id = :id"
+        row = rows.one(query, client=client, id=file_id, now=self._folder.now())
         if row is None:
             raise _not_found(file_id)
         return File(*row[:-1]), row[-1]

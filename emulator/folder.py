@@ -32,6 +32,8 @@ log = structlog.get_logger()
 # Raises if contents may not be (or grow) that large. Called with each piece, so it stays cheap.
 Check = Callable[[int], None]
 
+TEMPORARY = ":temporary:"
+
 _PIECE_BYTES = 256 * 1024
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -80,6 +82,10 @@ class Rows:
         return len(keys)
 
 
+_VERSION = 1
+"""Of the index's tables: to be raised when they change."""
+
+
 class Folder:
     """Safe to share between threads. Whoever opened it closes it."""
 
@@ -102,6 +108,7 @@ class Folder:
                 index, check_same_thread=False, isolation_level=None, timeout=5
             )
             opened.callback(self._connection.close)
+            _check_version(self._connection)
             for statement in (
                 "PRAGMA journal_mode=WAL",
                 "PRAGMA synchronous=NORMAL",
@@ -150,10 +157,10 @@ class Folder:
                 self._connection.execute("BEGIN IMMEDIATE")
                 try:
                     yield rows
-                except BaseException:
-                    self._connection.execute("ROLLBACK")
-                    raise
-                self._connection.execute("COMMIT")
+                    self._connection.execute("COMMIT")
+                finally:
+                    if self._connection.in_transaction:
+                        self._connection.execute("ROLLBACK")
             except sqlite3.Error as error:
                 raise NotStored(f"The proxy's index of files failed: {error}.") from error
         self._unlink(*rows.dropped)
@@ -172,8 +179,11 @@ class Folder:
             raise
 
     def open(self, key: str) -> BinaryIO:
-        """Raises ``FileNotFoundError`` if the contents are not, or no longer, there."""
-        return os.fdopen(os.open(key, _READ, dir_fd=self._fd), "rb")
+        """The contents of that key; in the transaction that read it, they are there. Raises `NotStored`."""
+        try:
+            return os.fdopen(os.open(key, _READ, dir_fd=self._fd), "rb")
+        except OSError as error:
+            raise NotStored(f"The proxy cannot read the file: {error.strerror}.") from error
 
     def scratch(self) -> IO[bytes]:
         """A file without a name on the folder's disk: gone when it is closed, or the process dies."""
@@ -213,15 +223,25 @@ class Folder:
         self._unlink(*(on_disk.keys() - known.keys()))
 
 
+def _check_version(index: sqlite3.Connection) -> None:
+    """An index of another version is left as it is. Raises ``sqlite3.Error``."""
+    (version,) = index.execute("PRAGMA user_version").fetchone()
+    (tables,) = index.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables and version != _VERSION:
+        raise sqlite3.DatabaseError(f"the index is of version {version}, not {_VERSION}")
+    index.execute(f"PRAGMA user_version={_VERSION}")
+
+
 def open_folder(path: str, *, now: Callable[[], float] = time.time) -> Folder:
-    """The folder at ``path``. Where it cannot be used, one that is removed when it is closed.
+    """The folder at ``path``. For `TEMPORARY`, or where it cannot be used, one that goes when it is closed.
 
     What is uploaded then does not survive a restart, which is better than no proxy at all.
     """
-    try:
-        return Folder(Path(path).expanduser(), now=now)
-    except (OSError, sqlite3.Error) as error:
-        log.warning("files are kept for this run only", reason=str(error))
+    if path != TEMPORARY:
+        try:
+            return Folder(Path(path).expanduser(), now=now)
+        except (OSError, sqlite3.Error) as error:
+            log.warning("files are kept for this run only", reason=str(error))
     passing = tempfile.TemporaryDirectory(prefix="emulator-files-")
     folder = Folder(Path(passing.name), now=now)
     folder.on_close(passing.cleanup)

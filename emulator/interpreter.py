@@ -8,6 +8,7 @@ the result comes: what it has done so far must not be done twice. Knows nothing 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ from functools import partial
 from typing import Any
 
 from emulator import metrics
-from emulator.approvals import Approvals, Decision, Held
-from emulator.containers import Container, Containers
+from emulator.approvals import GONE, Approvals, Decision, Held
+from emulator.container_rows import Container
+from emulator.containers import Containers
 from emulator.errors import ExecutionFailed
 from emulator.events import CreatedFile, Image, Logs, new_id
 from emulator.executions import PICTURES, Execution, image
@@ -54,7 +56,16 @@ class _Live:
         self.lock = threading.Lock()
         self.opened = ExitStack()
         self._new_mirror = mirror
+        self.used = time.monotonic()
+        self.ran = False
+        """A cell has run here."""
+        self.made_room = False
+        """Its kernel has given way to another container's."""
         self.end()
+
+    def idle_since(self, then: float) -> bool:
+        """Whether its kernel has had nothing to do since ``then``; one whose cell waits has."""
+        return self.notebook is not None and self.cell is None and self.used <= then
 
     def end(self) -> None:
         """There is no kernel, or no more."""
@@ -132,11 +143,23 @@ class Interpreter:
                 self._libraries = self._open(container, live).libraries(LIBRARIES)
         return self._libraries
 
+    def used(self, container: Container) -> bool:
+        """Whether anything has been done in a container: code run, or a file put there."""
+        with self._lock:
+            live = self._live.get(container.id)
+        ran = live is not None and live.ran
+        return ran or bool(self.containers.files(container.id))
+
     def interrupt(self, container_id: str) -> None:
         """Stop the cell that runs in a container, if one does. Callable from any thread."""
         live = self._live.get(container_id)
         if live is not None and live.notebook is not None:
             live.notebook.interrupt()
+
+    def leave(self, held: Held) -> None:
+        """Whoever asked for a held cell has gone: do not run it, or stop it if it runs by now."""
+        if held.decide(GONE).approved:
+            self.interrupt(held.container_id)
 
     def end(self, container_id: str) -> None:
         """The container has gone: so does its kernel."""
@@ -177,16 +200,19 @@ class Interpreter:
             live.end()
             raise ExecutionFailed(f"The code could not be run: {error}") from error
         finally:
+            live.used = time.monotonic()
             live.lock.release()
 
     def _ready(self, container: Container, live: _Live, cell: RunningCell) -> Notebook:
         """The container's kernel with the container's files and the cell's functions."""
         if live.cell is not None:
             self._abandon(live)
-        if live.notebook is not None and live.notebook.over:
+        if live.made_room or (live.notebook is not None and live.notebook.over):
             live.end()
+            live.made_room = False
             cell.notes.append(NEW_SESSION)
         notebook = self._open(container, live)
+        live.ran = True
         live.mirror.bring_in(notebook)
         if live.offered is not cell.toolset:
             notebook.offer(cell.toolset.names, cell.toolset.preamble)
@@ -194,10 +220,31 @@ class Interpreter:
         return notebook
 
     def _open(self, container: Container, live: _Live) -> Notebook:
-        if live.notebook is None:
-            engine = self._engine(container.memory_limit)
-            live.notebook = live.opened.enter_context(engine.notebook())
+        """The container's kernel, if need be in place of one that has long been idle."""
+        engine = self._engine(container.memory_limit)
+        while live.notebook is None:
+            try:
+                live.notebook = live.opened.enter_context(engine.notebook())
+            except SandboxBusy:
+                if not self._make_room():
+                    raise
         return live.notebook
+
+    def _make_room(self) -> bool:
+        """End the kernel that has been idle for longest, if that is long enough."""
+        until = time.monotonic() - self._settings.interpreter_idle_seconds
+        with self._lock:
+            idle = [live for live in self._live.values() if live.idle_since(until)]
+        for live in sorted(idle, key=lambda live: live.used):
+            if live.lock.acquire(blocking=False):
+                try:
+                    if live.idle_since(until):
+                        live.end()
+                        live.made_room = True
+                        return True
+                finally:
+                    live.lock.release()
+        return False
 
     def _abandon(self, live: _Live) -> None:
         """Nobody will bring the result that a cell waits for: its call raises, and any further one."""

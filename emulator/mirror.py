@@ -11,14 +11,13 @@ from functools import partial
 
 import structlog
 
+from emulator.container_files import ROOT
 from emulator.containers import Containers
 from emulator.errors import EmulatorError
 from emulator.events import CreatedFile
 from sandbox.notebook import FileFault, Notebook, Seen
 
 log = structlog.get_logger()
-
-DATA = "/mnt/data/"
 
 
 class Mirror:
@@ -43,7 +42,7 @@ class Mirror:
         if version == self._version:
             return
         files = self._containers.files(self._container_id)
-        wanted = {file.path.removeprefix(DATA): file for file in files}
+        wanted = {file.path.removeprefix(ROOT): file for file in files}
         for path in self._shared - wanted.keys():
             notebook.remove(path)
         for path, file in wanted.items():
@@ -70,7 +69,7 @@ class Mirror:
             left -= file.size
             kept += self.keep(path, partial(notebook.read, path, file.size))
         held = {
-            file.path.removeprefix(DATA): file.id
+            file.path.removeprefix(ROOT): file.id
             for file in self._containers.files(self._container_id)
         }
         for path in self._shared - self._seen.keys():
@@ -83,7 +82,7 @@ class Mirror:
         """The file as it is kept; none, and a note, if it cannot be."""
         try:
             file = self._containers.put_file(
-                self._container_id, DATA + path, content(), "assistant"
+                self._container_id, ROOT + path, content(), "assistant"
             )
         except (EmulatorError, FileFault) as error:
             self.notes.append(f"{path!r} was not kept: {error}")

@@ -117,8 +117,14 @@ class Settings(BaseSettings):
         min_length=1,
         description="engines in the order in which they are tried",
     )
-    sandbox: Literal["bubblewrap", "gateway", "none"] = Field(
+    sandbox: Literal["bubblewrap", "docker", "gateway", "none"] = Field(
         "bubblewrap", description="where kernels run; none gives the model's code your account"
+    )
+    docker_image: str = Field(
+        "tool-use-api-emulator-kernel", description="image of the kernels (sandbox docker)"
+    )
+    docker_host: str = Field(
+        "", description="URL of the Docker engine, on this machine; empty: what DOCKER_HOST says"
     )
     gateway_url: str = Field(
         "http://127.0.0.1:8888",
@@ -150,20 +156,23 @@ class Settings(BaseSettings):
     approval_seconds: float = Field(
         600, gt=0, description="how long a held cell waits; then it is declined"
     )
+    interpreter_idle_seconds: float = Field(
+        60, ge=0, description="idle time after which a container's kernel may give way to another's"
+    )
     warm_interpreters: int = Field(
         1, ge=0, le=64, description="interpreter kernels started ahead, once the first was needed"
     )
 
     files_dir: str = Field(
         "~/.cache/tool-use-api-emulator/files",
-        description="folder in which uploaded files and those of containers are kept",
+        description="folder of uploaded files and those of containers, or :temporary:",
     )
     max_file_bytes: int = Field(64 * 2**20, ge=1, description="largest file that may be uploaded")
     max_files: int = Field(1000, ge=1, description="most uploaded files of one client")
     files_bytes: int = Field(
         4 * 2**30, ge=1, description="most bytes of all uploaded files of one client"
     )
-    max_containers: int = Field(32, ge=1, description="most containers of one client that run")
+    max_containers: int = Field(256, ge=1, description="most containers of one client that run")
     container_bytes: int = Field(
         256 * 2**20, ge=1, description="most bytes of all files in one container"
     )

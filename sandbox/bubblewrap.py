@@ -34,7 +34,7 @@ RUN = "/run/kernel"
 """The folder of the kernel's sockets, inside the sandbox."""
 
 _MiB = 1024 * 1024
-_OWN = 128 * _MiB
+OWN = 128 * _MiB
 """What a kernel takes before its program's first line, /dev/shm and bwrap."""
 _BWRAP = 4
 """Processes of bwrap's own, and the one that it leaves."""
@@ -95,7 +95,7 @@ def sandboxed(
         if isinstance(roots, cgroups.Roots):
             try:
                 group = cgroups.Group(
-                    roots, memory=memory + 2 * data_size + _OWN, processes=processes + _BWRAP
+                    roots, memory=memory + 2 * data_size + OWN, processes=processes + _BWRAP
                 )
             except OSError as error:
                 raise SandboxUnavailable(
@@ -140,12 +140,16 @@ def _drop_root() -> Sequence[str]:
     """Inside the sandbox, before the interpreter starts: a uid of its own for each kernel."""
     if os.geteuid() != 0:
         return ()
-    # RLIMIT_NPROC counts a uid's threads on the whole host, so no two kernels may share one.
-    uid = (1 << 30) + (os.getpid() % (1 << 22)) * 256 + next(_launched) % 256
+    uid = unused_uid()
     return (
         f"/usr/bin/setpriv --reuid {uid} --regid {uid} --clear-groups --inh-caps=-all "
         "--bounding-set=-all --no-new-privs"
     ).split()
+
+
+def unused_uid() -> int:
+    """A uid that no other kernel has: RLIMIT_NPROC counts a uid's threads on the whole host."""
+    return (1 << 30) + (os.getpid() % (1 << 22)) * 256 + next(_launched) % 256
 
 
 def _files(data_size: int) -> list[str]:

@@ -42,10 +42,10 @@ def render(checks: Sequence[Check]) -> str:
     return "\n".join(lines)
 
 
-def check(name: str) -> Check:
-    """Run one program with a pause on the engine of this name in ENGINES."""
+def check(name: str, make: Callable[[], Engine] | None = None) -> Check:
+    """Run one program with a pause on the engine that `make` makes, or of this name in ENGINES."""
     began = time.perf_counter()
-    engine = ENGINES[name]()
+    engine = (make or ENGINES[name])()
     try:
         with engine.session(frozenset({"ask"})) as session:
             steps = [session.start(_PROGRAM), session.resume(42)]

@@ -11,7 +11,7 @@ import errno
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,13 +145,14 @@ def checks() -> list[Check]:
         report = _report()
     except SandboxUnavailable as error:
         return [Check("bubblewrap", ok=False, detail=error.reason, fix=error.fix)]
-    return [*(_judge(fence, report.get(fence.name)) for fence in FENCES), _group()]
+    return [*(judge(fence, report.get(fence.name)) for fence in FENCES), _group()]
 
 
-def _judge(fence: Fence, found: Any) -> Check:
+def judge(fence: Fence, found: Any) -> Check:
+    """Whether what its probe found keeps the promise."""
     try:
         holds = fence.holds(found)
-    except (TypeError, LookupError):  # the probe gave its error's text instead
+    except (TypeError, LookupError, ValueError):  # the probe gave its error's text instead
         holds = False
     if holds:
         return Check(fence.name, ok=True, detail=fence.promise)
@@ -167,12 +168,16 @@ def _group() -> Check:
     return Check(name, ok=True, detail=promise)
 
 
+def probe(fences: Iterable[Fence]) -> str:
+    """Python source that limits itself (see SET_LIMITS), tries each fence and prints a report."""
+    probes = [(fence.name, fence.probe) for fence in fences]
+    return f"{SET_LIMITS}\nPROBES = {probes!r}\n{_PROBE}"
+
+
 def _report() -> dict[str, Any]:
-    probes = [(fence.name, fence.probe) for fence in FENCES]
-    source = f"{SET_LIMITS}\nPROBES = {probes!r}\n{_PROBE}"
     limits = f"{_MEMORY},10,{_PROCESSES},{_MiB}"
     # -I: neither the working directory nor the environment chooses what is imported.
-    command = [sys.executable, "-I", "-c", source, limits]
+    command = [sys.executable, "-I", "-c", probe(FENCES), limits]
     with bubblewrap.sandboxed(
         command, data_size=_MiB, memory=_MEMORY, processes=_PROCESSES
     ) as launch:

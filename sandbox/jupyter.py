@@ -107,7 +107,7 @@ class Kernel:
         self._client: BlockingKernelClient | None = None
         try:
             _complete(self._manager.start_kernel())
-            self._watch = os.pidfd_open(self._place.popen.pid)
+            self._watch = self._place.watch()
             self._connect()
             run_own(self, STUB_LOADER, _PATIENCE)
             run_own(self, setup, _PATIENCE)

@@ -9,12 +9,12 @@ reads every message as data of an expected shape, unpickles nothing and evaluate
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Self
 
-from sandbox import cgroups, fences, leftovers
+from sandbox import cgroups, docker_fences, fences, leftovers
 from sandbox.engine import Limits, Session
 from sandbox.errors import SandboxUnavailable
 from sandbox.jupyter import Connected, Kernel
@@ -23,9 +23,16 @@ from sandbox.notebook import Notebook
 from sandbox.pool import WarmPool
 from sandbox.provisioners import PLACES, kernel_spec
 
+_PROBES: dict[str, Callable[[Mapping[str, int | str]], SandboxUnavailable | None]] = {
+    "bubblewrap": lambda _: fences.problem(),
+    "docker": docker_fences.problem,
+    "none": lambda _: None,
+}
+"""Place -> what is wrong with its fences, given the traits that are set."""
+
 
 class KernelEngine:
-    """Kernels in one place: `bubblewrap`, or `none` where the operator said so by name.
+    """Kernels in one place: `bubblewrap`, `docker`, or `none` where the operator said so by name.
 
     `warm` kernels wait ready, started in the background by `warm_up` or the first session; at most
     `most` sessions are open at once, one more raises SandboxBusy. A kernel that has waited `max_age`
@@ -45,7 +52,7 @@ class KernelEngine:
         max_age: float = 3600.0,
         preload: Sequence[str] = (),
         connect: Callable[[str], Connected] | None = None,
-        **config: int,
+        **config: int | str,
     ) -> None:
         """`preload` are modules that a waiting kernel imports, where it has them. `connect` makes
         kernels somewhere else than in `place`, each given the source of its setup; what confines
@@ -61,6 +68,7 @@ class KernelEngine:
         self._pool: WarmPool[Connected] = WarmPool(
             partial(launch, setup), size=warm, most=most, max_age=max_age
         )
+        self._probe = partial(_PROBES[place], config)
         self._probe_lock = threading.Lock()
         self._problem: SandboxUnavailable | None = None
         self._probed = place == "none" or connect is not None
@@ -104,7 +112,7 @@ class KernelEngine:
         with self._probe_lock:
             if not self._probed:
                 leftovers.sweep(cgroups.folders())
-                self._problem = fences.problem()
+                self._problem = self._probe()
                 self._probed = True
             if self._problem is not None:
                 raise SandboxUnavailable(self._problem.reason, self._problem.fix)

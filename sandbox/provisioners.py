@@ -21,10 +21,10 @@ import sys
 import tempfile
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Protocol
 
 from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.kernelspec import KernelSpec
@@ -38,7 +38,8 @@ from sandbox.cgroups import Group
 from sandbox.errors import SandboxUnavailable
 from sandbox.leftovers import mark
 
-_CONNECTION = f"{bubblewrap.RUN}/connection.json"
+CONNECTION = f"{bubblewrap.RUN}/connection.json"
+"""The kernel's connection file, inside the sandbox."""
 _CHANNELS = ("shell", "iopub", "stdin", "hb", "control")
 _MiB = 1024 * 1024
 
@@ -74,12 +75,24 @@ launch_new_instance()
 """
 
 
-def kernel_spec(place: str, config: dict[str, int]) -> KernelSpec:
+class Process(Protocol):
+    """What is used of `subprocess.Popen`, whatever it is that runs the kernel."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def stderr(self) -> IO[bytes] | None: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def kill(self) -> None: ...
+
+
+def kernel_spec(place: str, config: Mapping[str, int | str]) -> KernelSpec:
     """The kernelspec of ipykernel in `place`, a key of PLACES; `config` sets its traits."""
-    provisioner = {"provisioner_name": PLACES[place], "config": config}
+    provisioner = {"provisioner_name": PLACES[place], "config": dict(config)}
     quiet = ["--HistoryManager.enabled=False", "--log-level=CRITICAL"]
     return KernelSpec(
-        argv=[sys.executable, "-c", _LAUNCH, "-f", _CONNECTION, *quiet],
+        argv=[sys.executable, "-c", _LAUNCH, "-f", CONNECTION, *quiet],
         display_name="Python",
         language="python",
         metadata={"kernel_provisioner": provisioner},
@@ -95,9 +108,13 @@ class Place(LocalProvisioner):
     data_size = Integer(64 * _MiB, help="bytes in /mnt/data, and in /tmp")
 
     @property
-    def popen(self) -> subprocess.Popen[bytes]:
+    def popen(self) -> Process:
         assert self.process is not None
         return self.process
+
+    def watch(self) -> int:
+        """A descriptor of the caller's that is readable once the kernel has ended."""
+        return os.pidfd_open(self.popen.pid)
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         limits = f"{self.memory},{self.cpu_seconds},{self.processes},{self.data_size}"
@@ -117,8 +134,8 @@ class Place(LocalProvisioner):
 
     async def cleanup(self, restart: bool = False) -> None:
         await super().cleanup(restart=restart)
-        if self.process is not None and self.popen.stdin is not None:
-            self.popen.stdin.close()
+        if isinstance(self.process, subprocess.Popen) and self.process.stdin is not None:
+            self.process.stdin.close()
 
     def is_running(self) -> bool:
         return self.process is not None and self.popen.poll() is None
@@ -170,9 +187,9 @@ class BubblewrapProvisioner(Place):
     """What bounds all its processes together, where that can be had."""
 
     async def launch_kernel(self, cmd: list[str], **_: Any) -> KernelConnectionInfo:
-        inside = _connection(f"{bubblewrap.RUN}/s")
+        inside = new_connection(f"{bubblewrap.RUN}/s")
         read_info, write_info = os.pipe()
-        with os.fdopen(read_info) as info, inherited(_json(inside)) as connection:
+        with os.fdopen(read_info) as info, inherited(as_json(inside)) as connection:
             try:
                 options = f"--info-fd {write_info} --perms 0444 --ro-bind-data {connection}".split()
                 with bubblewrap.sandboxed(
@@ -180,7 +197,7 @@ class BubblewrapProvisioner(Place):
                     data_size=self.data_size,
                     memory=self.memory,
                     processes=self.processes,
-                    options=[*options, _CONNECTION],
+                    options=[*options, CONNECTION],
                     pass_fds=(write_info, connection),
                 ) as launch:
                     self.group = launch.group
@@ -192,7 +209,7 @@ class BubblewrapProvisioner(Place):
         outside = f"/proc/{self.init_pid}/root{bubblewrap.RUN}/s"
         await self._bound(outside)
         self.kernel_pid = _only_child(self.init_pid)
-        self.connection_info = _for_manager({**inside, "ip": outside})
+        self.connection_info = for_manager({**inside, "ip": outside})
         return self.connection_info
 
     def signal_now(self, signum: int) -> None:
@@ -221,9 +238,9 @@ class UnsandboxedProvisioner(Place):
     async def launch_kernel(self, cmd: list[str], **_: Any) -> KernelConnectionInfo:
         self.folder = tempfile.mkdtemp(prefix=f"{mark()}-")
         sockets = f"{self.folder}/s"
-        info = _connection(sockets)
-        with inherited(_json(info)) as connection:
-            command = [part.replace(_CONNECTION, f"/dev/fd/{connection}") for part in cmd]
+        info = new_connection(sockets)
+        with inherited(as_json(info)) as connection:
+            command = [part.replace(CONNECTION, f"/dev/fd/{connection}") for part in cmd]
             environment = {**bubblewrap.ENVIRONMENT, "HOME": self.folder, "IPYTHONDIR": self.folder}
             self._spawn(
                 command,
@@ -233,7 +250,7 @@ class UnsandboxedProvisioner(Place):
                 start_new_session=True,
             )
             await self._bound(sockets)
-        self.connection_info = _for_manager(info)
+        self.connection_info = for_manager(info)
         return self.connection_info
 
     def signal_now(self, signum: int) -> None:
@@ -247,20 +264,22 @@ class UnsandboxedProvisioner(Place):
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-PLACES = {"bubblewrap": "sandbox-bubblewrap", "none": "sandbox-none"}
+_PROVISIONERS = {
+    "bubblewrap": f"{__name__}:BubblewrapProvisioner",
+    "docker": "sandbox.docker_kernels:DockerProvisioner",
+    "none": f"{__name__}:UnsandboxedProvisioner",
+}
+PLACES = {place: f"sandbox-{place}" for place in _PROVISIONERS}
 """Where a kernel can run -> the name of its provisioner."""
 
-for _name, _class in (
-    (PLACES["bubblewrap"], BubblewrapProvisioner),
-    (PLACES["none"], UnsandboxedProvisioner),
-):
+for _place, _class in _PROVISIONERS.items():
     # What an installed entry point would do; this project also runs from a plain checkout.
-    KernelProvisionerFactory.provisioners[_name] = EntryPoint(
-        _name, f"{__name__}:{_class.__name__}", KernelProvisionerFactory.GROUP_NAME
+    KernelProvisionerFactory.provisioners[PLACES[_place]] = EntryPoint(
+        PLACES[_place], _class, KernelProvisionerFactory.GROUP_NAME
     )
 
 
-def _connection(sockets: str) -> dict[str, Any]:
+def new_connection(sockets: str) -> dict[str, Any]:
     """A connection file's content, for sockets named `sockets`-1 ... `sockets`-5."""
     return {
         **{f"{channel}_port": number for number, channel in enumerate(_CHANNELS, 1)},
@@ -271,13 +290,13 @@ def _connection(sockets: str) -> dict[str, Any]:
     }
 
 
-def _for_manager(connection: dict[str, Any]) -> KernelConnectionInfo:
+def for_manager(connection: dict[str, Any]) -> KernelConnectionInfo:
     # jupyter_client types the key as str and compares it as bytes.
     info: Any = {**connection, "key": connection["key"].encode()}
     return info  # type: ignore[no-any-return]
 
 
-def _json(content: dict[str, Any]) -> bytes:
+def as_json(content: dict[str, Any]) -> bytes:
     return json.dumps(content).encode()
 
 

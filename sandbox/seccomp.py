@@ -6,8 +6,9 @@ putting characters into a terminal, the other entry doors of the machine (i386, 
 Does not stop: bugs in the calls that are on the list; what pointers point to (a filter sees
 registers, not memory), so not a path and not an address.
 
-The program is classic BPF as in Linux's Documentation/userspace-api/seccomp_filter.rst, in the form
-that `bwrap --seccomp` reads: an array of struct sock_filter.
+`assemble` makes classic BPF as in Linux's Documentation/userspace-api/seccomp_filter.rst, in the form
+that `bwrap --seccomp` reads: an array of struct sock_filter. `profile` says the same to a Docker
+engine, which assembles it itself (docs.docker.com, "Seccomp security profiles for Docker").
 """
 
 import errno
@@ -15,6 +16,7 @@ import platform
 import struct
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 from sandbox.errors import SandboxUnavailable
 from sandbox.syscalls import ALLOWED, EXAMINED
@@ -79,12 +81,7 @@ _EXAMINATIONS: dict[str, list[Instruction]] = {
 
 def assemble(machine: str | None = None) -> bytes:
     """The filter for `machine`, by default this one. Raises SandboxUnavailable if it has none."""
-    machine = machine or platform.machine()
-    if machine not in AUDIT_MACHINE:
-        raise SandboxUnavailable(
-            f"there is no seccomp filter for {machine}",
-            f"use one of {', '.join(AUDIT_MACHINE)}, or run with --sandbox none",
-        )
+    machine = _known(machine)
     instructions: list[Instruction] = [
         (_LOAD, 0, 0, _MACHINE),
         (_IF_EQUAL, 1, 0, AUDIT_MACHINE[machine]),
@@ -100,6 +97,49 @@ def assemble(machine: str | None = None) -> bytes:
         instructions += [(_IF_EQUAL, 0, len(examination), number), *examination]
     instructions.append((_RETURN, 0, 0, refuse(errno.ENOSYS)))
     return b"".join(struct.pack("=HBBI", *each) for each in instructions)
+
+
+def profile(machine: str | None = None) -> dict[str, Any]:
+    """The same filter as a Docker engine takes it. Raises SandboxUnavailable if there is none.
+
+    It differs in this: what is refused for its argument does not exist either, but for sockets; any
+    ioctl may be made, since a container has no terminal but its own; an engine before version 23
+    knows no `defaultErrnoRet` and answers EPERM.
+    """
+    machine = _known(machine)
+    allow = {"action": "SCMP_ACT_ALLOW"}
+    sockets = {"names": ["socket", "socketpair"]}
+    no_network = {"action": "SCMP_ACT_ERRNO", "errnoRet": errno.EOPNOTSUPP}
+    other = {"index": 0, "value": _AF_UNIX, "op": "SCMP_CMP_NE"}
+    return {
+        "defaultAction": "SCMP_ACT_ERRNO",
+        "defaultErrnoRet": errno.ENOSYS,
+        "architectures": [f"SCMP_ARCH_{machine.upper()}"],
+        "syscalls": [
+            {**allow, "names": [*ALLOWED[machine], "ioctl"]},
+            # Only at ENOSYS does glibc try clone instead.
+            {"action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS, "names": ["clone3"]},
+            {**allow, **sockets, "args": [_is(_AF_UNIX)]},
+            {**no_network, **sockets, "args": [other]},
+            {**allow, "names": ["clone"], "args": [_is(0, within=_CLONE_NEW)]},
+            *({**allow, "names": ["prctl"], "args": [_is(option)]} for option in _PRCTL),
+        ],
+    }
+
+
+def _is(value: int, within: int = 0xFFFFFFFF) -> dict[str, Any]:
+    """A condition on the first argument: these bits of it are `value`."""
+    return {"index": 0, "value": within, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
+
+
+def _known(machine: str | None) -> str:
+    machine = machine or platform.machine()
+    if machine not in AUDIT_MACHINE:
+        raise SandboxUnavailable(
+            f"there is no seccomp filter for {machine}",
+            f"use one of {', '.join(AUDIT_MACHINE)}, or run with --sandbox none",
+        )
+    return machine
 
 
 def _ranges(numbers: list[int]) -> Iterator[tuple[int, int]]:

@@ -7,6 +7,7 @@ needs neither (the sandbox, the splitter) run without them.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 
 from tests.scripted import ScriptedUpstream
 from tests.serving import serve
+from tests.uploads import Clock
 
 # CI tries the same examples each time, so that it fails for a change and not by chance; the search for
 # new ones goes on wherever the tests are run by hand.
@@ -97,25 +99,36 @@ def start_proxy(
     open_shared_kernels: Callable[[Any], Any],
     tmp_path: Path,
 ) -> Iterator[StartProxy]:
-    """`start_proxy(**settings) -> url` serves a proxy before `upstream`, until the test ends."""
+    """`start_proxy(**settings) -> url` serves a proxy before `upstream`, until the test ends.
+
+    What clients upload is kept in one folder for all proxies of a test; ``now`` is their clock.
+    """
     from app import create_app
     from emulator.settings import Settings
 
     with ExitStack() as running:
 
-        def start(**settings: Any) -> str:
+        def start(*, now: Callable[[], float] = time.time, **settings: Any) -> str:
             # A kernel starts when a test's program needs one, not with every proxy.
             values: dict[str, Any] = {"warm_kernels": 0, "store": ":memory:"}
             values["files_dir"] = str(tmp_path / "files")
             values |= {"base_url": upstream.base_url, "api_key": "upstream-key"}
             made = Settings(**values | settings)
             app = create_app(
-                made, engines=open_shared_engines(made), kernels=open_shared_kernels(made)
+                made,
+                engines=open_shared_engines(made),
+                kernels=open_shared_kernels(made),
+                now=now,
             )
             running.callback(app.extensions["emulator"].close)
             return running.enter_context(serve(app))
 
         yield start
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture

@@ -75,6 +75,7 @@ def proxy(base_url: str, log: Path, *arguments: str) -> Iterator[tuple[Process, 
     """`python app.py --port ... --base-url ...`, and its URL; killed at the end, if it still runs."""
     port = free_port()
     options = ["--port", str(port), "--base-url", base_url, "--warm-kernels", "0"]
+    options += ["--files-dir", str(log.parent / "files")]
     clean = {
         name: value
         for name, value in os.environ.items()

@@ -17,12 +17,16 @@ PAGE = Path(__file__).parents[1] / "docs" / "security.md"
 
 @dataclass(frozen=True)
 class Attempt:
-    """One way out. `control`: as which user it succeeds without a sandbox, or why nobody tries."""
+    """One way out. `control`: as which user it succeeds without a sandbox, or why nobody tries.
+
+    `in_docker`: what comes of it in a container, where that is another thing than in bubblewrap.
+    """
 
     area: str
     what: str
     body: str
     control: Literal["anyone", "root"] | str = "anyone"
+    in_docker: Literal["stopped", "succeeds"] = "stopped"
 
 
 PRELUDE = """
@@ -58,7 +62,7 @@ ATTEMPTS = [
     Attempt("files", "go through /proc/self/root",
             "return open('/proc/self/root' + host['secret']).read()"),
     Attempt("files", "go through pid 1's root",
-            "return os.path.exists('/proc/1/root/etc/passwd')", "none: it takes CAP_SYS_PTRACE"),
+            "return os.path.exists('/proc/1/root' + host['secret'])", "none: it takes CAP_SYS_PTRACE"),
     Attempt("files", "write beside the interpreter's packages",
             "return os.access(host['packages'], os.W_OK)", "root"),
     Attempt("files", "write to /", "return os.access('/', os.W_OK)", "root"),
@@ -95,7 +99,8 @@ ATTEMPTS = [
     Attempt("processes", "see the host's environment",
             "return 'ESCAPE_TEST' in os.environ"),
     Attempt("processes", "become root", "os.setuid(0)\nreturn os.getuid() == 0", "root"),
-    Attempt("processes", "run a shell", "return subprocess.run(['/bin/sh', '-c', '']).returncode == 0"),
+    Attempt("processes", "run a shell", "return subprocess.run(['/bin/sh', '-c', '']).returncode == 0",
+            in_docker="succeeds"),
     Attempt("processes", "raise a limit",
             "resource.setrlimit(resource.RLIMIT_CORE, (1, 1))\n"
             "resource.setrlimit(resource.RLIMIT_CORE, (2, 2))\nreturn True",
@@ -177,31 +182,36 @@ DEATHS = {
 }
 
 MODULES = (
-    "bubblewrap", "seccomp", "cgroups", "leftovers", "provisioners", "kernel", "jupyter", "gateway",
-    "monty",
+    "bubblewrap", "docker", "container", "docker_kernels", "docker_fences", "seccomp", "cgroups",
+    "leftovers", "provisioners", "kernel", "jupyter", "gateway", "monty",
 )  # fmt: skip
 
 
 def page() -> str:
     """docs/security.md."""
     areas = list(dict.fromkeys(attempt.area for attempt in ATTEMPTS))
-    lines = [_INTRODUCTION]
+    first, *others = (
+        " | ".join(("", name or "fence", *cells, "")).strip() for name, cells in _FENCES.items()
+    )
+    lines = [_INTRODUCTION.format(fences="\n".join([first, "|---" * 4 + "|", *others]))]
     for area in areas:
         lines += [
             f"\n### {area.capitalize()}\n",
-            "| a program tries to | kernel | monty | without a sandbox |",
-            "|---|---|---|---|",
+            "| a program tries to | bubblewrap | docker | monty | without a sandbox |",
+            "|---|---|---|---|---|",
         ]
         for attempt in ATTEMPTS:
             if attempt.area == area:
                 control = {"anyone": "succeeds", "root": "succeeds as root"}.get(
                     attempt.control, attempt.control.replace("none: ", "not tried: ")
                 )
-                lines.append(f"| {attempt.what} | stopped | stopped | {control} |")
+                docker = _IN_DOCKER[attempt.in_docker]
+                lines.append(f"| {attempt.what} | stopped | {docker} | stopped | {control} |")
     names = ", ".join(f"`{name}`" for name in REFUSED_CALLS)
     lines += [
         "\n### System calls\n",
-        f"Not there for a kernel's program (ENOSYS), though this Linux may have them: {names}.",
+        f"Not there for a kernel's program (ENOSYS), though this Linux may have them: {names}. In "
+        "Docker the same list; an engine before version 23 answers EPERM.",
     ]
     for heading, table, comes in (
         ("Memory", MEMORY, "`SandboxLimit`, or the program's own `MemoryError`"),
@@ -221,6 +231,38 @@ def page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+_FENCES = {
+    "": ("kernel in bubblewrap", "kernel in docker", "monty"),
+    "another interpreter": (
+        "no: CPython", "no: CPython",
+        "a Rust interpreter without files, network, processes, imports",
+    ),
+    "namespaces": (
+        "user (unless root), pid, net, ipc, uts, mount, cgroup",
+        "pid, net, ipc, uts, mount, cgroup", "no",
+    ),
+    "file system": (
+        "interpreter and system libraries, read-only; /mnt/data and /tmp private and sized",
+        "the image, read-only; /mnt/data and /tmp private and sized", "none",
+    ),
+    "system calls": (
+        "an allowlist (seccomp)", "the same allowlist",
+        "all of this user's, for the interpreter's own worker",
+    ),
+    "memory, processes": (
+        "rlimits per process; a control group for all, as root",
+        "rlimits per process; a control group for all", "memory of the interpreter",
+    ),
+    "processor": ("shared with all", "one of them", "shared with all"),
+    "user": (
+        "one uid per session as root, else `nobody` in a user namespace",
+        "one uid per session as root, else the server's", "the server's",
+    ),
+    "running time, output, calls": ("limited", "limited", "limited"),
+}  # fmt: skip
+
+_IN_DOCKER = {"stopped": "stopped", "succeeds": "succeeds, within the container"}
+
 _INTRODUCTION = """\
 # Security
 
@@ -234,20 +276,17 @@ from a sandbox is unpickled or evaluated, and a hostile program can forge a call
 engine off, with the reason and the remedy; it never becomes a weaker sandbox. `--sandbox none` must be
 said by name, gives the model's code your account, and logs a warning at every start.
 
-| fence | kernel (bubblewrap) | monty |
-|---|---|---|
-| another interpreter | no: CPython | a Rust interpreter without files, network, processes, imports |
-| namespaces | user (unless root), pid, net, ipc, uts, mount, cgroup | no |
-| file system | interpreter and system libraries, read-only; /mnt/data and /tmp private and sized | none |
-| system calls | an allowlist (seccomp) | all of this user's, for the interpreter's own worker |
-| memory, processes | rlimits per process; a control group for all, as root | memory of the interpreter |
-| user | one uid per session as root, else `nobody` in a user namespace | the server's |
-| running time, output, calls | limited | limited |
+Programs run in monty, and what that cannot run in a kernel, in the place that `--sandbox` names:
+
+{fences}
+
+To start a container takes root, or a user who may speak to the engine, which is as much as root on its
+machine; programs never see the engine.
 
 ## What programs try
 
-Every row is run by `tests/test_escape.py`, as root and, where it can read the interpreter,
-as an ordinary user.\
+Every row is run by `tests/test_escape.py`: in bubblewrap as root and, where it can read the interpreter,
+as an ordinary user; in containers of a real engine by `make test-docker`.\
 """
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from sandbox import fences
 from sandbox.awaits import settle_awaits
 from sandbox.checks import ENGINES, check, render
 from sandbox.engine import Engine, Finished, Limits, Paused
@@ -33,13 +32,11 @@ from sandbox.fences import Check
 from sandbox.kernel import KernelEngine
 from sandbox.monty import MontyEngine
 from sandbox.values import JSON, NotPlain, plain
+from tests.places import kernels, needs_bubblewrap
 
 ROOT = Path(__file__).parents[1]
 LIMITS = Limits(seconds=2.0, output=10_000, pauses=5)
 SEED = 1_700_000_000_123_456  # 2023-11-14 22:13:20 UTC
-
-no_bubblewrap = fences.problem()
-needs_bubblewrap = pytest.mark.skipif(no_bubblewrap is not None, reason=str(no_bubblewrap))
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +47,7 @@ def monty() -> Iterator[Engine]:
 
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[Engine]:
-    if no_bubblewrap is not None:
-        pytest.skip(str(no_bubblewrap))
-    with KernelEngine(LIMITS, warm=2) as engine:
+    with kernels(LIMITS, warm=2) as engine:
         yield engine
 
 
@@ -330,9 +325,7 @@ def _one_monty() -> MontyEngine:
 
 
 def _one_kernel() -> KernelEngine:
-    if no_bubblewrap is not None:
-        pytest.skip(str(no_bubblewrap))
-    return KernelEngine(LIMITS, warm=0, most=1)
+    return kernels(LIMITS, warm=0, most=1)
 
 
 UNSUPPORTED = {
@@ -456,7 +449,7 @@ def _descendants(pid: int | str) -> set[str]:
 
 
 def test_a_kernel_without_a_sandbox_is_only_had_by_name() -> None:
-    with pytest.raises(ValueError, match="known: bubblewrap, none"):
+    with pytest.raises(ValueError, match="known: bubblewrap, docker, none"):
         KernelEngine(place="docker?")
     with KernelEngine(LIMITS, place="none", warm=0) as engine:
         assert run(engine, "ask(1) + 1", answers=[1]) == [

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from emulator import doctor
+from emulator.engines import open_engines
 from emulator.settings import Settings
 from sandbox import cgroups, fences, leftovers, seccomp, syscalls
 from sandbox.cgroups import Group, Roots
@@ -80,6 +81,45 @@ ANSWERS = {
 def test_a_call_is_judged_by_its_arguments(machine: str, what: str) -> None:
     name, arguments, expected = ANSWERS[what]
     assert answer(machine, syscalls.EXAMINED[machine][name], *arguments) == expected
+
+
+def docker_answers(machine: str, name: str, *arguments: int) -> int:
+    """What a Docker engine's filter answers, as an answer of ours."""
+    meets = {
+        "SCMP_CMP_NE": lambda found, condition: found != condition["value"],
+        "SCMP_CMP_MASKED_EQ": lambda found, condition: (
+            found & condition["value"] == condition["valueTwo"]
+        ),
+    }
+    profile = seccomp.profile(machine)
+    for rule in profile["syscalls"]:
+        conditions = rule.get("args", [])
+        if name in rule["names"] and all(
+            meets[each["op"]](arguments[each["index"]], each) for each in conditions
+        ):
+            allowed = rule["action"] == "SCMP_ACT_ALLOW"
+            return seccomp.ALLOW if allowed else seccomp.refuse(rule["errnoRet"])
+    return seccomp.refuse(profile["defaultErrnoRet"])
+
+
+@pytest.mark.parametrize("machine", syscalls.MACHINES)
+@pytest.mark.parametrize("what", ANSWERS)
+def test_a_docker_engine_is_told_the_same(machine: str, what: str) -> None:
+    name, arguments, expected = ANSWERS[what]
+    if name == "ioctl":
+        expected = seccomp.ALLOW  # a container has no terminal to reach out through
+    elif expected == EPERM:
+        expected = ENOSYS
+    assert docker_answers(machine, name, *arguments) == expected
+
+
+@pytest.mark.parametrize("machine", syscalls.MACHINES)
+def test_a_docker_engine_is_told_the_same_list(machine: str) -> None:
+    named = {name for rule in seccomp.profile(machine)["syscalls"] for name in rule["names"]}
+    known = {*syscalls.ALLOWED[machine], *syscalls.EXAMINED[machine]}
+    assert named == {*known, "clone3"}
+    assert docker_answers(machine, "clone3") == ENOSYS
+    assert {docker_answers(machine, name) for name in syscalls.ALLOWED[machine]} == {seccomp.ALLOW}
 
 
 @pytest.mark.parametrize("machine", syscalls.MACHINES)
@@ -149,12 +189,12 @@ def test_a_group_bounds_the_memory_of_all_its_processes(roots: Roots) -> None:
         with subprocess.Popen(command, start_new_session=True) as running:
             running.wait(timeout=60)
             with_limit = group.out_of_memory()
-            for pid in _members(roots):
+            for pid in _members(group):
                 os.kill(pid, signal.SIGKILL)
     finally:
         group.remove()
     assert with_limit
-    assert _groups(roots) == []
+    assert not any(folder.exists() for folder in group.folders)
 
 
 _FORKS = """
@@ -183,13 +223,11 @@ def test_a_group_bounds_the_number_of_its_processes(roots: Roots) -> None:
     assert done.stdout == "4\n"
 
 
-def _groups(roots: Roots) -> list[Path]:
-    return [group for folder in roots.folders for group in folder.glob(f"{leftovers.mark()}-*")]
-
-
-def _members(roots: Roots) -> set[int]:
+def _members(group: Group) -> set[int]:
     return {
-        int(pid) for group in _groups(roots) for pid in (group / "cgroup.procs").read_text().split()
+        int(pid)
+        for folder in group.folders
+        for pid in (folder / "cgroup.procs").read_text().split()
     }
 
 
@@ -290,6 +328,20 @@ def test_the_doctor_prints_a_table_and_says_whether_all_is_well(
     monkeypatch.setenv("PATH", "")
     assert doctor.main(Settings()) == 1
     assert "fix: install it (`apt-get install bubblewrap`)" in capsys.readouterr().out
+
+
+def test_docker_without_its_library_is_off_with_the_reason(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "docker", None)
+    without = Settings(engines=("kernel",), sandbox="docker")
+    with pytest.raises(SandboxUnavailable) as caught:
+        open_engines(without)
+    assert (caught.value.reason, caught.value.fix) == (
+        "the docker library is not installed", "pip install -r sandbox/requirements-docker.txt",
+    )  # fmt: skip
+    assert doctor.main(without) == 1
+    assert "fix: pip install -r sandbox/requirements-docker.txt" in capsys.readouterr().out
 
 
 @dataclass(eq=False)

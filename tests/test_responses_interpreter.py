@@ -296,6 +296,56 @@ def test_a_file_of_the_files_api_is_in_the_container(
     assert "/mnt/data/data.csv" in json.dumps(upstream.requests[0]["messages"])
 
 
+@pytest.mark.parametrize("by_id", [True, False], ids=["by id", "whole"])
+def test_a_file_in_the_input_is_put_into_the_container_once(
+    client: openai.OpenAI, proxy: str, upstream: ScriptedUpstream, by_id: bool
+) -> None:
+    part: Json = {"type": "input_file"}
+    if by_id:
+        file = client.files.create(file=("data.csv", b"1,2"), purpose="user_data")
+        part |= {"file_id": file.id}
+    else:
+        part |= {"filename": "data.csv", "file_data": "data:text/csv;base64,MSwy"}
+    asked = [{"role": "user", "content": [part, {"type": "input_text", "text": "Add 3"}]}]
+    upstream.reply(
+        "```python\nprint(open('data.csv').read(), file=open('data.csv', 'a'))\n```", "Ok."
+    )
+    first = ask(proxy, body(input=asked))
+    assert "[the file /mnt/data/data.csv]" in json.dumps(upstream.requests[0]["messages"])
+    upstream.reply("```python\nprint(open('data.csv').read())\n```", "Ok.")
+    second = ask(proxy, body("And now?", previous_response_id=first["id"]))
+    assert second["output"][0]["outputs"] == [{"type": "logs", "logs": "1,21,2\n\n"}]
+
+
+def test_a_file_in_the_input_is_written_out_for_a_model_that_runs_no_code(
+    client: openai.OpenAI, proxy: str, upstream: ScriptedUpstream
+) -> None:
+    file = client.files.create(file=("a.csv", b"1,2"), purpose="user_data")
+    asked = [{"role": "user", "content": [{"type": "input_file", "file_id": file.id}]}]
+    for tools in ([], [WEATHER]):
+        upstream.reply("Seen.")
+        ask(proxy, {"model": "qwq", "input": asked, **({"tools": tools} if tools else {})})
+        whole = {"filename": "a.csv", "file_data": "data:text/csv;base64,MSwy"}
+        assert {"type": "file", "file": whole} in upstream.requests[-1]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("part", "status", "param"),
+    [
+        ({"file_id": "file-0"}, 404, "file_id"),
+        ({"file_data": "data:text/csv;base64,?"}, 400, "file_data"),
+        ({}, 400, "file_data"),
+        ({"file_data": "MSwy", "filename": "../a"}, 400, "filename"),
+    ],
+)
+def test_a_file_that_cannot_be_taken_in_is_refused(
+    proxy: str, part: Json, status: int, param: str
+) -> None:
+    asked = [{"role": "user", "content": [{"type": "input_file", **part}]}]
+    got, data = fetch(f"{proxy}/v1/responses", body(input=asked))
+    assert (got, json.loads(data)["error"]["param"]) == (status, param)
+
+
 @pytest.mark.parametrize(
     ("container", "status", "param"),
     [

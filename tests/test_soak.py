@@ -15,18 +15,20 @@ from pathlib import Path
 
 import pytest
 
-from emulator.containers import Container, Containers
+from emulator.container_rows import Container
+from emulator.containers import Containers
 from emulator.engines import InterpreterEngines
 from emulator.files import Files
 from emulator.folder import Folder
 from emulator.interpreter import Interpreter
 from emulator.settings import Settings
 from emulator.tools import Toolset
-from sandbox import cgroups, fences, leftovers
+from sandbox import cgroups, leftovers
 from sandbox.engine import Engine, Finished, Limits, Paused
 from sandbox.errors import SandboxError
-from sandbox.kernel import KernelEngine
 from sandbox.monty import MontyEngine
+from tests.places import containers as docker_containers
+from tests.places import kernels, needs_bubblewrap
 
 SESSIONS = int(os.environ.get("SOAK_SESSIONS", "40"))
 FIRST = 20
@@ -37,7 +39,7 @@ LIMITS = Limits(seconds=5.0, output=10_000)
 
 ENGINES: dict[str, Callable[[], Engine]] = {
     "monty": lambda: MontyEngine(LIMITS),
-    "kernel": lambda: KernelEngine(LIMITS, warm=0),
+    "kernel": lambda: kernels(LIMITS, warm=0),
 }
 
 ASK = {"type": "function", "function": {"name": "ask", "parameters": {"type": "object"}}}
@@ -63,6 +65,7 @@ class Held:
     children: int
     groups: int
     folders: int
+    containers: int
 
 
 def _held() -> Held:
@@ -74,6 +77,7 @@ def _held() -> Held:
         children=sum(len((task / "children").read_text().split()) for task in tasks),
         groups=sum(len(list(folder.glob(f"{mark}-*"))) for folder in cgroups.folders()),
         folders=len(list(Path(tempfile.gettempdir()).glob(f"{mark}-*"))),
+        containers=len(docker_containers(mark)),
     )
 
 
@@ -98,11 +102,9 @@ def _settled(expected: Held) -> Held:
     return held
 
 
+@needs_bubblewrap
 def test_containers_that_have_gone_leave_no_kernel_behind(tmp_path: Path) -> None:
     """Deleted, expired, or alive when the proxy ends; idle, waiting for a client, or dead already."""
-    problem = fences.problem()
-    if problem is not None:
-        pytest.skip(str(problem))
     clock = [time.time()]
     settings = Settings(warm_interpreters=0)
     kernels = InterpreterEngines(settings)
@@ -145,9 +147,6 @@ def test_containers_that_have_gone_leave_no_kernel_behind(tmp_path: Path) -> Non
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", ENGINES)
 def test_many_sessions_leave_nothing_behind(name: str) -> None:
-    problem = fences.problem()
-    if name == "kernel" and problem is not None:
-        pytest.skip(str(problem))
     engine = ENGINES[name]()
     try:
         with ThreadPoolExecutor(2) as users:

@@ -57,7 +57,7 @@ def _call(told: list[Message], call: HistoryCall) -> None:
 def _cell(cell: given.CodeCall) -> Iterator[Message]:
     """A cell of the code interpreter, told as the model wrote it and as it was answered.
 
-    One that waits for a call is not: the call is, and the cell when it has ended, another item.
+    One that waits for a call is not: the call is, and the cell when it has ended, as an item of its own.
     """
     if cell.status == "incomplete":
         return
@@ -89,6 +89,6 @@ def _chat_part(part: Part) -> Json:
         case given.ImagePart(image_url=url, detail=detail):
             image = {"url": url, "detail": detail} if detail else {"url": url}
             return {"type": "image_url", "image_url": image}
-        case given.FilePart(file_data=data, filename=name):
-            file = {"file_data": data, "filename": name} if name else {"file_data": data}
+        case given.FilePart():
+            file = part.model_dump(exclude={"type"}, exclude_none=True)
             return {"type": "file", "file": file}

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from flask import Blueprint, Response, request
 from pydantic import BaseModel, ConfigDict, Field
 
 from emulator.approvals import Decision, Held
-from emulator.containers import Container
+from emulator.container_rows import Container
 from emulator.events import Image, Logs, Opened
 from emulator.executions import Execution
 from emulator.interpreter import Interpreter
@@ -93,6 +94,7 @@ def _events(
     for step in interpreter.run(container, code):
         match step:
             case Held():
+                yield Opened(partial(interpreter.leave, step))
                 yield {"type": "held", "execution": _shown(step)}
             case Logs(text):
                 yield {"type": "logs", "text": text}

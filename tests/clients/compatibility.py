@@ -5,6 +5,8 @@ requirements or node/package.json pin them); its tests name the feature that the
 
     @pytest.mark.feature("parallel calls")
 
+A file that names no client has no row.
+
 Each environment's run writes a JSON file (`--results`); `python -m tests.clients.compatibility A.json B.json`
 joins them. Runs anywhere: it needs nothing but the standard library.
 """
@@ -68,6 +70,8 @@ class Results:
 
     def pytest_collection_modifyitems(self, items: Iterable[Any]) -> None:
         for item in items:
+            if not hasattr(item.module, "CLIENT"):
+                continue
             features = [mark.args[0] for mark in item.iter_markers("feature")]
             if unknown := set(features) - set(FEATURES):
                 raise ValueError(f"{item.nodeid}: {unknown} is not in compatibility.FEATURES")
@@ -84,6 +88,8 @@ class Results:
         if report.when != "call" and report.passed:
             return
         properties = dict(report.user_properties)
+        if "client" not in properties:
+            return
         for feature in ("", *properties["features"]):
             self._outcomes[properties["client"], feature].append(report.passed)
 

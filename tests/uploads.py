@@ -1,0 +1,61 @@
+"""What the tests of files and of containers share: forms, a clock, a look at the disk."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import openai
+
+CSV = b"city,high\nOslo,-2\n"
+
+
+class Clock:
+    """Time that goes by only when a test says so."""
+
+    def __init__(self, now: float = 2e9) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def sdk(proxy: str, key: str = "k") -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{proxy}/v1", api_key=key, max_retries=0)
+
+
+def form(
+    parts: dict[str, str], file: tuple[str, bytes] | None = None
+) -> tuple[bytes, dict[str, str]]:
+    """A multipart body and its header, with ``file`` as (what stands behind ``filename=``, content)."""
+    body = b""
+    for name, value in parts.items():
+        body += b'--B\r\nContent-Disposition: form-data; name="%s"\r\n\r\n' % name.encode()
+        body += value.encode() + b"\r\n"
+    if file:
+        body += b'--B\r\nContent-Disposition: form-data; name="file"; filename="%s"\r\n\r\n' % (
+            file[0].encode()
+        )
+        body += file[1] + b"\r\n"
+    return body + b"--B--\r\n", {"content-type": "multipart/form-data; boundary=B"}
+
+
+def kept(tmp_path: Path) -> list[int]:
+    """The sizes of all contents that the proxy's folder holds."""
+    sizes = []
+    for place in (tmp_path / "files" / "contents").iterdir():
+        with suppress(FileNotFoundError):  # swept just now
+            sizes.append(place.stat().st_size)
+    return sorted(sizes)
+
+
+def error_of(failure: openai.APIStatusError) -> tuple[int, str | None, str | None]:
+    return failure.status_code, failure.param, failure.code
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    while not true():
+        pause.wait(0.01)
