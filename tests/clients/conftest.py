@@ -97,7 +97,7 @@ def running_proxy(
     foreign = ("EMULATOR_", "OPENAI_", "DEEPSEEK_", "PYTEST_")
     inherited = {name: v for name, v in os.environ.items() if not name.startswith(foreign)}
     command = [PROXY_PYTHON, "app.py", "--port", str(port), "--api-key", "upstream-key"]
-    command += ["--base-url", shared_upstream.base_url, "--files-dir", str(log.parent / "files")]
+    command += ["--base-url", shared_upstream.base_url]
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, cwd=ROOT, env=inherited | PROXY_SETTINGS, stdout=output, stderr=output
