@@ -11,6 +11,7 @@ ARGS ?=
 VENV := .venv
 CLIENTS_VENV := .venv-clients
 GATEWAY_VENV := .venv-gateway
+ENTERPRISE_VENV := .venv-enterprise
 OLD_CLIENTS_VENV := .venv-clients-old
 NODE_CLIENTS := tests/clients/node
 PY := $(VENV)/bin/python
@@ -30,13 +31,15 @@ LOCAL := $(call stamp,$(VENV),local,requirements-local.txt)
 BENCH := $(call stamp,$(VENV),bench,requirements-bench.txt)
 CLIENTS := $(call stamp,$(CLIENTS_VENV),clients,requirements-clients.txt)
 DOCKER := $(call stamp,$(VENV),docker,sandbox/requirements-docker.txt)
-GATEWAY := $(call stamp,$(GATEWAY_VENV),gateway,requirements.txt requirements-dev.txt sandbox/requirements-gateway-test.txt)
+WEBSOCKETS := $(call stamp,$(VENV),websockets,sandbox/requirements-gateway.txt)
+GATEWAY := $(call stamp,$(GATEWAY_VENV),gateway,sandbox/requirements-gateway-test.txt)
+ENTERPRISE := $(call stamp,$(ENTERPRISE_VENV),gateway,sandbox/requirements-enterprise-gateway-test.txt)
 OLD_CLIENTS := $(call stamp,$(OLD_CLIENTS_VENV),clients,requirements-clients-old.txt)
 NODE_MODULES := $(call stamp,$(NODE_CLIENTS)/node_modules,node,$(NODE_CLIENTS)/package-lock.json)
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-23s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: $(RUNNABLE) $(if $(UPSTREAM),,$(LOCAL)) system-packages ## start the proxy (no upstream configured: on the embedded model)
@@ -91,8 +94,14 @@ bench-bfcl: $(RUNNABLE) $(BENCH) ## whether ideal replies to BFCL's cases are re
 	@exec $(PY) -m benchmarks.bfcl $(ARGS)
 
 .PHONY: test-gateway
-test-gateway: $(GATEWAY) ## the tests against a Jupyter Kernel Gateway
-	@$(GATEWAY_VENV)/bin/python -m pytest tests/test_gateway.py $(ARGS)
+test-gateway: $(TESTABLE) $(WEBSOCKETS) $(GATEWAY) ## the tests against a Jupyter Kernel Gateway
+	@JUPYTER_GATEWAY="$(abspath $(GATEWAY_VENV))/bin/python -m kernel_gateway" \
+	    $(PY) -m pytest tests/test_gateway.py $(ARGS)
+
+.PHONY: test-enterprise-gateway
+test-enterprise-gateway: $(TESTABLE) $(WEBSOCKETS) $(ENTERPRISE) ## the same tests against a Jupyter Enterprise Gateway
+	@JUPYTER_GATEWAY="$(abspath $(ENTERPRISE_VENV))/bin/python -m enterprise_gateway" \
+	    $(PY) -m pytest tests/test_gateway.py $(ARGS)
 
 .PHONY: test-docker
 test-docker: $(TESTABLE) $(DOCKER) ## the kernels' tests in containers of a Docker engine of their own (needs root)
@@ -126,7 +135,7 @@ clean: ## remove all that was made here, the virtual environments too
 
 # Virtual environments
 
-$(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python $(GATEWAY_VENV)/bin/python:
+$(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python $(GATEWAY_VENV)/bin/python $(ENTERPRISE_VENV)/bin/python:
 	@for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python); do \
 	    if "$$python" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	        exec "$$python" -m venv --clear $(dir $(@D)); \
@@ -165,8 +174,14 @@ $(DOCKER): | $(PY)
 $(CLIENTS): | $(CLIENTS_VENV)/bin/python
 	$(call install,$(CLIENTS_VENV)/bin/python,-r requirements-clients.txt)
 
+$(WEBSOCKETS): | $(PY)
+	$(call install,$(PY),-r sandbox/requirements-gateway.txt)
+
 $(GATEWAY): | $(GATEWAY_VENV)/bin/python
-	$(call install,$(GATEWAY_VENV)/bin/python,-r requirements.txt -r requirements-dev.txt -r sandbox/requirements-gateway-test.txt)
+	$(call install,$(GATEWAY_VENV)/bin/python,-r sandbox/requirements-gateway-test.txt)
+
+$(ENTERPRISE): | $(ENTERPRISE_VENV)/bin/python
+	$(call install,$(ENTERPRISE_VENV)/bin/python,-r sandbox/requirements-enterprise-gateway-test.txt)
 
 $(OLD_CLIENTS): | $(OLD_CLIENTS_VENV)/bin/python
 	$(call install,$(OLD_CLIENTS_VENV)/bin/python,-r requirements-clients-old.txt)

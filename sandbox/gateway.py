@@ -4,11 +4,13 @@ Stops: messages above 4 MiB and more than a few unread ones; a kernel's end goin
 program's kernel serving another program. What confines the program is where the gateway runs it (a
 container, a pod): that is its operator's to say, and nothing here can check it.
 
-Does not stop: anything that the gateway lets a program do; whoever holds the token.
+Does not stop: anything that the gateway lets a program do, to other sessions' files too where kernels
+share a machine; whoever holds the token.
 
 The API is Jupyter's (jupyter-server.readthedocs.io, "REST API" and "WebSocket kernel wire
 protocols"; the default protocol: one JSON object a message). jupyter-kernel-client would bring 150 MB
 of pyarrow and put the token into the URL, where logs keep it; `websockets` bounds what it receives.
+Tested with Jupyter Kernel Gateway 3.0 and Jupyter Enterprise Gateway 3.3.
 """
 
 import contextlib

@@ -3,9 +3,11 @@
 Sent there as text, beside `sandbox.kernel_stub`, which offers these functions as its own.
 """
 
+import atexit
 import base64
 import importlib.metadata
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -23,13 +25,16 @@ DATA = os.getcwd()  # noqa: PTH109
 
 
 def own_folder() -> None:
-    """Make a data folder for this kernel alone, where kernels may start in one that they share."""
+    """Make a data folder for this kernel alone, where it may share a machine with others.
+
+    It goes with the kernel, if that ends in peace. A kernel that starts in /mnt/data has that to
+    itself: so says whoever starts kernels there.
+    """
     global DATA  # noqa: PLW0603 - one kernel, one session
-    try:
-        os.makedirs("/mnt/data")  # noqa: PTH103
-        DATA = "/mnt/data"
-    except OSError:
-        DATA = tempfile.mkdtemp()
+    if DATA == "/mnt/data":
+        return
+    DATA = tempfile.mkdtemp(prefix="kernel-")
+    atexit.register(shutil.rmtree, DATA, ignore_errors=True)
     os.chdir(DATA)
 
 

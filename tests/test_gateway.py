@@ -1,16 +1,20 @@
-"""Kernels on a real Jupyter Kernel Gateway on loopback; `make test-gateway` installs one."""
+"""Kernels on a real Jupyter gateway on loopback.
 
-import importlib.util
+`make test-gateway` installs a Kernel Gateway, `make test-enterprise-gateway` an Enterprise Gateway.
+"""
+
+import base64
 import secrets
 import socket
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Iterator, Mapping
 from functools import partial
+from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
+from pydantic import SecretStr
 
 from emulator import doctor
 from emulator.engines import open_engines
@@ -25,49 +29,41 @@ from sandbox.errors import (
 )
 from sandbox.gateway import Gateway, GatewayKernel
 from sandbox.kernel import KernelEngine
+from sandbox.notebook import Seen
+from sandbox.outputs import Displayed, Printed
+from tests import gateways
+from tests.conftest import StartProxy
+from tests.uploads import wait_until
 
-if importlib.util.find_spec("kernel_gateway") is None:
-    pytest.skip("jupyter_kernel_gateway is not installed", allow_module_level=True)
-
-import httpx2
-from pydantic import SecretStr
+if not gateways.COMMAND:
+    pytest.skip("no gateway to test against: `make test-gateway`", allow_module_level=True)
 
 LIMITS = Limits(seconds=3.0, output=10_000, pauses=5)
 TOKEN = secrets.token_hex(16)
 
 
-@contextmanager
-def running(*options: str) -> Iterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "kernel_gateway", "--KernelGatewayApp.ip=127.0.0.1",
-               f"--KernelGatewayApp.port={port}", *options]  # fmt: skip
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
-        try:
-            url = f"http://127.0.0.1:{port}"
-            until = time.monotonic() + 60
-            while time.monotonic() < until:
-                try:
-                    httpx2.get(f"{url}/api", timeout=1.0)
-                    break
-                except httpx2.HTTPError:
-                    time.sleep(0.1)
-            yield url
-        finally:
-            server.terminate()
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All that the gateway and its kernels write."""
+    return tmp_path_factory.mktemp("gateway")
 
 
 @pytest.fixture(scope="module")
-def gateway() -> Iterator[Gateway]:
-    with running(
-        f"--KernelGatewayApp.auth_token={TOKEN}", "--JupyterWebsocketPersonality.list_kernels=True"
-    ) as url:
+def gateway(folder: Path) -> Iterator[Gateway]:
+    with gateways.running(folder, TOKEN) as url:
         yield Gateway(url, TOKEN)
 
 
 @pytest.fixture(scope="module")
 def engine(gateway: Gateway) -> Iterator[Engine]:
     with KernelEngine(LIMITS, warm=1, connect=partial(GatewayKernel, gateway)) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def notebooks(gateway: Gateway) -> Iterator[KernelEngine]:
+    there = partial(GatewayKernel, gateway)
+    with KernelEngine(Limits(seconds=10.0), warm=0, connect=there) as opened:
         yield opened
 
 
@@ -161,3 +157,108 @@ def test_the_settings_lead_to_the_gateway(
     with pytest.raises(SandboxUnavailable, match="no kernel 'cobol'"):
         open_engines(astray)
     assert doctor.main(astray) == 1
+
+
+class Picture:
+    """A cell that displays one, and what must come of it."""
+
+    png = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
+    cell = (
+        "class Picture:\n"
+        "    def __repr__(self): return 'a picture'\n"
+        f"    def _repr_png_(self): return __import__('base64').b64decode({png!r})\n"
+        "display(Picture())"
+    )
+    shown = Displayed({"text/plain": "a picture", "image/png": png})
+
+
+def test_a_notebook_keeps_its_state_and_shows_things(notebooks: KernelEngine) -> None:
+    with notebooks.notebook() as notebook:
+        assert list(notebook.run("x = 20\nprint('set')")) == [
+            Printed("set\n"), Finished("set\n"),
+        ]  # fmt: skip
+        assert list(notebook.run("x + 1")) == [
+            Displayed({"text/plain": "21"}, is_result=True), Finished("", 21, "21"),
+        ]  # fmt: skip
+        assert next(notebook.run(Picture.cell)) == Picture.shown
+
+
+def test_a_notebook_calls_and_is_told_the_result(notebooks: KernelEngine) -> None:
+    with notebooks.notebook() as notebook:
+        notebook.offer(frozenset({"ask"}))
+        assert list(notebook.run("y = ask(6)")) == [Paused("ask", (6,), {}, 1)]
+        assert list(notebook.run_on(42)) == [Finished()]
+        assert list(notebook.run("y"))[-1] == Finished("", 42, "42")
+
+
+def test_a_notebooks_files_go_in_and_out(notebooks: KernelEngine) -> None:
+    large = bytes(range(256)) * 8192  # more than one message takes
+    with notebooks.notebook() as notebook:
+        notebook.write("in/data.bin", large)
+        assert list(notebook.run("open('out.txt', 'w').write('x' * 3)"))[-1] == Finished("", 3, "3")
+        match notebook.files():
+            case [Seen("in/data.bin", 2097152), Seen("out.txt", 3)]:
+                pass
+            case others:
+                raise AssertionError(others)
+        assert (notebook.read("in/data.bin", len(large)), notebook.read("out.txt", 3)) == (
+            large, b"xxx",
+        )  # fmt: skip
+        notebook.remove("in/data.bin")
+        assert [seen.path for seen in notebook.files()] == ["out.txt"]
+
+
+def test_each_kernel_has_a_folder_of_its_own_that_goes_with_it(
+    notebooks: KernelEngine, folder: Path
+) -> None:
+    with notebooks.notebook() as one, notebooks.notebook() as other:
+        one.write("mine", b"x")
+        assert other.files() == []
+        steps = [list(each.run("import os\nos.getcwd()"))[-1] for each in (one, other)]
+        places = {str(step.value) for step in steps if isinstance(step, Finished)}
+        assert len(places) == 2
+        assert all(Path(place).parent == folder for place in places)
+    wait_until(lambda: not any(Path(place).exists() for place in places))
+
+
+def test_an_interrupt_leaves_a_notebooks_state(notebooks: KernelEngine) -> None:
+    with notebooks.notebook() as notebook:
+        list(notebook.run("x = 7"))
+        outputs = notebook.run("print('begun')\nwhile True: pass")
+        assert next(outputs) == Printed("begun\n")
+        threading.Thread(target=notebook.interrupt).start()
+        with pytest.raises(ProgramFailed) as caught:
+            list(outputs)
+        assert (caught.value.kind, notebook.over) == ("KeyboardInterrupt", False)
+        assert list(notebook.run("x"))[-1] == Finished("", 7, "7")
+
+
+def test_containers_run_their_cells_at_the_gateway(
+    gateway: Gateway, start_proxy: StartProxy
+) -> None:
+    """All of the way: HTTP, the proxy, the gateway's websocket, a kernel there, and back."""
+    proxy = start_proxy(
+        engines=("kernel",), sandbox="gateway", warm_interpreters=0,
+        gateway_url=gateway.url, gateway_token=SecretStr(TOKEN),
+    )  # fmt: skip
+    with httpx2.Client(base_url=f"{proxy}/v1", timeout=60) as http:
+        container = http.post("/containers", json={"name": "there"}).json()["id"]
+        http.post(f"/containers/{container}/files", files={"file": ("in.txt", b"Oslo")})
+
+        def execute(code: str) -> Mapping[str, Any]:
+            answer = http.post(f"/containers/{container}/execute", json={"code": code}).json()
+            return {name: answer[name] for name in ("status", "stdout", "stderr", "result")} | {
+                "files": {file["path"]: file["bytes"] for file in answer["files"]}
+            }
+
+        assert execute("city = open('in.txt').read()\nprint(city)") == {
+            "status": "Success", "stdout": "Oslo\n", "stderr": "", "result": None, "files": {},
+        }  # fmt: skip
+        assert execute("open('out.txt', 'w').write(city * 2)") == {
+            "status": "Success", "stdout": "", "stderr": "", "result": "8",
+            "files": {"/mnt/data/out.txt": 8},
+        }  # fmt: skip
+        assert execute("1 / 0")["stderr"].endswith("ZeroDivisionError: division by zero\n")
+        out = http.get(f"/containers/{container}/files").json()["data"][0]["id"]
+        assert http.get(f"/containers/{container}/files/{out}/content").content == b"OsloOslo"
+        assert http.delete(f"/containers/{container}").status_code == 200
