@@ -50,7 +50,8 @@ def until(what: Callable[[], bool]) -> None:
 
 def traces(of: set[str]) -> list[str]:
     """Where these containers still show on this machine: control groups, processes, sockets."""
-    found = [str(path) for path in Path("/sys/fs/cgroup").glob("**/*") if path.name in of]
+    # os.walk passes over groups that go while it looks: those of others that run here.
+    found = [place for place, _, _ in os.walk("/sys/fs/cgroup") if Path(place).name in of]
     for process in Path("/proc").glob("[0-9]*"):
         try:
             belongs = (process / "cgroup").read_text()
