@@ -4,23 +4,31 @@ Measured in this process, without HTTP: from the request for a session until it 
 the pool; cold: a kernel started for it), and a trivial piece from `start` until its value is there.
 Kernels are replaced between rounds, outside the time that is measured, as they are between requests
 that come slower than kernels start.
+
+Then over HTTP, against `python app.py`: a trivial cell in a container that has run one, and a new
+container with its first cell, its kernel waiting with numpy, pandas and matplotlib imported, or started
+for it.
 """
 
 import argparse
 import os
 import platform
 import statistics
+import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+
+import httpx2
 
 from sandbox import cgroups, fences
 from sandbox.engine import Engine, Finished, Paused
 from sandbox.kernel import KernelEngine
 from sandbox.monty import MontyEngine
+from tests.processes import proxy
 
 PIECE = "sum(range(10))"
 VALUE = Finished("", 45, "45")
@@ -31,6 +39,13 @@ TARGETS = {  # milliseconds, issue 5
     "kernel: trivial piece": 8.0,
     "monty: whole program with a call": 1.5,
 }
+
+RATIOS = (
+    ("kernel: cold start and one piece", "kernel: warm hand-out"),
+    ("notebook: trivial cell", "kernel: second piece"),
+    ("notebook: new container and cell, cold", "notebook: new container and cell, warm"),
+)
+"""What is slower, what is faster: how many times says more of the code than of the machine."""
 
 
 def machine() -> str:
@@ -100,6 +115,47 @@ def _calling(engine: Engine) -> None:
         assert session.resume(42) == Finished("", 42, "42")
 
 
+def measure_notebooks(rounds: int, pause: float) -> Times:
+    times: Times = {}
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder, "log")
+        with _notebooks(log, warm=2) as http:
+            _new_cell(http)  # opens the interpreter's engine
+            for _ in range(rounds):
+                time.sleep(pause)
+                new = partial(_new_cell, http)
+                place = _timed(times, "notebook: new container and cell, warm", new)
+                _timed(times, "notebook: trivial cell", partial(_cell, http, place))
+                http.delete(place)
+        with _notebooks(log, warm=0) as http:
+            _new_cell(http)
+            for _ in range(max(3, rounds // 10)):
+                _timed(times, "notebook: new container and cell, cold", partial(_new_cell, http))
+    return times
+
+
+@contextmanager
+def _notebooks(log: Path, *, warm: int) -> Iterator[httpx2.Client]:
+    nobody = "http://127.0.0.1:9/v1"  # a cell that is run by hand asks no model
+    options = ("--warm-interpreters", str(warm), "--store", ":memory:")
+    with (
+        proxy(nobody, log, *options) as (_, url),
+        httpx2.Client(base_url=f"{url}/v1", timeout=60) as http,
+    ):
+        yield http
+
+
+def _new_cell(http: httpx2.Client) -> str:
+    place = f"/containers/{http.post('/containers', json={'name': 'new'}).json()['id']}"
+    _cell(http, place)
+    return place
+
+
+def _cell(http: httpx2.Client, place: str) -> None:
+    answer = http.post(f"{place}/execute", json={"code": PIECE}).json()
+    assert answer["result"] == VALUE.text, answer
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--rounds", type=int, default=30)
@@ -109,6 +165,7 @@ def main() -> None:
     times = measure_monty(given.rounds)
     if (problem := fences.problem()) is None:
         times |= measure_kernel(given.rounds, given.pause)
+        times |= measure_notebooks(given.rounds, 3 * given.pause)
     else:
         print(f"no kernels here: {problem}\n")
     print("| ms | p50 | p95 | least | n | wanted p50 |\n|---|---|---|---|---|---|")
@@ -119,6 +176,11 @@ def main() -> None:
             f"| {what} | {statistics.median(taken):.2f} | {last:.2f} | {min(taken):.2f} "
             f"| {len(taken)} | {wanted} |"
         )
+    print()
+    for slow, fast in RATIOS:
+        if {slow, fast} <= times.keys():
+            ratio = statistics.median(times[slow]) / statistics.median(times[fast])
+            print(f"{slow}: {ratio:.1f} x {fast}")
 
 
 if __name__ == "__main__":

@@ -119,3 +119,9 @@ def test_each_limit_is_set_and_cannot_be_raised(inside: Session) -> None:
         "RLIMIT_NOFILE": [256, 256],
         "RLIMIT_NPROC": [48, 48],
     }
+
+
+@needs_bubblewrap
+def test_a_sandbox_is_a_session_of_its_own_without_a_terminal(inside: Session) -> None:
+    """Else a program could put characters into the server's terminal, but for the filter."""
+    assert found(inside, "import os\nos.getsid(0)") == 1
