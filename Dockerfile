@@ -23,6 +23,13 @@ WORKDIR /srv
 COPY requirements.txt .
 RUN pip install --no-cache-dir --disable-pip-version-check -r requirements.txt
 
+# numpy, pandas, matplotlib ... for the code interpreter: docker build --build-arg LIBRARIES=yes
+ARG LIBRARIES=""
+COPY sandbox/requirements.txt sandbox/
+RUN if [ -n "$LIBRARIES" ]; then \
+        pip install --no-cache-dir --disable-pip-version-check -r sandbox/requirements.txt; \
+    fi
+
 # The code belongs to root: what runs as `emulator` cannot change it.
 COPY . .
 RUN useradd --create-home --uid 10001 emulator

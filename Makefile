@@ -25,7 +25,7 @@ WITH_BASE_URL := $(if $(BASE_URL),--base-url $(BASE_URL))
 # A stamp is named after the content of its requirements, so a change makes a new one.
 stamp = $(1)/.installed-$(2)-$(shell cat $(3) | cksum | cut -d' ' -f1)
 RUNNABLE := $(call stamp,$(VENV),run,requirements.txt)
-TESTABLE := $(call stamp,$(VENV),dev,requirements.txt requirements-dev.txt)
+TESTABLE := $(call stamp,$(VENV),dev,requirements.txt requirements-dev.txt requirements-examples.txt)
 LIBRARIES := $(call stamp,$(VENV),libraries,sandbox/requirements.txt)
 LOCAL := $(call stamp,$(VENV),local,requirements-local.txt)
 BENCH := $(call stamp,$(VENV),bench,requirements-bench.txt)
@@ -157,7 +157,7 @@ $(RUNNABLE): | $(PY)
 	$(call install,$(PY),-r requirements.txt)
 
 $(TESTABLE): | $(PY) $(RUNNABLE)
-	$(call install,$(PY),-r requirements.txt -r requirements-dev.txt)
+	$(call install,$(PY),-r requirements.txt -r requirements-dev.txt -r requirements-examples.txt)
 
 $(LIBRARIES): | $(PY)
 	$(call install,$(PY),-r sandbox/requirements.txt)

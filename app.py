@@ -87,6 +87,8 @@ def create_app(
     if kernels is None:
         kernels = opened = InterpreterEngines(settings)
         owned.callback(opened.close)
+        if settings.interpreter == "on":
+            opened.warm_up()
     interpreter = Interpreter(kept, kernels, settings)
     owned.callback(interpreter.close)
     owned.callback(Sweeper(uploaded.sweep, kept.sweep).close)
@@ -94,7 +96,7 @@ def create_app(
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
     app.extensions["emulator"] = owned
-    pipeline = Pipeline(settings, upstream, engines, programs, interpreter)
+    pipeline = Pipeline(settings, upstream, engines, programs, interpreter, uploaded)
     read = partial(read_upload, folder.scratch, settings.max_file_bytes)
     api = _api(settings)
     chat.add_routes(api, pipeline, ModelList(upstream), settings)

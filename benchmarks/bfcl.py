@@ -126,7 +126,12 @@ def bench() -> Iterator[Bench]:
 
         upstream = running.enter_context(ScriptedUpstream(default=answer))
         settings = Settings(
-            base_url=upstream.base_url, profile="default", repair_attempts=0, warm_kernels=0
+            base_url=upstream.base_url,
+            profile="default",
+            repair_attempts=0,
+            warm_kernels=0,
+            store=":memory:",
+            files_dir=":temporary:",
         )
         app = create_app(settings)
         running.callback(app.extensions["emulator"].close)

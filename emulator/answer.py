@@ -64,6 +64,13 @@ class Answerer:
     def events(self) -> Iterator[AnswerEvent]:
         """Raises `EmulatorError`, before the first event or after any."""
         bench = self.open_bench() if self.open_bench else None
+        try:
+            yield from self._events(bench)
+        finally:
+            if bench is not None:
+                bench.leave()
+
+    def _events(self, bench: Bench | None) -> Iterator[AnswerEvent]:
         driver = Driver(
             self.engines,
             self.toolset,
@@ -83,9 +90,13 @@ class Answerer:
             yield from went_on.calls
             yield Finish("tool_calls", Usage())
         else:
+            request = self.request
+            if bench is not None:
+                held = bench.taken_in(request.messages)
+                request = request.model_copy(update={"messages": held})
             messages, fields = first_turn(
                 self.settings,
-                self.request,
+                request,
                 self.toolset,
                 self.choice,
                 self.answer_format,

@@ -19,6 +19,9 @@ class Decision:
     reason: str = ""
 
 
+GONE = Decision(approved=False, reason="the client that asked for it has gone")
+
+
 @dataclass(frozen=True, eq=False)
 class Held:
     """A cell that may not run yet."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from emulator.attachments import taken_in
 from emulator.container_rows import Container
 from emulator.errors import BadRequest, NotFound
+from emulator.files import Files
 from emulator.interpreter import Interpreter
 from emulator.profiles import choose
 from emulator.prompt import Workplace
@@ -46,6 +49,20 @@ class Bench:
     """Cells in one answer."""
     fixes: int
     """Cells in a row that may fail, after the first."""
+    files: Files
+    """Uploaded ones, which messages may name."""
+    passing: bool
+    """The container was made for this answer."""
+
+    def leave(self) -> None:
+        """A container that was made for an answer and not used is not kept."""
+        if self.passing and not self.interpreter.used(self.container):
+            with suppress(NotFound):
+                self.interpreter.containers.delete(self.container.client, self.container.id)
+
+    def taken_in(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """The messages, their files put into the container."""
+        return taken_in(messages, self.files, self.interpreter.containers, self.container)
 
     def workplace(self) -> Workplace:
         files = [file.path for file in self.interpreter.containers.files(self.container.id)]
@@ -56,6 +73,7 @@ class Bench:
 
 def open_bench(
     interpreter: Interpreter,
+    files: Files,
     settings: Settings,
     client: str,
     request: ChatCompletionRequest,
@@ -67,8 +85,8 @@ def open_bench(
     runs = min(settings.interpreter_runs, request.max_tool_calls or settings.interpreter_runs)
     if choose(settings.profile, request.model).few_shot:
         runs = 1  # a very small model goes on writing cells, whatever came out of the first
-    container = _container(interpreter, settings, client, request, tool)
-    return Bench(interpreter, container, runs, settings.interpreter_fixes)
+    container, made = _container(interpreter, settings, client, request, tool)
+    return Bench(interpreter, container, runs, settings.interpreter_fixes, files, made)
 
 
 def _container(
@@ -77,11 +95,12 @@ def _container(
     client: str,
     request: ChatCompletionRequest,
     tool: Mapping[str, Any],
-) -> Container:
+) -> tuple[Container, bool]:
+    """The container, and whether it was made just now."""
     asked = tool.get("container") or {"type": "auto"}
     containers = interpreter.containers
     if isinstance(asked, str):
-        return containers.get(client, asked)
+        return containers.get(client, asked), False
     place = f"tools[{_place(request, tool)}].container"
     if not isinstance(asked, Mapping) or asked.get("type") != "auto":
         raise BadRequest(
@@ -97,17 +116,18 @@ def _container(
     called = [waiting.container_id] if waiting else []
     for known in reversed([*_linked(request.messages), *auto.reuse, *called]):
         try:
-            return containers.get(client, known)
+            return containers.get(client, known), False
         except NotFound:
             continue
     held = settings.interpreter_approval if auto.approval is None else auto.approval == "required"
-    return containers.create(
+    made = containers.create(
         client,
         memory_limit=auto.memory_limit or "1g",
         file_ids=auto.file_ids,
         stateful=auto.stateful,
         approval=held,
     )
+    return made, True
 
 
 def _place(request: ChatCompletionRequest, tool: Mapping[str, Any]) -> int:

@@ -11,26 +11,20 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 from emulator.bench import Bench
-from emulator.cells import told
-from emulator.events import AnswerEvent, CodeBegun, CodeClosed, CodeDelta, Opened
+from emulator.cells import PREFIX, told
+from emulator.events import AnswerEvent, CodeBegun, CodeClosed, CodeDelta, Opened, new_id
 from emulator.protocol import Message
-from emulator.resume import last_calls, object_of, value_of
+from emulator.resume import beginning, last_calls, object_of, value_of
 from emulator.verdicts import Answered, Ran
-
-
-@dataclass(frozen=True)
-class Source:
-    source: str
 
 
 @dataclass(frozen=True)
 class EndedCell:
     """See `prompt.EndedProgram`."""
 
-    program: Source
+    source: str
     start: int
     output: str
-    failed: bool
     diagnostics: str = ""
 
 
@@ -55,22 +49,16 @@ def go_on(
         if object_of(function.arguments) != call.arguments:
             continue
         yield Opened(lambda: None, container_id=bench.container.id)
-        yield CodeBegun(f"ci_{waiting.key}", bench.container.id)
+        # An item of its own: the Agents SDK drops an item whose id it has seen in an earlier response.
+        yield CodeBegun(new_id(PREFIX), bench.container.id)
         yield CodeDelta(waiting.code)
         yield CodeClosed(waiting.code)
         run = bench.interpreter.go_on(bench.container, made.id, value_of(results[made.id]))
-        verdict = yield from told(run, bench)
+        verdict = yield from told(run)
         if isinstance(verdict, Ran):
-            start = _beginning(messages, waiting.ids)
-            output = verdict.output or "(nothing was printed)"
-            return EndedCell(Source(waiting.code), start, output, verdict.failed)
+            start = beginning(messages, waiting.ids)
+            if verdict.failed:
+                return EndedCell(waiting.code, start, "", diagnostics=verdict.output)
+            return EndedCell(waiting.code, start, verdict.output or "(nothing was printed)")
         return Answered()
     return None
-
-
-def _beginning(messages: Sequence[Message], ids: Sequence[str]) -> int:
-    return next(
-        place
-        for place, message in enumerate(messages)
-        if any(call.id in ids for call in message.tool_calls or ())
-    )

@@ -10,9 +10,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
-from emulator.approvals import Decision, Held
+from emulator.approvals import Held
 from emulator.bench import Bench
 from emulator.draft import Draft
 from emulator.events import (
@@ -29,7 +28,7 @@ from emulator.events import (
     new_id,
 )
 from emulator.executions import Execution
-from emulator.interpreter import Progress
+from emulator.interpreter import Begun, Progress
 from emulator.readers import READERS, Statement, Unreadable
 from emulator.reading.openings import FENCES
 from emulator.resume import Saved
@@ -41,7 +40,8 @@ from sandbox.parsing import parse
 NAMES = ("code_interpreter", "python")
 """How models that know a code interpreter as a tool call it, where they write calls instead of blocks."""
 
-_PREFIX = "ci_"
+PREFIX = "ci_"
+"""Of the ids of cells."""
 _LABELS = frozenset(label for label, dialect in FENCES.items() if dialect == "python")
 
 
@@ -100,7 +100,7 @@ class CellDraft:
     def begin(self, dialect: str, raw: str, *, in_a_row: bool = False) -> Iterator[AnswerEvent]:
         self._block = _Block(dialect, raw, in_a_row)
         if dialect == "python" and raw.strip(" \t\n`~").lower() in _LABELS:
-            self._block.id = self._id = new_id(_PREFIX)
+            self._block.id = self._id = new_id(PREFIX)
             self.wrote = True
             yield CodeBegun(self._id, self._bench.container.id)
 
@@ -125,7 +125,7 @@ class CellDraft:
             yield from self._draft.feed(text, "")
             yield from self._draft.end("", cut_off=cut_off)
         else:
-            self._code, self._id, self.wrote = code, new_id(_PREFIX), True
+            self._code, self._id, self.wrote = code, new_id(PREFIX), True
             yield CodeBegun(self._id, self._bench.container.id)
             yield CodeDelta(code)
 
@@ -135,9 +135,9 @@ class CellDraft:
         if self._code is None:
             return
         yield CodeClosed(self._code)
-        key = self._id.removeprefix(_PREFIX)
+        key = self._id.removeprefix(PREFIX)
         run = self._bench.interpreter.run(self._bench.container, self._code, self._toolset, key)
-        events = told(run, self._bench)
+        events = told(run)
         while True:
             try:
                 event = next(events)
@@ -166,15 +166,17 @@ class CellDraft:
         return text if block.dialect == "python" and _does_something(text) else None
 
 
-def told(progress: Iterator[Progress], bench: Bench) -> Generator[AnswerEvent, None, Verdict]:
+def told(progress: Iterator[Progress]) -> Generator[AnswerEvent, None, Verdict]:
     """A cell's run as events of the answer; returns the verdict."""
-    yield Opened(lambda: bench.interpreter.interrupt(bench.container.id))
+    yield _NOTHING_RUNS
     for step in progress:
         match step:
+            case Begun(stop):
+                yield Opened(stop)
             case Logs() | Image():
                 yield CodeOutput(step)
             case Held():
-                yield Opened(partial(step.decide, _GONE))
+                pass  # it is asked about elsewhere: `routes/executions.py`
             case Waiting(key, call, outputs):
                 yield _NOTHING_RUNS
                 yield CodeRan("incomplete", outputs)
@@ -185,13 +187,13 @@ def told(progress: Iterator[Progress], bench: Bench) -> Generator[AnswerEvent, N
                 done = step.status == "completed"
                 yield CodeRan("completed" if done else "failed", step.outputs, step.files)
                 return Ran(step.told(), failed=step.status == "failed")
-    raise AssertionError("a run ends with one of the last two")
+    # The same result came twice at the same time: the other request has taken the cell on.
+    yield CodeRan("incomplete")
+    return Ran("(the block was run on by another request)", failed=False)
 
 
 _NOTHING_RUNS = Opened(lambda: None)
 """A client that leaves now leaves no cell behind that would have to be stopped."""
-
-_GONE = Decision(approved=False, reason="the client that asked for it has gone")
 
 
 def _wrapped(statements: Sequence[Statement]) -> str | None:

@@ -108,6 +108,13 @@ class InterpreterEngines:
                 self._opened[memory_limit] = self._open(memory_limit)
             return self._opened[memory_limit]
 
+    def warm_up(self) -> None:
+        """Start the waiting kernels now; says aloud why none can be had."""
+        try:
+            self("1g").warm_up()
+        except SandboxUnavailable as error:
+            log.warning("code interpreter off", reason=error.reason, fix=error.fix)
+
     def _open(self, memory_limit: str) -> KernelEngine:
         from sandbox.kernel import KernelEngine
 

@@ -125,8 +125,8 @@ class CodeOutput:
 class CodeRan:
     """The cell has ended. ``incomplete``: it waits for the result of a call, or the reply was cut off in it.
 
-    It may have begun in an earlier request, where it waited: then its `CodeBegun`, `CodeDelta` and
-    `CodeClosed` are told again in front.
+    It may have begun in an earlier request, where it waited: then its `CodeBegun` (with another id),
+    `CodeDelta` and `CodeClosed` are told again in front.
     """
 
     status: RunStatus

@@ -1,4 +1,4 @@
-"""The live sandboxes of containers: a kernel for each, in which cells run, one at a time.
+"""Run cells in containers: each has a kernel, in which one cell runs at a time.
 
 A container (`containers.py`) outlives its kernel: files are the host's, and go into every new kernel;
 variables are the kernel's. A cell that calls a client's function waits inside its kernel, as itself, until
@@ -7,34 +7,40 @@ the result comes: what it has done so far must not be done twice. Knows nothing 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from emulator import metrics
-from emulator.approvals import Approvals, Decision, Held
+from emulator.approvals import GONE, Approvals, Decision, Held
 from emulator.container_rows import Container
 from emulator.containers import Containers
-from emulator.errors import ExecutionFailed
 from emulator.events import CreatedFile, Image, Logs, new_id
 from emulator.executions import PICTURES, Execution, image
 from emulator.libraries import LIBRARIES
+from emulator.live import Live, LiveKernels
 from emulator.mirror import Mirror
 from emulator.programs import Call
 from emulator.running import Ended, RunningCell, Steps, Waiting
 from emulator.settings import Settings
 from emulator.tools import Toolset
-from sandbox.errors import SandboxBusy, SandboxError
 from sandbox.kernel import KernelEngine
 from sandbox.notebook import Notebook
 
 NEW_SESSION = "the Python session was begun anew: variables are gone, files are still there"
 
-Progress = Logs | Image | Held | Waiting | Execution
-"""Outputs as they come, `Held` before a cell that must be approved; one of the last two at the end."""
+
+@dataclass(frozen=True)
+class Begun:
+    """The container is this cell's now, and nobody else's."""
+
+    stop: Callable[[], None]
+    """For when whoever asked for the cell has gone. Callable from any thread."""
+
+
+Progress = Begun | Logs | Image | Held | Waiting | Execution
+"""`Begun` first, then `Held` if the cell must be approved, outputs as they come, one of the last two last."""
 
 
 @dataclass(frozen=True)
@@ -46,26 +52,6 @@ class WaitingCell:
     call: Call
     ids: tuple[str, ...]
     """Of all calls that it has made, the last of which it waits for."""
-    key: str
-
-
-class _Live:
-    """What one container has of this process. Used under its lock."""
-
-    def __init__(self, mirror: Callable[[], Mirror]) -> None:
-        self.lock = threading.Lock()
-        self.opened = ExitStack()
-        self._new_mirror = mirror
-        self.end()
-
-    def end(self) -> None:
-        """There is no kernel, or no more."""
-        self.opened.close()
-        self.notebook: Notebook | None = None
-        self.mirror = self._new_mirror()
-        self.offered: Toolset | None = None
-        self.cell: RunningCell | None = None
-        """The cell that waits for the result of its call."""
 
 
 class Interpreter:
@@ -77,10 +63,8 @@ class Interpreter:
         """``engine`` gives the engine for a memory limit (``1g`` ...); raises `SandboxUnavailable`."""
         self.containers = containers
         self.approvals = Approvals()
-        self._engine = engine
+        self._kernels = LiveKernels(containers, engine, settings)
         self._settings = settings
-        self._lock = threading.Lock()
-        self._live: dict[str, _Live] = {}
         self._libraries: dict[str, str] | None = None
 
     def run(
@@ -92,10 +76,13 @@ class Interpreter:
         Raises `ExecutionFailed` where the sandbox is at fault, and what `Containers` raises.
         """
         cell = RunningCell(key or new_id(""), code, toolset or Toolset.parse([]))
-        with self._using(container) as live:
+        with self._kernels.using(container) as live:
+            yield Begun(partial(self._stop, live, cell))
             if container.approval:
-                held = self.approvals.hold(cell.id, container.id, code)
+                cell.held = held = self.approvals.hold(cell.id, container.id, code)
                 try:
+                    if cell.gone:
+                        held.decide(GONE)
                     yield held
                     decision = held.wait(self._settings.approval_seconds)
                 finally:
@@ -109,125 +96,97 @@ class Interpreter:
 
     def waiting(self, call_id: str) -> WaitingCell | None:
         """The cell that waits for this call's result."""
-        with self._lock:
-            for container_id, live in self._live.items():
-                cell = live.cell
-                if cell and cell.waiting and cell.waiting.id == call_id:
-                    call, ids = cell.waiting.call, tuple(cell.ids)
-                    return WaitingCell(container_id, cell.code, call, ids, cell.key)
+        for container_id, live in self._kernels.all():
+            cell = live.waiting
+            if cell and cell.waiting and cell.waiting.id == call_id:
+                call, ids = cell.waiting.call, tuple(cell.ids)
+                return WaitingCell(container_id, cell.code, call, ids)
         return None
 
     def go_on(self, container: Container, call_id: str, value: Any) -> Iterator[Progress]:
         """Give a waiting cell the result of its call; nothing at all if it waits no more."""
-        with self._using(container) as live:
-            cell, notebook = live.cell, live.notebook
+        with self._kernels.using(container) as live:
+            cell, notebook = live.waiting, live.notebook
             if cell is None or notebook is None or cell.waiting is None:
                 return
-            if cell.waiting.id == call_id:
-                live.cell = None
-                yield from self._drive(container, live, cell, notebook, notebook.run_on(value))
+            if cell.waiting.id != call_id:
+                return
+            cell.gone = False
+            yield Begun(partial(self._stop, live, cell))
+            if cell.gone:
+                yield _declined(cell, container, GONE)  # and it waits on
+                return
+            live.waiting = None
+            yield from self._drive(container, live, cell, notebook, notebook.run_on(value))
 
     def libraries(self, container: Container) -> dict[str, str]:
         """What can be imported in a container's kernel, of what people expect there -> its version."""
         if self._libraries is None:
-            with self._using(container) as live:
-                self._libraries = self._open(container, live).libraries(LIBRARIES)
+            with self._kernels.using(container) as live:
+                self._libraries = self._kernels.open(container, live).libraries(LIBRARIES)
         return self._libraries
 
-    def interrupt(self, container_id: str) -> None:
-        """Stop the cell that runs in a container, if one does. Callable from any thread."""
-        live = self._live.get(container_id)
-        if live is not None and live.notebook is not None:
-            live.notebook.interrupt()
+    def used(self, container: Container) -> bool:
+        """Whether anything has been done in a container: code run, or a file put there."""
+        live = dict(self._kernels.all()).get(container.id)
+        ran = live is not None and live.ran
+        return ran or bool(self.containers.files(container.id))
 
     def end(self, container_id: str) -> None:
         """The container has gone: so does its kernel."""
-        with self._lock:
-            live = self._live.pop(container_id, None)
         self.approvals.drop(container_id)
-        if live is not None:
-            if live.notebook is not None:
-                live.notebook.kill()
-            with live.lock:
-                live.end()
+        self._kernels.end(container_id)
 
     def close(self) -> None:
-        for container_id in list(self._live):
+        for container_id, _ in self._kernels.all():
             self.end(container_id)
 
-    @contextmanager
-    def _using(self, container: Container) -> Iterator[_Live]:
-        """The container, for this thread alone."""
-        mirror = partial(Mirror, self.containers, container.id, self._settings.container_bytes)
-        with self._lock:
-            live = self._live.setdefault(container.id, _Live(mirror))
-        if not live.lock.acquire(timeout=self._settings.interpreter_seconds):
-            raise ExecutionFailed(
-                f"The container {container.id!r} is busy with other code.",
-                code="container_busy",
-                headers={"retry-after": "1"},
-            )
-        try:
-            self.containers.touch(container.id)
-            yield live
-        except SandboxBusy as error:
-            message = f"The code could not be run now: {error}"
-            raise ExecutionFailed(
-                message, code="overloaded", headers={"retry-after": "1"}
-            ) from error
-        except SandboxError as error:
-            live.end()
-            raise ExecutionFailed(f"The code could not be run: {error}") from error
-        finally:
-            live.lock.release()
+    def _stop(self, live: Live, cell: RunningCell) -> None:
+        cell.gone = True
+        if cell.held is not None:
+            cell.held.decide(GONE)
+        # Not what others run in the container, before this cell's turn or after it.
+        if live.running is cell and live.notebook is not None:
+            live.notebook.interrupt()
 
-    def _ready(self, container: Container, live: _Live, cell: RunningCell) -> Notebook:
+    def _ready(self, container: Container, live: Live, cell: RunningCell) -> Notebook:
         """The container's kernel with the container's files and the cell's functions."""
-        if live.cell is not None:
-            self._abandon(live)
-        if live.notebook is not None and live.notebook.over:
+        live.abandon()
+        if live.over:
             live.end()
+            live.lost = False
             cell.notes.append(NEW_SESSION)
-        notebook = self._open(container, live)
+        notebook = self._kernels.open(container, live)
+        live.ran = True
         live.mirror.bring_in(notebook)
-        if live.offered is not cell.toolset:
-            notebook.offer(cell.toolset.names, cell.toolset.preamble)
-            live.offered = cell.toolset
+        live.offer(cell.toolset)
         return notebook
-
-    def _open(self, container: Container, live: _Live) -> Notebook:
-        if live.notebook is None:
-            engine = self._engine(container.memory_limit)
-            live.notebook = live.opened.enter_context(engine.notebook())
-        return live.notebook
-
-    def _abandon(self, live: _Live) -> None:
-        """Nobody will bring the result that a cell waits for: its call raises, and any further one."""
-        live.cell = None
-        notebook = live.notebook
-        with suppress(SandboxError):
-            while notebook is not None and notebook.paused:
-                for _ in notebook.refuse("the call was given up"):
-                    pass
 
     def _drive(
         self,
         container: Container,
-        live: _Live,
+        live: Live,
         cell: RunningCell,
         notebook: Notebook,
         steps: Steps,
     ) -> Iterator[Progress]:
-        ended = yield from cell.drive(notebook, steps)
+        live.running = cell
+        try:
+            if cell.gone:
+                yield _declined(cell, container, GONE)
+                return
+            ended = yield from cell.drive(notebook, steps)
+        finally:
+            live.running = None
         if isinstance(ended, Waiting):
-            live.cell = cell
+            live.waiting = cell
             yield ended
         else:
             metrics.CELLS.labels(ended.status).inc()
             yield self._ended(container, live, cell, ended)
 
     def _ended(
-        self, container: Container, live: _Live, cell: RunningCell, ended: Ended
+        self, container: Container, live: Live, cell: RunningCell, ended: Ended
     ) -> Execution:
         assert live.notebook is not None
         files = _pictures(cell, live.mirror)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from emulator.answer import CUT_OFF, Answerer
+from emulator.attachments import written_out
 from emulator.bench import Bench, open_bench
 from emulator.choice import INTERPRETER, NO_TOOLS, interpreter_tool, offered
 from emulator.errors import BadRequest
@@ -23,6 +24,7 @@ from emulator.events import (
     Opened,
     ReasoningDelta,
 )
+from emulator.files import Files
 from emulator.formats import AnswerFormat
 from emulator.habits import Habits
 from emulator.interpreter import Interpreter
@@ -46,6 +48,7 @@ class Pipeline:
     engines: Sequence[Engine]
     store: Store | None = None
     interpreter: Interpreter | None = None
+    files: Files | None = None
     habits: Habits = field(default_factory=Habits)
 
     def complete(
@@ -61,6 +64,8 @@ class Pipeline:
         tool = interpreter_tool(request)
         if tool is None and self.settings.interpreter == "on" and request.tool_choice != "none":
             tool = {"type": INTERPRETER}
+        if tool is None:
+            request = self._with_files(request, client)
         if not toolset.tools and tool is None and self._passes_format(request):
             return self._relay(request, include_usage=include_usage)
         answers = (self.events(request, client, tool) for _ in range(request.n or 1))
@@ -79,6 +84,8 @@ class Pipeline:
         Raises `BadRequest` at once, `EmulatorError` from the iterator.
         """
         toolset, choice = offered(request)
+        if tool is None:
+            request = self._with_files(request, client)
         if not toolset.tools and tool is None and self._passes_format(request):
             return self._plain_events(request)
         answerer = Answerer(
@@ -98,9 +105,18 @@ class Pipeline:
     def _bench(
         self, request: ChatCompletionRequest, client: str, tool: Mapping[str, Any]
     ) -> Callable[[], Bench]:
-        if self.interpreter is None:
+        if self.interpreter is None or self.files is None:
             raise BadRequest("The code interpreter is off here.", "tools", "interpreter_off")
-        return partial(open_bench, self.interpreter, self.settings, client, request, tool)
+        return partial(
+            open_bench, self.interpreter, self.files, self.settings, client, request, tool
+        )
+
+    def _with_files(self, request: ChatCompletionRequest, client: str) -> ChatCompletionRequest:
+        """The request with the contents of uploaded files, which no upstream knows."""
+        if self.files is None:
+            return request
+        messages = written_out(request.messages, self.files, client)
+        return request.model_copy(update={"messages": messages})
 
     def _passes_format(self, request: ChatCompletionRequest) -> bool:
         """Whether an answer's form is free, or the upstream's business."""

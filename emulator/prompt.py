@@ -34,7 +34,7 @@ class EndedProgram(Protocol):
     """What the prompt needs of `resume.Ended`."""
 
     @property
-    def program(self) -> HasSource: ...
+    def source(self) -> str: ...
     @property
     def start(self) -> int: ...
     @property
@@ -51,11 +51,6 @@ class Workplace:
     """Distributions that can be imported -> their versions."""
     files: Sequence[str]
     """Paths below /mnt/data."""
-
-
-class HasSource(Protocol):
-    @property
-    def source(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -127,7 +122,7 @@ def instruct(
 
 def _told(ended: EndedProgram, words: str) -> list[ModelMessage]:
     """A program as one block and its output; ``words`` stood in front of it."""
-    source = ended.program.source.splitlines()
+    source = ended.source.splitlines()
     said = render("ended.jinja", output=ended.output, diagnostics=ended.diagnostics)
     return [
         {"role": "assistant", "content": render("calls.jinja", text=words, calls=source)},

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -99,6 +99,10 @@ class Ended:
     output: str
     diagnostics: str = ""
 
+    @property
+    def source(self) -> str:
+        return self.program.source
+
 
 def save(store: Store, saved: Saved) -> None:
     """Keep a program under the ids of its pending calls. A failing store is logged, not raised."""
@@ -133,7 +137,7 @@ def resume(store: Store, driver: Driver, messages: Sequence[Message]) -> Continu
             for key, one in zip(saved.ids, saved.recorded, strict=True)
         ),
     )
-    start = _beginning(messages, set(saved.ids))
+    start = beginning(messages, set(saved.ids))
     try:
         outcome = driver.run(answered.program, answered.recorded, answered.seed)
     except ProgramRejected as error:
@@ -205,7 +209,8 @@ def _dropped(reason: str, error: Exception) -> None:
     metrics.PROGRAMS_DROPPED.labels(reason).inc()
 
 
-def _beginning(messages: Sequence[Message], ids: set[str]) -> int:
+def beginning(messages: Sequence[Message], ids: Collection[str]) -> int:
+    """The place of the first message that made one of the calls ``ids``."""
     return next(
         place
         for place, message in enumerate(messages)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 
+from emulator.approvals import Held
 from emulator.events import CreatedFile, Image, Logs, new_id
 from emulator.executions import Execution, Status, Transcript
 from emulator.programs import Call
@@ -56,6 +57,10 @@ class RunningCell:
     ids: list[str] = field(default_factory=list)
     """Of the calls that it has made."""
     waiting: Waiting | None = None
+    held: Held | None = None
+    """While it must be approved, and after."""
+    gone: bool = False
+    """Nobody waits for what comes of it."""
 
     @property
     def id(self) -> str:

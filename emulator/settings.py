@@ -156,6 +156,9 @@ class Settings(BaseSettings):
     approval_seconds: float = Field(
         600, gt=0, description="how long a held cell waits; then it is declined"
     )
+    interpreter_idle_seconds: float = Field(
+        60, ge=0, description="idle time after which a container's kernel may give way to another's"
+    )
     warm_interpreters: int = Field(
         1, ge=0, le=64, description="interpreter kernels started ahead, once the first was needed"
     )
@@ -169,7 +172,7 @@ class Settings(BaseSettings):
     files_bytes: int = Field(
         4 * 2**30, ge=1, description="most bytes of all uploaded files of one client"
     )
-    max_containers: int = Field(32, ge=1, description="most containers of one client that run")
+    max_containers: int = Field(256, ge=1, description="most containers of one client that run")
     container_bytes: int = Field(
         256 * 2**20, ge=1, description="most bytes of all files in one container"
     )

@@ -72,12 +72,12 @@ class Group:
         """`memory` in bytes, of all processes and their files together."""
         name = f"{mark()}-{next(_made)}"
         self._files = roots.files
-        self._folders = [folder / name for folder in roots.folders]
+        self.folders = [folder / name for folder in roots.folders]
         try:
-            for folder in self._folders:
+            for folder in self.folders:
                 folder.mkdir()
             for file, value in self._files.limits:
-                for folder in self._folders:
+                for folder in self.folders:
                     if (folder / file).exists():
                         text = value.format(memory=memory, processes=processes)
                         (folder / file).write_text(text)
@@ -88,14 +88,12 @@ class Group:
     def entering(self, command: Sequence[str]) -> list[str]:
         """The command line that joins this group and then becomes `command`."""
         # A process that joins by itself has no moment outside with which to start others.
-        joins = [
-            f"echo $$ >{shlex.quote(str(folder / 'cgroup.procs'))}" for folder in self._folders
-        ]
+        joins = [f"echo $$ >{shlex.quote(str(folder / 'cgroup.procs'))}" for folder in self.folders]
         return ["/bin/sh", "-c", f'{" && ".join(joins)} && exec "$@"', "sh", *command]
 
     def out_of_memory(self) -> bool:
         """Whether a process in the group was killed because the group was full."""
-        for folder in self._folders:
+        for folder in self.folders:
             with contextlib.suppress(OSError):
                 for line in (folder / self._files.events).read_text().splitlines():
                     name, _, count = line.partition(" ")
@@ -106,7 +104,7 @@ class Group:
     def remove(self, patience: float = 2.0) -> None:
         """Give the group back; its processes have been killed and may need a moment to be gone."""
         until = time.monotonic() + patience
-        for folder in self._folders:
+        for folder in self.folders:
             while True:
                 try:
                     folder.rmdir()

@@ -1,11 +1,10 @@
 """Run programs in a Jupyter kernel: all of CPython, spoken to through jupyter_client.
 
-Stops: what the kernel's place stops (`sandbox.provisioners`), and here: running time (interrupt,
-then kill), printed bytes, calls per session, a kernel that dies (the session alone is lost),
-`input()`, state left by an earlier program (a kernel serves one session).
+Stops: what the kernel's place stops (`sandbox.provisioners`) and what a session stops
+(`sandbox.kernel_session`); state left by an earlier program (a kernel serves one session); more
+sessions than there may be.
 
-Does not stop: a program that forges a call, since it can read the stub that makes calls. The host
-reads every message as data of an expected shape, unpickles nothing and evaluates nothing.
+Does not stop: what neither of these stops.
 """
 
 import threading

@@ -57,6 +57,7 @@ def prepare(most: int, preload: Sequence[str] = (), *, shared: bool = False) -> 
     shell.transform_cell = _as_it_is  # `?x` and `!ls` are not Python
     shell._tee = _no_tee
     warnings.filterwarnings("ignore", "To exit: use", UserWarning)
+    warnings.formatwarning = _warning
     _report_values(shell, most)
     _report_errors(shell)
     _restart_count = _count_output(most)
@@ -108,6 +109,18 @@ def _as_it_is(cell: str) -> str:
 def _no_tee(channel: str) -> contextlib.AbstractContextManager[None]:  # noqa: ARG001
     """IPython keeps a copy of all that is printed, for a history that nobody reads."""
     return contextlib.nullcontext()
+
+
+def _warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,  # noqa: ARG001
+) -> str:
+    """A warning as errors are told: with a line of the program, and no file names."""
+    place = f"line {lineno}: " if "ipykernel_" in filename else ""
+    return f"{place}{category.__name__}: {message}\n"
 
 
 def _no_sleep(seconds: float, /) -> None:

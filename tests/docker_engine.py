@@ -57,7 +57,7 @@ def main(command: list[str]) -> int:
             name = imported(host, archive)
             known = {"DOCKER_HOST": host, "KERNEL_PLACE": "docker", "KERNEL_IMAGE": name}
             done = subprocess.run(command, check=False, env=os.environ | known)
-        if left := settled(before):
+        if left := settled(before, folder):
             sys.stderr.write(f"the engine has left behind: {', '.join(sorted(left))}\n")
         return done.returncode or bool(left)
     except Missing as why:
@@ -211,20 +211,28 @@ def imported(host: str, archive: Path) -> str:
     return name
 
 
-def traces() -> set[str]:
-    """What a Docker engine could leave on a machine, or change there."""
-    found = {str(path) for path in Path("/sys/fs/cgroup").glob("**/*docker*") if path.is_dir()}
-    for folder in ("/run", "/opt", "/var/lib", "/run/netns", "/sys/class/net"):
-        if Path(folder).is_dir():
-            found |= {str(path) for path in Path(folder).iterdir()}
+def traces(folder: str = "") -> set[str]:
+    """What Docker engines have changed on this machine, and what is left of the one in `folder`.
+
+    Others may start engines here at the same time; theirs run in namespaces of their own too.
+    """
+    found = {str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{_group()}")}
+    for place in ("/run", "/opt", "/var/lib", "/sys/class/net"):
+        if Path(place).is_dir():
+            found |= {
+                str(path)
+                for path in Path(place).iterdir()
+                if path.name.startswith(("docker", "containerd", "runc", "netns", "br-"))
+            }
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            name = (process / "comm").read_text().strip()
-            if name.startswith(("dockerd", "containerd", "docker-init")):
-                found.add(f"{name} {process.name}")
-    found |= {
-        f"mount {line.split()[4]}" for line in Path("/proc/self/mountinfo").read_text().splitlines()
-    }
+            about = (process / "cmdline").read_text(errors="replace") + (
+                process / "cgroup"
+            ).read_text()
+            if _group() in about or (folder and folder in about):
+                found.add(f"process {process.name} ({(process / 'comm').read_text().strip()})")
+    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    found |= {f"mount {point}" for point in mounts if "docker" in point or "netns" in point}
     found |= {
         f"{path} = {path.read_text().strip()}"
         for path in Path("/proc/sys/net").glob("ipv*/**/*forward*")
@@ -235,10 +243,10 @@ def traces() -> set[str]:
     return found
 
 
-def settled(before: set[str]) -> set[str]:
+def settled(before: set[str], folder: str) -> set[str]:
     """What there is that was not, once ended processes have had time to go."""
     until = time.monotonic() + 10
-    while (left := traces() - before) and time.monotonic() < until:
+    while (left := traces(folder) - before) and time.monotonic() < until:
         time.sleep(0.1)
     return left
 

@@ -188,7 +188,7 @@ DEATHS = {
 
 MODULES = (
     "bubblewrap", "docker", "container", "docker_kernels", "docker_fences", "seccomp", "cgroups",
-    "leftovers", "provisioners", "kernel", "jupyter", "gateway", "monty",
+    "leftovers", "provisioners", "kernel", "kernel_session", "notebook", "jupyter", "gateway", "monty",
 )  # fmt: skip
 
 

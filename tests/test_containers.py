@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.container_files import ROOT, check_path
+from emulator.container_files import MAX_FILES, ROOT, check_path
 from emulator.container_rows import Container
 from emulator.containers import Containers
-from emulator.errors import BadRequest, EmulatorError, NotFound
+from emulator.errors import BadRequest, EmulatorError, NotFound, TooLarge
 from emulator.files import Files
 from emulator.folder import Folder
 from emulator.settings import Settings
@@ -458,8 +459,14 @@ def gone() -> list[str]:
 
 @pytest.fixture
 def containers(folder: Folder, gone: list[str]) -> Containers:
-    settings = Settings()
-    return Containers(folder, Files(folder, settings), settings, on_gone=gone.append)
+    return open_containers(folder, gone.append)
+
+
+def open_containers(
+    folder: Folder, on_gone: Callable[[str], None] = lambda _id: None, **settings: Any
+) -> Containers:
+    made = Settings(**settings)
+    return Containers(folder, Files(folder, made), made, on_gone=on_gone)
 
 
 def test_whoever_runs_a_container_is_told_once_when_it_is_gone(
@@ -564,26 +571,55 @@ def test_a_file_that_is_read_while_it_is_replaced_stays_whole(containers: Contai
         assert begun + content.read() == b"old" * 1000
 
 
-def test_uploads_at_the_same_time_never_exceed_the_quota(
-    start_proxy: StartProxy, tmp_path: Path
+@dataclass
+class Stream:
+    """Contents that come in pieces; ``between`` happens before the last one. Counts what was read."""
+
+    pieces: list[bytes]
+    between: Callable[[], object] = lambda: None
+    read_bytes: int = 0
+
+    def read(self, _size: int) -> bytes:
+        if len(self.pieces) == 1:
+            self.between()
+        piece = self.pieces.pop(0) if self.pieces else b""
+        self.read_bytes += len(piece)
+        return piece
+
+
+def test_an_upload_that_found_room_is_refused_when_another_took_it(
+    folder: Folder, tmp_path: Path
 ) -> None:
-    """Each finds room when it begins; only some may still find it when they are done."""
-    client = sdk(start_proxy(container_bytes=25_000))
-    container = create(client)
-    ready = threading.Barrier(8)
+    containers = open_containers(folder, container_bytes=10)
+    container = containers.create("me").id
+    other = containers.put_file(container, f"{ROOT}x", b"", "user")
+    stream: Any = Stream(
+        [b"123", b"456"], lambda: containers.put_file(container, f"{ROOT}x", b"12345", "user")
+    )
+    with pytest.raises(TooLarge) as failed:
+        containers.put_file(container, f"{ROOT}y", stream, "user")
+    assert failed.value.code == "container_full"
+    assert [(file.id, file.bytes) for file in containers.files(container)] == [(other.id, 5)]
+    assert kept(tmp_path) == [5]
 
-    def upload(n: int) -> str:
-        ready.wait()
-        try:
-            return put(client, container, f"{n}", b"x" * 10_000).id
-        except openai.APIStatusError as error:
-            return str(error.code)
 
-    with ThreadPoolExecutor(8) as pool:
-        results = list(pool.map(upload, range(8)))
-    stored = {file.id for file in client.containers.files.list(container)}
-    assert sorted(result for result in results if result not in stored) == ["container_full"] * 6
-    assert kept(tmp_path) == [10_000, 10_000]
+def test_no_more_is_read_than_there_is_room_for(folder: Folder) -> None:
+    containers = open_containers(folder, container_bytes=10)
+    container = containers.create("me").id
+    endless: Any = Stream([b"1234"] * 1000)
+    with pytest.raises(TooLarge):
+        containers.put_file(container, f"{ROOT}x", endless, "user")
+    assert endless.read_bytes == 12
+
+
+def test_a_container_holds_only_so_many_files(containers: Containers) -> None:
+    container = containers.create("me").id
+    for n in range(MAX_FILES):
+        containers.put_file(container, f"{ROOT}{n}", b"", "assistant")
+    containers.put_file(container, f"{ROOT}0", b"again", "assistant")
+    with pytest.raises(BadRequest) as failed:
+        containers.put_file(container, f"{ROOT}more", b"", "assistant")
+    assert failed.value.code == "too_many_files"
 
 
 def test_everything_at_the_same_time_leaves_the_disk_as_the_index_says(
@@ -612,17 +648,7 @@ def test_a_container_deleted_during_an_upload_takes_the_upload_along(
 ) -> None:
     container = containers.create("me").id
 
-    class Slow:
-        """A stream in whose midst the container is deleted."""
-
-        pieces = iter((b"first", b"second", b""))
-
-        def read(self, _size: int) -> bytes:
-            if (piece := next(self.pieces)) == b"second":
-                containers.delete("me", container)
-            return piece
-
-    stream: Any = Slow()
+    stream: Any = Stream([b"first", b"last"], lambda: containers.delete("me", container))
     with pytest.raises(NotFound) as failed:
         containers.put_file(container, f"{ROOT}x", stream, "user")
     assert (failed.value.code, kept(tmp_path)) == ("container_not_found", [])
@@ -662,6 +688,8 @@ def test_a_path_that_is_accepted_lies_below_the_root(relative: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "/", "x", "/etc/passwd", "/mnt/data", "/mnt/data2/x", ROOT])
-def test_a_path_outside_the_root_is_refused(path: str) -> None:
+def test_a_path_outside_the_root_is_refused(containers: Containers, path: str) -> None:
+    container = containers.create("me").id
     with pytest.raises(BadRequest):
-        check_path(path)
+        containers.put_file(container, path, b"", "assistant")
+    assert containers.files(container) == []

@@ -10,6 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from emulator.settings import Settings
+from tests.places import needs_bubblewrap
 from tests.scripted import ScriptedUpstream
 
 ROOT = Path(__file__).parent.parent
@@ -34,15 +35,19 @@ def test_the_readme_fits_a_screen_and_names_the_two_commands_first() -> None:
     assert commands == ["make run", "make test"]
 
 
+@needs_bubblewrap
 def test_the_readmes_python_runs(
     proxy: str, upstream: ScriptedUpstream, capsys: pytest.CaptureFixture[str]
 ) -> None:
     upstream.reply('```python\nget_weather(location="London")\n```', "It is 12 degrees in London.")
-    (snippet,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    exec(compile(snippet.replace("http://127.0.0.1:8001", proxy), "README.md", "exec"), {})
+    upstream.reply("```python\nprint(sum(n * n for n in range(1, 10)))\n```", "Their sum is 285.")
+    snippets = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    source = "\n".join(snippets).replace("http://127.0.0.1:8001", proxy)
+    exec(compile(source, "README.md", "exec"), {})
     assert capsys.readouterr().out.splitlines() == [
         'get_weather {"location":"London"}',
         "It is 12 degrees in London.",
+        "Their sum is 285.",
     ]
 
 

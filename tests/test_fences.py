@@ -189,12 +189,12 @@ def test_a_group_bounds_the_memory_of_all_its_processes(roots: Roots) -> None:
         with subprocess.Popen(command, start_new_session=True) as running:
             running.wait(timeout=60)
             with_limit = group.out_of_memory()
-            for pid in _members(roots):
+            for pid in _members(group):
                 os.kill(pid, signal.SIGKILL)
     finally:
         group.remove()
     assert with_limit
-    assert _groups(roots) == []
+    assert not any(folder.exists() for folder in group.folders)
 
 
 _FORKS = """
@@ -223,13 +223,11 @@ def test_a_group_bounds_the_number_of_its_processes(roots: Roots) -> None:
     assert done.stdout == "4\n"
 
 
-def _groups(roots: Roots) -> list[Path]:
-    return [group for folder in roots.folders for group in folder.glob(f"{leftovers.mark()}-*")]
-
-
-def _members(roots: Roots) -> set[int]:
+def _members(group: Group) -> set[int]:
     return {
-        int(pid) for group in _groups(roots) for pid in (group / "cgroup.procs").read_text().split()
+        int(pid)
+        for folder in group.folders
+        for pid in (folder / "cgroup.procs").read_text().split()
     }
 
 

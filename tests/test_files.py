@@ -168,6 +168,7 @@ def test_a_body_that_is_no_form_is_refused(
         ("order=newest", "order"),
         ("after=x", "after"),
         ("after=cntr_" + "0" * 32, "after"),
+        ("after=file-" + "0" * 33, "after"),
     ],
 )
 def test_a_bad_page_is_refused_with_its_place(proxy: str, query: str, param: str) -> None:
@@ -274,20 +275,28 @@ def test_an_upload_may_be_larger_than_a_json_body(start_proxy: StartProxy) -> No
     assert client.files.create(file=("x", b"x" * 5000), purpose="vision").bytes == 5000
 
 
-def test_an_upload_whose_client_vanishes_leaves_nothing(proxy: str, tmp_path: Path) -> None:
-    body, headers = form({"purpose": "user_data"}, ("x", b"x" * 1_000_000))
+def begin_upload(proxy: str, promised: int, sent: bytes) -> bytes:
+    """The status line of the answer to an upload that ends before its promised length."""
     host, port = proxy.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as connection:
         connection.sendall(
             b"POST /v1/files HTTP/1.1\r\nhost: x\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n"
-            % (headers["content-type"].encode(), len(body))
+            % (HEADERS["content-type"].encode(), promised)
         )
-        connection.sendall(body[:700_000])
+        connection.sendall(sent)
         connection.shutdown(socket.SHUT_WR)
-        answer = connection.recv(65536)
-    assert answer.split(b"\r\n")[0].startswith(b"HTTP/1.1 400")
+        return connection.recv(65536).split(b"\r\n")[0]
+
+
+def test_an_upload_whose_client_vanishes_leaves_nothing(proxy: str, tmp_path: Path) -> None:
+    body, _ = form({"purpose": "user_data"}, ("x", b"x" * 1_000_000))
+    assert b" 400 " in begin_upload(proxy, len(body), body[:700_000])
     assert send(f"{proxy}/v1/files")[2]["data"] == []
     assert kept(tmp_path) == []
+
+
+def test_an_upload_that_will_be_too_large_is_refused_before_it_is_read(proxy: str) -> None:
+    assert b" 413 " in begin_upload(proxy, 2**40, b"")
 
 
 def test_what_a_browser_would_run_is_only_ever_downloaded(

@@ -11,6 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2
@@ -101,6 +102,15 @@ def container(proxy: str) -> Container:
                 "stdout": "",
                 "stderr": "Traceback (most recent call last):\n  line 1, in <module>\n    def f(:\n"
                 "SyntaxError: invalid syntax\n",
+                "result": None,
+            },
+        ),
+        (
+            "import warnings\nwarnings.warn('careful')",
+            {
+                "status": "Success",
+                "stdout": "",
+                "stderr": "line 2: UserWarning: careful\n",
                 "result": None,
             },
         ),
@@ -285,6 +295,26 @@ def test_a_client_that_leaves_stops_its_cell(start_proxy: StartProxy) -> None:
     assert container.execute("'free'")["result"] == "'free'"
 
 
+def test_a_client_that_leaves_before_its_turn_stops_no_cell_but_its_own(
+    start_proxy: StartProxy,
+) -> None:
+    """It interrupted what ran in the container, and its own cell ran when nobody waited for it."""
+    container = Container(start_proxy(ping_seconds=0.1))
+    path = f"/containers/{container.id}/execute"
+    slow = (
+        "import os, time\nprint('began', flush=True)\nfor _ in range(20): time.sleep(0.1)\n'done'"
+    )
+    late = "open('late.txt', 'w')"
+    with container.http.stream("POST", path, json={"code": slow, "stream": True}) as running:
+        events = running.iter_lines()
+        while "began" not in next(events):
+            pass
+        with container.http.stream("POST", path, json={"code": late, "stream": True}) as waiting:
+            next(waiting.iter_raw())
+        assert any("'done'" in line for line in events)
+    assert container.execute("os.listdir()")["result"] == "[]"
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "code"),
     [
@@ -352,6 +382,35 @@ def test_a_held_execution_runs_only_as_approved(
     asking.join(30)
     [report] = answers
     assert (report["status"], report["stdout"], report["stderr"]) == expected
+
+
+@pytest.mark.parametrize("approved", [False, True])
+def test_a_client_that_leaves_a_held_cell_behind_holds_nothing_up(
+    start_proxy: StartProxy, approved: bool
+) -> None:
+    """It went on waiting, or running, for nobody, and nothing else could run in its container."""
+    url = start_proxy(ping_seconds=0.1)
+    container = Container(url, approval="required")
+    body = {"code": "print('began', flush=True)\nimport time\ntime.sleep(30)", "stream": True}
+    path = f"{url}/v1/containers/{container.id}/executions"
+    with container.http.stream("POST", f"/containers/{container.id}/execute", json=body) as answer:
+        events = answer.iter_raw()
+        while b"held" not in next(events):
+            pass
+        [one] = httpx2.get(path).json()["data"]
+        if approved:
+            httpx2.post(f"{path}/{one['id']}/approve")
+            while b"began" not in next(events):
+                pass
+    next_one: list[dict[str, Any]] = []
+    asking = threading.Thread(target=lambda: next_one.append(container.execute("'free'")))
+    asking.start()
+    while one["code"] != "'free'":
+        one = next(iter(httpx2.get(path).json()["data"]), one)
+        time.sleep(0.02)
+    httpx2.post(f"{path}/{one['id']}/approve")
+    asking.join(30)
+    assert next_one[0]["result"] == "'free'"
 
 
 # In a chat
@@ -561,3 +620,53 @@ def test_the_model_is_told_which_libraries_and_files_there_are(
         assert "Only the standard library" in system
     else:
         assert f"numpy {np.__version__}" in system
+
+
+def test_an_idle_kernel_gives_way_and_its_container_is_told_so(start_proxy: StartProxy) -> None:
+    proxy = start_proxy(max_kernels=1, interpreter_idle_seconds=0, interpreter_seconds=58)
+    one, other = Container(proxy), Container(proxy)
+    one.execute("x = 1\nopen('a.txt', 'w').write('kept')")
+    assert other.execute("'other'")["result"] == "'other'"
+    report = one.execute("['x' in globals(), open('a.txt').read()]")
+    assert report["result"] == "[False, 'kept']"
+    assert any("begun anew" in note for note in report["notes"])
+
+
+def test_a_kernel_in_use_gives_way_to_nobody(start_proxy: StartProxy) -> None:
+    proxy = start_proxy(max_kernels=1, interpreter_seconds=57)
+    Container(proxy).execute("1")
+    other = Container(proxy)
+    answer = other.http.post(f"/containers/{other.id}/execute", json={"code": "1"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "overloaded")
+    assert answer.headers["retry-after"] == "1"
+
+
+def test_a_container_that_no_answer_used_is_not_kept(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("Hello.", "```python\n1\n```", "Done.")
+    chat(client, "Hi")
+    assert list(client.containers.list()) == []
+    chat(client, "Run")
+    assert len(list(client.containers.list())) == 1
+
+
+def test_a_result_that_is_sent_twice_at_once_runs_the_cell_on_once(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    tools = [INTERPRETER, WEATHER]
+    upstream.reply(
+        "```python\nimport time\nget_weather(city='Oslo')\ntime.sleep(1)\nprint('on')\n```"
+    )
+    asked = {"role": "user", "content": "?"}
+    message = chat(client, "", messages=[asked], tools=tools).choices[0].message
+    [call] = message.tool_calls
+    history: list[Any] = [
+        asked, message, {"role": "tool", "tool_call_id": call.id, "content": "4"}
+    ]  # fmt: skip
+    upstream.reply("One.", "One.")
+    with ThreadPoolExecutor(2) as clients:
+        answers = clients.map(lambda _: chat(client, "", messages=history, tools=tools), range(2))
+        assert [answer.choices[0].message.content for answer in answers] == ["One.", "One."]
+    told = [json.dumps(request["messages"]) for request in upstream.requests[1:]]
+    assert sum("```text\\non\\n```" in one for one in told) == 1

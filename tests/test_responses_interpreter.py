@@ -178,6 +178,22 @@ def test_a_conversation_keeps_its_variables(
     assert "x = 41" in told  # the model sees what it ran
 
 
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "not kept"])
+def test_a_cell_that_comes_back_without_its_outputs_is_told_with_those_that_were_kept(
+    proxy: str, upstream: ScriptedUpstream, kept: bool
+) -> None:
+    """PydanticAI sends `outputs: null`; the model was told that the cell had printed nothing."""
+    upstream.reply("```python\nprint(6 * 7)\n```", "Done.", "Yes.")
+    cell, message = ask(proxy, body("6 * 7?", store=kept))["output"]
+    history = [{"role": "user", "content": "6 * 7?"}, {**cell, "outputs": None}, message]
+    second = ask(proxy, body(input=[*history, {"role": "user", "content": "Sure?"}]))
+    upstream.reply("Quite.")
+    ask(proxy, body("Quite?", previous_response_id=second["id"]))
+    for request in upstream.requests[-2:]:
+        [ran] = [m["content"] for m in request["messages"] if "The block ran" in str(m["content"])]
+        assert ("```text\n42\n```" in ran) is kept
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_cell_waits_for_a_function_and_goes_on_with_its_result(
     proxy: str, upstream: ScriptedUpstream, stream: bool
@@ -202,7 +218,9 @@ def test_a_cell_waits_for_a_function_and_goes_on_with_its_result(
     upstream.reply("It is 4.")
     second = answer(body(input=[output], tools=tools, previous_response_id=first["id"]))
     again, message = second["output"]
-    assert (again["id"], again["status"]) == (cell["id"], "completed")
+    assert again["status"] == "completed"
+    # The Agents SDK takes an item of the same id for the same item, and drops it.
+    assert again["id"] != cell["id"]
     assert again["outputs"] == [{"type": "logs", "logs": "before\n1 4\n"}]
     assert message["content"][0]["text"] == "It is 4."
     assert "1 4" in told_to_model(upstream)
@@ -276,6 +294,56 @@ def test_a_file_of_the_files_api_is_in_the_container(
     )
     assert "1,2" in told_to_model(upstream)
     assert "/mnt/data/data.csv" in json.dumps(upstream.requests[0]["messages"])
+
+
+@pytest.mark.parametrize("by_id", [True, False], ids=["by id", "whole"])
+def test_a_file_in_the_input_is_put_into_the_container_once(
+    client: openai.OpenAI, proxy: str, upstream: ScriptedUpstream, by_id: bool
+) -> None:
+    part: Json = {"type": "input_file"}
+    if by_id:
+        file = client.files.create(file=("data.csv", b"1,2"), purpose="user_data")
+        part |= {"file_id": file.id}
+    else:
+        part |= {"filename": "data.csv", "file_data": "data:text/csv;base64,MSwy"}
+    asked = [{"role": "user", "content": [part, {"type": "input_text", "text": "Add 3"}]}]
+    upstream.reply(
+        "```python\nprint(open('data.csv').read(), file=open('data.csv', 'a'))\n```", "Ok."
+    )
+    first = ask(proxy, body(input=asked))
+    assert "[the file /mnt/data/data.csv]" in json.dumps(upstream.requests[0]["messages"])
+    upstream.reply("```python\nprint(open('data.csv').read())\n```", "Ok.")
+    second = ask(proxy, body("And now?", previous_response_id=first["id"]))
+    assert second["output"][0]["outputs"] == [{"type": "logs", "logs": "1,21,2\n\n"}]
+
+
+def test_a_file_in_the_input_is_written_out_for_a_model_that_runs_no_code(
+    client: openai.OpenAI, proxy: str, upstream: ScriptedUpstream
+) -> None:
+    file = client.files.create(file=("a.csv", b"1,2"), purpose="user_data")
+    asked = [{"role": "user", "content": [{"type": "input_file", "file_id": file.id}]}]
+    for tools in ([], [WEATHER]):
+        upstream.reply("Seen.")
+        ask(proxy, {"model": "qwq", "input": asked, **({"tools": tools} if tools else {})})
+        whole = {"filename": "a.csv", "file_data": "data:text/csv;base64,MSwy"}
+        assert {"type": "file", "file": whole} in upstream.requests[-1]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("part", "status", "param"),
+    [
+        ({"file_id": "file-0"}, 404, "file_id"),
+        ({"file_data": "data:text/csv;base64,?"}, 400, "file_data"),
+        ({}, 400, "file_data"),
+        ({"file_data": "MSwy", "filename": "../a"}, 400, "filename"),
+    ],
+)
+def test_a_file_that_cannot_be_taken_in_is_refused(
+    proxy: str, part: Json, status: int, param: str
+) -> None:
+    asked = [{"role": "user", "content": [{"type": "input_file", **part}]}]
+    got, data = fetch(f"{proxy}/v1/responses", body(input=asked))
+    assert (got, json.loads(data)["error"]["param"]) == (status, param)
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ CALL_ITEM: Json = {
 
 
 def test_the_events_of_a_cell_come_in_openais_order() -> None:
-    ran = CodeRan("completed", (Logs("1\n"),))
+    ran = CodeRan("completed", (Logs("1\n"),), (PLOT,))
     answer = (ReasoningDelta("Hm."), BEGUN, *CODE, CodeOutput(Logs("1\n")), ran, ContentDelta("1"))
     assert kinds(written(*answer, STOP)) == [
         "created",
@@ -126,6 +126,7 @@ def test_the_events_of_a_cell_come_in_openais_order() -> None:
         "output_item.added",
         "content_part.added",
         "output_text.delta",
+        "output_text.annotation.added",
         "output_text.done",
         "content_part.done",
         "output_item.done",

@@ -21,8 +21,6 @@ def messages(items: Sequence[Item]) -> list[Message]:
     program finds the results of its calls (`resume.py`).
     """
     told: list[Message] = []
-    # A cell that waited for a call is told again, with all of its output, when it has ended.
-    last = {item.id: item for item in items if isinstance(item, given.CodeCall)}
     for item in items:
         match item:
             case given.Message(role=role, content=parts):
@@ -34,7 +32,7 @@ def messages(items: Sequence[Item]) -> list[Message]:
                 _call(told, HistoryCall(id=key, custom=CustomCall(name=name, input=text)))
             case given.CallOutput(call_id=key, output=parts):
                 told.append(Message(role="tool", tool_call_id=key, content=_content("tool", parts)))
-            case given.CodeCall(id=key) if item is last[key]:
+            case given.CodeCall():
                 told.extend(_cell(item))
     return told
 
@@ -59,7 +57,7 @@ def _call(told: list[Message], call: HistoryCall) -> None:
 def _cell(cell: given.CodeCall) -> Iterator[Message]:
     """A cell of the code interpreter, told as the model wrote it and as it was answered.
 
-    One that waits for a call is not: the call is, and the cell when it has ended.
+    One that waits for a call is not: the call is, and the cell when it has ended, as an item of its own.
     """
     if cell.status == "incomplete":
         return
@@ -91,6 +89,6 @@ def _chat_part(part: Part) -> Json:
         case given.ImagePart(image_url=url, detail=detail):
             image = {"url": url, "detail": detail} if detail else {"url": url}
             return {"type": "image_url", "image_url": image}
-        case given.FilePart(file_data=data, filename=name):
-            file = {"file_data": data, "filename": name} if name else {"file_data": data}
+        case given.FilePart():
+            file = part.model_dump(exclude={"type"}, exclude_none=True)
             return {"type": "file", "file": file}

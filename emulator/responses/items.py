@@ -48,7 +48,8 @@ class ImagePart(Shape):
 
 class FilePart(Shape):
     type: Literal["input_file"]
-    file_data: str = Field(description="the file as a data: URL or base64")
+    file_data: str | None = Field(None, description="the file as a data: URL or base64")
+    file_id: str | None = Field(None, description="of the Files API")
     filename: str | None = None
 
 
@@ -66,7 +67,7 @@ PARTS: Mapping[str, type[Part]] = {
 # What a part may not hold, since neither the proxy nor a model without such an API can fetch it.
 _FETCHED = {
     "input_image": {"file_id": "image_url"},
-    "input_file": {"file_id": "file_data", "file_url": "file_data"},
+    "input_file": {"file_url": "file_data"},
 }
 
 

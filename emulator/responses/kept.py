@@ -126,13 +126,35 @@ class KeptResponses:
             for n, item in enumerate(items)
         ]
 
+    def with_outputs(self, client: str, items: Sequence[Json]) -> list[Json]:
+        """The items, where cells that came back without their outputs have those that were kept.
+
+        PydanticAI never sends them, and who has not asked for them has none to send. Those that cannot be
+        found, or lie further back than one request may read, stay as they are. Raises `StoreUnavailable`.
+        """
+        reading = _Reading(self, client, "input")
+        told = [*items]
+        for n, item in enumerate(items):
+            if item["type"] == "code_interpreter_call" and "outputs" not in item:
+                try:
+                    kept = self._item(reading, item["id"])
+                except BadRequest:
+                    break
+                told[n] = {**item, "outputs": kept.get("outputs")} if kept else item
+        return told
+
     def _referred(self, reading: _Reading, key: str, place: int) -> Json:
+        item = self._item(reading, key)
+        if item is None:
+            raise NotFound(f"Item with id {quoted(key)} not found.", f"input[{place}].id")
+        return item
+
+    def _item(self, reading: _Reading, key: str) -> Json | None:
+        """An item of an answer that was kept. Raises `BadRequest`, `StoreUnavailable`."""
         owner = self._get(_item(reading.client, key)) if len(key) <= _MAX_ID else None
         kept = reading.find(owner.decode()) if owner is not None else None
-        for item in kept.items if kept is not None else ():
-            if item["id"] == key:
-                return item
-        raise NotFound(f"Item with id {quoted(key)} not found.", f"input[{place}].id")
+        items = kept.items if kept is not None else []
+        return next((item for item in items if item["id"] == key), None)
 
     def find(self, client: str, key: str) -> KeptResponse | None:
         """Raises `StoreUnavailable`."""

@@ -42,7 +42,10 @@ class ResponseLine:
         """
         given = self.kept.resolved(client, given)
         before = self.kept.history(client, request.previous_response_id)
-        said = [*items.parse(before, "previous_response"), *items.parse(given)]
+        said = [
+            *items.parse(self.kept.with_outputs(client, before), "previous_response"),
+            *items.parse(self.kept.with_outputs(client, given)),
+        ]
         containers = [item.container_id for item in said if isinstance(item, items.CodeCall)]
         try:
             chat = chat_request(request, messages(said), containers)

@@ -64,7 +64,7 @@ class MessageItem(OutputItem):
 
     def close(self, status: str, annotations: Sequence[Json]) -> Events:
         text = self.text
-        yield self._event("output_text.done", content_index=0, text=text, logprobs=[])
+        # In front of the text's own end, as with OpenAI: PydanticAI looks at them there.
         for n, annotation in enumerate(annotations):
             yield self._event(
                 "output_text.annotation.added",
@@ -72,6 +72,7 @@ class MessageItem(OutputItem):
                 annotation_index=n,
                 annotation=annotation,
             )
+        yield self._event("output_text.done", content_index=0, text=text, logprobs=[])
         part = _output_text(text, annotations)
         yield self._event("content_part.done", content_index=0, part=part)
         yield self._done(status=status, content=[part])

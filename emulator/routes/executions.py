@@ -18,7 +18,7 @@ from emulator.approvals import Decision, Held
 from emulator.container_rows import Container
 from emulator.events import Image, Logs, Opened
 from emulator.executions import Execution
-from emulator.interpreter import Interpreter
+from emulator.interpreter import Begun, Interpreter
 from emulator.protocol import parse_body
 from emulator.routes.reply import client, json_reply, stream_reply
 from emulator.settings import Settings
@@ -89,9 +89,11 @@ def add_routes(api: Blueprint, interpreter: Interpreter, settings: Settings) -> 
 def _events(
     interpreter: Interpreter, container: Container, code: str
 ) -> Iterator[dict[str, Any] | Opened]:
-    yield Opened(lambda: interpreter.interrupt(container.id))
+    yield Opened(lambda: None)
     for step in interpreter.run(container, code):
         match step:
+            case Begun(stop):
+                yield Opened(stop)
             case Held():
                 yield {"type": "held", "execution": _shown(step)}
             case Logs(text):

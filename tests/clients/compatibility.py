@@ -1,9 +1,11 @@
-"""What the clients' tests found -> docs/compatibility.md, a table of client by feature.
+"""What the clients' tests found -> docs/compatibility.md: a table of client by feature, and notes.md.
 
 A test file names its client (`CLIENT`) and the packages it drives (`PACKAGES`, as its environment's
 requirements or node/package.json pin them); its tests name the feature that they stand for:
 
     @pytest.mark.feature("parallel calls")
+
+A file that names no client has no row.
 
 Each environment's run writes a JSON file (`--results`); `python -m tests.clients.compatibility A.json B.json`
 joins them. Runs anywhere: it needs nothing but the standard library.
@@ -22,6 +24,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "compatibility.md"
+NOTES = Path(__file__).parent / "notes.md"
 # Folder of tests -> what its environment is made of.
 REQUIREMENTS = {
     "openai_3": ROOT / "requirements-clients.txt",
@@ -38,13 +41,18 @@ FEATURES = (
     "prose",
     "streaming",
     "structured output",
+    "code interpreter",
+    "functions in code",
+    "code over turns",
+    "files",
 )
 HEAD = """\
 # Compatibility
 
 Made by `make test-clients` from its results; do not edit. Each client runs unchanged against the proxy, with
 a scripted model behind it that answers in Python or prose. Only the client's `base_url` is set. LangChain,
-PydanticAI, the Agents SDK and openai-node go through it twice: over Chat Completions and over Responses.
+PydanticAI, the Agents SDK and openai-node go through it twice: over Chat Completions and over Responses. Code
+runs over Responses, in real sandboxes; a plot that it makes is fetched and opened as an image.
 
 **yes**: all tests of the feature pass. **no**: some fail. An empty cell: the client has nothing of the sort,
 or only what another row tests already.
@@ -62,6 +70,8 @@ class Results:
 
     def pytest_collection_modifyitems(self, items: Iterable[Any]) -> None:
         for item in items:
+            if not hasattr(item.module, "CLIENT"):
+                continue
             features = [mark.args[0] for mark in item.iter_markers("feature")]
             if unknown := set(features) - set(FEATURES):
                 raise ValueError(f"{item.nodeid}: {unknown} is not in compatibility.FEATURES")
@@ -78,6 +88,8 @@ class Results:
         if report.when != "call" and report.passed:
             return
         properties = dict(report.user_properties)
+        if "client" not in properties:
+            return
         for feature in ("", *properties["features"]):
             self._outcomes[properties["client"], feature].append(report.passed)
 
@@ -101,7 +113,8 @@ def render(clients: Mapping[str, Any]) -> str:
         passed, total = counts[""]
         cells = [_cell(counts.get(feature)) for feature in FEATURES]
         rows.append((f"{name} ({packages})", *cells, f"{passed} of {total}"))
-    return HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return f"{HEAD}{table}\n{NOTES.read_text()}"
 
 
 def _cell(count: tuple[int, int] | None) -> str:

@@ -7,6 +7,7 @@ proxy's environment (`PROXY_PYTHON`, or else `.venv`). The client frameworks liv
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -14,7 +15,9 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import openai
 import pytest
 
 from tests.clients.compatibility import Results
@@ -23,6 +26,7 @@ from tests.scripted import ScriptedUpstream
 ROOT = Path(__file__).parents[2]
 PROXY_PYTHON = os.environ.get("PROXY_PYTHON") or str(ROOT / ".venv" / "bin" / "python")
 STARTS_WITHIN_SECONDS = 60
+CLIENT_KEY = "client-key"
 PROXY_SETTINGS = {
     "EMULATOR_CONFIG": os.devnull,
     "EMULATOR_STORE": ":memory:",
@@ -50,6 +54,12 @@ class SharedUpstream(ScriptedUpstream):
         self.exchanges.clear()
         self.failures.clear()
 
+    def outputs_told(self) -> list[str]:
+        """What the last request tells the model that cells before it have printed."""
+        told = [str(message["content"]) for message in self.requests[-1]["messages"]]
+        found = [re.search("^The block ran.*```text\n(.*)```$", text, re.DOTALL) for text in told]
+        return [match[1] for match in found if match]
+
 
 @pytest.fixture(autouse=True)
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +67,7 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:
         if name.startswith(("OPENAI_", "LANGCHAIN_", "LANGSMITH_", "LOGFIRE_")):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("OPENAI_API_KEY", "client-key")
+    monkeypatch.setenv("OPENAI_API_KEY", CLIENT_KEY)
     monkeypatch.setenv("OPENAI_AGENTS_DISABLE_TRACING", "1")
 
 
@@ -119,3 +129,42 @@ def _answers(process: subprocess.Popen[bytes], url: str) -> bool:
 def base_url(running_proxy: str, upstream: SharedUpstream) -> str:
     """What a client is given in place of OpenAI's address."""
     return running_proxy
+
+
+@pytest.fixture(scope="session")
+def container(running_proxy: str) -> Iterator[str]:
+    """The id of a container in which code has run: the tests that share it wait for no kernel.
+
+    Skips where the proxy has no sandbox.
+    """
+    with openai.OpenAI(base_url=running_proxy, api_key=CLIENT_KEY, max_retries=0) as client:
+        made = client.containers.create(name="shared")
+        try:
+            said = _execute(client, made.id, "print('here')")
+        except openai.APIStatusError as error:
+            pytest.skip(f"the proxy cannot run code: {error}")
+        assert said["stdout"] == "here\n", said
+        yield made.id
+
+
+@pytest.fixture
+def matplotlib(running_proxy: str, container: str) -> None:
+    """Skips where the proxy's kernels cannot plot."""
+    with openai.OpenAI(base_url=running_proxy) as client:
+        said = _execute(client, container, "import matplotlib")
+    if said["status"] != "Success":
+        pytest.skip(f"the proxy's kernels cannot plot: {said['stderr']}")
+
+
+@pytest.fixture
+def interpreter(base_url: str, container: str) -> Iterator[str]:
+    """`base_url`, where a test's containers do not outlive it: the proxy has but so many kernels."""
+    yield base_url
+    with openai.OpenAI(base_url=base_url) as client:
+        for made in client.containers.list(limit=100):
+            if made.id != container:
+                client.containers.delete(made.id)
+
+
+def _execute(client: openai.OpenAI, container: str, code: str) -> Any:
+    return client.post(f"/containers/{container}/execute", body={"code": code}, cast_to=object)

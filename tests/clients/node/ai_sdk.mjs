@@ -1,4 +1,6 @@
-// The Vercel AI SDK through its OpenAI-compatible provider: each function is a way to ask.
+// The Vercel AI SDK: each function is a way to ask, through its OpenAI-compatible provider or, with code that
+// runs, through its provider for OpenAI, which speaks Responses.
+import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, Output, stepCountIs, streamText, tool } from "ai";
 
@@ -74,3 +76,76 @@ export async function parse_json_object({ base_url, prompt }) {
   const result = await generateText(formed(base_url, prompt, {}));
   return { parsed: result.output };
 }
+
+// Over Responses, with a code interpreter. What `generateText` gives, `streamText` promises. A cell that ran is `["code_interpreter", code, what it printed]`.
+const printed = (outputs) =>
+  outputs
+    .filter((output) => output.type === "logs")
+    .map((output) => output.logs)
+    .join("");
+
+function ran(content) {
+  const results = new Map();
+  for (const part of content)
+    if (part.type === "tool-result") results.set(part.toolCallId, part.output);
+  return content
+    .filter((part) => part.type === "tool-call")
+    .map(({ toolName, toolCallId, input, providerExecuted }) =>
+      providerExecuted
+        ? [toolName, input.code, printed(results.get(toolCallId).outputs)]
+        : [toolName, input],
+    );
+}
+
+function analyzing(base_url, container) {
+  const openai = createOpenAI({ baseURL: base_url, apiKey: "client-key" });
+  const { get_weather } = offered(true);
+  return {
+    model: openai.responses("qwq-32b"),
+    tools: { code_interpreter: openai.tools.codeInterpreter(container && { container }), get_weather },
+    stopWhen: stepCountIs(6),
+    maxRetries: 0,
+  };
+}
+
+// A conversation goes back as references to its items or, if `chained`, to the response before.
+const analyzed = (ask) => async ({ base_url, prompts, container, chained }) => {
+  const answers = [];
+  let messages = [];
+  let previousResponseId;
+  for (const prompt of prompts) {
+    messages.push({ role: "user", content: prompt });
+    const providerOptions = { openai: chained ? { previousResponseId } : {} };
+    const result = await ask({ ...analyzing(base_url, container), messages, providerOptions });
+    const steps = await result.steps;
+    answers.push({ text: await result.text, calls: ran(steps.flatMap((step) => step.content)) });
+    previousResponseId = steps.at(-1).providerMetadata.openai.responseId;
+    messages = chained ? [] : [...messages, ...(await result.response).messages];
+  }
+  return answers;
+};
+
+export const analyze = analyzed(generateText);
+export const analyze_streamed = analyzed(streamed);
+
+const analyzedTo = (ask) => async ({ base_url, prompt, container }) => {
+  const output = Output.object({ schema: forecast });
+  const result = await ask({ ...analyzing(base_url, container), prompt, output });
+  const steps = await result.steps;
+  return { parsed: await result.output, calls: ran(steps.flatMap((step) => step.content)) };
+};
+
+export const analyze_parsed = analyzedTo(generateText);
+export const analyze_parsed_streamed = analyzedTo(streamed);
+
+const plotted = (ask) => async ({ base_url, prompt }) => {
+  const result = await ask({ ...analyzing(base_url), prompt });
+  const steps = await result.steps;
+  const [cell] = steps.flatMap((step) => step.content).filter((part) => part.type === "tool-result");
+  const displayed = cell.output.outputs[0].url.split(",")[1];
+  const [{ filename, providerMetadata }] = await result.sources;
+  return { text: await result.text, filename, displayed, file: providerMetadata.openai };
+};
+
+export const plot = plotted(generateText);
+export const plot_streamed = plotted(streamed);

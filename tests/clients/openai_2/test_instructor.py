@@ -38,6 +38,7 @@ MODES = {
     Mode.JSON_O1: FORECAST,
     Mode.JSON_SCHEMA: FORECAST,
     Mode.MD_JSON: PLAIN_FORECAST,
+    Mode.RESPONSES_TOOLS: FORECAST_CALL,
 }
 EVERY_MODE = pytest.mark.parametrize(
     ("mode", "reply"), [pytest.param(mode, reply, id=mode.name) for mode, reply in MODES.items()]

@@ -1,4 +1,4 @@
-"""The Node process that runs the JavaScript clients (node/serve.mjs)."""
+"""The Node process that runs the JavaScript clients (node/serve.mjs), and how tests name its functions."""
 
 from __future__ import annotations
 
@@ -41,3 +41,13 @@ def ask_node(node: subprocess.Popen[str], base_url: str) -> AskNode:
         return json.loads(node.stdout.readline() or '{"error": "Node has ended"}')
 
     return ask
+
+
+def ways(*names: str) -> pytest.MarkDecorator:
+    """Parametrize by the function to call; every other one streams."""
+    streaming = pytest.mark.feature("streaming")
+    marked = [
+        pytest.param(name, marks=[streaming] if place % 2 else [])
+        for place, name in enumerate(names)
+    ]
+    return pytest.mark.parametrize("way", marked)

@@ -1,25 +1,47 @@
-"""The Vercel AI SDK: generateText, streamText, loops over tools, Output.object."""
+"""The Vercel AI SDK: generateText, streamText, loops over tools, Output.object, and code over Responses."""
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
+import openai
 import pytest
 
 from tests.clients.conftest import SharedUpstream
-from tests.clients.javascript import LOOPS, TURNS, rows, ways
-from tests.clients.openai_3.conftest import AskNode
-from tests.clients.scenarios import ASK, FORECAST, FORECAST_VALUE, PLAIN_FORECAST
+from tests.clients.openai_3.conftest import AskNode, ways
+from tests.clients.scenarios import (
+    ANSWER,
+    ASK,
+    CALLING_CELL,
+    CALLING_RAN,
+    CODE_RUNS,
+    CODE_TURNS,
+    FORECAST,
+    FORECAST_VALUE,
+    LOOPS,
+    PLAIN_FORECAST,
+    PLOT,
+    PLOT_ANSWER,
+    PLOT_FILE,
+    PLOT_SIZE,
+    SUM,
+    SUM_RAN,
+    TURNS,
+    image_size,
+    marked,
+)
 
 CLIENT = "Vercel AI SDK"
 PACKAGES = (
     "npm:ai",
     "npm:@ai-sdk/openai-compatible",
+    "npm:@ai-sdk/openai",
 )
 
 
 @ways("create", "stream")
-@pytest.mark.parametrize(("reply", "text", "calls"), rows(TURNS))
+@pytest.mark.parametrize(("reply", "text", "calls"), marked(TURNS))
 def test_a_turn_gives_calls_or_talk(
     ask_node: AskNode,
     upstream: SharedUpstream,
@@ -33,7 +55,7 @@ def test_a_turn_gives_calls_or_talk(
 
 
 @ways("run", "run_streamed")
-@pytest.mark.parametrize(("replies", "calls"), rows(LOOPS))
+@pytest.mark.parametrize(("replies", "calls"), marked(LOOPS))
 def test_the_clients_own_loop_calls_tools_until_the_model_answers(
     ask_node: AskNode, upstream: SharedUpstream, way: str, replies: list[str], calls: list[Any]
 ) -> None:
@@ -64,3 +86,76 @@ def test_without_a_schema_on_the_wire_the_answer_is_json_all_the_same(
     upstream.reply(PLAIN_FORECAST)
     answer = ask_node("ai_sdk", "parse_json_object", prompt=ASK)
     assert answer == {"result": {"parsed": FORECAST_VALUE.model_dump()}}
+
+
+@ways("analyze", "analyze_streamed")
+@pytest.mark.usefixtures("interpreter")
+@pytest.mark.parametrize(("replies", "calls"), marked(CODE_RUNS))
+def test_code_runs_and_calls_functions(
+    ask_node: AskNode,
+    upstream: SharedUpstream,
+    container: str,
+    way: str,
+    replies: list[str],
+    calls: list[Any],
+) -> None:
+    upstream.reply(*replies, chunks=3)
+    answer = ask_node("ai_sdk", way, prompts=[ASK], container=container)
+    assert answer == {"result": [{"text": replies[-1], "calls": calls}]}
+
+
+# With `store: false` this client sends no cell back, and says so in a warning.
+@ways("analyze", "analyze_streamed")
+@pytest.mark.feature("code over turns")
+@pytest.mark.usefixtures("interpreter")
+@pytest.mark.parametrize("chained", [False, True], ids=["references", "previous response"])
+def test_a_conversation_keeps_its_variables(
+    ask_node: AskNode, upstream: SharedUpstream, way: str, chained: bool
+) -> None:
+    for replies, _ in CODE_TURNS:
+        upstream.reply(*replies, chunks=3)
+    answer = ask_node("ai_sdk", way, prompts=[ASK, ASK], chained=chained)
+    expected = [{"text": replies[-1], "calls": calls} for replies, calls in CODE_TURNS]
+    assert answer == {"result": expected}
+
+
+@ways("analyze", "analyze_streamed")
+@pytest.mark.feature("functions in code")
+@pytest.mark.feature("code over turns")
+@pytest.mark.usefixtures("interpreter")
+def test_what_a_waiting_cell_came_to_is_in_the_history(
+    ask_node: AskNode, upstream: SharedUpstream, container: str, way: str
+) -> None:
+    upstream.reply(CALLING_CELL, ANSWER, "Yes.", chunks=3)
+    answer = ask_node("ai_sdk", way, prompts=[ASK, "Sure?"], container=container)
+    assert answer["result"][1] == {"text": "Yes.", "calls": []}
+    assert upstream.outputs_told() == [CALLING_RAN[-1][-1]]
+
+
+@ways("analyze_parsed", "analyze_parsed_streamed")
+@pytest.mark.feature("code interpreter")
+@pytest.mark.feature("structured output")
+@pytest.mark.usefixtures("interpreter")
+def test_an_object_comes_after_code(
+    ask_node: AskNode, upstream: SharedUpstream, container: str, way: str
+) -> None:
+    upstream.reply(SUM, FORECAST, chunks=3)
+    answer = ask_node("ai_sdk", way, prompt=ASK, container=container)
+    assert answer == {"result": {"parsed": FORECAST_VALUE.model_dump(), "calls": [SUM_RAN]}}
+
+
+@ways("plot", "plot_streamed")
+@pytest.mark.feature("files")
+@pytest.mark.usefixtures("matplotlib")
+def test_a_plot_is_displayed_and_a_source_of_the_answer(
+    ask_node: AskNode, upstream: SharedUpstream, interpreter: str, way: str
+) -> None:
+    upstream.reply(PLOT, PLOT_ANSWER, chunks=3)
+    plot = ask_node("ai_sdk", way, prompt=ASK)["result"]
+    assert (plot["text"], plot["filename"]) == (PLOT_ANSWER, PLOT_FILE)
+    assert image_size(base64.b64decode(plot["displayed"])) > (0, 0)
+    with openai.OpenAI(base_url=interpreter) as client:
+        content = client.containers.files.content.retrieve(
+            plot["file"]["fileId"], container_id=plot["file"]["containerId"]
+        )
+        assert image_size(content.read()) == PLOT_SIZE

@@ -17,22 +17,18 @@ from tests.clients.conftest import SharedUpstream
 from tests.clients.scenarios import (
     ANSWER,
     ASK,
-    BOTH_CALLS,
-    BOTH_CITIES,
-    CHAIN,
-    EVENT,
-    EVENT_CALL,
     FORECAST,
     FORECAST_CALL,
     FORECAST_VALUE,
     LONDON,
-    LONDON_CALL,
+    LOOPS,
     MODEL,
-    PROSE,
     SILENT_BOTH,
+    TWO,
     Forecast,
     create_event,
     get_weather,
+    marked,
     send_mail,
 )
 
@@ -77,41 +73,18 @@ EITHER = pytest.mark.parametrize(
 )
 
 
-def calls(messages: list[Any]) -> list[tuple[str, Any]]:
+def calls(messages: list[Any]) -> list[Any]:
     return [
-        (call["name"], call["args"])
+        [call["name"], call["args"]]
         for message in messages
         if isinstance(message, AIMessage)
         for call in message.tool_calls
     ]
 
 
-WEATHER_CALLS = [("get_weather", arguments) for arguments in BOTH_CALLS]
-MAIL_CALL = (
-    "send_mail",
-    {"to": "ada@example.org", "body": "Now: 12 degrees celsius in London"},
-)
-RUNS = [
-    (["prose"], [PROSE], []),
-    (["single call", "result answered"], [LONDON, ANSWER], [("get_weather", LONDON_CALL)]),
-    (["parallel calls", "result answered"], [SILENT_BOTH, ANSWER], WEATHER_CALLS),
-    (["nested arguments"], [EVENT, ANSWER], [("create_event", EVENT_CALL)]),
-    # The second of its calls comes of the program alone: the model is not asked for it.
-    (["several tool turns"], [CHAIN, ANSWER], [("get_weather", LONDON_CALL), MAIL_CALL]),
-    (
-        ["several tool turns"],
-        [LONDON, BOTH_CITIES, EVENT, ANSWER],
-        [("get_weather", LONDON_CALL), *WEATHER_CALLS, ("create_event", EVENT_CALL)],
-    ),
-]
-
-
 @EITHER_AGENT
 @EITHER
-@pytest.mark.parametrize(
-    ("replies", "expected"),
-    [pytest.param(*row[1:], marks=[pytest.mark.feature(name) for name in row[0]]) for row in RUNS],
-)
+@pytest.mark.parametrize(("replies", "expected"), marked(LOOPS))
 def test_an_agent_calls_its_tools_until_it_answers(
     model: ChatOpenAI,
     upstream: SharedUpstream,
@@ -175,4 +148,4 @@ def test_the_prebuilt_agents_last_turn_has_a_form(
 async def test_an_agent_works_asynchronously(model: ChatOpenAI, upstream: SharedUpstream) -> None:
     upstream.reply(SILENT_BOTH, ANSWER)
     state = await created(model).ainvoke(QUESTION)
-    assert (calls(state["messages"]), state["messages"][-1].content) == (WEATHER_CALLS, ANSWER)
+    assert (calls(state["messages"]), state["messages"][-1].content) == (TWO, ANSWER)

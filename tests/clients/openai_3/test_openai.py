@@ -18,16 +18,13 @@ from tests.clients.scenarios import (
     ASK,
     BOTH_CALLS,
     BOTH_CITIES,
-    EVENT,
-    EVENT_CALL,
     FORECAST,
     FORECAST_VALUE,
-    LONDON,
-    LONDON_CALL,
     MODEL,
-    PROSE,
     SILENT_BOTH,
+    TURNS,
     Forecast,
+    marked,
 )
 from tests.scripted import Reply
 from tests.tools_for_tests import CREATE_EVENT, GET_WEATHER
@@ -97,43 +94,31 @@ EVERY_WAY = pytest.mark.parametrize(
 )
 
 
-def calls(completion: ChatCompletion) -> list[tuple[str, Any]]:
+def calls(completion: ChatCompletion) -> list[Any]:
     made = completion.choices[0].message.tool_calls or []
     return [
-        (call.function.name, json.loads(call.function.arguments))
+        [call.function.name, json.loads(call.function.arguments)]
         for call in made
         if call.type == "function"
     ]
 
 
-@pytest.mark.feature("single call")
 @EVERY_WAY
-def test_one_call(base_url: str, upstream: SharedUpstream, complete: Complete) -> None:
-    upstream.reply(LONDON, chunks=3)
-    completion = complete(base_url, messages=MESSAGES, tools=TOOLS)
-    assert calls(completion) == [("get_weather", LONDON_CALL)]
-    choice = completion.choices[0]
-    assert (choice.finish_reason, choice.message.content) == ("tool_calls", None)
-
-
-@pytest.mark.feature("parallel calls")
-@EVERY_WAY
-@pytest.mark.parametrize(("reply", "words"), [(SILENT_BOTH, None), (BOTH_CITIES, "I'll look.")])
-def test_two_calls(
-    base_url: str, upstream: SharedUpstream, complete: Complete, reply: str, words: str | None
+@pytest.mark.parametrize(("reply", "text", "expected"), marked(TURNS))
+def test_a_turn_gives_calls_or_talk(
+    base_url: str,
+    upstream: SharedUpstream,
+    complete: Complete,
+    reply: str,
+    text: str | None,
+    expected: list[Any],
 ) -> None:
     upstream.reply(reply, chunks=3)
     completion = complete(base_url, messages=MESSAGES, tools=TOOLS)
-    assert calls(completion) == [("get_weather", arguments) for arguments in BOTH_CALLS]
-    assert completion.choices[0].message.content == words
-
-
-@pytest.mark.feature("nested arguments")
-@EVERY_WAY
-def test_nested_arguments(base_url: str, upstream: SharedUpstream, complete: Complete) -> None:
-    upstream.reply(EVENT, chunks=3)
-    completion = complete(base_url, messages=MESSAGES, tools=TOOLS)
-    assert calls(completion) == [("create_event", EVENT_CALL)]
+    choice = completion.choices[0]
+    assert (choice.message.content, calls(completion)) == (text, expected)
+    assert choice.finish_reason == ("tool_calls" if expected else "stop")
+    assert completion.usage is None or completion.usage.total_tokens == 10
 
 
 @pytest.mark.feature("result answered")
@@ -147,16 +132,6 @@ def test_a_result_is_answered(base_url: str, upstream: SharedUpstream, complete:
     ]
     second = complete(base_url, messages=[*MESSAGES, first, *results], tools=TOOLS)
     assert (second.choices[0].message.content, calls(second)) == (ANSWER, [])
-
-
-@pytest.mark.feature("prose")
-@EVERY_WAY
-def test_prose(base_url: str, upstream: SharedUpstream, complete: Complete) -> None:
-    upstream.reply(PROSE, chunks=3)
-    completion = complete(base_url, messages=MESSAGES, tools=TOOLS)
-    choice = completion.choices[0]
-    assert (choice.message.content, choice.finish_reason) == (PROSE, "stop")
-    assert completion.usage is None or completion.usage.total_tokens == 10
 
 
 @pytest.mark.feature("structured output")

@@ -22,21 +22,15 @@ from tests.clients.conftest import SharedUpstream
 from tests.clients.scenarios import (
     ANSWER,
     ASK,
-    BOTH_CALLS,
-    BOTH_CITIES,
-    CHAIN,
-    EVENT,
-    EVENT_CALL,
     FORECAST,
     FORECAST_VALUE,
     LONDON,
-    LONDON_CALL,
+    LOOPS,
     MODEL,
-    PROSE,
-    SILENT_BOTH,
     Forecast,
     create_event,
     get_weather,
+    marked,
     send_mail,
 )
 
@@ -73,34 +67,16 @@ EITHER = pytest.mark.parametrize(
 )
 
 
-def calls(result: Any) -> list[tuple[str, Any]]:
+def calls(result: Any) -> list[Any]:
     return [
-        (item.raw_item.name, json.loads(item.raw_item.arguments))
+        [item.raw_item.name, json.loads(item.raw_item.arguments)]
         for item in result.new_items
         if isinstance(item, ToolCallItem)
     ]
 
 
-WEATHER_CALLS = [("get_weather", arguments) for arguments in BOTH_CALLS]
-MAIL_CALL = (
-    "send_mail",
-    {"to": "ada@example.org", "body": "Now: 12 degrees celsius in London"},
-)
-RUNS = [
-    (["prose"], [PROSE], []),
-    (["single call", "result answered"], [LONDON, ANSWER], [("get_weather", LONDON_CALL)]),
-    (["parallel calls", "result answered"], [SILENT_BOTH, ANSWER], WEATHER_CALLS),
-    (["parallel calls", "result answered"], [BOTH_CITIES, ANSWER], WEATHER_CALLS),
-    (["nested arguments"], [EVENT, ANSWER], [("create_event", EVENT_CALL)]),
-    (["several tool turns"], [CHAIN, ANSWER], [("get_weather", LONDON_CALL), MAIL_CALL]),
-]
-
-
 @EITHER
-@pytest.mark.parametrize(
-    ("replies", "expected"),
-    [pytest.param(*row[1:], marks=[pytest.mark.feature(name) for name in row[0]]) for row in RUNS],
-)
+@pytest.mark.parametrize(("replies", "expected"), marked(LOOPS))
 async def test_an_agent_calls_its_tools_until_it_answers(
     model: Model, upstream: SharedUpstream, ask: Any, replies: list[str], expected: Any
 ) -> None:

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
 
 from tests.clients.conftest import SharedUpstream
-from tests.clients.javascript import LOOPS, TURNS, rows, ways
-from tests.clients.openai_3.conftest import AskNode
-from tests.clients.scenarios import ASK, FORECAST, FORECAST_VALUE
+from tests.clients.openai_3.conftest import AskNode, ways
+from tests.clients.scenarios import (
+    ASK,
+    CODE_RUNS,
+    CODE_TURNS,
+    FILES,
+    FORECAST,
+    FORECAST_VALUE,
+    LOOPS,
+    PLOT,
+    PLOT_ANSWER,
+    PLOT_FILE,
+    PLOT_SIZE,
+    SUM,
+    SUM_ANSWER,
+    SUM_OF_FILES,
+    SUM_RAN,
+    TURNS,
+    image_size,
+    marked,
+)
 
 CLIENT = "openai-node"
 PACKAGES = ("npm:openai",)
 
 
 @ways("create", "stream", "respond", "respond_streamed")
-@pytest.mark.parametrize(("reply", "text", "calls"), rows(TURNS))
+@pytest.mark.parametrize(("reply", "text", "calls"), marked(TURNS))
 def test_a_turn_gives_calls_or_talk(
     ask_node: AskNode,
     upstream: SharedUpstream,
@@ -30,7 +49,7 @@ def test_a_turn_gives_calls_or_talk(
 
 
 @ways("run", "run_streamed", "converse", "converse_streamed")
-@pytest.mark.parametrize(("replies", "calls"), rows(LOOPS))
+@pytest.mark.parametrize(("replies", "calls"), marked(LOOPS))
 def test_the_clients_own_loop_calls_tools_until_the_model_answers(
     ask_node: AskNode, upstream: SharedUpstream, way: str, replies: list[str], calls: list[Any]
 ) -> None:
@@ -47,6 +66,81 @@ def test_an_answer_is_an_object_of_the_schema(
     upstream.reply(FORECAST, chunks=3)
     answer = ask_node("openai_node", way, prompt=ASK)
     assert answer == {"result": {"parsed": FORECAST_VALUE.model_dump()}}
+
+
+@ways("converse", "converse_streamed")
+@pytest.mark.usefixtures("interpreter")
+@pytest.mark.parametrize(("replies", "calls"), marked(CODE_RUNS))
+def test_code_runs_and_calls_functions(
+    ask_node: AskNode,
+    upstream: SharedUpstream,
+    container: str,
+    way: str,
+    replies: list[str],
+    calls: list[Any],
+) -> None:
+    upstream.reply(*replies, chunks=3)
+    expected = {"text": replies[-1], "calls": calls}
+    answer = ask_node("openai_node", way, prompt=ASK, container=container)
+    assert answer == {"result": expected}
+
+
+@ways("discuss", "discuss_streamed")
+@pytest.mark.feature("code over turns")
+@pytest.mark.usefixtures("interpreter")
+def test_a_conversation_keeps_its_variables(
+    ask_node: AskNode, upstream: SharedUpstream, way: str
+) -> None:
+    for replies, _ in CODE_TURNS:
+        upstream.reply(*replies, chunks=3)
+    answer = ask_node("openai_node", way, prompts=[ASK, ASK], container={"type": "auto"})
+    expected = [{"text": replies[-1], "calls": calls} for replies, calls in CODE_TURNS]
+    assert answer == {"result": expected}
+
+
+@ways("respond_parsed", "respond_parsed_streamed")
+@pytest.mark.feature("code interpreter")
+@pytest.mark.feature("structured output")
+@pytest.mark.usefixtures("interpreter")
+def test_an_answer_is_parsed_after_code(
+    ask_node: AskNode, upstream: SharedUpstream, container: str, way: str
+) -> None:
+    upstream.reply(SUM, FORECAST, chunks=3)
+    answer = ask_node("openai_node", way, prompt=ASK, container=container)
+    assert answer == {"result": {"parsed": FORECAST_VALUE.model_dump(), "calls": [SUM_RAN]}}
+
+
+@ways("plot", "plot_streamed")
+@pytest.mark.feature("files")
+@pytest.mark.usefixtures("interpreter", "matplotlib")
+def test_a_plot_is_displayed_and_cited_as_a_file(
+    ask_node: AskNode, upstream: SharedUpstream, way: str
+) -> None:
+    upstream.reply(PLOT, PLOT_ANSWER, chunks=3)
+    plot = ask_node("openai_node", way, prompt=ASK)["result"]
+    assert (plot["text"], plot["filename"]) == (PLOT_ANSWER, PLOT_FILE)
+    assert image_size(base64.b64decode(plot["file"])) == PLOT_SIZE
+    assert image_size(base64.b64decode(plot["displayed"])) > (0, 0)
+
+
+@pytest.mark.feature("files")
+@pytest.mark.usefixtures("interpreter")
+def test_files_go_into_a_container_and_come_out_of_it(
+    ask_node: AskNode, upstream: SharedUpstream
+) -> None:
+    upstream.reply(SUM_OF_FILES, SUM_ANSWER)
+    told = ask_node("openai_node", "files", prompt=ASK)["result"]
+    [[_, _, printed]] = told.pop("calls")
+    assert printed == "15\n"
+    assert told == {
+        "listed": {path: list(file) for path, file in FILES.items()},
+        "made": ["/mnt/data/sum.txt", "15"],
+        "left": 3,
+        "listed_container": True,
+        "original": "1,2",
+        "deleted": True,
+        "after": 404,
+    }
 
 
 def test_an_upstream_error_keeps_its_status(ask_node: AskNode, upstream: SharedUpstream) -> None:

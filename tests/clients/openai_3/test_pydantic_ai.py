@@ -16,21 +16,17 @@ from tests.clients.conftest import SharedUpstream
 from tests.clients.scenarios import (
     ANSWER,
     ASK,
-    BOTH_CALLS,
-    BOTH_CITIES,
-    CHAIN,
-    EVENT,
-    EVENT_CALL,
+    FINAL,
     FORECAST,
     FORECAST_VALUE,
     LONDON,
-    LONDON_CALL,
+    LOOPS,
     MODEL,
-    PROSE,
     SILENT_BOTH,
     Forecast,
     create_event,
     get_weather,
+    marked,
     send_mail,
 )
 
@@ -46,9 +42,9 @@ async def model(base_url: str, request: pytest.FixtureRequest) -> AsyncIterator[
     yield request.param(MODEL, provider=provider)
 
 
-def calls(messages: list[Any]) -> list[tuple[str, Any]]:
+def calls(messages: list[Any]) -> list[Any]:
     return [
-        (part.tool_name, part.args_as_dict())
+        [part.tool_name, part.args_as_dict()]
         for message in messages
         if isinstance(message, ModelResponse)
         for part in message.parts
@@ -73,54 +69,20 @@ async def run_stream(agent: Agent[None, Any]) -> Any:
 EITHER = pytest.mark.parametrize(
     "ask", [run, pytest.param(run_stream, marks=pytest.mark.feature("streaming"))]
 )
-WEATHER_CALLS = [("get_weather", arguments) for arguments in BOTH_CALLS]
-TURNS = [
-    ("single call", [LONDON, ANSWER], [("get_weather", LONDON_CALL)], ANSWER),
-    ("parallel calls", [SILENT_BOTH, ANSWER], WEATHER_CALLS, ANSWER),
-    ("parallel calls", [BOTH_CITIES, ANSWER], WEATHER_CALLS, ANSWER),
-    ("nested arguments", [EVENT, ANSWER], [("create_event", EVENT_CALL)], ANSWER),
-    ("prose", [PROSE], [], PROSE),
-    (
-        "several tool turns",
-        [CHAIN, ANSWER],
-        [
-            ("get_weather", LONDON_CALL),
-            (
-                "send_mail",
-                {"to": "ada@example.org", "body": "Now: 12 degrees celsius in London"},
-            ),
-        ],
-        ANSWER,
-    ),
-]
 
 
 @EITHER
-@pytest.mark.parametrize(
-    ("replies", "expected", "answer"),
-    [
-        pytest.param(
-            *row[1:],
-            marks=[
-                pytest.mark.feature(row[0]),
-                *([] if row[0] == "prose" else [pytest.mark.feature("result answered")]),
-            ],
-            id=f"{row[0]} {number}",
-        )
-        for number, row in enumerate(TURNS)
-    ],
-)
+@pytest.mark.parametrize(("replies", "expected"), marked(LOOPS))
 async def test_an_agent_calls_its_tools_and_answers(
     model: Model,
     upstream: SharedUpstream,
     ask: Any,
     replies: list[str],
     expected: Any,
-    answer: str,
 ) -> None:
     upstream.reply(*replies, chunks=3)
     result = await ask(Agent(model, tools=TOOLS))
-    assert (calls(result.all_messages()), result.output) == (expected, answer)
+    assert (calls(result.all_messages()), result.output) == (expected, replies[-1])
 
 
 @pytest.mark.feature("streaming")
@@ -134,7 +96,6 @@ async def test_run_stream_gives_the_answer_as_it_comes(
     assert len(texts) > 1 and all(ANSWER.startswith(text) for text in texts)
 
 
-FINAL = "```python\nfinal_result(city='London', days=[{'high': 12, 'low': 3.5}])\n```"
 OUTPUTS: list[Any] = [
     pytest.param(ToolOutput(Forecast), FINAL, id="tool output"),
     pytest.param(NativeOutput(Forecast), FORECAST, id="native output"),
