@@ -62,7 +62,7 @@ class Pipeline:
         # A non-streaming answer always tells its usage.
         include_usage = request.include_usage or not request.stream
         tool = interpreter_tool(request)
-        if tool is None and self.settings.interpreter == "on" and request.tool_choice != "none":
+        if tool is None and self.settings.interpreter == "on" and _leaves_open(request):
             tool = {"type": INTERPRETER}
         if tool is None:
             request = self._with_files(request, client)
@@ -161,6 +161,12 @@ class Pipeline:
                 base = {name: value for name, value in chunk.items() if name != "choices"}
             if usage and include_usage:
                 yield {**base, "choices": [], "usage": usage}
+
+
+def _leaves_open(request: ChatCompletionRequest) -> bool:
+    """Whether the client leaves it to the model how to answer, once."""
+    free = request.tool_choice in (None, "auto") and request.function_choice in (None, "auto")
+    return free and not request.is_legacy and (request.n or 1) == 1
 
 
 def _plain_messages(request: ChatCompletionRequest) -> list[dict[str, Any]]:

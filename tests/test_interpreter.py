@@ -454,6 +454,23 @@ def test_what_fails_goes_back_to_the_model_and_is_given_up_after_its_fixes(
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        {"tool_choice": "none", "tools": [WEATHER]},
+        {"n": 2, "tools": openai.omit},
+        {"functions": [WEATHER["function"]], "tools": openai.omit},
+    ],
+)
+def test_the_setting_leaves_alone_what_asks_for_something_else(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, options: dict[str, Any]
+) -> None:
+    client = openai.OpenAI(base_url=f"{start_proxy(interpreter='on')}/v1", api_key="k")
+    upstream.reply("Hello.")
+    chat(client, "Hi", **options)
+    assert "Python interpreter" not in json.dumps(upstream.requests[0]["messages"])
+
+
+@pytest.mark.parametrize(
     ("model", "cells"), [("qwq", ["print(1)", "print(1)"]), ("smollm2-135m", ["print(1)"])]
 )
 def test_a_model_that_goes_round_in_circles_is_told_to_answer(
