@@ -91,7 +91,7 @@ def create_app(
             opened.warm_up()
     interpreter = Interpreter(kept, kernels, settings)
     owned.callback(interpreter.close)
-    owned.callback(Sweeper(uploaded.sweep, kept.sweep).close)
+    owned.callback(Sweeper(interpreter.touch_busy, uploaded.sweep, kept.sweep).close)
 
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes

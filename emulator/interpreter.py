@@ -132,6 +132,10 @@ class Interpreter:
         ran = live is not None and live.ran
         return ran or bool(self.containers.files(container.id))
 
+    def touch_busy(self) -> None:
+        """To be called often: containers in use do not expire."""
+        self._kernels.touch_busy()
+
     def end(self, container_id: str) -> None:
         """The container has gone: so does its kernel."""
         self.approvals.drop(container_id)

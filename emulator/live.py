@@ -148,6 +148,12 @@ class LiveKernels:
         with self._lock:
             return list(self._live.items())
 
+    def touch_busy(self) -> None:
+        """What is in use does not expire, however long a cell runs or waits for approval."""
+        for container_id, live in self.all():
+            if live.lock.locked():
+                self._containers.touch(container_id)
+
     def end(self, container_id: str) -> None:
         """The container has gone: so does its kernel."""
         with self._lock:

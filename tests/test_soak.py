@@ -18,6 +18,7 @@ import pytest
 from emulator.container_rows import Container
 from emulator.containers import Containers
 from emulator.engines import InterpreterEngines
+from emulator.errors import NotFound
 from emulator.files import Files
 from emulator.folder import Folder
 from emulator.interpreter import Interpreter
@@ -137,6 +138,34 @@ def test_containers_that_have_gone_leave_no_kernel_behind(tmp_path: Path) -> Non
         use("1")
         interpreter.close()
         assert _settled(held) == held
+    finally:
+        interpreter.close()
+        kernels.close()
+        folder.close()
+
+
+@needs_bubblewrap
+def test_a_container_in_use_does_not_expire(tmp_path: Path) -> None:
+    clock = [time.time()]
+    settings = Settings(warm_interpreters=0)
+    kernels = InterpreterEngines(settings)
+    folder = Folder(tmp_path, now=lambda: clock[0])
+    containers = Containers(folder, Files(folder, settings), settings)
+    interpreter = Interpreter(containers, kernels, settings)
+    container = containers.create("", expires_minutes=1)
+    try:
+        running = interpreter.run(container, "print(1)")
+        next(running)
+        for _ in range(3):
+            clock[0] += 50
+            interpreter.touch_busy()
+            containers.sweep()
+        list(running)
+        assert containers.get("", container.id).status == "running"
+        clock[0] += 61
+        interpreter.touch_busy()
+        with pytest.raises(NotFound):
+            containers.get("", container.id)
     finally:
         interpreter.close()
         kernels.close()
