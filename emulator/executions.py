@@ -114,9 +114,12 @@ class Transcript:
                 told = [] if picture and not is_result else [Logs(f"{text}\n")] if text else []
                 return self._add(*told, *([picture] if picture else []))
             case Truncated(what):
-                fresh = what not in self.truncated
+                if what in self.truncated:
+                    return ()
                 self.truncated.add(what)
-                return self._add(Logs(f"\n[... more {what} left out]\n")) if fresh else ()
+                mark = f"\n[... more {what} left out]\n"
+                self.stdout.append(mark)
+                return self._add(Logs(mark))
 
     def fail(self, traceback: str) -> Sequence[Logs | Image]:
         """The cell has raised."""

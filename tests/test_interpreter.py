@@ -238,7 +238,8 @@ def test_output_beyond_the_limit_is_left_out_and_said_and_the_session_lives(
     container: Container,
 ) -> None:
     report = container.execute("kept = 1\nprint('x' * 10_000_000)")
-    assert len(report["stdout"]) <= 256 * 1024
+    mark = "\n[... more text left out]\n"
+    assert report["stdout"] == "x" * 256 * 1024 + mark
     assert container.execute("kept")["result"] == "1"
 
 
@@ -451,6 +452,27 @@ def test_what_fails_goes_back_to_the_model_and_is_given_up_after_its_fixes(
     assert "ZeroDivisionError: division by zero" in first
     assert "NameError" in second and "No more code can be run" in second
     assert message.content == "I cannot.\n```python\nx\n```"
+
+
+@pytest.mark.parametrize(
+    ("cell", "told"),
+    [
+        (r"print(' 10%\r 50%\r100%')", "100%"),
+        (r"print('\x1b[31mred\x1b[0m')", "red"),
+        (
+            "print('a' * 9_000 + 'b' * 9_000)",
+            f"{'a' * 6_000}\n[... 6000 characters left out ...]\n{'b' * 6_000}",
+        ),
+        ("open('a.txt', 'w').write('x') and None", "[files written: /mnt/data/a.txt (1 bytes)]"),
+    ],
+    ids=["progress", "ansi", "long", "a file"],
+)
+def test_the_model_reads_output_as_a_person_would(
+    client: openai.OpenAI, upstream: ScriptedUpstream, cell: str, told: str
+) -> None:
+    upstream.reply(f"```python\n{cell}\n```", "Done.")
+    chat(client, "?")
+    assert f"```text\n{told}\n```" in upstream.requests[-1]["messages"][-1]["content"]
 
 
 @pytest.mark.parametrize(

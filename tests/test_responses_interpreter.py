@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from typing import Any
 
 import httpx2
@@ -365,12 +366,34 @@ def test_a_container_that_cannot_be_had_keeps_its_status_also_in_a_stream(
 
 
 def test_a_container_that_has_expired_is_told_so(start_proxy: StartProxy) -> None:
-    proxy = start_proxy()
-    made = httpx2.post(f"{proxy}/v1/containers", json={"name": "x"}).json()
-    httpx2.delete(f"{proxy}/v1/containers/{made['id']}")
+    clock = [time.time()]
+    proxy = start_proxy(now=lambda: clock[0])
+    expires = {"anchor": "last_active_at", "minutes": 1}
+    made = httpx2.post(
+        f"{proxy}/v1/containers", json={"name": "x", "expires_after": expires}
+    ).json()
+    clock[0] += 61
     tool = {"type": "code_interpreter", "container": made["id"]}
-    got, data = fetch(f"{proxy}/v1/responses", body(tools=[tool]))
-    assert (got, json.loads(data)["error"]["code"]) == (404, "container_not_found")
+    for url, asked in (
+        (f"{proxy}/v1/responses", body(tools=[tool])),
+        (f"{proxy}/v1/containers/{made['id']}/execute", {"code": "1"}),
+    ):
+        got, data = fetch(url, asked)
+        assert (got, json.loads(data)["error"]["code"]) == (404, "container_expired")
+
+
+def test_a_conversation_whose_container_has_expired_goes_on_in_a_new_one(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    clock = [time.time()]
+    proxy = start_proxy(now=lambda: clock[0])
+    upstream.reply("```python\nx = 1\n```", "Done.")
+    first = ask(proxy, body("Set x"))
+    clock[0] += 21 * 60
+    upstream.reply("```python\nprint('x' in globals())\n```", "No.")
+    second = ask(proxy, body("Is x set?", previous_response_id=first["id"]))
+    assert second["output"][0]["outputs"] == [{"type": "logs", "logs": "False\n"}]
+    assert second["output"][0]["container_id"] != first["output"][0]["container_id"]
 
 
 def test_a_cell_that_the_user_declines_is_told_to_the_model(
