@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-import structlog
-
 from emulator.container_files import ROOT
 from emulator.containers import Containers
 from emulator.errors import EmulatorError
 from emulator.events import CreatedFile
 from sandbox.notebook import FileFault, Notebook, Seen
 
-log = structlog.get_logger()
+MOST_FILES = 1000
+"""Files of a kernel that are looked at."""
 
 
 class Mirror:
@@ -34,7 +33,7 @@ class Mirror:
         self._shared: set[str] = set()
         """What both sides had: only this is removed on one side when it has gone on the other."""
         self.notes: list[str] = []
-        """What could not be kept, to be told and cleared by whoever tells it."""
+        """What could not be kept or brought in, to be told and cleared by whoever tells it."""
 
     def bring_in(self, notebook: Notebook) -> None:
         """Bring what a user has added, replaced or removed into the kernel."""
@@ -50,9 +49,10 @@ class Mirror:
                 try:
                     notebook.write(path, self._containers.read(self._container_id, file.id))
                 except FileFault as error:
-                    log.warning("file not brought into the sandbox", reason=str(error))
+                    notebook.remove(path)  # half of it may be
+                    self.notes.append(f"the user's file is not there: {error}")
         self._look(notebook)
-        self._shared = set(wanted)
+        self._shared = wanted.keys() & self._seen.keys()
         self._version = version
 
     def bring_out(self, notebook: Notebook) -> list[CreatedFile]:
@@ -72,10 +72,12 @@ class Mirror:
             file.path.removeprefix(ROOT): file.id
             for file in self._containers.files(self._container_id)
         }
-        for path in self._shared - self._seen.keys():
+        # In a longer list than that, what is not in it may be there all the same.
+        gone = self._shared - self._seen.keys() if len(self._seen) < MOST_FILES else set()
+        for path in gone:
             if path in held:
                 self._containers.remove(self._container_id, held[path])
-        self._shared = self._seen.keys() & held.keys()
+        self._shared = (self._seen.keys() & held.keys()) | (self._shared - gone)
         return kept
 
     def keep(self, path: str, content: Callable[[], bytes]) -> list[CreatedFile]:
@@ -90,4 +92,4 @@ class Mirror:
         return [CreatedFile(self._container_id, file.id, file.path, file.bytes)]
 
     def _look(self, notebook: Notebook) -> None:
-        self._seen = {file.path: file for file in notebook.files()}
+        self._seen = {file.path: file for file in notebook.files(MOST_FILES)}

@@ -709,3 +709,43 @@ def test_a_result_that_is_sent_twice_at_once_runs_the_cell_on_once(
         assert [answer.choices[0].message.content for answer in answers] == ["One.", "One."]
     told = [json.dumps(request["messages"]) for request in upstream.requests[1:]]
     assert sum("```text\\non\\n```" in one for one in told) == 1
+
+
+def test_code_cannot_fill_more_than_its_container_may_hold(start_proxy: StartProxy) -> None:
+    proxy = start_proxy(container_bytes=2**20, interpreter_seconds=56)
+    container = Container(proxy)
+    container.upload("given.bin", b"x" * 400_000)
+    report = container.execute("open('one.bin', 'wb').write(b'x' * 400_000)")
+    assert report["status"] == "Success"
+    report = container.execute(
+        "with open('two.bin', 'wb', buffering=0) as file:\n"
+        "    while file.write(b'x' * 100_000) == 100_000: pass\n"
+        "    file.write(b'x')"
+    )
+    assert report["status"] == "Failure"
+    assert "No space left on device" in report["stderr"]
+    kept = sum(file["bytes"] for file in container.files().values())
+    assert 800_000 <= kept <= 2**20
+    answer = container.http.post(
+        f"/containers/{container.id}/files", files={"file": ("more.bin", b"x" * 300_000)}
+    )
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "container_full")
+
+
+def test_a_flood_of_files_does_not_remove_those_that_it_hides(container: Container) -> None:
+    container.upload("z.txt", b"kept")
+    container.execute("for n in range(1500): open(f'a{n}', 'w').close()")
+    assert container.execute("open('z.txt').read()")["result"] == "'kept'"
+    listed = container.http.get(f"/containers/{container.id}/files", params={"order": "asc"})
+    assert listed.json()["data"][0]["path"] == "/mnt/data/z.txt"
+
+
+def test_a_file_that_finds_no_room_in_the_sandbox_is_told(start_proxy: StartProxy) -> None:
+    container = Container(start_proxy(container_bytes=2**20, interpreter_seconds=56))
+    container.execute("open('.hidden', 'wb').write(b'x' * 900_000)")  # not kept by the host
+    container.upload("late.bin", b"x" * 500_000)
+    report = container.execute("import os\nos.path.exists('late.bin')")
+    assert report["result"] == "False"
+    [note] = report["notes"]
+    assert "late.bin" in note and "No space left on device" in note
+    assert container.files()["/mnt/data/late.bin"]["bytes"] == 500_000
