@@ -96,17 +96,17 @@ bench-bfcl: $(RUNNABLE) $(BENCH) ## whether ideal replies to BFCL's cases are re
 .PHONY: test-gateway
 test-gateway: $(TESTABLE) $(WEBSOCKETS) $(GATEWAY) ## the tests against a Jupyter Kernel Gateway
 	@JUPYTER_GATEWAY="$(abspath $(GATEWAY_VENV))/bin/python -m kernel_gateway" \
-	    $(PY) -m pytest tests/test_gateway.py $(ARGS)
+	    $(PY) -m pytest tests/sandbox/test_gateway.py $(ARGS)
 
 .PHONY: test-enterprise-gateway
 test-enterprise-gateway: $(TESTABLE) $(WEBSOCKETS) $(ENTERPRISE) ## the same tests against a Jupyter Enterprise Gateway
 	@JUPYTER_GATEWAY="$(abspath $(ENTERPRISE_VENV))/bin/python -m enterprise_gateway" \
-	    $(PY) -m pytest tests/test_gateway.py $(ARGS)
+	    $(PY) -m pytest tests/sandbox/test_gateway.py $(ARGS)
 
 .PHONY: test-docker
 test-docker: $(TESTABLE) $(DOCKER) ## the kernels' tests in containers of a Docker engine of their own (needs root)
-	@$(PY) -m tests.docker_engine $(PY) -m pytest -k "not monty and not without_a_sandbox" \
-	    tests/test_docker.py tests/test_escape.py tests/test_engines.py $(ARGS)
+	@$(PY) -m tests.support.docker_engine $(PY) -m pytest -k "not monty and not without_a_sandbox" \
+	    tests/sandbox/test_docker.py tests/sandbox/test_escape.py tests/sandbox/test_engines.py $(ARGS)
 
 .PHONY: kernel-image
 kernel-image: ## build the image of --sandbox docker
@@ -118,7 +118,7 @@ bench-sandbox: $(RUNNABLE) system-packages ## how long a program waits for its s
 
 .PHONY: soak
 soak: $(TESTABLE) system-packages ## 500 sessions on each engine leave nothing behind
-	@SOAK_SESSIONS=500 $(PY) -m pytest tests/test_soak.py -s $(ARGS)
+	@SOAK_SESSIONS=500 $(PY) -m pytest tests/sandbox/test_soak.py -s $(ARGS)
 
 .PHONY: doctor
 doctor: $(RUNNABLE) system-packages ## which engines and fences work on this machine

@@ -25,9 +25,10 @@ import openai
 
 from app import create_app
 from benchmarks.cases import HALVES, TOOLS, Case, Json, judge
-from emulator import local_model, logs
+from emulator import logs
 from emulator.settings import Settings
-from tests.serving import serve
+from emulator.upstream import local_model
+from tests.support.serving import serve
 
 Calls = list[tuple[str, Mapping[str, Json]]]
 Ask = Callable[[Case], Calls]

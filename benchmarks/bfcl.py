@@ -34,9 +34,9 @@ from benchmarks.bfcl_truth import Arguments, Case
 from benchmarks.report import write_section
 from emulator import logs
 from emulator.settings import Settings
-from emulator.tools import Toolset
-from tests.scripted import Body, Reply, ScriptedUpstream
-from tests.serving import serve
+from emulator.tools.toolset import Toolset
+from tests.support.scripted import Body, Reply, ScriptedUpstream
+from tests.support.serving import serve
 
 DOCS = Path(__file__).parent.parent / "docs"
 CHUNK = 7  # characters in a delta of a streamed reply

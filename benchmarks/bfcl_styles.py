@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from emulator.schema.names import KEYWORDS, RESERVED
-from emulator.schema.trees import Tree
-from emulator.tools import Tool, Toolset
+from emulator.tools.names import KEYWORDS, RESERVED
+from emulator.tools.toolset import Tool, Toolset
+from emulator.tools.trees import Tree
 
 Json = Any
 

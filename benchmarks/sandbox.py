@@ -28,7 +28,7 @@ from sandbox import cgroups, fences
 from sandbox.engine import Engine, Finished, Paused
 from sandbox.kernel import KernelEngine
 from sandbox.monty import MontyEngine
-from tests.processes import proxy
+from tests.support.processes import proxy
 
 PIECE = "sum(range(10))"
 VALUE = Finished("", 45, "45")

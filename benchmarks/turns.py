@@ -31,8 +31,8 @@ from pydantic import TypeAdapter
 
 from benchmarks.report import write_section
 from benchmarks.turns_tasks import TASKS, Call, Json, Task, World
-from tests.processes import proxy
-from tests.scripted import Body, Reply, ScriptedUpstream
+from tests.support.processes import proxy
+from tests.support.scripted import Body, Reply, ScriptedUpstream
 
 DOCS = Path(__file__).parent.parent / "docs"
 CHARS_PER_TOKEN = 4

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from emulator.tools import ToolKind
+from emulator.tools.toolset import ToolKind
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 RunStatus = Literal["completed", "failed", "incomplete"]

@@ -1,7 +1,7 @@
 """Try each engine and each fence, and say what works. Knows nothing of settings or HTTP.
 
 Stops: nothing by itself; it is how an operator learns that something else would not.
-Does not stop: a fence that a program can still get over; tests/test_escape.py asks that.
+Does not stop: a fence that a program can still get over; tests/sandbox/test_escape.py asks that.
 """
 
 import time

@@ -5,7 +5,7 @@ engine may pass over a limit with a mere warning, or be set up to be laxer than 
 
 Stops: starting kernels in containers in which a fence silently came to nothing.
 
-Does not stop: what no probe asks; tests/test_docker.py asks much more.
+Does not stop: what no probe asks; tests/sandbox/test_docker.py asks much more.
 """
 
 import errno

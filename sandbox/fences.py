@@ -4,7 +4,7 @@ Each probe is a few lines that run behind the fences as a kernel does; what it f
 JSON and is judged here. A fence that does not hold turns the kernel engine off.
 
 Stops: starting kernels on a machine where a fence silently came to nothing.
-Does not stop: what no probe asks; tests/test_escape.py asks much more.
+Does not stop: what no probe asks; tests/sandbox/test_escape.py asks much more.
 """
 
 import errno

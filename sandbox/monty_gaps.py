@@ -1,6 +1,6 @@
 """What Monty cannot do that CPython can, told apart from what a program did wrong.
 
-Read from pydantic-monty 1.4.0; tests/test_engines.py holds each kind. It knows nothing of sessions.
+Read from pydantic-monty 1.4.0; tests/sandbox/test_engines.py holds each kind. It knows nothing of sessions.
 """
 
 import builtins

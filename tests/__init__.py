@@ -1,1 +1,1 @@
-"""Tests. A package, so that a helper has one name: `from tests.scripted import Reply`."""
+"""Tests. A package, so that a helper has one name: `from tests.support.scripted import Reply`."""

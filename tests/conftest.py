@@ -17,9 +17,9 @@ import hypothesis
 import openai
 import pytest
 
-from tests.scripted import ScriptedUpstream
-from tests.serving import serve
-from tests.uploads import Clock
+from tests.support.scripted import ScriptedUpstream
+from tests.support.serving import serve
+from tests.support.uploads import Clock
 
 # CI tries the same examples each time, so that it fails for a change and not by chance; the search for
 # new ones goes on wherever the tests are run by hand.

@@ -1,1 +1,1 @@
-"""How calls are found in a reply and read into Python: the parts of `extract.py` and `readers.py`."""
+"""Text -> statements: how calls are found in a reply, and how each syntax is read into Python."""

@@ -12,9 +12,9 @@ import re
 from enum import Enum, auto
 
 from emulator.reading.lexing import PythonScan
+from emulator.reading.python_syntax import calls_tool
 from emulator.reading.repairs import parse_repaired
-from emulator.reading.syntax import calls_tool
-from emulator.reading.written import WRITTEN_NAME, WrittenNames
+from emulator.reading.tool_names import WRITTEN_NAME, WrittenNames
 
 
 class Verdict(Enum):

@@ -12,7 +12,7 @@ from emulator.reading.lexing import JsonScan
 from emulator.reading.openings import json_opens, names_a_call
 from emulator.reading.scanner import After, Scanner
 from emulator.reading.tags import Tag
-from emulator.reading.written import WrittenNames
+from emulator.reading.tool_names import WrittenNames
 
 # ---------------------------------------------------------------------------- tags
 

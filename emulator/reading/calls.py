@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from emulator.reading.statements import Statement, unreadable
-from emulator.reading.written import WrittenNames
+from emulator.reading.tool_names import WrittenNames
 from sandbox.parsing import literal
 
 JSON = None | bool | int | float | str | list[Any] | dict[str, Any]

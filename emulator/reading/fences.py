@@ -12,7 +12,7 @@ from emulator.reading.incoming import HOLD, Incoming
 from emulator.reading.lexing import PythonScan
 from emulator.reading.openings import FENCES, Fence, fence_in, sniff
 from emulator.reading.scanner import After, Scanner
-from emulator.reading.written import WrittenNames
+from emulator.reading.tool_names import WrittenNames
 
 
 def fenced(text: Incoming, fence: Fence, names: WrittenNames) -> Scanner:

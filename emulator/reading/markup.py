@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from emulator.reading.calls import JSON, statement
-from emulator.reading.foreign import read_json, read_python
+from emulator.reading.data_readers import read_json, read_python
 from emulator.reading.loose_json import values
 from emulator.reading.statements import Statement, unreadable
-from emulator.reading.written import WrittenNames
+from emulator.reading.tool_names import WrittenNames
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from emulator.reading.bare import Verdict, opens
-from emulator.reading.written import WRITTEN_NAME, WrittenNames
+from emulator.reading.tool_names import WRITTEN_NAME, WrittenNames
 
 # ---------------------------------------------------------------------------- fences
 

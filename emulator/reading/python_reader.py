@@ -12,12 +12,12 @@ import re
 from collections.abc import Collection
 from enum import Enum, auto
 
-from emulator.diagnostics import from_syntax_error
+from emulator.reading.diagnostics import from_syntax_error
 from emulator.reading.lexing import PythonScan
 from emulator.reading.repairs import parse_repaired
 from emulator.reading.rewrites import rewritten
 from emulator.reading.statements import MAX_BLOCK, MAX_STATEMENTS, Statement, Unreadable, unreadable
-from emulator.reading.written import WrittenNames
+from emulator.reading.tool_names import WrittenNames
 
 #: Words that go on with the compound statement before them.
 _CONTINUES = re.compile(r"(?:else|elif|except|finally)\b")

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from emulator.reading.lexing import in_code, outside_strings
-from emulator.reading.syntax import parse
-from emulator.reading.written import WrittenNames
+from emulator.reading.python_syntax import parse
+from emulator.reading.tool_names import WrittenNames
 
 
 @dataclass(frozen=True)

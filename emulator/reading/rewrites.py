@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from emulator.reading.calls import calls_in, statement
+from emulator.reading.python_syntax import called, dotted, is_pythons_own, parse
 from emulator.reading.repairs import parse_repaired
 from emulator.reading.statements import Unreadable
-from emulator.reading.syntax import called, dotted, is_pythons_own, parse
-from emulator.reading.written import WrittenNames
+from emulator.reading.tool_names import WrittenNames
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from emulator.diagnostics import Diagnostic, render
+from emulator.reading.diagnostics import Diagnostic, render
 
 #: Characters that one block may have; what is longer is no program that anyone meant.
 MAX_BLOCK = 1 << 20

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from emulator.choice import INTERPRETER
+from emulator.answering.tool_choice import INTERPRETER
 from emulator.errors import BadRequest
 from emulator.protocol import EMULATED, ChatCompletionRequest, Message, validated
 from emulator.responses.items import Json

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from emulator.answering.prompt import render
 from emulator.events import same_answer
-from emulator.prompt import render
 from emulator.protocol import CustomCall, FunctionCall, HistoryCall, Message
 from emulator.responses import items as given
 from emulator.responses.items import Item, Json, Part

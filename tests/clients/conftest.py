@@ -21,7 +21,7 @@ import openai
 import pytest
 
 from tests.clients.compatibility import Results
-from tests.scripted import ScriptedUpstream
+from tests.support.scripted import ScriptedUpstream
 
 ROOT = Path(__file__).parents[2]
 PROXY_PYTHON = os.environ.get("PROXY_PYTHON") or str(ROOT / ".venv" / "bin" / "python")

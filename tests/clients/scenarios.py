@@ -1,7 +1,7 @@
 """The conversations that every client is taken through: tools, what the model writes, what comes of it.
 
 The tools are typed functions with docstrings, for the frameworks that read those; the same as JSON Schema are
-in tests/tools_for_tests.py. All of them only tell what they were called with.
+in tests/support/tools.py. All of them only tell what they were called with.
 """
 # No `from __future__ import annotations`: LlamaIndex reads a tool's annotations as they stand.
 

@@ -10,6 +10,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
 from tests.clients.conftest import SharedUpstream
+from tests.clients.langchain import EITHER, invoke, stream
 from tests.clients.scenarios import (
     ANSWER,
     ASK,
@@ -41,24 +42,6 @@ def model(base_url: str, request: pytest.FixtureRequest) -> ChatOpenAI:
     return ChatOpenAI(
         model=MODEL, base_url=base_url, max_retries=0, use_responses_api=request.param
     )
-
-
-def invoke(runnable: Any, given: Any) -> AIMessage:
-    return runnable.invoke(given)
-
-
-def stream(runnable: Any, given: Any) -> AIMessage:
-    """All chunks added up, which is how LangChain's own agents see a stream."""
-    chunks = list(runnable.stream(given))
-    message = chunks[0]
-    for chunk in chunks[1:]:
-        message += chunk
-    return message
-
-
-EITHER = pytest.mark.parametrize(
-    "ask", [invoke, pytest.param(stream, marks=pytest.mark.feature("streaming"))]
-)
 
 
 def calls(message: AIMessage) -> list[Any]:

@@ -13,7 +13,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
 from tests.clients.conftest import SharedUpstream
-from tests.clients.openai_3.test_langchain import EITHER
+from tests.clients.langchain import EITHER
 from tests.clients.scenarios import (
     ANSWER,
     ASK,

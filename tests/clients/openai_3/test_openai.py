@@ -26,8 +26,8 @@ from tests.clients.scenarios import (
     Forecast,
     marked,
 )
-from tests.scripted import Reply
-from tests.tools_for_tests import CREATE_EVENT, GET_WEATHER
+from tests.support.scripted import Reply
+from tests.support.tools import CREATE_EVENT, GET_WEATHER
 
 CLIENT = "openai-python 3"
 PACKAGES = ("openai",)

@@ -40,7 +40,7 @@ from tests.clients.scenarios import (
     image_size,
     marked,
 )
-from tests.tools_for_tests import GET_WEATHER
+from tests.support.tools import GET_WEATHER
 
 CLIENT = "openai-python 3"
 PACKAGES = ("openai",)

@@ -1,0 +1,83 @@
+"""`response_format`, for models that have none: say it in words, read the answer, hold it to its schema.
+
+An answer's schema is read and enforced by the same code as a tool's parameters: a `Toolset` of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from emulator.answering.prompt import render
+from emulator.errors import BadRequest
+from emulator.reading import loose_json
+from emulator.reading.statements import Unreadable
+from emulator.tools.toolset import BindError, SchemaError, Toolset
+
+_NAME = "answer"
+_PLACE = "response_format"
+
+
+class Misformed(Exception):
+    """The text does not hold what was asked for; ``str()`` says why, in words for the model."""
+
+
+@dataclass(frozen=True)
+class AnswerFormat:
+    """``json_object`` (no schema) or ``json_schema``."""
+
+    toolset: Toolset | None = None
+    schema: str = ""
+
+    @classmethod
+    def parse(cls, response_format: Mapping[str, Any] | None) -> AnswerFormat | None:
+        """None for free text. Raises `BadRequest` naming the place."""
+        kind = (response_format or {"type": "text"}).get("type")
+        if kind == "text":
+            return None
+        if kind == "json_object":
+            return cls()
+        described = (response_format or {}).get("json_schema")
+        if kind != "json_schema" or not isinstance(described, Mapping):
+            raise BadRequest(f"{_PLACE} {kind!r} is not supported.", param=f"{_PLACE}.type")
+        schema = described.get("schema")
+        if not isinstance(schema, Mapping):
+            place = f"{_PLACE}.json_schema.schema"
+            raise BadRequest(f"{place} must be a JSON Schema.", param=place)
+        tool = {"type": "function", "function": {"name": _NAME, "parameters": schema}}
+        try:
+            toolset = Toolset.parse([tool])
+        except SchemaError as error:
+            inside = error.param.removeprefix("tools[0].function.parameters")
+            param = f"{_PLACE}.json_schema.schema{inside}"
+            raise BadRequest(str(error), param=param) from error
+        return cls(toolset, orjson.dumps(schema, option=orjson.OPT_INDENT_2).decode())
+
+    @property
+    def instructions(self) -> str:
+        return render("format.jinja", schema=self.schema)
+
+    def read(self, text: str) -> str:
+        """The answer in ``text`` as JSON, coerced and valid. Raises `Misformed`."""
+        try:
+            found = [value.value for value in loose_json.values(text)]
+        except Unreadable as error:
+            raise Misformed(str(error)) from error
+        objects = [value for value in found if isinstance(value, dict)]
+        if not objects:
+            raise Misformed("there is no JSON object in the answer")
+        problem = None
+        # Models like to think aloud in JSON too: the last object that fits is the answer.
+        for value in reversed(objects):
+            try:
+                return orjson.dumps(self._checked(value)).decode()
+            except BindError as error:
+                problem = problem or error
+        assert problem is not None
+        raise Misformed("\n".join(str(p) for p in problem.problems)) from problem
+
+    def _checked(self, value: dict[str, Any]) -> dict[str, Any]:
+        return value if self.toolset is None else self.toolset.bind(_NAME, [value], {})

@@ -1,0 +1,231 @@
+"""One answer in which the model may write Python: turns, until one is of use or the budget is used up.
+
+A turn is read by `turn.py`; here is decided what to ask for next. Knows nothing of chunks or Flask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from emulator import metrics
+from emulator.answering.answer_format import AnswerFormat
+from emulator.answering.bench import Bench
+from emulator.answering.cell_draft import CellDraft
+from emulator.answering.cell_resume import EndedCell, go_on
+from emulator.answering.first_turn import first_turn
+from emulator.answering.habits import Habits
+from emulator.answering.program_draft import Draft
+from emulator.answering.prompt import Choice
+from emulator.answering.prose import Prose
+from emulator.answering.reply import Drafting, Turn
+from emulator.answering.stops import StopFilter
+from emulator.answering.tiny.grammar import gbnf
+from emulator.answering.turn_state import Course
+from emulator.answering.usage import Meter
+from emulator.answering.verdicts import Answered, Ran, Refused, Verdict
+from emulator.errors import ExecutionFailed, UpstreamFailed
+from emulator.events import AnswerEvent, Finish, FinishReason, Opened, Usage
+from emulator.programs.driver import Driver
+from emulator.programs.repeats import barren_calls
+from emulator.programs.resume import Continued, Ended, resume, save
+from emulator.protocol import ChatCompletionRequest
+from emulator.settings import Settings
+from emulator.storage.key_value import Store
+from emulator.tools.toolset import Toolset
+from emulator.upstream.client import Upstream
+from sandbox.engine import Engine, fresh_seed
+from sandbox.errors import SandboxBusy, SandboxError
+
+CUT_OFF: Mapping[str | None, FinishReason] = {
+    "length": "length",
+    "content_filter": "content_filter",
+}
+
+
+@dataclass(frozen=True)
+class Answerer:
+    """Makes the events of one choice of one request."""
+
+    settings: Settings
+    upstream: Upstream
+    engines: Sequence[Engine]
+    store: Store | None
+    habits: Habits
+    request: ChatCompletionRequest
+    toolset: Toolset
+    choice: Choice
+    answer_format: AnswerFormat | None
+    open_bench: Callable[[], Bench] | None = None
+    """Gives the code interpreter, if the model may use one."""
+
+    def events(self) -> Iterator[AnswerEvent]:
+        """Raises `EmulatorError`, before the first event or after any."""
+        bench = self.open_bench() if self.open_bench else None
+        try:
+            yield from self._events(bench)
+        finally:
+            if bench is not None:
+                bench.leave()
+
+    def _events(self, bench: Bench | None) -> Iterator[AnswerEvent]:
+        driver = Driver(
+            self.engines,
+            self.toolset,
+            max_calls=self.settings.program_calls,
+            one_at_a_time=self.choice.one_at_a_time,
+        )
+        went_on: Continued | Ended | EndedCell | Answered | None = None
+        if bench is not None:
+            went_on = yield from go_on(bench, self.request.messages)
+        went_on = went_on or self._resumed(driver)
+        if isinstance(went_on, Answered):
+            metrics.TURNS_SAVED.inc()
+            yield Finish("tool_calls", Usage())
+        elif isinstance(went_on, Continued):
+            metrics.TURNS_SAVED.inc()
+            yield Opened(lambda: None, turns_saved=1)
+            yield from went_on.calls
+            yield Finish("tool_calls", Usage())
+        else:
+            request = self.request
+            if bench is not None:
+                held = bench.taken_in(request.messages)
+                request = request.model_copy(update={"messages": held})
+            messages, fields = first_turn(
+                self.settings,
+                request,
+                self.toolset,
+                self.choice,
+                self.answer_format,
+                habit=self.habits.of(self.request.model),
+                ended=went_on,
+                bench=bench,
+            )
+            yield from self._asked(driver, Course(messages, fields, self.choice, bench))
+
+    def _resumed(self, driver: Driver) -> Continued | Ended | None:
+        """What became of a program whose results end the history."""
+        if self.store is None:
+            return None
+        with _sandbox_at_fault():
+            went_on = resume(self.store, driver, self.request.messages)
+        if isinstance(went_on, Continued) and went_on.saved is not None:
+            save(self.store, went_on.saved)
+        return went_on
+
+    def _asked(self, driver: Driver, course: Course) -> Iterator[AnswerEvent]:
+        """Ask the model, and ask again while its reply is of no use or has run code."""
+        seed = fresh_seed()
+        meter = Meter()
+        verdict: Verdict = Answered()
+        while True:
+            turn = self._turn(driver, seed, course)
+            try:
+                finish_reason = yield from self._read(turn, course, meter)
+            except UpstreamFailed as error:
+                # The repair request did not fit the model's context: the first fault is the one to tell.
+                if course.attempt and error.status == 400 and isinstance(verdict, Refused):
+                    raise course.gave_up(verdict) from error
+                raise
+            course.told += turn.prose.told
+            verdict = turn.verdict
+            if turn.draft.calls:
+                self._keep(turn.draft)
+                yield Finish("tool_calls", meter.usage(course.messages))
+                return
+            if isinstance(verdict, Ran):
+                course.ran(turn, verdict)
+                continue
+            # What the upstream cut off is not the model's fault: asking again would not help.
+            if isinstance(verdict, Answered) or finish_reason in CUT_OFF:
+                yield Finish(CUT_OFF.get(finish_reason, "stop"), meter.usage(course.messages))
+                return
+            # A promise is asked for once; whoever promises again may just talk like that.
+            final = course.attempt >= self.settings.repair_attempts
+            if verdict.kind == "promised" and (course.attempt or final):
+                yield Finish("stop", meter.usage(course.messages))
+                return
+            metrics.REPAIRS.labels(verdict.kind).inc()
+            if final:
+                raise course.gave_up(verdict)
+            course.refused(turn, verdict)
+            course.fields |= self._retry_fields(verdict)
+
+    def _turn(self, driver: Driver, seed: int, course: Course) -> Turn:
+        read = Draft(
+            driver,
+            required=course.choice.required and course.bench is None,
+            by_statement=self.settings.stream_calls == "statement",
+            seed=seed,
+            barren=barren_calls(self.request.messages),
+        )
+        draft = CellDraft(read, course.bench, self.toolset) if course.bench else read
+        hold = bool(course.attempt) or course.choice.required or self.answer_format is not None
+        lead = "\n\n" if course.told else ""
+        return Turn(
+            draft,
+            Prose(StopFilter(self.request.stop), hold=hold, lead=lead),
+            course.choice,
+            answer_format=self.answer_format,
+            recover_reasoning=self.settings.recover_reasoning,
+        )
+
+    def _read(
+        self,
+        turn: Turn,
+        course: Course,
+        meter: Meter,
+    ) -> Generator[AnswerEvent, None, str | None]:
+        """Read one reply; returns the upstream's finish_reason, or None when we closed it."""
+        finish_reason: str | None = None
+        container_id = course.bench.container.id if course.bench else ""
+        meter.begin()
+        metrics.MODEL_TURNS.inc()
+        with _sandbox_at_fault():
+            with self.upstream.open(course.messages, course.fields) as reply:
+                yield Opened(reply.abort, container_id=container_id)
+                for chunk in reply:
+                    meter.count(chunk)
+                    for choice in chunk.get("choices") or ():
+                        delta = choice.get("delta") or {}
+                        reasoning = delta.get("reasoning_content") or delta.get("reasoning") or ""
+                        yield from turn.feed(delta.get("content") or "", reasoning)
+                        finish_reason = choice.get("finish_reason") or finish_reason
+                    if turn.done:
+                        break
+                    if len(turn.text) > self.settings.max_reply_chars:
+                        finish_reason = "length"
+                        break
+            yield from turn.close(cut_off=finish_reason == "length")
+        return finish_reason
+
+    def _keep(self, draft: Drafting) -> None:
+        """Remember how the model calls, and the program for its results."""
+        self.habits.told(self.request.model, draft.dialects)
+        if self.store is not None and (saved := draft.saved()) is not None:
+            save(self.store, saved)
+
+    def _retry_fields(self, verdict: Refused) -> dict[str, Any]:
+        """A grammar of valid calls, where the operator says that the upstream takes one."""
+        field = self.settings.retry_grammar
+        if field == "off" or not self.toolset.tools or verdict.kind not in ("invalid", "required"):
+            return {}
+        one = self.choice.one_at_a_time
+        return {
+            field: gbnf(self.toolset.tools, required=True, only=self.choice.name, parallel=not one)
+        }
+
+
+@contextmanager
+def _sandbox_at_fault() -> Iterator[None]:
+    """A sandbox that fails, unlike a program that does, is told to the client."""
+    try:
+        yield
+    except SandboxBusy as error:
+        message = f"The model's program could not be run now: {error}"
+        raise ExecutionFailed(message, code="overloaded", headers={"retry-after": "1"}) from error
+    except SandboxError as error:
+        raise ExecutionFailed(f"The model's program could not be run: {error}") from error

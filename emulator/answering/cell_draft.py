@@ -1,0 +1,221 @@
+"""The cell of a reply, as it grows: a Python block that the code interpreter is to run.
+
+Takes the place of `Draft` where a request has an interpreter. The first whole Python block is the cell, and
+ends the reply; it runs when the upstream has been let go. Calls of functions that a model writes in another
+way than Python are a `Draft`'s to read. Knows nothing of prose or HTTP.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from emulator.answering.bench import Bench
+from emulator.answering.program_draft import Draft
+from emulator.answering.verdicts import Answered, Ran, Verdict
+from emulator.events import (
+    AnswerEvent,
+    CodeBegun,
+    CodeClosed,
+    CodeDelta,
+    CodeOutput,
+    CodeRan,
+    Image,
+    Logs,
+    Opened,
+    ToolCall,
+    new_id,
+)
+from emulator.interpreter.approvals import Held
+from emulator.interpreter.cell import Waiting
+from emulator.interpreter.execution import Execution
+from emulator.interpreter.interpreter import Begun, Progress
+from emulator.programs.resume import Saved
+from emulator.reading.openings import FENCES
+from emulator.reading.readers import READERS, Statement, Unreadable
+from emulator.tools.toolset import Toolset
+from sandbox.parsing import parse
+
+NAMES = ("code_interpreter", "python")
+"""How models that know a code interpreter as a tool call it, where they write calls instead of blocks."""
+
+PREFIX = "ci_"
+"""Of the ids of cells."""
+_LABELS = frozenset(label for label, dialect in FENCES.items() if dialect == "python")
+
+
+@dataclass
+class _Block:
+    dialect: str
+    raw: str
+    """As it was written, its fence included."""
+    in_a_row: bool
+    id: str = ""
+    """Of the cell, where the fence says that it is Python: then it is told as it comes."""
+    text: list[str] = field(default_factory=list)
+
+
+class CellDraft:
+    """See `turn.Drafting`. ``draft`` reads what is no Python block."""
+
+    def __init__(self, draft: Draft, bench: Bench, toolset: Toolset) -> None:
+        self._draft = draft
+        self._bench = bench
+        self._toolset = toolset
+        self._block: _Block | None = None
+        self._id = ""
+        self._code: str | None = None
+        self._cell_verdict: Verdict | None = None
+        self._calls: list[ToolCall] = []
+        self.names = {**{name: name for name in NAMES}, **draft.names}
+        self.offered = draft.offered
+        self.wrote = False
+
+    @property
+    def stopped(self) -> bool:
+        return (self.wrote and self._block is None) or self._draft.stopped
+
+    @property
+    def verdict(self) -> Verdict | None:
+        return self._cell_verdict or self._draft.verdict
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        return [*self._draft.calls, *self._calls]
+
+    @property
+    def dialects(self) -> set[str]:
+        return self._draft.dialects
+
+    def saved(self) -> Saved | None:
+        """A cell is kept by its kernel alone."""
+        return self._draft.saved()
+
+    @property
+    def code(self) -> str:
+        """The cell, "" where there is none."""
+        return self._code or ""
+
+    def begin(self, dialect: str, raw: str, *, in_a_row: bool = False) -> Iterator[AnswerEvent]:
+        self._block = _Block(dialect, raw, in_a_row)
+        if dialect == "python" and raw.strip(" \t\n`~").lower() in _LABELS:
+            self._block.id = self._id = new_id(PREFIX)
+            self.wrote = True
+            yield CodeBegun(self._id, self._bench.container.id)
+
+    def feed(self, text: str, raw: str) -> Iterator[AnswerEvent]:
+        block = self._opened()
+        block.text.append(text)
+        block.raw += raw
+        if block.id:
+            yield CodeDelta(text)
+
+    def end(self, raw: str, *, cut_off: bool) -> Iterator[AnswerEvent | str]:
+        block = self._opened()
+        block.raw += raw
+        self._block = None
+        text = "".join(block.text)
+        if block.id and cut_off:
+            yield CodeRan("incomplete")
+        elif block.id:
+            self._code = text
+        elif cut_off or (code := self._meant(block, text)) is None:
+            yield from self._draft.begin(block.dialect, block.raw, in_a_row=block.in_a_row)
+            yield from self._draft.feed(text, "")
+            yield from self._draft.end("", cut_off=cut_off)
+        else:
+            self._code, self._id, self.wrote = code, new_id(PREFIX), True
+            yield CodeBegun(self._id, self._bench.container.id)
+            yield CodeDelta(code)
+
+    def finish(self) -> Iterator[AnswerEvent]:
+        """Run the cell, if there is one."""
+        yield from self._draft.finish()
+        if self._code is None:
+            return
+        yield CodeClosed(self._code)
+        key = self._id.removeprefix(PREFIX)
+        run = self._bench.interpreter.run(self._bench.container, self._code, self._toolset, key)
+        events = told(run)
+        while True:
+            try:
+                event = next(events)
+            except StopIteration as end:
+                self._cell_verdict = end.value
+                return
+            if isinstance(event, ToolCall):
+                self._calls.append(event)
+            yield event
+
+    def _opened(self) -> _Block:
+        assert self._block is not None, "the splitter opens a block before it goes on"
+        return self._block
+
+    def _meant(self, block: _Block, text: str) -> str | None:
+        """The code of a block that does not say that it is Python, if that is what it is."""
+        try:
+            reader = READERS[block.dialect](self.names)
+            statements = [*reader.feed(text), *reader.close()]
+        except Unreadable:
+            return None
+        wrapped = _wrapped(statements)
+        if wrapped is not None:
+            return wrapped
+        # Without a fence, or with a bare one: text of any kind may happen to be Python.
+        return text if block.dialect == "python" and _does_something(text) else None
+
+
+def told(progress: Iterator[Progress]) -> Generator[AnswerEvent, None, Verdict]:
+    """A cell's run as events of the answer; returns the verdict."""
+    yield _NOTHING_RUNS
+    for step in progress:
+        match step:
+            case Begun(stop):
+                yield Opened(stop)
+            case Logs() | Image():
+                yield CodeOutput(step)
+            case Held():
+                pass  # it is asked about elsewhere: `routes/executions.py`
+            case Waiting(key, call, outputs):
+                yield _NOTHING_RUNS
+                yield CodeRan("incomplete", outputs)
+                yield ToolCall(key, call.name, call.arguments, call.kind)
+                return Answered()
+            case Execution():
+                yield _NOTHING_RUNS
+                done = step.status == "completed"
+                yield CodeRan("completed" if done else "failed", step.outputs, step.files)
+                return Ran(step.told(), failed=step.status == "failed")
+    # The same result came twice at the same time: the other request has taken the cell on.
+    yield CodeRan("incomplete")
+    return Ran("(the block was run on by another request)", failed=False)
+
+
+_NOTHING_RUNS = Opened(lambda: None)
+"""A client that leaves now leaves no cell behind that would have to be stopped."""
+
+
+def _wrapped(statements: Sequence[Statement]) -> str | None:
+    """The code in ``code_interpreter(code="...")``, which is how some models write a cell."""
+    for statement in statements:
+        tree = parse(statement.source).body
+        call = tree[0].value if tree and isinstance(tree[0], ast.Expr) else None
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in NAMES:
+            given = [*call.args, *(keyword.value for keyword in call.keywords)]
+            for value in given:
+                inner = value.values if isinstance(value, ast.Dict) else [value]
+                for one in inner:
+                    if isinstance(one, ast.Constant) and isinstance(one.value, str):
+                        return one.value
+    return None
+
+
+def _does_something(text: str) -> bool:
+    """Whether text is Python that calls, assigns or imports: most other text is not."""
+    try:
+        tree = parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    doing = ast.Call | ast.Assign | ast.AugAssign | ast.Import | ast.ImportFrom
+    return any(isinstance(node, doing) for node in ast.walk(tree))

@@ -1,0 +1,62 @@
+"""The first request to the model for an answer in which it may write Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from emulator.answering.answer_format import AnswerFormat
+from emulator.answering.bench import Bench
+from emulator.answering.profiles import choose
+from emulator.answering.prompt import Choice, EndedProgram, ModelMessage, instruct
+from emulator.answering.tiny.turn import DEFAULTS as TINY_DEFAULTS
+from emulator.answering.tiny.turn import tiny_turn
+from emulator.protocol import ChatCompletionRequest
+from emulator.settings import Settings
+from emulator.tools.toolset import Toolset
+
+# Fields that would spoil a turn in which the model is to write Python.
+NOT_IN_TOOL_TURNS = frozenset({"n", "stop", "response_format", "logprobs", "top_logprobs"})
+
+
+def first_turn(
+    settings: Settings,
+    request: ChatCompletionRequest,
+    toolset: Toolset,
+    choice: Choice,
+    answer_format: AnswerFormat | None,
+    *,
+    habit: str,
+    ended: EndedProgram | None = None,
+    bench: Bench | None = None,
+) -> tuple[list[ModelMessage], dict[str, Any]]:
+    """What the model is told, and the other fields of the upstream request."""
+    profile = choose(settings.profile, request.model)
+    told_format = answer_format.instructions if answer_format else ""
+    dropped = profile.drops | set(settings.drop_fields) | NOT_IN_TOOL_TURNS
+    fields = request.passed_on(dropped)
+    fields["stream_options"] = {"include_usage": True}
+    no_code = not toolset.tools and bench is None
+    if profile.few_shot and settings.grammar and no_code:
+        # Such an upstream can hold even a very small model to a schema.
+        fields["response_format"] = request.response_format
+    if bench is not None or not (profile.few_shot and toolset.tools):
+        messages = instruct(
+            request.messages,
+            toolset,
+            choice,
+            profile,
+            told_format,
+            ended=ended,
+            habit=habit,
+            workplace=bench.workplace() if bench else None,
+        )
+        return messages, fields
+    turn = tiny_turn(request.messages, toolset, choice)
+    if turn.grammar is not None and settings.grammar:
+        fields["grammar"] = turn.grammar
+    told = turn.messages
+    if told_format and turn.grammar is None:
+        told = [*told[:-1], {**told[-1], "content": f"{told[-1]['content']}\n\n{told_format}"}]
+    limited = "max_completion_tokens" in fields
+    defaults = {k: v for k, v in TINY_DEFAULTS.items() if not (limited and k == "max_tokens")}
+    return told, defaults | fields

@@ -1,0 +1,238 @@
+"""The program in a reply, as it grows: blocks -> statements -> calls. Knows nothing of prose or HTTP."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from emulator import metrics
+from emulator.answering.verdicts import Answered, Refused, Verdict
+from emulator.events import AnswerEvent, ToolCall, call_id
+from emulator.programs import validate
+from emulator.programs.driver import Call, Driver, Program, ProgramRejected, Recorded
+from emulator.programs.resume import Saved
+from emulator.reading.diagnostics import Diagnostic
+from emulator.reading.readers import (
+    READERS,
+    Reader,
+    Statement,
+    Unreadable,
+    calls_tool,
+    mentions_tool,
+)
+
+# Of these it is not plain from the outside that they are meant as calls.
+_AMBIGUOUS = ("python", "json", "yaml")
+
+
+@dataclass
+class _Block:
+    dialect: str
+    reader: Reader
+    raw: str
+    in_a_row: bool
+    statements: list[Statement] = field(default_factory=list)
+    error: Unreadable | None = None
+    is_program: bool = False
+
+
+class Draft:
+    """Collects the blocks of one reply that call offered tools, and runs them.
+
+    ``barren`` are calls that the conversation has seen more than once, each time with the same result.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        *,
+        required: bool,
+        by_statement: bool,
+        seed: int,
+        barren: Collection[Call] = (),
+    ) -> None:
+        self._driver = driver
+        self._toolset = driver.toolset
+        self._required = required
+        self._by_statement = by_statement
+        self._seed = seed
+        self._barren = barren
+        self._block: _Block | None = None
+        self._recorded: list[Recorded] = []
+        self._cut_off = False
+        self._id = secrets.token_hex(10)
+        self.names = {
+            spelling: tool.python_name
+            for tool in self._toolset.tools
+            for spelling in (tool.name, tool.python_name)
+        }
+        self.program = Program()
+        self.calls: list[ToolCall] = []
+        self.dialects: set[str] = set()
+        self.rejected: list[Diagnostic] = []
+        self._waits = False
+        self._output = ""
+
+    @property
+    def offered(self) -> list[str]:
+        """The functions that can be called, as the model writes them."""
+        return sorted(set(self.names.values()))
+
+    @property
+    def wrote(self) -> bool:
+        """Whether a program has begun: what follows it is no prose."""
+        return bool(self.program.statements)
+
+    @property
+    def code(self) -> str:
+        return self.program.source
+
+    @property
+    def stopped(self) -> bool:
+        """Nothing that follows can call now: the program waits for results, or is of no use.
+
+        A block is read to its end all the same: the rest of it is for when the results have come.
+        """
+        return (self._waits and self._block is None) or bool(self.rejected)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What came of the code; None where there was none."""
+        if self.calls:
+            return Answered()
+        if self.rejected:
+            return Refused("invalid", {"diagnostics": self.rejected})
+        return Refused("output", {"diagnostics": self._output}) if self.wrote else None
+
+    def saved(self) -> Saved | None:
+        """The program, to be gone on with when results come; None if it was not read to its end."""
+        if self.rejected or self._cut_off or not self.calls:
+            return None
+        ids = tuple(call.id for call in self.calls)
+        return Saved(self.program, tuple(self._recorded), ids, self._seed)
+
+    def begin(self, dialect: str, raw: str, *, in_a_row: bool = False) -> Iterator[AnswerEvent]:
+        """A block opens; ``in_a_row`` if no word stands between it and the block before."""
+        yield from ()
+        self._block = _Block(dialect, READERS[dialect](self.names), raw, in_a_row)
+
+    def feed(self, text: str, raw: str) -> Iterator[ToolCall]:
+        """More of the block; gives the calls that can leave."""
+        block = self._opened()
+        block.raw += raw
+        if block.error is not None:
+            return
+        try:
+            statements = block.reader.feed(text)
+        except Unreadable as error:
+            block.error = error
+            return
+        if self._take(block, statements) and self._by_statement:
+            yield from self._run(block)
+
+    def end(self, raw: str, *, cut_off: bool) -> Iterator[ToolCall | str]:
+        """The block is over. Gives its calls, or the block itself, as it was, if it is no program."""
+        block = self._opened()
+        block.raw += raw
+        self._block = None
+        if cut_off:
+            # The token limit fell into a statement: however it may look, it is half of one.
+            self._cut_off = True
+        elif block.error is None:
+            try:
+                self._take(block, block.reader.close())
+            except Unreadable as error:
+                block.error = error
+        if block.error and not cut_off and (block.is_program or self._means_a_call(block)):
+            self._reject(block.error.diagnostics)
+        elif block.is_program:
+            yield from self._run(block)
+            if not self.rejected:
+                self.program = self._with(block) or self.program
+                self.dialects.add(block.dialect)
+        elif unknown := self._attempted(block):
+            self._reject(unknown)
+        else:
+            yield block.raw
+
+    def finish(self) -> Iterator[AnswerEvent]:
+        """The upstream has been let go."""
+        yield from ()
+
+    def _opened(self) -> _Block:
+        assert self._block is not None, "the splitter opens a block before it goes on"
+        return self._block
+
+    def _take(self, block: _Block, statements: list[Statement]) -> bool:
+        """Add statements to the block; whether there is a new call to run."""
+        block.statements += statements
+        calling = any(calls_tool(statement.source, self._toolset.names) for statement in statements)
+        block.is_program = block.is_program or calling
+        return calling
+
+    def _means_a_call(self, block: _Block) -> bool:
+        """Whether unreadable text was meant to call an offered tool."""
+        return block.dialect not in _AMBIGUOUS or mentions_tool(block.raw, self.names)
+
+    def _attempted(self, block: _Block) -> list[Diagnostic]:
+        """Calls of tools that do not exist; code that calls none is documentation."""
+        unknown = validate.unknown_calls(Program(tuple(block.statements)), self._toolset)
+        is_attempt = block.dialect != "python" or any(one.near for one in unknown)
+        if not (self._required or is_attempt):
+            return []
+        return [one.diagnostic for one in unknown]
+
+    def _with(self, block: _Block) -> Program | None:
+        """The program with a further block; None while that only repeats it.
+
+        Models like to write the whole program again, with or without more behind it. But in a row of
+        tags each is a call of its own, and two that are equal are meant: two throws of a die.
+        """
+        if block.in_a_row and block.dialect == "markup":
+            return self.program + block.statements
+        before = [statement.source for statement in self.program.statements]
+        further = [statement.source for statement in block.statements]
+        if further == before[: len(further)]:
+            return None
+        if before and further[: len(before)] == before:
+            return Program(tuple(block.statements))
+        return self.program + block.statements
+
+    def _run(self, block: _Block) -> Iterator[ToolCall]:
+        program = self._with(block)
+        if self._waits or program is None:
+            return
+        if diagnostics := validate.check(program, self._toolset):
+            self._reject(diagnostics)
+            return
+        try:
+            outcome = self._driver.run(program, self._recorded, self._seed)
+        except ProgramRejected as error:
+            # A call that has left cannot be taken back; then the rest of the program is given up.
+            calls = error.calls if self.calls else ()
+            self._reject(error.diagnostics)
+        else:
+            calls = outcome.calls
+            self._waits = outcome.stopped
+            self._output = outcome.output
+        if not self.calls and (again := [call for call in calls if call in self._barren]):
+            self._reject([_repeated(program, call) for call in again])
+            return
+        for call in calls:
+            self._recorded.append(Recorded(call))
+            key = call_id(self._id, len(self.calls))
+            self.calls.append(ToolCall(key, call.name, call.arguments, call.kind))
+            metrics.TOOL_CALLS.inc()
+            yield self.calls[-1]
+
+    def _reject(self, diagnostics: Sequence[Diagnostic]) -> None:
+        self.rejected += diagnostics
+
+
+def _repeated(program: Program, call: Call) -> Diagnostic:
+    return program.diagnostic(
+        f"{call.name} was called like this before, with the same result each time",
+        1,
+        hint="use that result, or do something else",
+    )

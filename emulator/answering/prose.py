@@ -1,0 +1,52 @@
+"""The words of a reply: what of them may be told at once, what is held. Knows nothing of code."""
+
+from __future__ import annotations
+
+from emulator.answering.stops import StopFilter
+
+
+class Prose:
+    """Words in, words out as soon as they may be told.
+
+    White space is told only once words follow: in front of a call it means nothing. With ``hold`` nothing
+    is told before `close`: under ``required`` prose is no answer, in a repaired turn it is one only if no
+    call follows, and an answer that must have a form is told when it has.
+    """
+
+    def __init__(self, stops: StopFilter, *, hold: bool, lead: str = "") -> None:
+        """``lead`` stands in front of held words, to part them from what earlier turns told."""
+        self._stops = stops
+        self._lead = lead
+        self._hold = hold
+        self._space = ""
+        self._held: list[str] = []
+        self._begun = False
+        self.told = ""
+
+    @property
+    def stopped(self) -> bool:
+        """One of the client's stop strings has come."""
+        return self._stops.stopped
+
+    def feed(self, text: str) -> str:
+        """The words to tell now."""
+        text = self._space + text
+        words = text.rstrip()
+        if not words:
+            self._space = text if self._begun else ""
+            return ""
+        self._space = text[len(words) :]
+        if not self._begun:
+            words = words.lstrip()
+        self._begun = True
+        words = self._stops.feed(words)
+        if self._hold:
+            self._held.append(words)
+            return ""
+        self.told += words
+        return words
+
+    def close(self) -> str:
+        """All that was held, and no stop string after all."""
+        rest = "".join(self._held) + self._stops.close()
+        return self._lead + rest if rest else ""

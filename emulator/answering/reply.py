@@ -1,0 +1,197 @@
+"""Read one reply of the model: tell what can be told at once, run the program in it, judge the rest.
+
+`Turn.feed` and `Turn.close` are sans-IO; `pipeline.py` brings the chunks and acts on the verdict.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Protocol
+
+import structlog
+
+from emulator.answering.answer_format import AnswerFormat, Misformed
+from emulator.answering.prompt import Choice
+from emulator.answering.prose import Prose
+from emulator.answering.verdicts import Answered, Refused, Verdict
+from emulator.events import AnswerEvent, ContentDelta, ReasoningDelta, ToolCall
+from emulator.programs.resume import Saved
+from emulator.reading.splitter import (
+    BlockDelta,
+    BlockEnd,
+    BlockStart,
+    Event,
+    Reasoning,
+    Splitter,
+    Text,
+)
+
+log = structlog.get_logger()
+
+# Prose behind a program is read on only for a further program in it, and only so far.
+MAX_AFTERWORD = 300
+_INVENTED = re.compile(
+    r"\s*(?:[*#>`_\s]*)(?:output|results?|returns?|response)\b|\s*```(?!py)", re.IGNORECASE
+)
+# "Let me check the weather.", and then nothing; but not "Let me know".
+_PROMISE = re.compile(
+    r"(?:\b(?:I'll|I will|I am going to|I'm going to|let me|let's)\s+(?:now\s+|first\s+|just\s+)?"
+    r"(?:check|look|call|use|get|fetch|find|search|retrieve|query|run|see)\b)[^.!?\n]*[.!:\u2026]*\s*$",
+    re.IGNORECASE,
+)
+
+
+class Drafting(Protocol):
+    """What collects the code of a reply: `Draft`, or `CellDraft` where there is an interpreter."""
+
+    @property
+    def names(self) -> Mapping[str, str]: ...
+    @property
+    def offered(self) -> list[str]: ...
+    @property
+    def wrote(self) -> bool: ...
+    @property
+    def code(self) -> str: ...
+    @property
+    def calls(self) -> Sequence[ToolCall]: ...
+    @property
+    def dialects(self) -> Collection[str]: ...
+    @property
+    def stopped(self) -> bool: ...
+    @property
+    def verdict(self) -> Verdict | None: ...
+    def begin(self, dialect: str, raw: str, *, in_a_row: bool = False) -> Iterator[AnswerEvent]: ...
+    def feed(self, text: str, raw: str) -> Iterator[AnswerEvent]: ...
+    def end(self, raw: str, *, cut_off: bool) -> Iterator[AnswerEvent | str]: ...
+    def finish(self) -> Iterator[AnswerEvent]: ...
+    def saved(self) -> Saved | None: ...
+
+
+class Turn:
+    """One reply. After `close`, ``verdict`` says what came of it; ``done`` when to stop reading."""
+
+    def __init__(
+        self,
+        draft: Drafting,
+        prose: Prose,
+        choice: Choice,
+        *,
+        answer_format: AnswerFormat | None = None,
+        recover_reasoning: bool = False,
+    ) -> None:
+        self.draft = draft
+        self.prose = prose
+        self._choice = choice
+        self._format = answer_format
+        self._recover_reasoning = recover_reasoning
+        self._splitter = Splitter(draft.names)
+        self._reasoning: list[str] = []
+        self._afterword = ""
+        self._misformed = ""
+        self._answered = False
+        self.done = False
+        self.text = ""
+
+    def feed(self, content: str, reasoning: str = "") -> Iterator[AnswerEvent]:
+        if reasoning:
+            yield from self._reason(reasoning)
+        self.text += content
+        for event in self._splitter.feed(content):
+            yield from self._event(event)
+            if self.done:
+                return
+
+    def close(self, *, cut_off: bool = False) -> Iterator[AnswerEvent]:
+        """The reply has ended; ``cut_off`` when a token limit ended it."""
+        if not self.done:
+            for event in self._splitter.close():
+                yield from self._event(event, cut_off=cut_off)
+        if self._recover_reasoning and not (self.text.strip() or cut_off):
+            yield from self._recover()
+        self.done = True
+        yield from self.draft.finish()
+        if self.draft.verdict is None and not self.draft.wrote and not self._choice.required:
+            yield from self._answer(self.prose.close(), cut_off=cut_off)
+
+    @property
+    def verdict(self) -> Verdict:
+        if (verdict := self.draft.verdict) is not None:
+            return verdict
+        if self._misformed:
+            return Refused("format", {"diagnostics": self._misformed})
+        if self._choice.required:
+            return Refused("required", {"names": self._names()})
+        if not self._answered:
+            return Refused("empty", {"names": self._names()})
+        if self.draft.names and _PROMISE.search(self.prose.told):
+            return Refused("promised", {"names": self._names()})
+        return Answered()
+
+    def _names(self) -> list[str]:
+        return [self._choice.name] if self._choice.name else self.draft.offered
+
+    def _answer(self, rest: str, *, cut_off: bool) -> Iterator[AnswerEvent]:
+        """Tell what was held, in the form that was asked for."""
+        if rest and self._format is not None and not cut_off:
+            try:
+                rest = self._format.read(rest)
+            except Misformed as error:
+                self._misformed = str(error)
+                return
+        self._answered = bool(rest or self.prose.told)
+        if rest:
+            yield ContentDelta(rest)
+
+    # Events
+
+    def _event(self, event: Event, *, cut_off: bool = False) -> Iterator[AnswerEvent]:
+        match event:
+            case Reasoning(text):
+                yield from self._reason(text)
+            case Text(text):
+                yield from self._words(text)
+            case BlockStart(dialect, raw):
+                in_a_row = not self._afterword.strip()
+                yield from self.draft.begin(dialect, raw, in_a_row=in_a_row)
+            case BlockDelta(text, raw):
+                yield from self.draft.feed(text, raw)
+            case BlockEnd(raw, closed):
+                for part in self.draft.end(raw, cut_off=cut_off and not closed):
+                    if isinstance(part, str):
+                        yield from self._no_program(part)
+                    else:
+                        yield part
+        self.done = self.done or self.draft.stopped
+
+    def _reason(self, text: str) -> Iterator[AnswerEvent]:
+        if text:  # a bare tag says nothing
+            self._reasoning.append(text)
+            yield ReasoningDelta(text)
+
+    def _words(self, text: str) -> Iterator[AnswerEvent]:
+        if self.draft.wrote:
+            self._afterword += text
+            words = self._afterword
+            self.done = bool(len(words.strip()) > MAX_AFTERWORD or _INVENTED.match(words))
+            return
+        if words := self.prose.feed(text):
+            yield ContentDelta(words)
+        self.done = self.prose.stopped
+
+    def _no_program(self, raw: str) -> Iterator[AnswerEvent]:
+        """Code that calls no offered tool is prose; behind a program it is an invented result."""
+        if self.draft.wrote:
+            self.done = True
+        else:
+            yield from self._words(raw)
+
+    def _recover(self) -> Iterator[AnswerEvent]:
+        """There is no answer but reasoning: run the code in it, since the operator allows that."""
+        log.warning("code taken from reasoning, since there is no answer outside it")
+        splitter = Splitter(self.draft.names)
+        for event in [*splitter.feed("".join(self._reasoning)), *splitter.close()]:
+            if not isinstance(event, (Text, Reasoning)):
+                yield from (
+                    told for told in self._event(event) if not isinstance(told, ContentDelta)
+                )

@@ -1,0 +1,111 @@
+"""Values that stand in a text, as grammar rules: for models too small to compose a value, but able
+to point at one.
+
+Strings become runs of the text's words, numbers the numbers in it, and of an enum only the values
+that it mentions. Knows nothing of tools, schemas or prompts; English where it must be (`NUMBERS`,
+`EDGES`), harmless in any other language.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from emulator.answering.tiny.notation import either, literal, quoted
+
+Json = Any
+
+NUMBERS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
+    " sixteen seventeen eighteen nineteen twenty"
+).split()
+
+FUNCTION_WORDS = frozenset(
+    "a an the and or of to in on at for from with by about into over as e.g is are am was were "
+    "be been do does did will would can could shall should may might has have had not no what "
+    "who whom where when why how which it its this that these those there i you he she we they "
+    "me him her us them my your his our their any some many much one another please hey get "
+    "give tell show let want need".split()
+)
+"""Articles, prepositions, auxiliaries, pronouns, question words, and verbs that say no more than
+"please".
+"""
+
+EDGES = (FUNCTION_WORDS | set("put send make set find add write".split())) - set(
+    "i he she we they one".split()
+)
+"""Words that neither begin nor end a value: as above, and other verbs that requests open with. Not
+where a capital inside a sentence says that it is a name: the wall, but The Wall.
+"""
+
+_MARKS = r"\s.,;:!?\"'`“”‘’"
+_WORD = re.compile(rf"[^{_MARKS}](?:\S*[^{_MARKS}])?")
+_NUMBER = re.compile(r"(?<![\w.])-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,14})?")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text to copy from."""
+
+    text: str
+
+    @property
+    def words(self) -> list[re.Match[str]]:
+        return list(_WORD.finditer(self.text))
+
+    def numbers(self) -> list[str]:
+        """The numbers in the text, as Python writes them, each once."""
+        digits = _NUMBER.findall(re.sub(r"(?<=\d),(?=\d{3}\b)", "", self.text))
+        spelt = [
+            str(NUMBERS.index(word[0].lower())) for word in self.words if word[0].lower() in NUMBERS
+        ]
+        return list(dict.fromkeys([*digits, *spelt]))
+
+    def mentioned(self, values: Sequence[Json]) -> list[Json]:
+        """Those of an enum's values that stand in the text as words of their own."""
+        return [
+            v
+            for v in values
+            if isinstance(v, str)
+            and re.search(rf"(?<!\w){re.escape(v)}(?!\w)", self.text, re.IGNORECASE)
+        ]
+
+    def leaves(self) -> Mapping[str, Mapping[str, str]]:
+        """Kind of value -> the rules that make it up, the one of that name first. A kind of which
+        the text holds no value is missing.
+
+        Strings are an automaton with a rule for each word, which a run may enter at any word and
+        leave after any other: the grammar grows with the text, not with the number of its runs.
+        """
+        leaves: dict[str, Mapping[str, str]] = {}
+        if strings := self._strings():
+            leaves["string"] = strings
+        numbers = self.numbers()
+        if whole := [number for number in numbers if "." not in number]:
+            leaves["integer"] = {"integer": either(map(literal, whole))}
+        if numbers:
+            leaves["number"] = {"number": either(map(literal, numbers))}
+        return leaves
+
+    def _strings(self) -> Mapping[str, str]:
+        words = self.words
+        edges = [n for n, word in enumerate(words) if not self._is_edge(word)]
+        if not edges:
+            return {}
+        rules = {"string": f'"\\"" {either(f"word-{n}" for n in edges)} "\\""'}
+        for n in range(edges[0], edges[-1] + 1):
+            rules[f"word-{n}"] = literal(quoted(words[n][0]))
+            if n == edges[-1]:
+                break
+            between = self.text[words[n].end() : words[n + 1].start()]
+            if "\n" not in between:  # a run stays on its line
+                more = f"({literal(quoted(between))} word-{n + 1})"
+                rules[f"word-{n}"] += f" {more}{'?' if n in edges else ''}"
+        return rules
+
+    def _is_edge(self, word: re.Match[str]) -> bool:
+        before = self.text[: word.start()].rstrip(" \t\"'“‘(")
+        opens_sentence = not before or before[-1] in ".!?\n"
+        return (word[0].lower() if opens_sentence else word[0]) in EDGES

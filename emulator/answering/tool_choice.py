@@ -1,0 +1,114 @@
+"""Which tools a request offers and whether the model must call one: ``tools``, ``tool_choice``,
+``parallel_tool_calls``, and their predecessors ``functions`` and ``function_call``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from emulator.answering.prompt import Choice
+from emulator.errors import BadRequest
+from emulator.protocol import ChatCompletionRequest, FunctionChoice, ToolChoice
+from emulator.tools.toolset import SchemaError, Tool, Toolset
+
+INTERPRETER = "code_interpreter"
+"""The type of the one hosted tool that there is."""
+
+NO_TOOLS = Toolset.parse([])
+
+
+def offered(request: ChatCompletionRequest) -> tuple[Toolset, Choice]:
+    """The tools that the model may call in this turn. Raises `BadRequest` naming the place."""
+    if request.functions is not None and request.tools is None:
+        return _legacy(request, request.functions)
+    tools = request.tools or []
+    if request.tools is not None and not tools:
+        raise BadRequest("tools must not be an empty array; leave it out.", param="tools")
+    everything = _parsed(tools)
+    choice = request.tool_choice
+    one = request.parallel_tool_calls is False
+    if not tools:
+        if choice not in (None, "none", "auto"):
+            raise BadRequest("tool_choice asks for a tool, but there are no tools.", "tool_choice")
+        return everything, Choice()
+    if choice == "none":
+        return NO_TOOLS, Choice()
+    if isinstance(choice, ToolChoice) and choice.type == INTERPRETER:
+        if interpreter_tool(request) is None:
+            raise BadRequest("tool_choice asks for a tool that is not there.", "tool_choice")
+        return NO_TOOLS, Choice(required=True)
+    if not isinstance(choice, ToolChoice):
+        return everything, Choice(required=choice == "required", one_at_a_time=one)
+    if choice.allowed_tools is not None:
+        allowed = [
+            _chosen(everything, entry, f"tool_choice.allowed_tools.tools[{n}]")
+            for n, entry in enumerate(choice.allowed_tools.tools)
+            if entry.get("type") != INTERPRETER
+        ]
+        return _only(tools, allowed), Choice(choice.allowed_tools.mode == "required", None, one)
+    tool = _chosen(everything, choice.model_dump(), "tool_choice")
+    return _only(tools, [tool]), Choice(True, tool.python_name, one)
+
+
+def interpreter_tool(request: ChatCompletionRequest) -> Mapping[str, Any] | None:
+    """The code interpreter that the request offers, if it may be used. Raises `BadRequest`."""
+    found = [tool for tool in request.tools or () if tool.get("type") == INTERPRETER]
+    if len(found) > 1:
+        raise BadRequest("There can be one code interpreter.", param="tools")
+    choice = request.tool_choice
+    if not found or choice == "none":
+        return None
+    if isinstance(choice, ToolChoice):
+        allowed = choice.allowed_tools
+        named = [tool.get("type") for tool in allowed.tools] if allowed else [choice.type]
+        return found[0] if INTERPRETER in named else None
+    return found[0]
+
+
+def _legacy(
+    request: ChatCompletionRequest, functions: Sequence[Mapping[str, Any]]
+) -> tuple[Toolset, Choice]:
+    """``functions``: one call at most, since the answer has room for one."""
+    if not functions:
+        raise BadRequest("functions must not be an empty array; leave it out.", param="functions")
+    tools = [{"type": "function", "function": function} for function in functions]
+    everything = _parsed(tools, legacy=True)
+    choice = request.function_choice
+    if choice == "none":
+        return NO_TOOLS, Choice()
+    if isinstance(choice, FunctionChoice):
+        tool = _chosen(everything, {"type": "function", "function": {"name": choice.name}}, "")
+        return _only(tools, [tool]), Choice(True, tool.python_name, True)
+    return everything, Choice(one_at_a_time=True)
+
+
+def _parsed(tools: Sequence[Mapping[str, Any]], *, legacy: bool = False) -> Toolset:
+    try:
+        return Toolset.parse(tools, skip={INTERPRETER})
+    except SchemaError as error:
+        param = error.param
+        if legacy:
+            param = param.replace("tools[", "functions[", 1).replace("].function", "]", 1)
+        raise BadRequest(str(error), param=param) from error
+
+
+def _chosen(toolset: Toolset, entry: Mapping[str, Any], place: str) -> Tool:
+    kind = entry.get("type", "function")
+    named = entry.get(kind)
+    name = named.get("name") if isinstance(named, Mapping) else None
+    param = f"{place}.{kind}.name" if place else "function_call.name"
+    for tool in toolset.tools:
+        if tool.name == name:
+            return tool
+    raise BadRequest(f"{param} is {name!r}, which is not among the tools.", param=param)
+
+
+def _only(tools: Sequence[Mapping[str, Any]], chosen: Sequence[Tool]) -> Toolset:
+    names = {tool.name for tool in chosen}
+    return Toolset.parse([tool for tool in tools if names & set(_names(tool))])
+
+
+def _names(tool: Mapping[str, Any]) -> Iterator[str]:
+    for kind in ("function", "custom"):
+        if isinstance(described := tool.get(kind), Mapping):
+            yield str(described.get("name"))

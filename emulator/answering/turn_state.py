@@ -1,0 +1,81 @@
+"""The course of an answer over its turns with the model: what was asked, repaired and run so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from emulator.answering.bench import Bench
+from emulator.answering.prompt import Choice, ModelMessage, ran, repair
+from emulator.answering.reply import Turn
+from emulator.answering.verdicts import Ran, Refused
+from emulator.errors import ModelFailed
+from emulator.reading.diagnostics import render
+
+
+@dataclass
+class Course:
+    """How far an answer has come over its turns."""
+
+    messages: list[ModelMessage]
+    fields: dict[str, Any]
+    choice: Choice
+    bench: Bench | None
+    """None also when no more code may be run."""
+    attempt: int = 0
+    """Repairs so far."""
+    told: str = ""
+    cells: list[str] = field(default_factory=list)
+    failures: int = 0
+    """Cells that failed in a row."""
+
+    def ran(self, turn: Turn, verdict: Ran) -> None:
+        """A cell was run: the next turn goes on with its output."""
+        assert self.bench is not None
+        code = turn.draft.code
+        self.failures = self.failures + 1 if verdict.failed else 0
+        # Whoever writes the same cell again goes round in a circle.
+        last = code in self.cells or self.failures > self.bench.fixes
+        self.cells.append(code)
+        last = last or len(self.cells) >= self.bench.runs
+        self.messages += ran(
+            turn.prose.told, code, verdict.output, failed=verdict.failed, last=last
+        )
+        self.choice = replace(self.choice, required=False, name=None)
+        self.attempt, self.told = 0, ""
+        if last:
+            self.bench = None
+
+    def refused(self, turn: Turn, verdict: Refused) -> None:
+        """The reply was of no use: the next turn asks for what it should have been."""
+        self.attempt += 1
+        self.messages += repair(turn.text, kind=verdict.kind, **_facts(verdict))
+
+    def gave_up(self, verdict: Refused) -> ModelFailed:
+        """The error to raise when there is no next turn."""
+        reason = _REASONS[verdict.kind]
+        details = _facts(verdict)["diagnostics"]
+        message = f"The model {reason}, also after {self.attempt} repair attempts."
+        return ModelFailed(f"{message}\n{details}".rstrip(), code=f"model_{verdict.kind}")
+
+
+_REASONS = {
+    "invalid": "wrote code that cannot be used",
+    "required": "did not call a function although tool_choice requires it",
+    "empty": "gave an empty answer",
+    "output": "wrote code that calls no function",
+    "promised": "promised a call and made none",
+    "format": "did not answer in the form that response_format asks for",
+}
+
+
+def _facts(verdict: Refused) -> dict[str, Any]:
+    facts = {
+        "diagnostics": "",
+        "names": [],
+        "example": "function_name(argument=value)",
+        **verdict.facts,
+    }
+    if not isinstance(facts["diagnostics"], str):
+        facts["diagnostics"] = render(facts["diagnostics"])
+    return facts

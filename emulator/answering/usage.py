@@ -1,0 +1,55 @@
+"""Counts the tokens of one answer over all its turns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from emulator.chat.chunks import Chunk
+from emulator.events import Usage
+
+# What the upstream may tell of its figures; it is told only where they are those of one turn.
+_DETAILS = ("prompt_tokens_details", "completion_tokens_details")
+
+
+class Meter:
+    """The last turn's prompt is counted, and every turn's completion.
+
+    When we close a reply before the upstream has told its usage, a chunk counts as a token, and four
+    characters of a prompt as one.
+    """
+
+    def __init__(self) -> None:
+        self._completion = 0
+        self._prompts = 0
+        self._turns = 0
+        self._deltas = 0
+        self._told: Mapping[str, Any] | None = None
+
+    def begin(self) -> None:
+        """A further turn."""
+        self._completion += self._of_this_turn()
+        self._prompts += int((self._told or {}).get("prompt_tokens") or 0)
+        self._turns += 1
+        self._deltas, self._told = 0, None
+
+    def count(self, chunk: Chunk) -> None:
+        self._deltas += bool(chunk.get("choices"))
+        self._told = chunk.get("usage") or self._told
+
+    def _of_this_turn(self) -> int:
+        return int((self._told or {}).get("completion_tokens") or self._deltas)
+
+    def usage(self, messages: Sequence[Mapping[str, Any]]) -> Usage:
+        """What to tell the client; ``messages`` are those of the last turn."""
+        prompt = (self._told or {}).get("prompt_tokens")
+        if prompt is None:
+            prompt = sum(len(str(message["content"])) for message in messages) // 4
+        usage = Usage(int(prompt), self._completion + self._of_this_turn())
+        if self._turns < 2:
+            told = self._told or {}
+            return replace(usage, details={name: told[name] for name in _DETAILS if told.get(name)})
+        # What the repairs cost is told beside, not in, the figure that clients compare with a context.
+        repaired = {"model_turns": self._turns, "prompt_tokens": self._prompts + int(prompt)}
+        return replace(usage, details={"emulator": repaired})

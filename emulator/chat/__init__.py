@@ -1,0 +1,1 @@
+"""The Chat Completions front: answer events -> ``chat.completion.chunk`` -> one ``chat.completion``."""

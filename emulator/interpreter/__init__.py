@@ -1,0 +1,1 @@
+"""Cells in containers: kernels that keep their state, files, approvals."""

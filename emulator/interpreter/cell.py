@@ -1,0 +1,133 @@
+"""A cell on its way: what it puts out, the calls it makes, how it ends. Knows nothing of containers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+
+from emulator.events import CreatedFile, Image, Logs, new_id
+from emulator.interpreter.approvals import Held
+from emulator.interpreter.execution import Execution, Status, Transcript
+from emulator.programs.driver import Call
+from emulator.tools.toolset import BindError, Toolset
+from sandbox.engine import Finished, Paused, Step
+from sandbox.errors import ProgramFailed, SandboxDied, SandboxLimit, SandboxTimeout
+from sandbox.notebook import Notebook
+from sandbox.outputs import Output
+
+_FAULTS = {
+    SandboxTimeout: "TimeoutError",
+    SandboxLimit: "LimitExceeded",
+    SandboxDied: "KernelDied",
+}
+"""What a cell is said to have raised where the sandbox ended it."""
+
+Steps = Iterator[Output | Step]
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """The cell has called a client's function and waits in its kernel for the result."""
+
+    id: str
+    """``call_...``; the result must come with it."""
+    call: Call
+    outputs: tuple[Logs | Image, ...]
+    """Of the cell up to here."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    status: Status
+    result: str | None = None
+
+
+@dataclass
+class RunningCell:
+    """``key`` names it: ``exec_KEY`` is the id of its execution."""
+
+    key: str
+    code: str
+    toolset: Toolset
+    """Calls of these functions are the client's to make."""
+    transcript: Transcript = field(default_factory=Transcript)
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    ids: list[str] = field(default_factory=list)
+    """Of the calls that it has made."""
+    waiting: Waiting | None = None
+    held: Held | None = None
+    """While it must be approved, and after."""
+    gone: bool = False
+    """Nobody waits for what comes of it."""
+
+    @property
+    def id(self) -> str:
+        return f"exec_{self.key}"
+
+    def drive(
+        self, notebook: Notebook, steps: Steps
+    ) -> Generator[Logs | Image, None, Waiting | Ended]:
+        """Outputs as they come; returns when the cell waits for a client, or has ended."""
+        began = time.monotonic()
+        self.waiting = None
+        try:
+            return (yield from self._steps(notebook, steps))
+        except ProgramFailed as error:
+            yield from self.transcript.fail(error.traceback)
+        except (SandboxTimeout, SandboxLimit, SandboxDied) as error:
+            yield from self.transcript.fail(f"{_FAULTS[type(error)]}: {error}")
+        finally:
+            self.seconds += time.monotonic() - began
+        return Ended("failed")
+
+    def _steps(
+        self, notebook: Notebook, steps: Steps
+    ) -> Generator[Logs | Image, None, Waiting | Ended]:
+        while True:
+            step = yield from self._until_step(steps)
+            if isinstance(step, Finished):
+                return Ended("completed", step.text)
+            try:
+                call = self._bound(step)
+            except BindError as error:
+                problems = "; ".join(str(problem) for problem in error.problems)
+                steps = notebook.refuse(f"{error.call}: {problems}")
+                continue
+            self.ids.append(new_id("call_"))
+            self.waiting = Waiting(self.ids[-1], call, tuple(self.transcript.outputs))
+            return self.waiting
+
+    def _until_step(self, steps: Steps) -> Generator[Logs | Image, None, Step]:
+        for event in steps:
+            if isinstance(event, Finished | Paused):
+                return event
+            yield from self.transcript.take(event)
+        raise AssertionError("a step comes last")
+
+    def _bound(self, step: Paused) -> Call:
+        """The call as its schema has it. Raises `BindError`."""
+        arguments = self.toolset.bind(step.name, step.args, step.kwargs)
+        tool = self.toolset.find(step.name)
+        assert tool is not None, "bind refuses unknown tools"
+        return Call(tool.name, arguments, tool.kind)
+
+    def execution(
+        self, container_id: str, ended: Ended, files: tuple[CreatedFile, ...]
+    ) -> Execution:
+        transcript = self.transcript
+        return Execution(
+            id=self.id,
+            container_id=container_id,
+            code=self.code,
+            status=ended.status,
+            stdout="".join(transcript.stdout),
+            stderr="".join(transcript.stderr),
+            result=ended.result,
+            displays=tuple(transcript.displays),
+            files=files,
+            notes=tuple(self.notes),
+            milliseconds=round(1000 * self.seconds),
+            outputs=tuple(transcript.outputs),
+        )

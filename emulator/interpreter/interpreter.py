@@ -1,0 +1,231 @@
+"""Run cells in containers: each has a kernel, in which one cell runs at a time.
+
+A container (`containers.py`) outlives its kernel: files are the host's, and go into every new kernel;
+variables are the kernel's. A cell that calls a client's function waits inside its kernel, as itself, until
+the result comes: what it has done so far must not be done twice. Knows nothing of models, prompts or HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from emulator import metrics
+from emulator.events import CreatedFile, Image, Logs, new_id
+from emulator.interpreter.approvals import GONE, Approvals, Decision, Held
+from emulator.interpreter.cell import Ended, RunningCell, Steps, Waiting
+from emulator.interpreter.execution import PICTURES, Execution, image
+from emulator.interpreter.file_sync import Mirror
+from emulator.interpreter.kernels import Live, LiveKernels
+from emulator.interpreter.libraries import LIBRARIES
+from emulator.programs.driver import Call
+from emulator.settings import Settings
+from emulator.storage.container_rows import Container
+from emulator.storage.containers import Containers
+from emulator.tools.toolset import Toolset
+from sandbox.kernel import KernelEngine
+from sandbox.notebook import Notebook
+
+NEW_SESSION = "the Python session was begun anew: variables are gone, files are still there"
+
+
+@dataclass(frozen=True)
+class Begun:
+    """The container is this cell's now, and nobody else's."""
+
+    stop: Callable[[], None]
+    """For when whoever asked for the cell has gone. Callable from any thread."""
+
+
+Progress = Begun | Logs | Image | Held | Waiting | Execution
+"""`Begun` first, then `Held` if the cell must be approved, outputs as they come, one of the last two last."""
+
+
+@dataclass(frozen=True)
+class WaitingCell:
+    """What is known from outside of a cell that waits."""
+
+    container_id: str
+    code: str
+    call: Call
+    ids: tuple[str, ...]
+    """Of all calls that it has made, the last of which it waits for."""
+
+
+class Interpreter:
+    """Runs cells in containers. Safe to share between threads."""
+
+    def __init__(
+        self, containers: Containers, engine: Callable[[str], KernelEngine], settings: Settings
+    ) -> None:
+        """``engine`` gives the engine for a memory limit (``1g`` ...); raises `SandboxUnavailable`."""
+        self.containers = containers
+        self.approvals = Approvals()
+        self._kernels = LiveKernels(containers, engine, settings)
+        self._settings = settings
+        self._libraries: dict[str, str] | None = None
+
+    def run(
+        self, container: Container, code: str, toolset: Toolset | None = None, key: str = ""
+    ) -> Iterator[Progress]:
+        """Run a cell in which calls of ``toolset``'s functions wait for the client.
+
+        ``key`` names it: ``exec_KEY`` is the id of the execution.
+        Raises `ExecutionFailed` where the sandbox is at fault, and what `Containers` raises.
+        """
+        cell = RunningCell(key or new_id(""), code, toolset or Toolset.parse([]))
+        with self._kernels.using(container) as live:
+            yield Begun(partial(self._stop, live, cell))
+            if container.approval:
+                cell.held = held = self.approvals.hold(cell.id, container.id, code)
+                try:
+                    if cell.gone:
+                        held.decide(GONE)
+                    yield held
+                    decision = held.wait(self._settings.approval_seconds)
+                finally:
+                    self.approvals.release(held)
+                if not decision.approved:
+                    yield _declined(cell, container, decision)
+                    return
+                _edited(cell, decision)
+            notebook = self._ready(container, live, cell)
+            yield from self._drive(container, live, cell, notebook, notebook.run(cell.code))
+
+    def waiting(self, call_id: str) -> WaitingCell | None:
+        """The cell that waits for this call's result."""
+        for container_id, live in self._kernels.all():
+            cell = live.waiting
+            if cell and cell.waiting and cell.waiting.id == call_id:
+                call, ids = cell.waiting.call, tuple(cell.ids)
+                return WaitingCell(container_id, cell.code, call, ids)
+        return None
+
+    def go_on(self, container: Container, call_id: str, value: Any) -> Iterator[Progress]:
+        """Give a waiting cell the result of its call; nothing at all if it waits no more."""
+        with self._kernels.using(container) as live:
+            cell, notebook = live.waiting, live.notebook
+            if cell is None or notebook is None or cell.waiting is None:
+                return
+            if cell.waiting.id != call_id:
+                return
+            cell.gone = False
+            yield Begun(partial(self._stop, live, cell))
+            if cell.gone:
+                yield _declined(cell, container, GONE)  # and it waits on
+                return
+            live.waiting = None
+            yield from self._drive(container, live, cell, notebook, notebook.run_on(value))
+
+    def libraries(self, container: Container) -> dict[str, str]:
+        """What can be imported in a container's kernel, of what people expect there -> its version."""
+        if self._libraries is None:
+            with self._kernels.using(container) as live:
+                self._libraries = self._kernels.open(container, live).libraries(LIBRARIES)
+        return self._libraries
+
+    def used(self, container: Container) -> bool:
+        """Whether anything has been done in a container: code run, or a file put there."""
+        live = dict(self._kernels.all()).get(container.id)
+        ran = live is not None and live.ran
+        return ran or bool(self.containers.files(container.id))
+
+    def touch_busy(self) -> None:
+        """To be called often: containers in use do not expire."""
+        self._kernels.touch_busy()
+
+    def end(self, container_id: str) -> None:
+        """The container has gone: so does its kernel."""
+        self.approvals.drop(container_id)
+        self._kernels.end(container_id)
+
+    def close(self) -> None:
+        for container_id, _ in self._kernels.all():
+            self.end(container_id)
+
+    def _stop(self, live: Live, cell: RunningCell) -> None:
+        cell.gone = True
+        if cell.held is not None:
+            cell.held.decide(GONE)
+        # Not what others run in the container, before this cell's turn or after it.
+        if live.running is cell and live.notebook is not None:
+            live.notebook.interrupt()
+
+    def _ready(self, container: Container, live: Live, cell: RunningCell) -> Notebook:
+        """The container's kernel with the container's files and the cell's functions."""
+        live.abandon()
+        if live.over:
+            live.end()
+            live.lost = False
+            cell.notes.append(NEW_SESSION)
+        notebook = self._kernels.open(container, live)
+        live.ran = True
+        live.mirror.bring_in(notebook)
+        live.offer(cell.toolset)
+        return notebook
+
+    def _drive(
+        self,
+        container: Container,
+        live: Live,
+        cell: RunningCell,
+        notebook: Notebook,
+        steps: Steps,
+    ) -> Iterator[Progress]:
+        live.running = cell
+        try:
+            if cell.gone:
+                yield _declined(cell, container, GONE)
+                return
+            ended = yield from cell.drive(notebook, steps)
+        finally:
+            live.running = None
+        if isinstance(ended, Waiting):
+            live.waiting = cell
+            yield ended
+        else:
+            metrics.CELLS.labels(ended.status).inc()
+            yield self._ended(container, live, cell, ended)
+
+    def _ended(
+        self, container: Container, live: Live, cell: RunningCell, ended: Ended
+    ) -> Execution:
+        assert live.notebook is not None
+        files = _pictures(cell, live.mirror)
+        if live.notebook.over:
+            cell.notes.append(NEW_SESSION)
+        else:
+            files += live.mirror.bring_out(live.notebook)
+        cell.notes += live.mirror.notes
+        live.mirror.notes.clear()
+        if live.notebook.over or not container.stateful:
+            live.end()
+        self.containers.touch(container.id)
+        return cell.execution(container.id, ended, tuple(files))
+
+
+def _pictures(cell: RunningCell, mirror: Mirror) -> list[CreatedFile]:
+    """What was displayed, as files: so that it can be linked to."""
+    kept: list[CreatedFile] = []
+    for shapes in cell.transcript.displays:
+        picture = image(shapes)
+        if picture is not None:
+            name = f"{cell.id}-{len(kept) + 1}.{PICTURES[picture.media_type]}"
+            kept += mirror.keep(name, partial(bytes, picture.data))
+    return kept
+
+
+def _edited(cell: RunningCell, decision: Decision) -> None:
+    if decision.code is not None and decision.code != cell.code:
+        cell.code = decision.code
+        cell.notes.append(f"the user changed the code to:\n{cell.code}\n")
+
+
+def _declined(cell: RunningCell, container: Container, decision: Decision) -> Execution:
+    reason = f": {decision.reason}" if decision.reason else "."
+    text = f"The user declined to run this code{reason}\n"
+    return Execution(
+        cell.id, container.id, cell.code, "declined", stderr=text, outputs=(Logs(text),)
+    )

@@ -1,0 +1,165 @@
+"""The live kernels of containers: at most one each, used by one request at a time.
+
+Knows nothing of what runs in them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+
+from emulator.errors import ExecutionFailed
+from emulator.interpreter.cell import RunningCell
+from emulator.interpreter.file_sync import Mirror
+from emulator.settings import Settings
+from emulator.storage.container_rows import Container
+from emulator.storage.containers import Containers
+from emulator.tools.toolset import Toolset
+from sandbox.errors import SandboxBusy, SandboxError
+from sandbox.kernel import KernelEngine
+from sandbox.notebook import Notebook
+
+
+class Live:
+    """What one container has of this process. Changed only under its lock."""
+
+    def __init__(self, mirror: Callable[[], Mirror]) -> None:
+        self.lock = threading.Lock()
+        self.opened = ExitStack()
+        self._new_mirror = mirror
+        self.used = time.monotonic()
+        """When it was last used."""
+        self.ran = False
+        """A cell has run here."""
+        self.lost = False
+        """Its kernel has given way to another container's."""
+        self.running: RunningCell | None = None
+        self.end()
+
+    @property
+    def over(self) -> bool:
+        """There was a kernel, which is no more."""
+        return self.lost or (self.notebook is not None and self.notebook.over)
+
+    def idle_since(self, then: float) -> bool:
+        """Whether its kernel has had nothing to do since ``then``; one whose cell waits has."""
+        return self.notebook is not None and self.waiting is None and self.used <= then
+
+    def end(self) -> None:
+        """There is no kernel, or no more."""
+        self.opened.close()
+        self.notebook: Notebook | None = None
+        self.mirror = self._new_mirror()
+        self.offered: Toolset | None = None
+        """Whose functions the kernel knows."""
+        self.waiting: RunningCell | None = None
+        """The cell that waits for the result of its call."""
+
+    def offer(self, toolset: Toolset) -> None:
+        """Let calls of these functions, and of no others, pause."""
+        if self.notebook is not None and self.offered is not toolset:
+            self.notebook.offer(toolset.names, toolset.preamble)
+            self.offered = toolset
+
+    def abandon(self) -> None:
+        """Nobody will bring the result that a cell waits for: its call raises, and any further one."""
+        self.waiting = None
+        notebook = self.notebook
+        with suppress(SandboxError):
+            while notebook is not None and notebook.paused:
+                for _ in notebook.refuse("the call was given up"):
+                    pass
+
+
+class LiveKernels:
+    """Safe to share between threads."""
+
+    def __init__(
+        self, containers: Containers, engine: Callable[[str], KernelEngine], settings: Settings
+    ) -> None:
+        """``engine`` gives the engine for a memory limit (``1g`` ...); raises `SandboxUnavailable`."""
+        self._containers = containers
+        self._engine = engine
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._live: dict[str, Live] = {}
+
+    @contextmanager
+    def using(self, container: Container) -> Iterator[Live]:
+        """The container, for this request alone.
+
+        Raises `ExecutionFailed`, also for what a sandbox raises in the block.
+        """
+        mirror = partial(Mirror, self._containers, container.id, self._settings.container_bytes)
+        with self._lock:
+            live = self._live.setdefault(container.id, Live(mirror))
+        if not live.lock.acquire(timeout=self._settings.interpreter_seconds):
+            raise ExecutionFailed(
+                f"The container {container.id!r} is busy with other code.",
+                code="container_busy",
+                headers={"retry-after": "1"},
+            )
+        try:
+            self._containers.touch(container.id)
+            yield live
+        except SandboxBusy as error:
+            message = f"The code could not be run now: {error}"
+            raise ExecutionFailed(
+                message, code="overloaded", headers={"retry-after": "1"}
+            ) from error
+        except SandboxError as error:
+            live.end()
+            raise ExecutionFailed(f"The code could not be run: {error}") from error
+        finally:
+            live.used = time.monotonic()
+            live.lock.release()
+
+    def open(self, container: Container, live: Live) -> Notebook:
+        """The container's kernel, if need be in place of one that has long been idle."""
+        engine = self._engine(container.memory_limit)
+        while live.notebook is None:
+            try:
+                live.notebook = live.opened.enter_context(engine.notebook())
+            except SandboxBusy:
+                if not self._make_room():
+                    raise
+        return live.notebook
+
+    def _make_room(self) -> bool:
+        """End the kernel that has been idle for longest, if that is long enough."""
+        until = time.monotonic() - self._settings.interpreter_idle_seconds
+        idle = [live for _, live in self.all() if live.idle_since(until)]
+        for live in sorted(idle, key=lambda live: live.used):
+            if live.lock.acquire(blocking=False):
+                try:
+                    if live.idle_since(until):
+                        live.end()
+                        live.lost = True
+                        return True
+                finally:
+                    live.lock.release()
+        return False
+
+    def all(self) -> list[tuple[str, Live]]:
+        """Containers' ids, and what they have."""
+        with self._lock:
+            return list(self._live.items())
+
+    def touch_busy(self) -> None:
+        """What is in use does not expire, however long a cell runs or waits for approval."""
+        for container_id, live in self.all():
+            if live.lock.locked():
+                self._containers.touch(container_id)
+
+    def end(self, container_id: str) -> None:
+        """The container has gone: so does its kernel."""
+        with self._lock:
+            live = self._live.pop(container_id, None)
+        if live is not None:
+            if live.notebook is not None:
+                live.notebook.kill()
+            with live.lock:
+                live.end()

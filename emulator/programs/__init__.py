@@ -1,0 +1,1 @@
+"""Tool programs: validated, run as far as known results allow, taken up again when results arrive."""

@@ -1,0 +1,254 @@
+"""Run a program as far as the known results allow. One driver for every engine.
+
+`run` is a function of the program so far and of the calls already recorded: it replays these, then goes
+on. A program that grows while it is streamed, one that is resumed with results, and one that moves to
+another engine are therefore the same thing. Knows nothing of HTTP or of how the program was written.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from emulator.programs.placeholders import READY, WAIT, Prepared, prepare
+from emulator.reading.diagnostics import Diagnostic
+from emulator.reading.readers import Statement
+from emulator.tools.toolset import BindError, ToolKind, Toolset
+from sandbox.engine import Engine, Finished, Paused, Session
+from sandbox.errors import (
+    ProgramFailed,
+    SandboxBusy,
+    SandboxLimit,
+    SandboxTimeout,
+    SandboxUnavailable,
+    Unsupported,
+)
+from sandbox.parsing import parse
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a model wrote, read: top-level statements in order."""
+
+    statements: tuple[Statement, ...] = ()
+
+    def __add__(self, statements: Sequence[Statement]) -> Program:
+        return Program((*self.statements, *statements))
+
+    @cached_property
+    def source(self) -> str:
+        return "\n".join(statement.source for statement in self.statements)
+
+    def tree(self) -> ast.Module:
+        """A new tree, whose lines are those of `source`."""
+        return parse(self.source)
+
+    def diagnostic(
+        self, message: str, line: int, column: int = 0, hint: str | None = None
+    ) -> Diagnostic:
+        lines = self.source.splitlines()
+        text = lines[line - 1] if 0 < line <= len(lines) else ""
+        return Diagnostic(message, max(line, 1), column, text, hint)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call that left a program: the tool's wire name and the arguments that its schema accepts."""
+
+    name: str
+    arguments: dict[str, Any]
+    kind: ToolKind = "function"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A call of an earlier run, with its result where that has come in."""
+
+    call: Call
+    result: Any = None
+    known: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How far a run came.
+
+    ``stopped``: before its end, where it needs a result that is not known yet. ``pending``: a call is
+    out whose result is not known, so that what was printed or computed is not to be told to anyone.
+    """
+
+    calls: tuple[Call, ...] = ()
+    stopped: bool = False
+    pending: bool = False
+    stdout: str = ""
+    value: str | None = None
+
+    @property
+    def output(self) -> str:
+        """What the program has to say: what it printed, and the value of its last expression."""
+        parts = (self.stdout.rstrip("\n"), self.value)
+        return "\n".join(part for part in parts if part)
+
+
+class ProgramRejected(Exception):
+    """The program cannot be run or did something that it may not; the model can repair it.
+
+    ``calls`` left the run before that.
+    """
+
+    def __init__(self, diagnostics: Sequence[Diagnostic], calls: tuple[Call, ...] = ()) -> None:
+        super().__init__("; ".join(diagnostic.message for diagnostic in diagnostics))
+        self.diagnostics = tuple(diagnostics)
+        self.calls = calls
+
+
+class Diverged(Exception):
+    """A replayed program made another call than the recorded one."""
+
+
+@dataclass(frozen=True)
+class Driver:
+    """Runs programs against one toolset on the first engine that is able to."""
+
+    engines: Sequence[Engine]
+    toolset: Toolset
+    max_calls: int = 128
+    one_at_a_time: bool = False
+
+    def run(self, program: Program, recorded: Sequence[Recorded] = (), seed: int = 0) -> Outcome:
+        """Run ``program`` to its end, or to where it needs a result that is not ``recorded``.
+
+        Only what an engine does not support moves on to the next; a failure, a limit or a refusal never
+        does. Raises `ProgramRejected`, `Diverged`, and the sandbox errors that are not the program's
+        fault.
+        """
+        prepared = prepare(program.tree(), self.toolset.names)
+        unable: Unsupported | SandboxUnavailable | None = None
+        for engine in self.engines:
+            attempt = _Attempt(self, program, prepared, recorded)
+            try:
+                with engine.session(
+                    attempt.names, preamble=self.toolset.preamble, seed=seed
+                ) as session:
+                    return attempt.drive(session)
+            except Unsupported as error:
+                unable = error
+            except SandboxBusy:
+                raise  # not the program's fault, and soon over
+            except SandboxUnavailable as error:
+                # Said together with what the earlier engine lacked: it is what the model can change.
+                if not isinstance(unable, Unsupported):
+                    raise
+                unable = Unsupported(f"{unable.message} ({error.reason})", unable.line)
+                break
+            except ProgramFailed as error:
+                message = f"{error.kind}: {error.message}"
+                raise attempt.rejected(message, error.line) from error
+            except SandboxTimeout as error:
+                raise attempt.rejected(
+                    f"the program ran longer than {error.seconds:g} s"
+                ) from error
+            except SandboxLimit as error:
+                raise attempt.rejected(f"the program used too much: {error.what}") from error
+        assert isinstance(unable, Unsupported), "there is at least one engine"
+        raise attempt.rejected(
+            f"this cannot be run here: {unable.message}",
+            unable.line,
+            hint="write it with plain calls, loops and conditions",
+        ) from unable
+
+
+class _Attempt:
+    """One run on one engine."""
+
+    def __init__(
+        self, driver: Driver, program: Program, prepared: Prepared, recorded: Sequence[Recorded]
+    ) -> None:
+        self._driver = driver
+        self._program = program
+        self._prepared = prepared
+        self._recorded = recorded
+        self._made = 0
+        self._unknown: Counter[int] = Counter()
+        """Calls whose results are not known, by site."""
+        self._new: list[Call] = []
+        self.names = driver.toolset.names | frozenset(prepared.later) | {WAIT, READY}
+
+    def drive(self, session: Session) -> Outcome:
+        step = session.start(self._prepared.source)
+        while isinstance(step, Paused):
+            if step.name == READY:
+                step = session.resume(not self._waits(step))
+            elif step.name == WAIT:
+                if self._waits(step):
+                    return self._stopped()
+                step = session.resume(None)
+            else:
+                known, result = self._call(step)
+                must_stop = step.name not in self._prepared.later or self._driver.one_at_a_time
+                if not known and must_stop:
+                    return self._stopped()
+                step = session.resume(result)
+        return self._finished(step)
+
+    def _call(self, step: Paused) -> tuple[bool, Any]:
+        """Bind one call in the host, and find its result: whether it is known, and which it is."""
+        site, name = self._prepared.later.get(step.name, (0, step.name))
+        tool = self._driver.toolset.find(name)
+        try:
+            arguments = self._driver.toolset.bind(name, step.args, step.kwargs)
+        except BindError as error:
+            diagnostics = self._bind_diagnostics(error, step)
+            raise ProgramRejected(diagnostics, tuple(self._new)) from error
+        assert tool is not None, "bind refuses unknown tools"
+        call = Call(tool.name, arguments, tool.kind)
+        position, self._made = self._made, self._made + 1
+        if self._made > self._driver.max_calls:
+            raise self.rejected(f"the program makes more than {self._driver.max_calls} tool calls")
+        if position < len(self._recorded):
+            recorded = self._recorded[position]
+            if recorded.call != call:
+                raise Diverged(f"call {position} was {recorded.call}, now it is {call}")
+            self._unknown[site] += not recorded.known
+            return recorded.known, recorded.result
+        self._new.append(call)
+        self._unknown[site] += 1
+        return False, None
+
+    def _waits(self, step: Paused) -> bool:
+        """Whether a call of one of the sites that ``step`` names is unknown.
+
+        What does not look like our own rewriting comes from a hostile kernel: then all are waited for.
+        """
+        ours = all(isinstance(site, int) for site in step.args)
+        sites = step.args if ours else self._unknown
+        return any(self._unknown[site] for site in sites if isinstance(site, int))
+
+    def _bind_diagnostics(self, error: BindError, step: Paused) -> list[Diagnostic]:
+        line = self._line(step.line)
+        return [
+            self._program.diagnostic(f"{error.call}: {problem}", line) for problem in error.problems
+        ]
+
+    def rejected(
+        self, message: str, line: int | None = None, hint: str | None = None
+    ) -> ProgramRejected:
+        diagnostic = self._program.diagnostic(message, self._line(line), hint=hint)
+        return ProgramRejected([diagnostic], tuple(self._new))
+
+    def _line(self, line: int | None) -> int:
+        """The program's own line for one of the rewritten source; a statement's inner lines are its first."""
+        before = [new for new in self._prepared.lines if new <= (line or 0)]
+        return self._prepared.lines[max(before)] if before else 0
+
+    def _stopped(self) -> Outcome:
+        return Outcome(tuple(self._new), stopped=True, pending=True)
+
+    def _finished(self, step: Finished) -> Outcome:
+        if self._unknown.total():
+            return Outcome(tuple(self._new), pending=True)
+        return Outcome(tuple(self._new), stdout=step.stdout, value=step.text)

@@ -1,0 +1,258 @@
+"""Programs over turns: keep one at its pending calls, take it up when their results arrive.
+
+What is kept is never changed: each turn of a program is a `Saved` of its own, under the ids of the calls
+that it sent. So a request may be repeated, and a conversation may branch off at any earlier point.
+Whatever does not fit (a lost store, edited arguments, a message in between, another outcome in the
+replay) means an ordinary turn over the same history, never an error.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+import structlog
+
+from emulator import metrics
+from emulator.events import ToolCall, call_id
+from emulator.programs.driver import (
+    Call,
+    Diverged,
+    Driver,
+    Outcome,
+    Program,
+    ProgramRejected,
+    Recorded,
+)
+from emulator.protocol import Message
+from emulator.reading.diagnostics import render
+from emulator.reading.readers import Statement
+from emulator.storage.key_value import MAX_VALUE_BYTES, Store, StoreFailed
+from emulator.tools.toolset import Toolset
+from sandbox.errors import SandboxBusy, SandboxError
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A program and all calls that it has made, with the results that are in."""
+
+    program: Program
+    recorded: tuple[Recorded, ...]
+    ids: tuple[str, ...]
+    """The recorded calls' ids on the wire, in the same order."""
+    seed: int
+
+    def pending(self) -> list[ToolCall]:
+        """The calls whose results are not in."""
+        return [
+            ToolCall(key, one.call.name, one.call.arguments, one.call.kind)
+            for key, one in zip(self.ids, self.recorded, strict=True)
+            if not one.known
+        ]
+
+    def dump(self) -> bytes:
+        return orjson.dumps(
+            {
+                "program": [(one.source, one.line) for one in self.program.statements],
+                "recorded": [
+                    (one.call.name, one.call.arguments, one.call.kind, one.result, one.known)
+                    for one in self.recorded
+                ],
+                "ids": self.ids,
+                "seed": self.seed,
+            }
+        )
+
+    @classmethod
+    def load(cls, value: bytes) -> Saved:
+        """Raises ValueError, TypeError or KeyError on what `dump` did not write."""
+        kept = orjson.loads(value)
+        return cls(
+            Program(tuple(Statement(source, line) for source, line in kept["program"])),
+            tuple(
+                Recorded(Call(name, arguments, kind), result, known)
+                for name, arguments, kind, result, known in kept["recorded"]
+            ),
+            tuple(kept["ids"]),
+            int(kept["seed"]),
+        )
+
+
+@dataclass(frozen=True)
+class Continued:
+    """The program sent further calls, or asks again for results, without a model turn.
+
+    ``saved`` is what to keep, None where nothing has changed.
+    """
+
+    saved: Saved | None
+    calls: Sequence[ToolCall]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The program is over: it came to its end, or failed with ``diagnostics``.
+
+    ``start`` is the place in the history of the message in which it began.
+    """
+
+    program: Program
+    start: int
+    output: str
+    diagnostics: str = ""
+
+    @property
+    def source(self) -> str:
+        return self.program.source
+
+
+def save(store: Store, saved: Saved) -> None:
+    """Keep a program under the ids of its pending calls. A failing store is logged, not raised."""
+    value = saved.dump()
+    if len(value) > MAX_VALUE_BYTES:
+        log.warning("program not kept: its results are too large", bytes=len(value))
+        return
+    key = hashlib.sha256(value).hexdigest()
+    aliases = {f"call:{call.id}": key.encode() for call in saved.pending()}
+    try:
+        store.put({f"program:{key}": value, **aliases})
+    except StoreFailed as error:
+        log.warning("program not kept", reason=str(error))
+
+
+def resume(store: Store, driver: Driver, messages: Sequence[Message]) -> Continued | Ended | None:
+    """Run on the program whose results end ``messages``; None when there is none to run on.
+
+    Raises SandboxBusy.
+    """
+    at = last_calls(messages)
+    if at is None:
+        return None
+    saved = _find(store, messages[at])
+    if saved is None:
+        return None
+    results = {m.tool_call_id: value_of(m.text) for m in messages[at + 1 :]}
+    answered = replace(
+        saved,
+        recorded=tuple(
+            replace(one, result=results[key], known=True) if key in results else one
+            for key, one in zip(saved.ids, saved.recorded, strict=True)
+        ),
+    )
+    start = beginning(messages, set(saved.ids))
+    try:
+        outcome = driver.run(answered.program, answered.recorded, answered.seed)
+    except ProgramRejected as error:
+        return Ended(saved.program, start, "", render(error.diagnostics))
+    except Diverged as error:
+        _dropped("diverged", error)
+        return None
+    except SandboxBusy:
+        raise  # the same request may go on in a moment
+    except SandboxError as error:
+        _dropped("sandbox", error)
+        return None
+    if not outcome.pending:
+        plain = start == at and _only_calls(saved.program, outcome, driver.toolset)
+        return Ended(saved.program, start, "" if plain else outcome.output)
+    if not outcome.calls:
+        # Only some of the results are in, and the program can do nothing without the others. What is
+        # kept stays as it is: the next request brings all results again.
+        return Continued(None, answered.pending())
+    fresh = tuple(_new_id(answered, n) for n in range(len(outcome.calls)))
+    after = replace(
+        answered,
+        recorded=(*answered.recorded, *(Recorded(call) for call in outcome.calls)),
+        ids=(*answered.ids, *fresh),
+    )
+    return Continued(after, after.pending()[-len(fresh) :])
+
+
+def last_calls(messages: Sequence[Message]) -> int | None:
+    """The place of the message with the calls that the last messages answer."""
+    at = len(messages) - 1
+    while at >= 0 and messages[at].role == "tool":
+        at -= 1
+    answered = at < len(messages) - 1
+    return at if answered and at >= 0 and messages[at].tool_calls else None
+
+
+def _find(store: Store, message: Message) -> Saved | None:
+    """The program that made the calls of ``message``, if they are still what it made."""
+    calls = message.tool_calls or []
+    try:
+        keys = {store.get(f"call:{call.id}") for call in calls}
+        key = keys.pop() if len(keys) == 1 else None
+        value = store.get(f"program:{key.decode()}") if key else None
+        if key and value and hashlib.sha256(value).hexdigest() != key.decode():
+            raise ValueError("its bytes have changed")
+        saved = Saved.load(value) if value else None
+    except StoreFailed as error:
+        _dropped("store", error)
+        return None
+    except (ValueError, TypeError, KeyError) as error:
+        _dropped("unreadable", error)
+        return None
+    if saved is None:
+        return None
+    made = {
+        key: (one.call.name, one.call.arguments)
+        for key, one in zip(saved.ids, saved.recorded, strict=True)
+    }
+    for call in calls:
+        function = call.called
+        if function is None or made.get(call.id) != (function.name, object_of(function.arguments)):
+            return None
+    return saved
+
+
+def _dropped(reason: str, error: Exception) -> None:
+    log.warning("program dropped: the model is asked instead", reason=reason, error=str(error))
+    metrics.PROGRAMS_DROPPED.labels(reason).inc()
+
+
+def beginning(messages: Sequence[Message], ids: Collection[str]) -> int:
+    """The place of the first message that made one of the calls ``ids``."""
+    return next(
+        place
+        for place, message in enumerate(messages)
+        if any(call.id in ids for call in message.tool_calls or ())
+    )
+
+
+def _only_calls(program: Program, outcome: Outcome, toolset: Toolset) -> bool:
+    """Whether the program made nothing of its results: then these themselves are what to tell."""
+    last = program.tree().body[-1]
+    is_call = (
+        isinstance(last, ast.Expr)
+        and isinstance(last.value, ast.Call)
+        and isinstance(last.value.func, ast.Name)
+        and last.value.func.id in toolset.names
+    )
+    return is_call and not outcome.stdout
+
+
+def object_of(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def value_of(text: str) -> Any:
+    """A tool's result as code gets it: what its text says as JSON, or the text."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+
+
+def _new_id(before: Saved, place: int) -> str:
+    """The same for the same program with the same results, so that a repeated request is idempotent."""
+    return call_id(hashlib.sha256(before.dump()).hexdigest(), place)

@@ -1,0 +1,95 @@
+"""Check a program before anything of it runs: every call must be of something that exists.
+
+Pure AST; the words of the diagnostics go straight into the repair prompt. What needs values (types,
+enums, patterns) is judged when the call is made, by `Toolset.bind`.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from emulator.programs.driver import Program
+from emulator.reading.diagnostics import Diagnostic
+from emulator.tools.toolset import Toolset
+
+_BUILTINS = frozenset(dir(builtins))
+
+
+def check(program: Program, toolset: Toolset) -> list[Diagnostic]:
+    """What is wrong with the calls of ``program``, in the order of its lines."""
+    tree = program.tree()
+    defined = {*_BUILTINS, *toolset.constructors, *_bound(tree)}
+    found: list[Diagnostic] = []
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+            continue
+        name = node.func.id
+        if name in toolset.names:
+            found += _arguments(node, name, program, toolset)
+        elif name not in defined:
+            found.append(_unknown(node, name, program, toolset).diagnostic)
+    return sorted(found, key=lambda diagnostic: (diagnostic.line, diagnostic.column))
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A call of a function that nobody offered or defined; ``near`` to an offered one, perhaps."""
+
+    diagnostic: Diagnostic
+    near: str | None
+
+
+def unknown_calls(program: Program, toolset: Toolset) -> list[Unknown]:
+    """Only the calls of functions that do not exist."""
+    tree = program.tree()
+    defined = {*_BUILTINS, *toolset.constructors, *toolset.names, *_bound(tree)}
+    return [
+        _unknown(node, node.func.id, program, toolset)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id not in defined
+    ]
+
+
+def _arguments(
+    node: ast.Call, name: str, program: Program, toolset: Toolset
+) -> Iterator[Diagnostic]:
+    starred = any(isinstance(argument, ast.Starred) for argument in node.args)
+    keywords = [word.arg for word in node.keywords if word.arg is not None]
+    if starred or len(keywords) < len(node.keywords):
+        return  # how many there are shows only when it runs
+    for problem in toolset.check(name, len(node.args), keywords):
+        place = next((word for word in node.keywords if f'"{word.arg}"' in problem.message), node)
+        message = f"{name}: {problem}"
+        yield program.diagnostic(message, place.lineno, place.col_offset + 1)
+
+
+def _unknown(node: ast.Call, name: str, program: Program, toolset: Toolset) -> Unknown:
+    offered = sorted(toolset.names)
+    near = next(iter(difflib.get_close_matches(name, offered, n=1)), None)
+    hint = f"did you mean {near}?" if near else f"offered are {', '.join(offered)[:600]}"
+    message = f'there is no function "{name}"'
+    return Unknown(program.diagnostic(message, node.lineno, node.col_offset + 1, hint), near)
+
+
+def _bound(tree: ast.Module) -> Iterator[str]:
+    """Every name that the program itself binds, anywhere."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()):
+                yield name
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+            ):
+                yield name
+            case ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
+                yield name
+            case ast.alias(name=name, asname=alias):
+                yield (alias or name).split(".")[0]

@@ -1,0 +1,183 @@
+"""Readers of calls in JSON, ReAct and YAML: a whole block in, Python statements out.
+
+A block in such a dialect holds few short calls, so it is read when it has ended.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+
+from emulator.reading.calls import JSON, calls_in, statement
+from emulator.reading.loose_json import values
+from emulator.reading.python_reader import PythonReader
+from emulator.reading.repairs import parse_repaired
+from emulator.reading.statements import MAX_BLOCK, Reader, Statement, unreadable
+from emulator.reading.tool_names import WrittenNames
+
+ReadBlock = Callable[[str, WrittenNames], list[Statement]]
+
+
+def reader_of(read: ReadBlock) -> Callable[[Collection[str]], Reader]:
+    """The factory of readers that collect the block and `read` it at its end."""
+    return lambda names: _Whole(read, WrittenNames(names))
+
+
+class _Whole:
+    def __init__(self, read: ReadBlock, names: WrittenNames) -> None:
+        self._read = read
+        self._names = names
+        self._parts: list[str] = []
+        self._size = 0
+
+    def feed(self, text: str) -> list[Statement]:
+        self._size += len(text)
+        if self._size <= MAX_BLOCK:
+            self._parts.append(text)
+        return []
+
+    def close(self) -> list[Statement]:
+        if self._size > MAX_BLOCK:
+            raise unreadable(f"the block is longer than {MAX_BLOCK} characters")
+        return self._read("".join(self._parts), self._names)
+
+
+def read_json(text: str, names: WrittenNames) -> list[Statement]:
+    """Values in a row, each a call, a list of calls or an envelope of them; others are skipped."""
+    return [
+        statement(name, arguments, names, found.line)
+        for found in values(text)
+        for name, arguments in calls_in(found.value, names)
+    ]
+
+
+def read_python(text: str, names: WrittenNames) -> list[Statement]:
+    """A whole block of Python, for dialects that may carry it."""
+    reader = PythonReader(names)
+    return [*reader.feed(text), *reader.close()]
+
+
+# ---------------------------------------------------------------------------- ReAct
+
+_STEP = re.compile(
+    r"^[ \t>*]*(?:Action[ \t]*\d*(?P<input>[ _]*Input)?|Observation|Thought|Final Answer)"
+    r"[ \t]*\d*[ \t]*\**:\**[ \t]*",
+    re.IGNORECASE | re.MULTILINE,
+)
+_BRACKETED = re.compile(r"(?P<name>[\w.\-]+)\[(?P<text>.*)\]\Z", re.DOTALL)
+
+
+def read_react(text: str, names: WrittenNames) -> list[Statement]:
+    """``Action: name`` and ``Action Input: {...}``; also ``Action: name(a=1)``, ``name[text]``."""
+    found: list[Statement] = []
+    steps = list(_STEP.finditer(text))
+    counted, line = 0, 1
+    for number, step in enumerate(steps):
+        line += text.count("\n", counted, step.start())
+        counted = step.start()
+        following = steps[number + 1] if number + 1 < len(steps) else None
+        action = text[step.end() : following.start() if following else len(text)].strip(" \t\n`*")
+        if not step.group().strip(" \t>*").lower().startswith("action") or step["input"]:
+            continue
+        given: str | None = None
+        if following is not None and following["input"] is not None:
+            end = steps[number + 2].start() if number + 2 < len(steps) else len(text)
+            given = text[following.end() : end].strip()
+        found += _action(action, given, names, line)
+    return found
+
+
+def _action(action: str, given: str | None, names: WrittenNames, line: int) -> list[Statement]:
+    if names.find(action) or given is not None:
+        return [_with_input(action, given or "", names, line)]
+    bracketed = _BRACKETED.match(action)
+    if bracketed and names.find(bracketed["name"]):
+        return [statement(bracketed["name"], bracketed["text"], names, line)]
+    return [Statement(s.source, line + s.line - 1) for s in read_python(action, names)]
+
+
+def _with_input(name: str, given: str, names: WrittenNames, line: int) -> Statement:
+    body = given.removeprefix("```json").removeprefix("```").strip()
+    if body[:1] in ("{", "["):
+        return statement(name, next(values(body, first=True)).value, names, line)
+    python_name = names.find(name)
+    if python_name and "=" in body:
+        call = f"{python_name}({body})"
+        try:
+            parse_repaired(call, names)
+            return Statement(call, line)
+        except SyntaxError:
+            pass
+    body = body.split("\n\n", 1)[0].strip()
+    quoted = len(body) > 1 and body[0] == body[-1] and body[0] in "\"'"
+    return statement(name, (body[1:-1] if quoted else body) or None, names, line)
+
+
+# ---------------------------------------------------------------------------- YAML
+
+_YAML_SIZE = 1 << 16  # PyYAML's scanner is slow
+_YAML_NODES = 10_000  # aliases can multiply
+
+
+def read_yaml(text: str, names: WrittenNames) -> list[Statement]:
+    """``name: f`` with ``arguments:`` below, one or a list of them."""
+    import yaml
+
+    if len(text) > _YAML_SIZE:
+        raise unreadable(f"the YAML is longer than {_YAML_SIZE} characters")
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        row = mark.line if mark else 0
+        raise unreadable(
+            f"invalid YAML: {error.problem}",
+            line=row + 1,
+            column=mark.column + 1 if mark else 0,
+            source_line=[*text.split("\n"), ""][row],
+        ) from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise unreadable(f"invalid YAML: {type(error).__name__}") from None
+    if node is None:
+        return []
+    try:
+        value = _Yaml().value(node)
+    except RecursionError:
+        raise unreadable("YAML nested too deep") from None
+    return [statement(name, args, names, 1) for name, args in calls_in(value, names)]
+
+
+class _Yaml:
+    """Nodes -> JSON. YAML 1.1 would read `NO` as False and a date as a date; a model means text."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+
+    def value(self, node: object) -> JSON:
+        import yaml
+
+        self._seen += 1
+        if self._seen > _YAML_NODES:
+            raise unreadable(f"YAML of more than {_YAML_NODES} values")
+        match node:
+            case yaml.MappingNode(value=pairs):
+                return {str(self.value(key)): self.value(item) for key, item in pairs}
+            case yaml.SequenceNode(value=items):
+                return [self.value(item) for item in items]
+            case yaml.ScalarNode(value=text, style=None):
+                return _plain(text)
+            case yaml.ScalarNode(value=text):
+                return str(text)
+        raise TypeError(node)
+
+
+_WORDS: dict[str, JSON] = {"true": True, "false": False, "null": None, "~": None, "": None}
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,300})(?:\.\d+)?(?:[eE][+-]?\d{1,2})?")
+
+
+def _plain(text: str) -> JSON:
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    if _NUMBER.fullmatch(text):
+        return float(text) if any(c in ".eE" for c in text) else int(text)
+    return text

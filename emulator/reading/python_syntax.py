@@ -1,0 +1,79 @@
+"""Python source to syntax trees, within bounds; which calls of offered functions stand in one."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import warnings
+
+from emulator.reading.lexing import PythonScan
+from emulator.reading.tool_names import WrittenNames
+from sandbox import parsing
+
+# A model's "\d" is no concern of the operator's log. Silenced here, not around the call: warning
+# filters are shared by all threads.
+warnings.filterwarnings("ignore", module="<program>")
+
+#: Bounds on one statement: beyond them CPython's parser may recurse too deep or take too long.
+MAX_STATEMENT = 1 << 18
+MAX_NESTING = 60
+
+_BUILTINS = frozenset(dir(builtins))
+
+
+def parse(source: str) -> ast.Module:
+    """The syntax tree of `source`. Raises SyntaxError, whatever CPython's parser raised."""
+    if len(source) > MAX_STATEMENT:
+        raise SyntaxError(f"a statement of more than {MAX_STATEMENT} characters")
+    scan = PythonScan()
+    scan.feed(source)
+    if scan.deepest > MAX_NESTING:
+        raise SyntaxError(f"brackets nested more than {MAX_NESTING} deep")
+    try:
+        return parsing.parse(source, "<program>")
+    except (RecursionError, MemoryError) as error:
+        raise SyntaxError("nested too deep") from error
+    except ValueError as error:  # null bytes
+        raise SyntaxError(str(error)) from error
+
+
+def dotted(node: ast.AST) -> str | None:
+    """``a.b.c`` as written, or None if the expression is anything else."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    return ".".join([node.id, *reversed(parts)])
+
+
+def called(node: ast.AST | None, names: WrittenNames) -> str | None:
+    """The Python name of the offered function that `node` calls, if it is such a call."""
+    if isinstance(node, ast.Await):
+        node = node.value
+    if not isinstance(node, ast.Call) or is_pythons_own(node):
+        return None
+    written = dotted(node.func)
+    return names.find(written) if written else None
+
+
+def is_pythons_own(call: ast.Call) -> bool:
+    """Whether a built-in is called with what no tool takes, whatever tool has its name:
+    ``sum(n * n for n in numbers)``, ``max(hits, key=lambda hit: hit["score"])``."""
+    arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+    return (
+        isinstance(call.func, ast.Name)
+        and call.func.id in _BUILTINS
+        and any(isinstance(argument, (ast.GeneratorExp, ast.Lambda)) for argument in arguments)
+    )
+
+
+def calls_tool(source: str | ast.AST, names: WrittenNames) -> bool:
+    """Whether the code calls an offered function anywhere. False for what does not parse."""
+    if isinstance(source, str):
+        try:
+            source = parse(source)
+        except SyntaxError:
+            return False
+    return any(called(node, names) for node in ast.walk(source))

@@ -1,0 +1,45 @@
+"""The ladder: one reader per way in which models write calls. Python first, and Python is what
+every other reader turns its calls into.
+
+Knows the dialects by name only; each reader stands in its own module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from emulator.reading.data_readers import read_json, read_react, read_yaml, reader_of
+from emulator.reading.markup import read_markup
+from emulator.reading.python_reader import PythonReader
+from emulator.reading.python_syntax import calls_tool as _calls_tool
+from emulator.reading.statements import Reader, Statement, Unreadable
+from emulator.reading.tool_names import WRITTEN_NAME, WrittenNames
+
+__all__ = ["READERS", "Reader", "Statement", "Unreadable", "calls_tool", "mentions_tool", "read"]
+
+#: Dialect of a block (`extract.BlockStart.dialect`) -> reader of it, given the offered names:
+#: Python names, or a mapping of written name -> Python name.
+READERS: dict[str, Callable[[Collection[str]], Reader]] = {
+    "python": PythonReader,
+    "json": reader_of(read_json),
+    "markup": reader_of(read_markup),
+    "react": reader_of(read_react),
+    "yaml": reader_of(read_yaml),
+}
+
+
+def read(dialect: str, text: str, names: Collection[str] = ()) -> list[Statement]:
+    """All statements of a whole block. Raises Unreadable."""
+    reader = READERS[dialect](names)
+    return [*reader.feed(text), *reader.close()]
+
+
+def calls_tool(source: str, names: Collection[str]) -> bool:
+    """Whether the statement calls an offered function; code that calls none is documentation."""
+    return _calls_tool(source, WrittenNames(names))
+
+
+def mentions_tool(text: str, names: Collection[str]) -> bool:
+    """Whether an offered name occurs in the text; a broken block without one is documentation."""
+    offered = WrittenNames(names)
+    return any(offered.find(match.group()) for match in WRITTEN_NAME.finditer(text))

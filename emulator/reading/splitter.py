@@ -1,0 +1,294 @@
+"""Split a reply, as it streams in, into reasoning, prose and blocks that may be a program.
+
+Sans-IO: text in, events out; the events are the same for every way to cut the text (see
+`events.merged`), and their `raw` joined gives back the reply. Of the tools it knows the names
+alone. Whether a block is a program is for the readers and the pipeline to say; a block that is
+none can be given back as prose, byte for byte.
+
+Prose goes out at once; held back is only what may begin a block or a tag, `incoming.HOLD`
+characters at most.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Generator
+
+from emulator.reading import blocks
+from emulator.reading.bare import Verdict
+from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Reasoning, Text, merged
+from emulator.reading.fences import fenced
+from emulator.reading.incoming import Incoming
+from emulator.reading.openings import FENCES, LINES, fence_in, json_opens
+from emulator.reading.scanner import After, Scanner
+from emulator.reading.tags import REASONING, tags_for
+from emulator.reading.tool_names import WrittenNames
+
+__all__ = [
+    "BlockDelta",
+    "BlockEnd",
+    "BlockStart",
+    "Event",
+    "Reasoning",
+    "Splitter",
+    "Text",
+    "merged",
+    "split",
+]
+
+#: A longer run of backticks is decoration.
+_RUN = 64
+#: Where prose may stop being prose; `f` only where it may begin "functools[".
+_POINT = re.compile(r"[\n`<\[{]|f(?=\Z|u(?:\Z|n(?:\Z|c)))")
+_QUOTES = frozenset("`'\"“‘”’")
+
+
+class Splitter:
+    """One reply. `names`: the offered functions, as Python names or written -> Python name.
+
+    `reasoning_open`: the prompt's template has opened the reasoning already. After `close`,
+    `unopened` says that a `</think>` came which nothing had opened: all text before it was
+    reasoning (R1's templates do that), and the next reply of that model should be split with
+    `reasoning_open`.
+    """
+
+    def __init__(self, names: Collection[str] = (), *, reasoning_open: bool = False) -> None:
+        self._names = WrittenNames(names)
+        self._tags = tags_for(names)
+        # "<|end|>" ends other things as well; alone it says nothing of reasoning.
+        closings = [closing for closing in REASONING.values() if closing != "<|end|>"]
+        self._known = (*REASONING, *self._tags, *closings)
+        self._heads = {tag[:2] for tag in self._known}
+        self._longest = max(map(len, self._known))
+        self._text = Incoming()
+        self._inline = 0  # backticks that opened the code span we are in
+        self._opened = reasoning_open
+        self._events = self._reply(reasoning_open)
+        self.unopened = False
+
+    def feed(self, text: str) -> list[Event]:
+        """What can be said now."""
+        self._text.feed(text)
+        return self._said()
+
+    def close(self) -> list[Event]:
+        """The rest; the reply has ended."""
+        self._text.final = True
+        return self._said()
+
+    def _said(self) -> list[Event]:
+        said: list[Event] = []
+        for event in self._events:
+            if event is None:
+                break
+            if event.raw or isinstance(event, (BlockStart, BlockEnd)):
+                said.append(event)
+        return merged(said)
+
+    def _reply(self, reasoning_open: bool) -> Generator[Event | None, None, None]:
+        after = After.LINE
+        if reasoning_open:
+            after = yield from self._reasoning(tuple(REASONING.values()))
+        while len(self._text) or not self._text.final:
+            found: Scanner | After | None = None
+            if after is not After.PROSE:
+                found = yield from self._line(code=after is After.LINE)
+            if found is None:
+                found = yield from self._prose()
+            after = found if isinstance(found, After) else (yield from found)
+
+    def _line(self, *, code: bool) -> Generator[Event | None, None, Scanner | None]:
+        """At the beginning of a line: the scanner of what begins with it, if anything does."""
+        text = self._text
+        self._inline = 0
+        while True:
+            head, whole = text.head()
+            if head.startswith("\n"):
+                yield Text(text.take(1))
+                code = True
+                continue
+            found = self._begins(head, whole, code=code)
+            if not isinstance(found, Verdict):
+                return found
+            if found is Verdict.NO or whole:
+                return None
+            yield None
+
+    def _begins(self, head: str, whole: bool, *, code: bool) -> Scanner | Verdict:
+        for what, opens in LINES:
+            if what == "code" and not code:
+                continue
+            found = opens(head, whole, self._names)
+            if found.verdict is Verdict.MAYBE:
+                return Verdict.MAYBE
+            if found.verdict is Verdict.YES:
+                return self._begun(what, head, sure=found.sure)
+        return Verdict.NO if head else Verdict.MAYBE
+
+    def _begun(self, what: str, head: str, *, sure: bool) -> Scanner | Verdict:
+        match what:
+            case "fence":
+                fence = fence_in(head.splitlines(keepends=True)[0], self._names)
+                return fenced(self._text, fence, self._names) if fence else Verdict.NO
+            case "json" if sure:
+                return blocks.json_calls(self._text, self._names)
+            case "json":
+                return blocks.json_perhaps(self._text, self._names, midline=False)
+            case "code":
+                return blocks.code(self._text, self._names)
+        return blocks.lines(self._text, what)
+
+    def _prose(self) -> Generator[Event | None, None, Scanner | After]:
+        """Within a line of prose, up to its end or to what begins in it."""
+        text = self._text
+        while True:
+            match = _POINT.search(text.text, text.at)
+            yield Text(text.take((match.start() if match else len(text.text)) - text.at))
+            if match is None:
+                if text.final:
+                    return After.LINE
+                yield None
+                continue
+            found = self._point(match.group())
+            if found is Verdict.MAYBE:
+                yield None
+            elif isinstance(found, str):
+                yield Text(text.take(len(found)))
+                if found == "\n":
+                    return After.LINE
+            elif not isinstance(found, Verdict):
+                return found
+
+    def _point(self, character: str) -> Scanner | Verdict | str:
+        """What stands at hand: what a scanner reads, perhaps something (MAYBE), or this prose."""
+        if character == "\n":
+            return character
+        if character == "`":
+            return self._backticks()
+        if self._inline:
+            return character
+        if character != "f" or not self._text.last.isalnum():
+            found = self._tag()
+            if not isinstance(found, Verdict) or found is Verdict.MAYBE:
+                return found
+        if character in "{[":
+            head, whole = self._text.head()
+            verdict = json_opens(head, whole, self._names)
+            if verdict.verdict is Verdict.MAYBE:
+                return Verdict.MAYBE
+            if verdict.verdict is Verdict.YES and verdict.sure:
+                return blocks.json_perhaps(self._text, self._names, midline=True)
+        return character
+
+    def _backticks(self) -> Scanner | Verdict | str:
+        """A run of backticks: a code span begins or ends, or a fence begins within the line."""
+        head, whole = self._text.head()
+        run = head[: len(head) - len(head.lstrip("`"))][:_RUN]
+        if run == head and len(run) < _RUN and not whole:
+            return Verdict.MAYBE
+        if not self._inline and 3 <= len(run) < _RUN:
+            line, newline, _ = head.partition("\n")
+            info = line[len(run) :].strip()
+            known = re.fullmatch(r"[\w+#.\-]*", info) is not None
+            if known and not newline and not whole:
+                return Verdict.MAYBE
+            if known and newline and info.lower() in FENCES:
+                fence = fence_in(line + newline, self._names)
+                if fence is not None:
+                    return fenced(self._text, fence, self._names)
+        if self._inline in (0, len(run)):
+            self._inline = 0 if self._inline else len(run)
+        return run
+
+    # -- tags
+
+    def _tag(self) -> Scanner | Verdict:
+        """The scanner of the tag at hand; NO where none stands, or where it is only spoken of."""
+        rest, _ = self._text.head(self._longest)
+        if len(rest) > 1 and rest[:2] not in self._heads:
+            return Verdict.NO
+        tag = next((tag for tag in self._known if rest.startswith(tag)), None)
+        if tag is None:
+            part = not self._text.final and any(known.startswith(rest) for known in self._known)
+            return Verdict.MAYBE if part else Verdict.NO
+        mention = self._mentioned(tag)
+        if mention is not Verdict.NO:
+            return Verdict.MAYBE if mention is Verdict.MAYBE else Verdict.NO
+        if tag in self._tags:
+            return blocks.tagged(self._text, self._tags[tag])
+        if tag in REASONING:
+            return self._thinking(tag)
+        return self._unopened(tag)
+
+    def _mentioned(self, tag: str) -> Verdict:
+        """Whether the tag at hand stands in quotes, and so is only spoken of."""
+        text = self._text
+        if text.last not in _QUOTES:
+            return Verdict.NO
+        following = text.text[text.at + len(tag) : text.at + len(tag) + 1]
+        if not following and not text.final:
+            return Verdict.MAYBE
+        return Verdict.YES if following in _QUOTES else Verdict.NO
+
+    def _thinking(self, tag: str) -> Scanner:
+        self._opened = True
+        yield Reasoning("", self._text.take(len(tag)))
+        return (yield from self._reasoning((REASONING[tag],)))
+
+    def _unopened(self, closing: str) -> Scanner:
+        self.unopened |= not self._opened
+        yield Reasoning("", self._text.take(len(closing)))
+        return (yield from self._blank())
+
+    def _reasoning(self, closings: tuple[str, ...]) -> Scanner:
+        text = self._text
+        yield from self._blank()
+        again = yield from self._opened_again()
+        if again is not None:
+            closings = (REASONING[again],)
+        while True:
+            before, closing = text.closing(closings)
+            raw = text.take(before)
+            yield Reasoning(raw, raw)
+            mention = self._mentioned(closing) if closing else Verdict.MAYBE
+            if mention is Verdict.NO and closing:
+                yield Reasoning("", text.take(len(closing)))
+                return (yield from self._blank())
+            if mention is Verdict.YES and closing:
+                raw = text.take(len(closing))
+                yield Reasoning(raw, raw)
+            elif text.final:
+                return After.LINE
+            else:
+                yield None
+
+    def _opened_again(self) -> Generator[Event | None, None, str | None]:
+        """The tag that a model writes although the template, or itself, has opened one already."""
+        again = None
+        while True:
+            rest, whole = self._text.head(self._longest)
+            tag = next((tag for tag in REASONING if rest.startswith(tag)), None)
+            if tag is not None:
+                again = tag
+                yield Reasoning("", self._text.take(len(tag)))
+                yield from self._blank()
+            elif whole or not any(tag.startswith(rest) for tag in REASONING):
+                return again
+            else:
+                yield None
+
+    def _blank(self) -> Scanner:
+        """Line ends around reasoning belong to its tags."""
+        while True:
+            rest = self._text.text[self._text.at :]
+            yield Reasoning("", self._text.take(len(rest) - len(rest.lstrip("\r\n"))))
+            if len(self._text) or self._text.final:
+                return After.LINE
+            yield None
+
+
+def split(text: str, names: Collection[str] = (), *, reasoning_open: bool = False) -> list[Event]:
+    """The events of a whole reply; one that closes reasoning it never opened is split as such."""
+    splitter = Splitter(names, reasoning_open=reasoning_open)
+    events = merged([*splitter.feed(text), *splitter.close()])
+    return split(text, names, reasoning_open=True) if splitter.unopened else events

@@ -1,0 +1,75 @@
+"""The line of a response, in order: request -> items and what came before -> chat -> answer -> stream.
+
+Knows nothing of Flask.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from emulator.answering.pipeline import Pipeline
+from emulator.answering.tool_choice import interpreter_tool
+from emulator.errors import BadRequest
+from emulator.events import Opened
+from emulator.responses import items
+from emulator.responses.chat import chat_request, told_as_sent
+from emulator.responses.event_log import Tape
+from emulator.responses.history import messages
+from emulator.responses.items import Json
+from emulator.responses.request import ResponseRequest
+from emulator.responses.response import begun
+from emulator.responses.stored import KeptResponses
+from emulator.responses.writer import ResponseWriter
+
+_ENDS = ("response.completed", "response.incomplete")
+
+StreamEvents = Iterator[Json | Opened]
+
+
+@dataclass(frozen=True)
+class ResponseLine:
+    pipeline: Pipeline
+    kept: KeptResponses
+
+    def answer(
+        self, client: str, request: ResponseRequest, given: list[Json]
+    ) -> tuple[ResponseWriter, StreamEvents]:
+        """The stream's events, `Opened` first, and their writer, for the event of a failure.
+
+        Raises `BadRequest`, `NotFound` or `StoreUnavailable` at once, `EmulatorError` from the iterator.
+        """
+        given = self.kept.resolved(client, given)
+        before = self.kept.history(client, request.previous_response_id)
+        said = [
+            *items.parse(self.kept.with_outputs(client, before), "previous_response"),
+            *items.parse(self.kept.with_outputs(client, given)),
+        ]
+        containers = [item.container_id for item in said if isinstance(item, items.CodeCall)]
+        try:
+            chat = chat_request(request, messages(said), containers)
+            answer = self.pipeline.events(chat, client, interpreter_tool(chat))
+        except BadRequest as error:
+            raise told_as_sent(error) from error
+        start, tape = begun(request), Tape()
+        writer = ResponseWriter(start)
+        events = writer.write(tape.record(answer))
+        if request.store is not False:
+            events = self._keeping(client, start, given, tape, events)
+        return writer, events
+
+    def _keeping(
+        self, client: str, start: Json, given: list[Json], tape: Tape, events: StreamEvents
+    ) -> StreamEvents:
+        """The events; the response is kept before its client learns that it is whole."""
+        for event in events:
+            if not isinstance(event, Opened) and event["type"] in _ENDS:
+                self.kept.keep(client, start, event["response"], given, tape)
+            yield event
+
+
+def last(events: StreamEvents) -> Json:
+    """Reads a stream to its end. Raises `EmulatorError`."""
+    [event] = deque((event for event in events if not isinstance(event, Opened)), maxlen=1)
+    return event

@@ -1,1 +1,0 @@
-"""The HTTP fronts: one module for each API. Only these and `app.py` know Flask."""

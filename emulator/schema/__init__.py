@@ -1,1 +1,0 @@
-"""How tool schemas are read, shown and enforced: the parts of `tools.py`."""

@@ -1,0 +1,1 @@
+"""What outlives a request: bytes, keys and values, files, containers."""

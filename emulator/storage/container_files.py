@@ -1,0 +1,163 @@
+"""The files of one container, in the index and their paths. Knows nothing of whose container it is.
+
+A path is that of a regular file below `ROOT`, as a sandbox could have it: no path is in the way of another.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from emulator.errors import BadRequest, NotFound, TooLarge
+from emulator.storage.blob_store import CONTENT_COLUMN, Content, Folder, Rows
+from emulator.storage.files import check_name
+from emulator.storage.paging import Listing, Page, listing
+
+ROOT = "/mnt/data/"
+MAX_SEGMENTS = 8
+MAX_FILES = 1000
+
+Source = Literal["user", "assistant"]
+
+TABLE = f"""
+CREATE TABLE IF NOT EXISTS container_files (
+    id TEXT PRIMARY KEY, container_id TEXT NOT NULL REFERENCES containers, path TEXT NOT NULL,
+    created_at INTEGER NOT NULL, source TEXT NOT NULL, {CONTENT_COLUMN}, UNIQUE (container_id, path))
+"""
+_SELECT = """
+SELECT id, container_id, path, bytes, created_at, source, content
+FROM container_files JOIN contents ON content = key WHERE container_id = :container_id"""
+
+
+@dataclass(frozen=True)
+class ContainerFile:
+    id: str
+    container_id: str
+    path: str
+    bytes: int
+    created_at: int
+    source: Source
+
+    @property
+    def filename(self) -> str:
+        return posixpath.basename(self.path)
+
+    def json(self) -> dict[str, Any]:
+        """The file as OpenAI's JSON object."""
+        return {**vars(self), "object": "container.file"}
+
+
+def check_path(path: str) -> None:
+    """Raises `BadRequest` unless ``path`` is `ROOT` and then names of at most `MAX_SEGMENTS` levels."""
+    segments = path.removeprefix(ROOT).split("/")
+    if not path.startswith(ROOT) or len(segments) > MAX_SEGMENTS:
+        raise BadRequest(
+            f"Invalid path {path[:300]!r}: expected {ROOT} and at most {MAX_SEGMENTS} names.",
+            "file",
+            "invalid_file_name",
+        )
+    for segment in segments:
+        check_name(segment)
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a container's files may have in all, and what those but one have."""
+
+    most: int
+    used: int = 0
+
+    def check(self, size: int) -> None:
+        """Raises `TooLarge` if ``size`` bytes more are too many."""
+        if self.used + size > self.most:
+            raise TooLarge(
+                f"The files of a container may have {self.most} bytes in all, and "
+                f"{max(self.most - self.used, 0)} are left: remove some first.",
+                "file",
+                "container_full",
+            )
+
+
+def room_beside(rows: Rows, container_id: str, path: str, most: int) -> Room:
+    """The room for a file at ``path``, which takes the place of one that is there."""
+    used = rows.one(
+        "SELECT coalesce(sum(bytes), 0) FROM container_files JOIN contents ON content = key "
+        "WHERE container_id = :container_id AND path != :path",
+        container_id=container_id,
+        path=path,
+    )
+    return Room(most, used[0])
+
+
+def put(
+    rows: Rows, folder: Folder, container_id: str, path: str, stored: Content, source: Source
+) -> ContainerFile:
+    """Take ``stored`` in as the file of that path. One that is there keeps its id and age.
+
+    Raises `BadRequest`. The caller has checked the path and the room.
+    """
+    _check_place(rows, container_id, path)
+    old = rows.one(f"{_SELECT} AND path = :path", container_id=container_id, path=path)
+    if old is None:
+        file_id, created_at = folder.new_id("cfile_"), folder.now()
+    else:
+        file_id, _, _, _, created_at, _, key = old
+        rows.drop("SELECT :key", key=key)
+    file = ContainerFile(file_id, container_id, path, stored.bytes, created_at, source)
+    rows.run(
+        "INSERT INTO container_files VALUES "
+        "(:id, :container_id, :path, :created_at, :source, :content)",
+        **vars(file),
+        content=rows.keep(stored),
+    )
+    return file
+
+
+def find(rows: Rows, container_id: str, file_id: str) -> tuple[ContainerFile, str]:
+    """A file, and the key of its contents. Raises `NotFound`."""
+    row = rows.one(f"{_SELECT} AND id = :id", container_id=container_id, id=file_id)
+    if row is None:
+        raise not_found(file_id)
+    *values, key = row
+    return ContainerFile(*values), key
+
+
+def page_of(rows: Rows, container_id: str, page: Page) -> Listing[ContainerFile]:
+    found = rows.all(f"{_SELECT}{page.clause}", container_id=container_id, **page.values)
+    return listing(page, [ContainerFile(*row[:-1]) for row in found])
+
+
+def all_of(rows: Rows, container_id: str) -> Sequence[ContainerFile]:
+    """Oldest first."""
+    found = rows.all(f"{_SELECT} ORDER BY id", container_id=container_id)
+    return [ContainerFile(*row[:-1]) for row in found]
+
+
+def remove(rows: Rows, container_id: str, file_id: str) -> None:
+    """Raises `NotFound`."""
+    query = "SELECT content FROM container_files WHERE container_id = :container_id AND id = :id"
+    if not rows.drop(query, container_id=container_id, id=file_id):
+        raise not_found(file_id)
+
+
+def remove_all(rows: Rows, container_id: str) -> None:
+    rows.drop("SELECT content FROM container_files WHERE container_id = :id", id=container_id)
+
+
+def not_found(file_id: str) -> NotFound:
+    return NotFound(f"Container file {file_id!r} not found.", "file_id", "container_file_not_found")
+
+
+def _check_place(rows: Rows, container_id: str, path: str) -> None:
+    """A path is that of a file or of a folder, and there are not too many."""
+    query = "SELECT path FROM container_files WHERE container_id = :id AND path != :path"
+    others = [other for (other,) in rows.all(query, id=container_id, path=path)]
+    for other in others:
+        if other.startswith(f"{path}/") or path.startswith(f"{other}/"):
+            raise BadRequest(f"{path} and {other} cannot both be there.", "file", "path_taken")
+    if len(others) >= MAX_FILES:
+        raise BadRequest(
+            f"A container may have {MAX_FILES} files: remove some first.", "file", "too_many_files"
+        )

@@ -1,0 +1,152 @@
+"""Containers as rows of the index: who has them, whether they run, which version of their files it is.
+
+Knows nothing of contents or sandboxes. Source of the shape: OpenAI's API reference, "Containers".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from emulator.errors import NotFound
+from emulator.settings import MemoryLimit
+from emulator.storage.blob_store import Rows
+from emulator.storage.paging import Listing, Page, listing
+
+# How long an expired container can still be seen.
+REMEMBERED_SECONDS = 86_400
+
+TABLES = (
+    """
+CREATE TABLE IF NOT EXISTS containers (
+    id TEXT PRIMARY KEY, client TEXT NOT NULL, name TEXT NOT NULL, created_at INTEGER NOT NULL,
+    last_active_at INTEGER NOT NULL, expires_minutes INTEGER NOT NULL, memory_limit TEXT NOT NULL,
+    stateful INTEGER NOT NULL, approval INTEGER NOT NULL,
+    version INTEGER NOT NULL DEFAULT 0, ended INTEGER NOT NULL DEFAULT FALSE)
+""",
+    "CREATE INDEX IF NOT EXISTS containers_client ON containers (client, id)",
+)
+# `ended`, once set, keeps a container expired whatever the clock does.
+_EXPIRES_AT = "last_active_at + 60 * expires_minutes"
+_RUNNING = f"NOT ended AND {_EXPIRES_AT} > :now"
+_SELECT = f"""
+SELECT id, client, name, created_at, last_active_at, expires_minutes, memory_limit,
+    CASE WHEN {_RUNNING} THEN 'running' ELSE 'expired' END AS status, stateful, approval
+FROM containers WHERE client = :client"""
+
+
+@dataclass(frozen=True)
+class Container:
+    """``approval``: each execution waits for a human's word. ``stateful``: variables live on between them."""
+
+    id: str
+    client: str
+    name: str
+    created_at: int
+    last_active_at: int
+    expires_minutes: int
+    memory_limit: MemoryLimit
+    status: Literal["running", "expired"] = "running"
+    stateful: bool = True
+    approval: bool = False
+
+    def json(self) -> dict[str, Any]:
+        """The container as OpenAI's JSON object, with the proxy's own two fields."""
+        return {
+            "id": self.id,
+            "object": "container",
+            "created_at": self.created_at,
+            "status": self.status,
+            "expires_after": {"anchor": "last_active_at", "minutes": self.expires_minutes},
+            "last_active_at": self.last_active_at,
+            "memory_limit": self.memory_limit,
+            "name": self.name,
+            "stateful": self.stateful,
+            "approval": "required" if self.approval else "never",
+        }
+
+
+def insert(rows: Rows, container: Container) -> None:
+    rows.run(
+        "INSERT INTO containers (id, client, name, created_at, last_active_at, expires_minutes, "
+        "memory_limit, stateful, approval) VALUES (:id, :client, :name, :created_at, "
+        ":last_active_at, :expires_minutes, :memory_limit, :stateful, :approval)",
+        **vars(container),
+    )
+
+
+def find(rows: Rows, client: str, container_id: str, now: int) -> Container:
+    """Also one that has expired. Raises `NotFound`."""
+    row = rows.one(f"{_SELECT} AND id = :id", client=client, id=container_id, now=now)
+    if row is None:
+        raise not_found(container_id)
+    return _container(row)
+
+
+def page_of(rows: Rows, client: str, page: Page, name: str | None, now: int) -> Listing[Container]:
+    """Those of that name, or all; also those that have expired."""
+    query = f"{_SELECT}{' AND name = :name' if name else ''}{page.clause}"
+    found = rows.all(query, client=client, name=name, now=now, **page.values)
+    return listing(page, [_container(row) for row in found])
+
+
+def count_running(rows: Rows, client: str, now: int) -> int:
+    query = f"SELECT count(*) FROM containers WHERE client = :client AND {_RUNNING}"
+    return int(rows.one(query, client=client, now=now)[0])
+
+
+def check_running(rows: Rows, container_id: str, now: int) -> int:
+    """The version of the files of a container that runs. Raises `NotFound` if it does not."""
+    query = f"SELECT {_RUNNING}, version FROM containers WHERE id = :id"
+    row = rows.one(query, id=container_id, now=now)
+    if row is None:
+        raise not_found(container_id)
+    if not row[0]:
+        raise expired(container_id)
+    return int(row[1])
+
+
+def touch(rows: Rows, container_id: str, now: int) -> None:
+    query = f"UPDATE containers SET last_active_at = :now WHERE id = :id AND {_RUNNING}"
+    rows.run(query, id=container_id, now=now)
+
+
+def add_version(rows: Rows, container_id: str) -> None:
+    rows.run("UPDATE containers SET version = version + 1 WHERE id = :id", id=container_id)
+
+
+def end_expired(rows: Rows, now: int) -> Sequence[str]:
+    """Mark what has expired since the last time. The ids."""
+    query = f"SELECT id FROM containers WHERE NOT ended AND {_EXPIRES_AT} <= :now"
+    found = [container_id for (container_id,) in rows.all(query, now=now)]
+    for container_id in found:
+        rows.run("UPDATE containers SET ended = TRUE WHERE id = :id", id=container_id)
+    return found
+
+
+def forget_expired(rows: Rows, now: int) -> None:
+    """Remove what was marked and expired `REMEMBERED_SECONDS` ago."""
+    query = f"DELETE FROM containers WHERE ended AND {_EXPIRES_AT} <= :then"
+    rows.run(query, then=now - REMEMBERED_SECONDS)
+
+
+def remove(rows: Rows, container_id: str) -> bool:
+    """Whether it had not been marked as expired."""
+    fresh = rows.run("DELETE FROM containers WHERE id = :id AND NOT ended", id=container_id)
+    rows.run("DELETE FROM containers WHERE id = :id", id=container_id)
+    return fresh > 0
+
+
+def not_found(container_id: str) -> NotFound:
+    return NotFound(f"Container {container_id!r} not found.", "container_id", "container_not_found")
+
+
+def expired(container_id: str) -> NotFound:
+    return NotFound(f"Container {container_id!r} has expired.", "container_id", "container_expired")
+
+
+def _container(row: Sequence[Any]) -> Container:
+    *values, stateful, approval = row
+    values += [bool(stateful), bool(approval)]
+    return Container(*values)

@@ -1,0 +1,219 @@
+"""Containers and what lies in them: metadata and file contents, held by the host. Knows nothing of sandboxes.
+
+Whoever runs a container's code is told with ``on_gone`` when the container has been deleted or has expired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from io import BytesIO
+from typing import IO, BinaryIO
+
+from emulator.errors import BadRequest
+from emulator.settings import MemoryLimit, Settings
+from emulator.storage import container_files, container_rows
+from emulator.storage.blob_store import Content, Folder, Rows
+from emulator.storage.container_files import (
+    ROOT,
+    ContainerFile,
+    Room,
+    Source,
+    check_path,
+    room_beside,
+)
+from emulator.storage.container_rows import Container
+from emulator.storage.files import Files, check_file_size
+from emulator.storage.paging import Listing, Page
+
+
+class Containers:
+    """Each belongs to a client; for another one it is not there. Safe to share between threads.
+
+    `create`, `get`, `list` and `delete` ask whose container it is. The rest takes the id of one that `get`
+    has given, and raises `NotFound` if that has gone or expired since, or has no such file.
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        files: Files,
+        settings: Settings,
+        *,
+        on_gone: Callable[[str], None] = lambda _id: None,
+    ) -> None:
+        """``on_gone`` is called once with the id of a container that was deleted or has expired."""
+        self._folder = folder
+        self._uploaded = files
+        self._settings = settings
+        self._on_gone = on_gone
+        with folder.transaction() as rows:
+            for statement in (*container_rows.TABLES, container_files.TABLE):
+                rows.run(statement)
+
+    def create(
+        self,
+        client: str,
+        *,
+        name: str | None = None,
+        expires_minutes: int = 20,
+        memory_limit: MemoryLimit = "1g",
+        file_ids: Sequence[str] = (),
+        stateful: bool = True,
+        approval: bool = False,
+    ) -> Container:
+        """A container with copies of the uploaded ``file_ids`` in it, or none at all.
+
+        Raises `BadRequest`, `NotFound` (a file), `TooLarge`, `NotStored`.
+        """
+        most_memory, most = self._settings.container_memory, self._settings.max_containers
+        if _gigabytes(memory_limit) > _gigabytes(most_memory):
+            raise BadRequest(f"Invalid 'memory_limit': at most {most_memory} here.", "memory_limit")
+        given = [self._uploaded.get(client, file_id) for file_id in file_ids]
+        Room(self._settings.container_bytes).check(sum(file.bytes for file in given))
+
+        id_, now = self._folder.new_id("cntr_"), self._folder.now()
+        container = Container(
+            id_,
+            client,
+            name or id_,
+            created_at=now,
+            last_active_at=now,
+            expires_minutes=expires_minutes,
+            memory_limit=memory_limit,
+            stateful=stateful,
+            approval=approval,
+        )
+        with ExitStack() as writing:
+            copies = []
+            for file in given:
+                with self._uploaded.open(client, file.id) as content:
+                    copy = writing.enter_context(self._folder.written(content, self._check_size))
+                copies.append((ROOT + file.filename, copy))
+            rows = writing.enter_context(self._folder.transaction())
+            if container_rows.count_running(rows, client, now) >= most:
+                raise BadRequest(
+                    f"There are {most} containers already: delete some first.",
+                    code="too_many_containers",
+                )
+            container_rows.insert(rows, container)
+            for path, copy in copies:
+                self._put(rows, id_, path, copy, "user")
+        return container
+
+    def get(self, client: str, container_id: str, *, even_expired: bool = False) -> Container:
+        """Raises `NotFound`, with code ``container_expired`` for a container that has expired."""
+        with self._folder.transaction() as rows:
+            container = container_rows.find(rows, client, container_id, self._folder.now())
+        if container.status == "expired" and not even_expired:
+            raise container_rows.expired(container_id)
+        return container
+
+    def touch(self, container_id: str) -> None:
+        """Let the container live on from now. What has expired stays so."""
+        with self._folder.transaction() as rows:
+            container_rows.touch(rows, container_id, self._folder.now())
+
+    def list(
+        self, client: str, page: Page | None = None, *, name: str | None = None
+    ) -> Listing[Container]:
+        """Also those that have expired not long ago."""
+        with self._folder.transaction() as rows:
+            return container_rows.page_of(rows, client, page or Page(), name, self._folder.now())
+
+    def delete(self, client: str, container_id: str) -> None:
+        """Raises `NotFound`."""
+        with self._folder.transaction() as rows:
+            container_rows.find(rows, client, container_id, self._folder.now())
+            container_files.remove_all(rows, container_id)
+            untold = container_rows.remove(rows, container_id)
+        if untold:
+            self._on_gone(container_id)
+
+    def sweep(self) -> None:
+        """Empty what has expired, and forget what did so long ago."""
+        now = self._folder.now()
+        with self._folder.transaction() as rows:
+            ended = container_rows.end_expired(rows, now)
+            for container_id in ended:
+                container_files.remove_all(rows, container_id)
+            container_rows.forget_expired(rows, now)
+        for container_id in ended:
+            self._on_gone(container_id)
+
+    def version(self, container_id: str) -> int:
+        """A number that changes with each file that a user adds, replaces or removes."""
+        with self._folder.transaction() as rows:
+            return self._check_running(rows, container_id)
+
+    def files(self, container_id: str) -> Sequence[ContainerFile]:
+        """All of them, oldest first."""
+        with self._folder.transaction() as rows:
+            self._check_running(rows, container_id)
+            return container_files.all_of(rows, container_id)
+
+    def page_of_files(self, container_id: str, page: Page) -> Listing[ContainerFile]:
+        with self._folder.transaction() as rows:
+            self._check_running(rows, container_id)
+            return container_files.page_of(rows, container_id, page)
+
+    def file(self, container_id: str, file_id: str) -> ContainerFile:
+        with self._folder.transaction() as rows:
+            self._check_running(rows, container_id)
+            return container_files.find(rows, container_id, file_id)[0]
+
+    def put_file(
+        self, container_id: str, path: str, content: bytes | IO[bytes], source: Source
+    ) -> ContainerFile:
+        """Keep ``content`` under ``path``, whole or not at all, in place of what was there (its id stays).
+
+        Raises `BadRequest`, `TooLarge`, `NotStored`.
+        """
+        check_path(path)
+        with self._folder.transaction() as rows:
+            self._check_running(rows, container_id)
+            room = room_beside(rows, container_id, path, self._settings.container_bytes)
+
+        def check(size: int) -> None:
+            self._check_size(size)
+            room.check(size)
+
+        stream = BytesIO(content) if isinstance(content, bytes) else content
+        with self._folder.written(stream, check) as stored, self._folder.transaction() as rows:
+            self._check_running(rows, container_id)
+            return self._put(rows, container_id, path, stored, source)
+
+    def open(self, container_id: str, file_id: str) -> BinaryIO:
+        """The contents as they are now, whatever then happens to the file; whoever asked closes them."""
+        with self._folder.transaction() as rows:
+            self._check_running(rows, container_id)
+            return self._folder.open(container_files.find(rows, container_id, file_id)[1])
+
+    def read(self, container_id: str, file_id: str) -> bytes:
+        with self.open(container_id, file_id) as content:
+            return content.read()
+
+    def remove(self, container_id: str, file_id: str) -> None:
+        with self._folder.transaction() as rows:
+            self._check_running(rows, container_id)
+            container_files.remove(rows, container_id, file_id)
+            container_rows.add_version(rows, container_id)
+
+    def _check_running(self, rows: Rows, container_id: str) -> int:
+        return container_rows.check_running(rows, container_id, self._folder.now())
+
+    def _put(
+        self, rows: Rows, container_id: str, path: str, stored: Content, source: Source
+    ) -> ContainerFile:
+        # Once more: others may have put files there while this one was written.
+        room_beside(rows, container_id, path, self._settings.container_bytes).check(stored.bytes)
+        if source == "user":
+            container_rows.add_version(rows, container_id)
+        return container_files.put(rows, self._folder, container_id, path, stored, source)
+
+    def _check_size(self, size: int) -> None:
+        check_file_size(size, self._settings)
+
+
+def _gigabytes(limit: MemoryLimit) -> int:
+    return int(limit.removesuffix("g"))

@@ -1,0 +1,201 @@
+"""Files that clients upload, for later use in containers. Knows nothing of HTTP.
+
+Source of the shapes and bounds: OpenAI's API reference, "Files".
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from typing import IO, Any, BinaryIO
+
+from emulator.errors import BadRequest, NotFound, TooLarge
+from emulator.settings import Settings
+from emulator.storage.blob_store import CONTENT_COLUMN, Folder, Rows
+from emulator.storage.paging import Listing, Page, listing
+
+PURPOSES = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
+# One hour to thirty days, as OpenAI has it.
+EXPIRES_SECONDS = range(3600, 2_592_001)
+
+_TABLE = f"""
+CREATE TABLE IF NOT EXISTS files (
+    id TEXT PRIMARY KEY, client TEXT NOT NULL, filename TEXT NOT NULL, purpose TEXT NOT NULL,
+    created_at INTEGER NOT NULL, expires_at INTEGER, {CONTENT_COLUMN})
+"""
+_INDEX = "CREATE INDEX IF NOT EXISTS files_client ON files (client, id)"
+_LIVE = "client = :client AND (expires_at IS NULL OR expires_at > :now)"
+_SELECT = (
+    "SELECT id, client, filename, purpose, bytes, created_at, expires_at, content "
+    f"FROM files JOIN contents ON content = key WHERE {_LIVE}"
+)
+
+
+@dataclass(frozen=True)
+class File:
+    id: str
+    client: str
+    filename: str
+    purpose: str
+    bytes: int
+    created_at: int
+    expires_at: int | None = None
+
+    def json(self) -> dict[str, Any]:
+        """The file as OpenAI's JSON object."""
+        expiry = {"expires_at": self.expires_at} if self.expires_at is not None else {}
+        return {
+            "id": self.id,
+            "object": "file",
+            "bytes": self.bytes,
+            "created_at": self.created_at,
+            "filename": self.filename,
+            "purpose": self.purpose,
+            "status": "processed",
+            **expiry,
+        }
+
+
+class Files:
+    """Each belongs to a client; for another one it is not there. Safe to share between threads."""
+
+    def __init__(self, folder: Folder, settings: Settings) -> None:
+        self._folder = folder
+        self._settings = settings
+        with folder.transaction() as rows:
+            rows.run(_TABLE)
+            rows.run(_INDEX)
+
+    def create(
+        self,
+        client: str,
+        filename: str,
+        content: IO[bytes],
+        purpose: str,
+        expires_seconds: int | None = None,
+    ) -> File:
+        """Keep ``content``, whole or not at all. Raises `BadRequest`, `TooLarge`, `NotStored`."""
+        check_name(filename)
+        if purpose not in PURPOSES:
+            expected = ", ".join(PURPOSES)
+            raise BadRequest(f"Invalid 'purpose': expected one of {expected}.", "purpose")
+        if expires_seconds is not None and expires_seconds not in EXPIRES_SECONDS:
+            raise BadRequest(
+                f"Invalid 'expires_after[seconds]': expected an integer from {EXPIRES_SECONDS[0]} "
+                f"to {EXPIRES_SECONDS[-1]}.",
+                "expires_after[seconds]",
+            )
+        now = self._folder.now()
+        expires_at = None if expires_seconds is None else now + expires_seconds
+        file_id = self._folder.new_id("file-")
+        with self._folder.written(content, self._check_size) as stored:
+            file = File(file_id, client, filename, purpose, stored.bytes, now, expires_at)
+            with self._folder.transaction() as rows:
+                count, total = rows.one(
+                    "SELECT count(*), coalesce(sum(bytes), 0) FROM files "
+                    f"JOIN contents ON content = key WHERE {_LIVE}",
+                    client=client,
+                    now=now,
+                )
+                self._check_room(count + 1, total + stored.bytes)
+                rows.run(
+                    "INSERT INTO files VALUES "
+                    "(:id, :client, :filename, :purpose, :created_at, :expires_at, :content)",
+                    **vars(file),
+                    content=rows.keep(stored),
+                )
+        return file
+
+    def get(self, client: str, file_id: str) -> File:
+        """Raises `NotFound`."""
+        with self._folder.transaction() as rows:
+            return self._find(rows, client, file_id)[0]
+
+    def open(self, client: str, file_id: str) -> BinaryIO:
+        """The contents, to be closed by whoever asked. Raises `NotFound`."""
+        with self._folder.transaction() as rows:
+            return self._folder.open(self._find(rows, client, file_id)[1])
+
+    def list(
+        self, client: str, page: Page | None = None, *, purpose: str | None = None
+    ) -> Listing[File]:
+        page = page or Page()
+        wanted = " AND purpose = :purpose" if purpose else ""
+        with self._folder.transaction() as rows:
+            found = rows.all(
+                f"{_SELECT}{wanted}{page.clause}",
+                client=client,
+                now=self._folder.now(),
+                purpose=purpose,
+                **page.values,
+            )
+        return listing(page, [File(*row[:-1]) for row in found])
+
+    def delete(self, client: str, file_id: str) -> None:
+        """Raises `NotFound`."""
+        query = f"SELECT content FROM files WHERE {_LIVE} AND id = :id"
+        with self._folder.transaction() as rows:
+            if not rows.drop(query, client=client, id=file_id, now=self._folder.now()):
+                raise _not_found(file_id)
+
+    def sweep(self) -> None:
+        """Remove what has expired."""
+        with self._folder.transaction() as rows:
+            rows.drop("SELECT content FROM files WHERE expires_at <= :now", now=self._folder.now())
+
+    def _find(self, rows: Rows, client: str, file_id: str) -> tuple[File, str]:
+        """A file, and the key of its contents."""
+        query = f"{_SELECT} AND id = :id"
+        row = rows.one(query, client=client, id=file_id, now=self._folder.now())
+        if row is None:
+            raise _not_found(file_id)
+        return File(*row[:-1]), row[-1]
+
+    def _check_size(self, size: int) -> None:
+        check_file_size(size, self._settings)
+
+    def _check_room(self, count: int, total: int) -> None:
+        if count > self._settings.max_files:
+            raise BadRequest(
+                f"There are {self._settings.max_files} files already: delete some first.",
+                "file",
+                "too_many_files",
+            )
+        if total > self._settings.files_bytes:
+            raise TooLarge(
+                f"All files together may have {self._settings.files_bytes} bytes: delete some first.",
+                "file",
+                "files_full",
+            )
+
+
+def check_file_size(size: int, settings: Settings) -> None:
+    """Raises `TooLarge` for a file of ``size`` bytes, or one that has grown to it already."""
+    if size > settings.max_file_bytes:
+        raise TooLarge(
+            f"A file may have {settings.max_file_bytes} bytes at most.", "file", "file_too_large"
+        )
+
+
+def check_name(name: str, param: str = "file") -> None:
+    """Raises `BadRequest` unless ``name`` is that of one file, in no folder, on any system."""
+    says = _misnamed(name)
+    if says:
+        raise BadRequest(f"Invalid file name {name[:300]!r}: {says}.", param, "invalid_file_name")
+
+
+def _misnamed(name: str) -> str | None:
+    if not name:
+        return "it is empty"
+    if name in (".", ".."):
+        return "it names a folder"
+    if "/" in name or "\\" in name:
+        return "it has a slash or a backslash"
+    # Cc: control characters; Cs: halves of surrogate pairs, which have no UTF-8.
+    if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
+        return "it has a control character"
+    return "it is longer than 255 bytes" if len(name.encode()) > 255 else None
+
+
+def _not_found(file_id: str) -> NotFound:
+    return NotFound(f"No such File object: {file_id}", "file_id", "file_not_found")

@@ -1,0 +1,220 @@
+"""Put an argument into the form its schema wants, where the schema leaves but one reading.
+
+A value that is valid is left alone: models write ``"3"`` for 3 and ``"Celsius"`` for ``"celsius"``,
+and nobody can mean anything else by that where the schema wants an integer or has that choice.
+Where two readings remain none is taken: a problem to repair. Defaults are never filled in.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from emulator.tools import names, shapes
+from emulator.tools.expanded import Reading
+from emulator.tools.guards import Schema
+from emulator.tools.validator import same
+
+#: Alternatives tried for one call: a long list of a wide union. What is left is not coerced.
+MAX_ATTEMPTS = 20_000
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}(\.0{1,9})?")
+_NUMBER = re.compile(r"[+-]?([0-9]{1,18}(\.[0-9]{1,18})?|\.[0-9]{1,18})([eE][+-]?[0-9]{1,2})?")
+_UNTOLD = object()
+
+
+def to_integer(value: Any) -> Any:
+    """``"3"`` and ``3.0`` are 3; ``"3.5"``, ``"three"`` and true are not."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
+        return int(value.strip().partition(".")[0])
+    return _UNTOLD
+
+
+def to_number(value: Any) -> Any:
+    """``"2.5"`` is 2.5; ``"1,000"`` and ``"5 km"`` have more than one reading."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        return float(value) if set(value) & set(".eE") else int(value)
+    return _UNTOLD
+
+
+def to_boolean(value: Any) -> Any:
+    """``"true"`` as JSON, Python or a shouting model writes it; 1 and ``"yes"`` are no booleans."""
+    return _BOOLEANS.get(value.strip().lower(), _UNTOLD) if isinstance(value, str) else _UNTOLD
+
+
+def to_string(value: Any) -> Any:
+    """A whole number has one spelling (``zip=10115``); 1.10 and true do not."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else _UNTOLD
+
+
+def to_null(value: Any) -> Any:
+    """``"null"`` or ``"None"`` where only null would do."""
+    return None if isinstance(value, str) and value.strip().lower() in ("null", "none") else _UNTOLD
+
+
+_BOOLEANS = {"true": True, "false": False}
+
+#: type -> the one way in which another value can mean a value of that type.
+SCALARS: dict[str, Callable[[Any], Any]] = {
+    "integer": to_integer,
+    "number": to_number,
+    "boolean": to_boolean,
+    "string": to_string,
+    "null": to_null,
+}
+
+
+class Coercion:
+    """One call's worth of coercing, under one tool's schema."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+        self._attempts = 0
+        self._told: dict[tuple[int, int, bool], tuple[Any, Schema, Any]] = {}
+
+    def members(self, value: dict[str, Any], schema: Schema) -> dict[str, Any]:
+        """An object's members, coerced; None for a member that is optional and not nullable means
+        that the member was not given."""
+        inside = self.reading.members(schema)
+        wire_names = {p: n for n, p in names.parameter_names(inside.properties).items()}
+        coerced: dict[str, Any] = {}
+        for key, member in value.items():
+            name = key
+            if key not in inside.properties and wire_names.get(key, key) not in value:
+                name = wire_names.get(key, key)
+            part = inside.schema_of(name)
+            if part is None:
+                coerced[name] = member
+            elif member is not None or name in inside.required or self.reading.admits(None, part):
+                coerced[name] = self.value(member, part)
+        return coerced
+
+    def value(self, value: Any, schema: Schema, *, wrapped: bool = False) -> Any:
+        """`value`, or the one valid thing that it can mean under `schema`.
+
+        `wrapped` says that it stands in a list made for it: it is not put into another.
+        """
+        key = (id(value), id(schema), wrapped)
+        if key not in self._told:
+            self._told[key] = (value, schema, self._tell(value, schema, wrapped))
+        return self._told[key][2]
+
+    def _tell(self, value: Any, schema: Schema, wrapped: bool) -> Any:
+        view = self.reading.view(schema)
+        if "enum" in view or "const" in view:
+            return _choice(value, [view["const"]] if "const" in view else view["enum"])
+        parts = self.reading.alternatives(schema)
+        if parts:
+            return self._union(value, parts, schema, wrapped)
+        kinds = shapes.types(view)
+        return self._single(value, kinds[0], view, schema, wrapped) if kinds else value
+
+    def _single(
+        self, value: Any, kind: str, view: dict[str, Any], schema: Schema, wrapped: bool
+    ) -> Any:
+        if kind == "integer" and isinstance(value, float) and value.is_integer():
+            return int(value)  # valid as it is, but 3.0 is no int to a client in most languages
+        if shapes.is_of(value, kind):
+            return self._inside(value, kind, view, schema)
+        if kind in SCALARS:
+            told = SCALARS[kind](value)
+            return value if told is _UNTOLD else told
+        if isinstance(value, str):
+            told = _parsed(value)
+            if shapes.is_of(told, kind):
+                told = self._inside(told, kind, view, schema)
+                if self.reading.admits(told, schema):
+                    return told
+        if kind == "array" and value is not None and not wrapped:
+            told = [self.value(value, _item(view, 0), wrapped=True)]
+            if self.reading.admits(told, schema):
+                return told
+        return value
+
+    def _inside(self, value: Any, kind: str, view: dict[str, Any], schema: Schema) -> Any:
+        if kind == "object":
+            return self.members(value, schema)
+        if kind == "array":
+            return [self.value(each, _item(view, n)) for n, each in enumerate(value)]
+        return value
+
+    def _union(self, value: Any, parts: tuple[Schema, ...], schema: Schema, wrapped: bool) -> Any:
+        valid = self.reading.admits(value, schema)
+        if valid and not isinstance(value, dict | list | float):
+            return value
+        readings: list[Any] = []
+        for part in parts:
+            self._attempts += 1
+            if self._attempts > MAX_ATTEMPTS:
+                return value
+            if valid and not self.reading.admits(value, part):
+                continue
+            told = self.value(value, part, wrapped=wrapped)
+            if self.reading.admits(told, schema) and not any(_identical(told, r) for r in readings):
+                readings.append(told)
+        if len(readings) == 1:
+            return readings[0]
+        meant = [part for part in parts if self.reading.is_meant(value, part)]
+        if not readings and len(meant) == 1:  # so that what is wrong inside can be said
+            return self.value(value, meant[0], wrapped=wrapped)
+        return value
+
+
+def _choice(value: Any, choices: list[Any]) -> Any:
+    """The choice that `value` is but for case, punctuation or type."""
+    if any(same(value, choice) for choice in choices):
+        return value
+    if isinstance(value, str) and _plain(value):
+        texts = [choice for choice in choices if isinstance(choice, str)]
+        readings = [text for text in texts if _plain(text) == _plain(value)]
+        if readings:
+            return readings[0] if len(readings) == 1 else value
+    told = [rule(value) for rule in SCALARS.values()]
+    readings = [choice for choice in choices if any(same(choice, each) for each in told)]
+    return readings[0] if len(readings) == 1 else value
+
+
+def walk(value: Any) -> Iterator[tuple[Any, int]]:
+    """Every value inside `value` with its depth, without recursion."""
+    waiting: list[tuple[Any, int]] = [(value, 1)]
+    while waiting:
+        node, depth = waiting.pop()
+        yield node, depth
+        if isinstance(node, dict):
+            waiting.extend((child, depth + 1) for child in node.values())
+        elif isinstance(node, list | tuple):
+            waiting.extend((child, depth + 1) for child in node)
+
+
+def _item(view: dict[str, Any], n: int) -> Schema:
+    first = view.get("prefixItems", [])
+    part: Schema = first[n] if n < len(first) else view.get("items", True)
+    return part
+
+
+def _parsed(text: str) -> Any:
+    """JSON text of an object or array, as small models like to send it."""
+    if text.strip()[:1] not in ("{", "["):
+        return _UNTOLD
+    try:
+        parsed = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return _UNTOLD
+    return parsed if all(depth <= 64 for _, depth in walk(parsed)) else _UNTOLD
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _plain(text: str) -> str:
+    """Letters and digits alone: ``Km/h`` and ``km_h`` are the same choice."""
+    return "".join(c for c in text.casefold() if c.isalnum())
+
+
+def _identical(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and same(one, other)

@@ -1,0 +1,180 @@
+"""Say why a value is not valid: where, what was expected, what was found.
+
+The validator's verdict is taken (`Reading`), its explanations are not: for unions inside recursive
+schemas they grow exponentially (a wrong filter expression five levels deep took a second). So the
+way down is walked here, along the parts that do not admit what they were given, and only one level
+at a time is put to the validator for reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from emulator.tools import names
+from emulator.tools.expanded import Reading
+from emulator.tools.guards import Schema
+from emulator.tools.models import Catalog
+from emulator.tools.problems import Problem, brief, shown
+from emulator.tools.trees import annotation
+from emulator.tools.validator import compile_validator
+
+MAX_PROBLEMS = 8
+
+#: Keywords that say something about the parts of a value, and what is left of them on one level.
+_LEVEL: dict[str, Callable[[Any], Any]] = {
+    "properties": lambda named: dict.fromkeys(named, True),
+    "patternProperties": lambda named: dict.fromkeys(named, True),
+    "additionalProperties": lambda extra: extra is not False,
+    "prefixItems": lambda first: [True] * len(first),
+    "items": lambda rest: rest is not False,
+}
+
+#: Keywords whose reasons are not asked for; what to say if nothing else was wrong.
+_INVOLVED = {
+    "anyOf": "fits none of the alternatives",
+    "oneOf": "must fit exactly one of the alternatives",
+    "not": "is a value that is excluded",
+    "if": "breaks a condition on its other members",
+    "then": "",
+    "else": "",
+    "dependentSchemas": "breaks a condition on its other members",
+    "unevaluatedProperties": "has an unknown member",
+    "unevaluatedItems": "has too many items",
+    "contains": "lacks an item of the required kind",
+    "propertyNames": "has a member whose name is not allowed",
+}
+
+_Wording = Callable[[dict[str, Any]], str]
+
+#: What a keyword asked for, from the validator's account of its failure.
+_EXPECTED: dict[str, _Wording] = {
+    "enum": lambda k: f"one of {brief(', '.join(map(shown, k['options'])), 400)}",
+    "const": lambda k: shown(k["expected_value"]),
+    "minimum": lambda k: f"at least {shown(k['limit'])}",
+    "maximum": lambda k: f"at most {shown(k['limit'])}",
+    "exclusiveMinimum": lambda k: f"more than {shown(k['limit'])}",
+    "exclusiveMaximum": lambda k: f"less than {shown(k['limit'])}",
+    "multipleOf": lambda k: f"a multiple of {shown(k['multiple_of'])}",
+    "minLength": lambda k: f"at least {_counted(k['limit'], 'character')}",
+    "maxLength": lambda k: f"at most {_counted(k['limit'], 'character')}",
+    "minItems": lambda k: f"at least {_counted(k['limit'], 'item')}",
+    "maxItems": lambda k: f"at most {_counted(k['limit'], 'item')}",
+    "minProperties": lambda k: f"at least {_counted(k['limit'], 'member')}",
+    "maxProperties": lambda k: f"at most {_counted(k['limit'], 'member')}",
+    "uniqueItems": lambda _: "no item twice",
+    "pattern": lambda k: f"text that matches {brief(k['pattern'], 200)}",
+}
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Reasons under one tool's definitions."""
+
+    reading: Reading
+
+    def problems(self, value: Any, schema: Schema) -> tuple[Problem, ...]:
+        """At most `MAX_PROBLEMS` reasons why `schema` does not admit `value`; () if it does."""
+        return tuple(islice(self._reasons(value, schema, ""), MAX_PROBLEMS))
+
+    def _reasons(self, value: Any, schema: Schema, path: str) -> Iterator[Problem]:
+        if self.reading.admits(value, schema):
+            return
+        parts = self.reading.alternatives(schema)
+        if parts:
+            meant = [part for part in parts if self.reading.is_meant(value, part)]
+            inside = self._reasons(value, meant[0], path) if len(meant) == 1 else iter(())
+            yield next(inside, None) or self._unexpected(value, self._annotation(schema), path)
+            yield from inside
+            return
+        view = self.reading.view(schema)
+        silent = True
+        for problem in self._level(value, view, schema, path):
+            silent = False
+            yield problem
+        for part, inner, step in self._parts(value, schema, view, path):
+            for problem in self._reasons(part, inner, step):
+                silent = False
+                yield problem
+        if silent:
+            yield self._involved(value, view, path)
+
+    def _level(
+        self, value: Any, view: dict[str, Any], schema: Schema, path: str
+    ) -> Iterator[Problem]:
+        level = {
+            keyword: _LEVEL.get(keyword, lambda same: same)(said)
+            for keyword, said in view.items()
+            if keyword not in _INVOLVED
+        }
+        for error in compile_validator(level).iter_errors(value):
+            facts = error.kind.as_dict()
+            keyword = error.kind.name
+            if keyword == "required":
+                yield self._missing(str(facts["property"]), schema, path)
+            elif keyword == "additionalProperties":
+                named = ", ".join(f'"{brief(str(name))}"' for name in facts["unexpected"])
+                known = ", ".join(self.reading.members(schema).properties)
+                message = f"unknown member {brief(named, 200)}; expected {brief(known, 400)}"
+                yield Problem(path, message, brief(known, 400), brief(named, 200))
+            elif keyword == "type":
+                yield self._unexpected(value, self._annotation(schema), path)
+            elif keyword in _EXPECTED:
+                yield self._unexpected(value, _EXPECTED[keyword](facts), path)
+            else:
+                yield Problem(path, brief(error.message, 200), found=shown(value))
+
+    def _parts(
+        self, value: Any, schema: Schema, view: dict[str, Any], path: str
+    ) -> Iterator[tuple[Any, Schema, str]]:
+        if isinstance(value, dict):
+            inside = self.reading.members(schema)
+            written = names.parameter_names(inside.properties)
+            for name, member in value.items():
+                part = inside.schema_of(name)
+                if part is not None:
+                    step = written.get(name, str(name))
+                    yield member, part, brief(f"{path}.{step}" if path else step, 200)
+        elif isinstance(value, list):
+            first = view.get("prefixItems", [])
+            for n, item in enumerate(value):
+                yield item, first[n] if n < len(first) else view.get("items", True), f"{path}[{n}]"
+
+    def _annotation(self, schema: Schema) -> str:
+        # A catalogue of its own: the names may lack a number that the stubs had to add.
+        tree = Catalog(frozenset()).tree(schema, self.reading.definitions, hint="object")
+        return brief(annotation(tree), 400)
+
+    def _unexpected(self, value: Any, expected: str, path: str) -> Problem:
+        found = shown(value)
+        return Problem(path, f"expected {expected}, found {found}", expected, found)
+
+    def _missing(self, name: str, schema: Schema, path: str) -> Problem:
+        inside = self.reading.members(schema)
+        expected = self._annotation(inside.properties.get(name, True))
+        written = names.parameter_names(inside.properties).get(name, name)
+        kind = "member" if path else "argument"
+        return Problem(path, f'missing {kind} "{brief(written)}" ({expected})', expected)
+
+    def _involved(self, value: Any, view: dict[str, Any], path: str) -> Problem:
+        found = shown(value)
+        for keyword, message in _INVOLVED.items():
+            alone = {k: view[k] for k in (keyword, "then", "else") if k in view}
+            if keyword in view and message and not self.reading.admits(value, alone):
+                said = message
+                required = (
+                    [b.get("required", ()) for b in view[keyword] if isinstance(b, dict)]
+                    if (isinstance(view[keyword], list))
+                    else []
+                )
+                if required and all(required):
+                    either = " or ".join(" and ".join(r) for r in required)
+                    said = f"{message}: needs {brief(either, 200)}"
+                return Problem(path, f"{said} (found {found})", found=found)
+        return Problem(path, f"not valid (found {found})", found=found)
+
+
+def _counted(number: object, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

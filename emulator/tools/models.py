@@ -1,0 +1,221 @@
+"""Read schemas into trees, and give the objects nested in them names: the models of a toolset.
+
+A `Catalog` belongs to one toolset. Objects which say the same become one model, also across tools.
+
+Writes no source (`stubs` and `codegen` do) and judges no value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from emulator.tools import names, shapes
+from emulator.tools.guards import Definitions, Schema, children, reference
+from emulator.tools.trees import Parameter, Tree, bounds, choice
+
+MAX_MODELS = 300
+#: Schemas read for one tool. Lists of lists of one another have more paths than anyone can walk.
+MAX_TREES = 20_000
+MAX_SEEN = 20
+#: Definitions behind a model up to which it is compared with those of other tools.
+MAX_SHARED = 100
+
+#: What a schema says *about* a value, which makes it no other kind of value.
+_REMARKS = ("title", "description", "default", "examples")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A nested object with named fields; its name is unique in the toolset."""
+
+    name: str
+    fields: tuple[Parameter, ...]
+    open: bool
+    """Whether members beside the fields are welcome."""
+    description: str
+
+
+class Catalog:
+    """The models of one toolset, in the order in which they were met."""
+
+    def __init__(self, taken: frozenset[str]) -> None:
+        self._taken = set(taken)
+        self._names: dict[str, str] = {}
+        self._models: dict[str, Model] = {}
+        self._keys: dict[tuple[int, str], tuple[Definitions, str]] = {}
+        self._waiting: list[tuple[str, Schema, Definitions]] = []
+        self._budget = MAX_TREES
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        return tuple(self._models[name] for name in self._names.values())
+
+    def parameters(self, schema: Schema, definitions: Definitions) -> tuple[Parameter, ...]:
+        """The members of an object schema as parameters, in schema order."""
+        self._budget = MAX_TREES
+        parameters = tuple(self._fields(shapes.members(schema, definitions), definitions))
+        while self._waiting:  # models in models: not by recursion, a chain of them may be long
+            name, described, its_definitions = self._waiting.pop(0)
+            self._models[name] = self._described(name, described, its_definitions)
+        return parameters
+
+    def tree(
+        self,
+        schema: Schema,
+        definitions: Definitions,
+        hint: str = "",
+        *,
+        item: bool = False,
+        seen: shapes.Seen = frozenset(),
+    ) -> Tree:
+        """The kind of value that `schema` describes; `hint` names a model that has no title."""
+        self._budget -= 1
+        if self._budget < 0 or len(seen) > MAX_SEEN:
+            return {}
+        view, passed = shapes.expand_seen(schema, definitions, seen)
+        if "const" in view:
+            return choice([view["const"]])
+        if "enum" in view:
+            return choice(view["enum"])
+        if shapes.branches(view) and "properties" not in view:
+            return self._union(shapes.alternatives(view), definitions, hint, item, passed)
+        kinds = shapes.types(view)
+        if len(kinds) > 1:
+            each = ({**view, "type": kind} for kind in kinds)
+            return self._union(each, definitions, hint, item, passed)
+        if not kinds or view.get("not") == {}:
+            return {}
+        if kinds[0] == "array":
+            return self._array(view, definitions, hint, passed)
+        if kinds[0] == "object":
+            inside = shapes.members(view, definitions, passed)
+            if inside.properties and len(self._names) < MAX_MODELS:
+                return {"$ref": self._model(schema, definitions, hint, item)}
+            return self._dictionary(view, definitions, hint, passed)
+        return {"type": kinds[0], **bounds(view, kinds[0])}
+
+    def _union(
+        self,
+        parts: Iterator[Schema],
+        definitions: Definitions,
+        hint: str,
+        item: bool,
+        seen: shapes.Seen,
+    ) -> Tree:
+        trees: list[Tree] = []
+        for part in parts:
+            tree = self.tree(part, definitions, hint, item=item, seen=seen)
+            for one in tree.get("anyOf", [tree]):
+                if one not in trees:
+                    trees.append(one)
+        if not trees or {} in trees:
+            return {}
+        trees.sort(key=lambda one: one == {"type": "null"})
+        return trees[0] if len(trees) == 1 else {"anyOf": trees}
+
+    def _array(
+        self, view: dict[str, Any], definitions: Definitions, hint: str, seen: shapes.Seen
+    ) -> Tree:
+        tree: Tree = {"type": "array", **bounds(view, "array")}
+        first = view.get("prefixItems")
+        rest = view.get("items")
+        if first and rest in (None, False):
+            tree["prefixItems"] = [
+                self.tree(part, definitions, hint, item=True, seen=seen) for part in first
+            ]
+        elif first:
+            every = iter([*first, rest])
+            tree["items"] = self._union(every, definitions, hint, True, seen)
+        elif isinstance(rest, dict):
+            tree["items"] = self.tree(rest, definitions, hint, item=True, seen=seen)
+        return tree
+
+    def _dictionary(
+        self, view: dict[str, Any], definitions: Definitions, hint: str, seen: shapes.Seen
+    ) -> Tree:
+        values = [*view.get("patternProperties", {}).values()]
+        extra = view.get("additionalProperties")
+        if isinstance(extra, dict) or (extra is True and values):
+            values.append(extra)
+        if not values:
+            return {"type": "object"}
+        return {
+            "type": "object",
+            "additionalProperties": self._union(iter(values), definitions, hint, True, seen),
+        }
+
+    def _model(self, schema: Schema, definitions: Definitions, hint: str, item: bool) -> str:
+        bare = _bare(schema)
+        key = self._key(bare, definitions)
+        if key not in self._names:
+            # A definition is described where it stands, an object in place where it is used: there
+            # the parameter's own remark says it.
+            referred = reference(bare)
+            about = shapes.expand(bare if referred else schema, definitions)
+            title = about.get("title", referred)
+            name = names.class_name(title, hint, self._taken, item=item)
+            self._taken.add(name)
+            self._names[key] = name
+            self._waiting.append((name, bare if referred else schema, definitions))
+        return self._names[key]
+
+    def _described(self, name: str, schema: Schema, definitions: Definitions) -> Model:
+        inside = shapes.members(schema, definitions)
+        about = shapes.expand(schema, definitions) if reference(schema) else {}
+        return Model(
+            name,
+            tuple(self._fields(inside, definitions)),
+            open=inside.extra not in (None, False),
+            description=about.get("description", ""),
+        )
+
+    def _key(self, bare: Schema, definitions: Definitions) -> str:
+        """Equal for objects that say the same, in whichever tool."""
+        written = json.dumps(bare, sort_keys=True)
+        known = self._keys.get((id(definitions), written))
+        if known is None:
+            reached = _closure(bare, definitions)
+            apart = id(definitions) if len(reached) >= MAX_SHARED else 0
+            closure = "" if apart else json.dumps(reached, sort_keys=True)
+            digest = hashlib.sha256(f"{apart}\n{written}\n{closure}".encode()).hexdigest()
+            known = self._keys[(id(definitions), written)] = (definitions, digest)
+        return known[1]
+
+    def _fields(self, inside: shapes.Members, definitions: Definitions) -> Iterator[Parameter]:
+        python_names = names.parameter_names(inside.properties)
+        for name, schema in inside.properties.items():
+            yield Parameter(
+                name,
+                python_names[name],
+                schema,
+                name in inside.required,
+                self.tree(schema, definitions, hint=name),
+            )
+
+
+def _bare(schema: Schema) -> Schema:
+    """`schema` without remarks, and without an ``allOf`` that holds but one schema."""
+    if not isinstance(schema, dict):
+        return schema
+    bare = {k: v for k, v in schema.items() if k not in _REMARKS and k != "$defs"}
+    if bare.keys() == {"allOf"} and len(bare["allOf"]) == 1:
+        return _bare(bare["allOf"][0])
+    return bare
+
+
+def _closure(schema: Schema, definitions: Definitions) -> dict[str, Schema]:
+    """The definitions that `schema` leads to, the first `MAX_SHARED` of them."""
+    found: dict[str, Schema] = {}
+    waiting: list[Schema] = [schema]
+    while waiting and len(found) < MAX_SHARED:
+        node = waiting.pop()
+        name = reference(node)
+        if name is not None and name not in found:
+            found[name] = definitions.get(name, {})
+            waiting.append(found[name])
+        waiting.extend(children(node))
+    return found

@@ -1,0 +1,280 @@
+"""Take in a caller's JSON Schema: refuse what is dangerous, rewrite what is merely dated.
+
+What comes out is plain JSON Schema 2020-12: only keywords named here, every ``$ref`` of the form
+``#/$defs/NAME`` with a NAME that is a Python identifier, only definitions that are used. This is
+also a guard: datamodel-code-generator reads local files through ``$ref`` and ``$id``.
+
+Knows nothing of tools, Python signatures or argument values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote
+
+from emulator.tools import dialects, names
+from emulator.tools.guards import (
+    SCHEMA_KEYWORDS,
+    SCHEMA_LIST_KEYWORDS,
+    SCHEMA_MAP_KEYWORDS,
+    Definitions,
+    Schema,
+    SchemaError,
+    at,
+    guard,
+    guard_application,
+    kind_of,
+)
+from emulator.tools.validator import compile_validator, enforceable
+
+_PLAIN_KEYWORDS = (
+    "contentEncoding",
+    "contentMediaType",
+    "dependentRequired",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "format",
+    "maxContains",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minContains",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "uniqueItems",
+)
+
+
+def clean(parameters: object, param: str) -> dict[str, Any]:
+    """A tool's `parameters` as self-contained JSON Schema 2020-12 of an object.
+
+    Absent, null or empty parameters make a tool that takes none. `param` is the place in the
+    request, for errors: ``tools[0].function.parameters``. Raises SchemaError.
+    """
+    if parameters is None or parameters == {}:
+        return {"type": "object", "properties": {}}
+    guard(parameters, param)
+    if not isinstance(parameters, dict):
+        raise SchemaError(f"parameters must be an object, not {kind_of(parameters)}", param)
+    cleaned = _Cleaner(parameters, param).clean()
+    guard_application(cleaned, param)
+    compile_validator(cleaned, param)
+    return cleaned
+
+
+class _Cleaner:
+    """One pass over one schema. Definitions are cleaned as they are found to be used."""
+
+    def __init__(self, root: dict[str, Any], param: str) -> None:
+        self.root = root
+        self.param = param
+        self.definition_names: dict[tuple[str, ...], str] = {}
+        self.waiting: list[tuple[str, object, str]] = []
+
+    def clean(self) -> dict[str, Any]:
+        root = self.schema(self.root, self.param)
+        assert isinstance(root, dict)
+        definitions: dict[str, Schema] = {}
+        while self.waiting:
+            name, target, place = self.waiting.pop()
+            definitions[name] = self.schema(target, place)
+        root = _as_object(root, definitions, self.param)
+        if () in self.definition_names:
+            # "#" means the whole: give it a name, so that any part can be judged apart from it.
+            name = self.definition_names[()]
+            definitions[name] = root
+        self._guard_unused()
+        if definitions:
+            root = {**root, "$defs": dict(sorted(definitions.items()))}
+        return root
+
+    def _guard_unused(self) -> None:
+        """Unused definitions are dropped, but an unsafe one is still refused: silence misleads."""
+        for holder in ("$defs", "definitions"):
+            unused = self.root.get(holder)
+            if isinstance(unused, dict):
+                for key, node in unused.items():
+                    self.schema(node, at(at(self.param, holder), key))
+
+    def schema(self, node: object, place: str) -> Schema:
+        if isinstance(node, bool):
+            return node
+        if node is None:
+            return {}
+        if not isinstance(node, dict):
+            raise SchemaError(f"a schema must be an object, not {kind_of(node)}", place)
+        for keyword, reason in _REFUSED.items():
+            if keyword in node:
+                raise SchemaError(f"{keyword} is not supported: {reason}", at(place, keyword))
+        node = dialects.modernised(node)
+        cleaned: dict[str, Any] = {}
+        for keyword, clean_keyword in _KEYWORDS.items():
+            if keyword in node:
+                clean_keyword(self, cleaned, keyword, node[keyword], at(place, keyword))
+        return dialects.nullable(cleaned) if node.get("nullable") is True else cleaned
+
+    # One method for each kind of keyword; _KEYWORDS says which keyword is of which kind.
+
+    def type(self, out: dict[str, Any], keyword: str, value: object, place: str) -> None:
+        written = value if isinstance(value, list | tuple) else [value]
+        types: list[str] = []
+        for name in written:
+            known = dialects.TYPE_NAMES.get(name.lower(), "") if isinstance(name, str) else ""
+            if known == "":
+                known_types = ", ".join(sorted(dialects.TYPES))
+                raise SchemaError(f"unknown type {name!r}; expected {known_types}", place)
+            if known is None:
+                return
+            if known not in types:
+                types.append(known)
+        if types:
+            out[keyword] = types[0] if len(types) == 1 else types
+
+    def text(self, out: dict[str, Any], keyword: str, value: object, _place: str) -> None:
+        if isinstance(value, str) and value:
+            out[keyword] = value
+
+    def enum(self, out: dict[str, Any], keyword: str, value: object, place: str) -> None:
+        if not isinstance(value, list | tuple):
+            raise SchemaError(f"enum must be an array, not {kind_of(value)}", place)
+        if value:
+            out[keyword] = list({_sameness(choice): choice for choice in reversed(value)}.values())
+            out[keyword].reverse()
+
+    def required(self, out: dict[str, Any], keyword: str, value: object, place: str) -> None:
+        if value is None or isinstance(value, bool):
+            return  # on a property itself (draft 3): `dialects` has read it
+        if not isinstance(value, list | tuple) or not all(isinstance(n, str) for n in value):
+            raise SchemaError("required must be an array of property names", place)
+        if value:
+            out[keyword] = list(dict.fromkeys(value))
+
+    def data(self, out: dict[str, Any], keyword: str, value: object, _place: str) -> None:
+        out[keyword] = value
+
+    def plain(self, out: dict[str, Any], keyword: str, value: object, _place: str) -> None:
+        if value is not None:
+            out[keyword] = value
+
+    def pattern(self, out: dict[str, Any], keyword: str, value: object, place: str) -> None:
+        if isinstance(value, str) and not enforceable(value):
+            # The model is still told; only the check is given up, for it could be made to hang.
+            note = f"(must match the pattern {value})"
+            out["description"] = f"{out.get('description', '')} {note}".strip()
+        else:
+            self.plain(out, keyword, value, place)
+
+    def subschema(self, out: dict[str, Any], keyword: str, value: object, place: str) -> None:
+        out[keyword] = self.schema(value, place)
+
+    def subschemas(self, out: dict[str, Any], keyword: str, value: object, place: str) -> None:
+        if not isinstance(value, list | tuple):
+            raise SchemaError(f"{keyword} must be an array, not {kind_of(value)}", place)
+        if value:
+            out[keyword] = [self.schema(node, at(place, i)) for i, node in enumerate(value)]
+
+    def schema_map(self, out: dict[str, Any], keyword: str, value: object, place: str) -> None:
+        if value is None:
+            return
+        if not isinstance(value, dict):
+            raise SchemaError(f"{keyword} must be an object, not {kind_of(value)}", place)
+        out[keyword] = {
+            key: self.schema(node, at(place, key))
+            for key, node in value.items()
+            if keyword != "patternProperties" or enforceable(key)
+        }
+
+    def reference(self, out: dict[str, Any], keyword: str, value: object, place: str) -> None:
+        if not isinstance(value, str) or not value.startswith("#"):
+            raise SchemaError("$ref must point inside the schema: start with #", place)
+        steps = _pointer(value, place)
+        if steps not in self.definition_names:
+            target, target_place = self._target(steps, value, place)
+            hint = names.identifier(steps[-1] if steps else "parameters", fallback="definition")
+            name = names.unique(hint[:60], set(self.definition_names.values()))
+            self.definition_names[steps] = name
+            if steps:
+                self.waiting.append((name, target, target_place))
+        out[keyword] = f"#/$defs/{self.definition_names[steps]}"
+
+    def _target(self, steps: tuple[str, ...], written: str, place: str) -> tuple[object, str]:
+        node: Any = self.root
+        found = self.param
+        for step in steps:
+            if isinstance(node, dict) and step in node:
+                node, found = node[step], at(found, step)
+            elif isinstance(node, list) and step.isdecimal() and int(step) < len(node):
+                node, found = node[int(step)], at(found, int(step))
+            else:
+                raise SchemaError(f"$ref {written[:200]!r} does not resolve", place)
+        if not isinstance(node, dict | bool):
+            raise SchemaError(f"$ref {written[:200]!r} does not point at a schema", place)
+        return node, found
+
+
+_REFUSED = {
+    "$id": "a schema cannot change what its references mean",
+    "$dynamicRef": "use $ref",
+    "$recursiveRef": "use $ref",
+}
+
+_Rule = Callable[[_Cleaner, dict[str, Any], str, object, str], None]
+
+#: In the order in which the keywords are read and kept. All others are dropped, x-* among them.
+_KEYWORDS: dict[str, _Rule] = {
+    "title": _Cleaner.text,
+    "description": _Cleaner.text,
+    "$ref": _Cleaner.reference,
+    "type": _Cleaner.type,
+    "enum": _Cleaner.enum,
+    **dict.fromkeys(SCHEMA_MAP_KEYWORDS, _Cleaner.schema_map),
+    "required": _Cleaner.required,
+    **dict.fromkeys(SCHEMA_LIST_KEYWORDS, _Cleaner.subschemas),
+    **dict.fromkeys(SCHEMA_KEYWORDS, _Cleaner.subschema),
+    **dict.fromkeys(_PLAIN_KEYWORDS, _Cleaner.plain),
+    **dict.fromkeys(("const", "default", "examples"), _Cleaner.data),
+    "pattern": _Cleaner.pattern,
+}
+
+
+def _as_object(root: dict[str, Any], definitions: Definitions, param: str) -> dict[str, Any]:
+    """Arguments are one object; OpenAI refuses any other type in the same place.
+
+    A root that is but a reference is replaced by what it refers to: readers look for properties.
+    """
+    followed: set[str] = set()
+    while root.keys() <= {"$ref", "title", "description"} and "$ref" in root:
+        name = root["$ref"].removeprefix("#/$defs/")
+        target = definitions.get(name)
+        if name in followed or not isinstance(target, dict):
+            break
+        followed.add(name)
+        remarks = {k: v for k, v in root.items() if k != "$ref"}
+        root = {**target, **remarks}
+    kind = root.get("type", "object")
+    if "object" not in (kind if isinstance(kind, list) else [kind]):
+        raise SchemaError(f"parameters must be of type object, not {kind}", at(param, "type"))
+    return {**root, "type": "object"}
+
+
+def _sameness(value: object) -> tuple[str, Any]:
+    """Equal for values that are equal in JSON: 1 and 1.0 are, 1 and true are not."""
+    if isinstance(value, dict | list):
+        return "compound", json.dumps(value, sort_keys=True)
+    return kind_of(value), value
+
+
+def _pointer(reference: str, place: str) -> tuple[str, ...]:
+    """RFC 6901 in its URI fragment form: ``#/$defs/a~1b`` -> ("$defs", "a/b")."""
+    pointer = unquote(reference[1:])
+    if not pointer:
+        return ()
+    if not pointer.startswith("/"):
+        raise SchemaError("$ref must be a JSON pointer such as #/$defs/Name", place)
+    return tuple(step.replace("~1", "/").replace("~0", "~") for step in pointer[1:].split("/"))

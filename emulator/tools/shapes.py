@@ -1,0 +1,203 @@
+"""Read cleaned schemas: what kind of value one admits, which members an object may have.
+
+References are followed, ``allOf`` is merged, and both stop at cycles. This is a reading for people
+and models, good enough to write a signature or to choose a coercion; whether a value is *valid* is
+for the validator alone to say. Knows nothing of Python names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from emulator.tools.guards import Definitions, Schema, reference
+from emulator.tools.validator import matcher
+
+Seen = frozenset[str]
+
+#: Keywords that limit a value without saying what it is: `anyOf: [{required: [a]}, ...]`.
+_MERELY_LIMITING = frozenset({"required", "not", "if", "then", "else", "dependentRequired"})
+
+_BY_KEYWORD = (
+    ("object", ("properties", "additionalProperties", "patternProperties", "required")),
+    ("array", ("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains")),
+    ("string", ("pattern", "minLength", "maxLength", "format")),
+    ("number", ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")),
+)
+
+
+@dataclass(frozen=True)
+class Members:
+    """What an object may hold. `extra` is the schema of other members; None: it does not say."""
+
+    properties: dict[str, Schema]
+    required: frozenset[str]
+    extra: Schema | None
+    patterns: dict[str, Schema]
+
+    def schema_of(self, name: str) -> Schema | None:
+        """The schema of the member `name`. None where nothing is said of such a member: JSON Schema
+        would let it pass, but a misspelt argument is never what a caller wants."""
+        if name in self.properties:
+            return self.properties[name]
+        for pattern, schema in self._matchers:
+            if pattern(name):
+                return schema
+        return None if self.extra is False else self.extra
+
+    @cached_property
+    def _matchers(self) -> list[tuple[Callable[[str], bool], Schema]]:
+        return [(matcher(pattern), schema) for pattern, schema in self.patterns.items()]
+
+
+def expand(schema: Schema, definitions: Definitions, seen: Seen = frozenset()) -> dict[str, Any]:
+    """`schema` as one object without ``$ref`` and ``allOf``; what it says itself goes first."""
+    return expand_seen(schema, definitions, seen)[0]
+
+
+def expand_seen(
+    schema: Schema, definitions: Definitions, seen: Seen = frozenset()
+) -> tuple[dict[str, Any], Seen]:
+    """As `expand`, with the definitions passed through: following one again is a cycle."""
+    if not isinstance(schema, dict):
+        return ({} if schema else {"not": {}}), seen
+    merged = {k: v for k, v in schema.items() if k not in ("$ref", "allOf", "$defs")}
+    parts: list[Schema] = list(schema.get("allOf", ()))
+    name = reference(schema)
+    if name is not None and name not in seen:
+        seen = seen | {name}
+        parts.insert(0, definitions.get(name, {}))
+    for part in parts:
+        more, passed = expand_seen(part, definitions, seen)
+        seen = seen | passed
+        _merge(merged, more)
+    return merged, seen
+
+
+def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
+    for keyword, value in more.items():
+        if keyword not in into:
+            into[keyword] = value
+        elif keyword == "properties":
+            old = into[keyword]
+            both = {k: {"allOf": [old[k], v]} for k, v in value.items() if k in old and old[k] != v}
+            into[keyword] = {**old, **value, **both}
+        elif keyword == "required":
+            into[keyword] = list(dict.fromkeys([*into[keyword], *value]))
+        elif keyword == "type":
+            into[keyword] = _common(into[keyword], value)
+        elif keyword == "enum":
+            into[keyword] = [v for v in into[keyword] if v in value] or into[keyword]
+        elif keyword in ("anyOf", "oneOf"):
+            # Two unions at once are read as the narrower one; the validator knows both.
+            into[keyword] = min(into[keyword], value, key=len)
+
+
+def _common(one: str | list[str], other: str | list[str]) -> str | list[str]:
+    mine = [one] if isinstance(one, str) else one
+    theirs = [other] if isinstance(other, str) else other
+    shared = [t for t in mine if t in theirs]
+    if not shared and "integer" in (*mine, *theirs) and "number" in (*mine, *theirs):
+        return "integer"
+    return shared[0] if len(shared) == 1 else shared or one
+
+
+def types(view: dict[str, Any]) -> tuple[str, ...]:
+    """The types that an expanded schema names or, naming none, clearly means; () for any."""
+    written = view.get("type")
+    if isinstance(written, str):
+        return (written,)
+    if written:
+        return tuple(written)
+    for name, keywords in _BY_KEYWORD:
+        if any(k in view for k in keywords):
+            return (name,)
+    return ()
+
+
+def is_of(value: object, kind: str) -> bool:
+    """Whether a JSON value is of a type; unlike in Python, true is no number."""
+    if isinstance(value, bool):
+        return kind == "boolean"
+    if kind == "integer" and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, _PYTHON[kind])
+
+
+_PYTHON: dict[str, tuple[type, ...]] = {
+    "integer": (int,),
+    "number": (int, float),
+    "string": (str,),
+    "boolean": (bool,),
+    "null": (type(None),),
+    "array": (list,),
+    "object": (dict,),
+}
+
+
+def branches(view: dict[str, Any]) -> tuple[Schema, ...]:
+    """The alternatives of an expanded schema, if it is a union of different kinds of value."""
+    for keyword in ("anyOf", "oneOf"):
+        found = view.get(keyword, ())
+        if found and not all(isinstance(b, dict) and b.keys() <= _MERELY_LIMITING for b in found):
+            return tuple(found)
+    return ()
+
+
+def alternatives(view: dict[str, Any]) -> Iterator[Schema]:
+    """Each branch of a union, completed with what stands beside it."""
+    left_out = ("anyOf", "oneOf", "description", "default")
+    beside = {keyword: said for keyword, said in view.items() if keyword not in left_out}
+    for branch in branches(view):
+        if isinstance(branch, dict):
+            yield {"allOf": [branch, beside]} if beside else branch
+
+
+def members(schema: Schema, definitions: Definitions, seen: Seen = frozenset()) -> Members:
+    """The members of an object, those of its alternatives and conditions included."""
+    view, seen = expand_seen(schema, definitions, seen)
+    own: dict[str, Schema] = view.get("properties", {})
+    properties = dict(own)
+    required = list(view.get("required", ()))
+    patterns: dict[str, Schema] = dict(view.get("patternProperties", {}))
+    extra = view.get("additionalProperties", view.get("unevaluatedProperties"))
+
+    def take(part: Schema, *, alternative: bool = False) -> Members:
+        found = members(part, definitions, seen)
+        for name, child in found.properties.items():
+            if name not in properties or properties[name] is True or properties[name] == {}:
+                properties[name] = child
+            elif alternative and properties[name] != child and name not in own:
+                properties[name] = _either(properties[name], child)
+        patterns.update(found.patterns)
+        return found
+
+    for keyword in ("anyOf", "oneOf"):
+        taken = [take(b, alternative=True) for b in view.get(keyword, ()) if b is not False]
+        if taken:
+            common = frozenset.intersection(*(t.required for t in taken))
+            required += [n for n in taken[0].properties if n in common]
+            if extra is None and any(t.extra not in (None, False) for t in taken):
+                extra = True
+    for keyword in ("then", "else"):
+        if keyword in view:
+            take(view[keyword])
+    for part in view.get("dependentSchemas", {}).values():
+        take(part)
+    for name in required:
+        properties.setdefault(name, {})
+    return Members(properties, frozenset(required), extra, patterns)
+
+
+def _either(one: Schema, other: Schema) -> Schema:
+    known = one["anyOf"] if isinstance(one, dict) and one.keys() == {"anyOf"} else [one]
+    return {"anyOf": known if other in known else [*known, other]}
+
+
+def is_model(view: dict[str, Any], definitions: Definitions, seen: Seen) -> bool:
+    """Whether an expanded schema describes an object by its members."""
+    if "object" not in types(view) or len(types(view)) > 1:
+        return False
+    return bool(members(view, definitions, seen).properties)

@@ -1,0 +1,163 @@
+"""Write what a model reads: typed function stubs with Google-style docstrings.
+
+Descriptions come from strangers. Whatever they hold, the result is Python that parses to one
+function with one docstring, and holds no code fence that could end the block it is shown in.
+Knows nothing of models' source (`codegen`) and of prompts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from emulator.tools import names, shapes
+from emulator.tools.guards import Definitions
+from emulator.tools.trees import Parameter
+
+MAX_DESCRIPTION = 4_000
+MAX_REMARK = 1_000
+MAX_LINE = 85
+
+#: How a bound is put to a model, in the order in which bounds are told.
+_BOUNDS = {
+    "format": "format {}",
+    "pattern": "pattern {}",
+    "minLength": "{} or more characters",
+    "maxLength": "{} or fewer characters",
+    "minimum": "at least {}",
+    "exclusiveMinimum": "more than {}",
+    "maximum": "at most {}",
+    "exclusiveMaximum": "less than {}",
+    "multipleOf": "a multiple of {}",
+    "minItems": "{} or more items",
+    "maxItems": "{} or fewer items",
+    "uniqueItems": "no item twice",
+}
+
+#: Double quotes that would close a docstring: three of them, or any that stand last.
+_ENDING_QUOTES = re.compile(r'"{3,}|"+\Z')
+
+
+def function(
+    name: str,
+    description: str,
+    parameters: Sequence[Parameter],
+    *,
+    extra: str | None = None,
+    definitions: Definitions,
+) -> str:
+    """One stub. `extra` is the type of further keyword arguments; None where there are none."""
+    docstring = _docstring(description, parameters, definitions)
+    body = textwrap.indent(docstring or "...", "    ")
+    return f"def {name}({_signature(parameters, extra, len(name))}) -> Any:\n{body}\n"
+
+
+def fenceless(source: str) -> str:
+    """`source`, a stub or a model, without the marks of a code fence.
+
+    No operator of a stub is written with backticks or a run of tildes: they stand in string
+    literals, where an escape means the same.
+    """
+    return source.replace("```", r"\x60\x60\x60").replace("~~~", r"\x7e\x7e\x7e")
+
+
+def _signature(parameters: Sequence[Parameter], extra: str | None, reserved: int) -> str:
+    """Parameters in schema order, for that is what positional arguments mean. From the first
+    required one after an optional one, Python wants them keyword-only."""
+    parts: list[str] = []
+    optional_seen = False
+    for parameter in parameters:
+        if parameter.required and optional_seen and "*" not in parts:
+            parts.append("*")
+        optional_seen = optional_seen or not parameter.required
+        parts.append(_declaration(parameter))
+    if extra is not None:
+        parts.append(f"**{names.unique('extra', {p.python_name for p in parameters})}: {extra}")
+    line = ", ".join(parts)
+    if len(line) + reserved <= MAX_LINE:
+        return line
+    return "".join(f"\n    {part}," for part in parts) + "\n"
+
+
+def _declaration(parameter: Parameter) -> str:
+    declared = f"{parameter.python_name}: {parameter.annotation}"
+    if parameter.required:
+        return declared
+    if parameter.shows_default:
+        return f"{declared} = {parameter.default!r}"
+    kind = parameter.annotation
+    admits_none = kind in ("Any", "None") or kind.endswith("| None")
+    return f"{declared} = None" if admits_none else f"{declared} | None = None"
+
+
+def _docstring(description: str, parameters: Sequence[Parameter], definitions: Definitions) -> str:
+    remarks = [(p.python_name, _remark(p, definitions)) for p in parameters]
+    entries = "".join(f"    {name}: {_hanging(said)}\n" for name, said in remarks if said)
+    text = _clipped(description, MAX_DESCRIPTION)
+    if entries:
+        # A client that sends a whole docstring as the description has told its own arguments there.
+        title = "Parameters" if re.search(r"^\s*Args:", text, re.MULTILINE) else "Args"
+        text = f"{text}\n\n{title}:\n{entries}" if text else f"{title}:\n{entries}"
+    elif "\n" in text:
+        text = f"{text}\n"
+    return f'"""{_quotable(text)}"""' if text else ""
+
+
+def _remark(parameter: Parameter, definitions: Definitions) -> str:
+    """What is said of one parameter: its description, then bounds that its type does not show."""
+    view = shapes.expand(parameter.schema, definitions)
+    said = parameter.remark("description")
+    if said is None and "$ref" not in parameter.tree:
+        said = view.get("description")
+    notes = _bounds(_sole_kind(view, definitions))
+    if isinstance(view.get("items"), dict):
+        inside = _bounds(shapes.expand(view["items"], definitions))
+        notes += [f"each item {', '.join(inside)}"] if inside else []
+    if "enum" in view and "Literal[" not in parameter.annotation:
+        notes.append(f"one of {_shown(view['enum'], 600)}")
+    if parameter.default is not None and (parameter.required or not parameter.shows_default):
+        notes.append(f"default {_shown(parameter.default)}")
+    text = _clipped(said or "", MAX_REMARK)
+    bounds = "; ".join(notes)
+    return f"{text} ({bounds})" if text and bounds else text or bounds[:1].upper() + bounds[1:]
+
+
+def _sole_kind(view: dict[str, Any], definitions: Definitions) -> dict[str, Any]:
+    """What an optional value is when it is not null: Pydantic writes `anyOf: [it, null]`."""
+    parts = [p for p in shapes.alternatives(view) if p not in ({"type": "null"}, {"const": None})]
+    return shapes.expand(parts[0], definitions) if len(parts) == 1 else view
+
+
+def _bounds(view: dict[str, Any]) -> list[str]:
+    return [
+        wording.format(_shown(view[keyword]))
+        for keyword, wording in _BOUNDS.items()
+        if keyword in view and view[keyword] is not False
+    ]
+
+
+def _shown(value: object, limit: int = 200) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return _clipped(text, limit)
+
+
+def _clipped(text: str, limit: int) -> str:
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").strip()
+    return lines if len(lines) <= limit else f"{lines[:limit].rstrip()}..."
+
+
+def _hanging(text: str) -> str:
+    return text.replace("\n", "\n        ")
+
+
+def _quotable(text: str) -> str:
+    """`text` as it stands between three double quotes: backslashes, quotes, control and invisible
+    characters escaped, so that the docstring reads as the text and nothing else."""
+    escaped = "".join(
+        c if c == "\n" or (c.isprintable() and c != "\\") else c.encode("unicode_escape").decode()
+        for c in text.replace("\t", "    ")
+    )
+    return _ENDING_QUOTES.sub(lambda quotes: r"\"" * len(quotes[0]), escaped)

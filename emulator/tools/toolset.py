@@ -1,0 +1,301 @@
+"""The tools of one request: what a model is shown of them, and what a call of one must be.
+
+`Toolset.parse` takes the ``tools`` array as it came over the wire and is the only way to make one;
+equal arrays give the same toolset. Knows nothing of HTTP, prompts or engines.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import jsonschema_rs
+
+from emulator.tools import binding, codegen, constructors, names, schemas, shapes, stubs
+from emulator.tools.guards import SchemaError, guard, kind_of
+from emulator.tools.models import Catalog, Model
+from emulator.tools.problems import BindError, Problem
+from emulator.tools.trees import Parameter, annotation
+from emulator.tools.validator import compile_validator
+
+__all__ = ["BindError", "Problem", "SchemaError", "Tool", "Toolset"]
+
+MAX_TOOLS = 512
+MAX_NAME = 128
+MAX_CACHED = 128
+MAX_SIGNATURES = 400_000
+
+#: What models put before a function's name when they remember other systems.
+_PREFIXES = ("functions.", "default_api.", "tools.", "tool.", "api.")
+
+#: Punctuation that a name may hold on the wire; OpenAI allows the first two.
+_NAME_PUNCTUATION = frozenset("_-.:/")
+
+#: A custom tool takes one free text; as a function it is one with a single string.
+_CUSTOM_PARAMETERS = {
+    "type": "object",
+    "properties": {"input": {"type": "string", "description": "The whole input, as text."}},
+    "required": ["input"],
+}
+
+
+ToolKind = Literal["function", "custom"]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One function that a model may call."""
+
+    name: str
+    """On the wire."""
+    python_name: str
+    description: str
+    parameters: dict[str, Any]
+    """Cleaned JSON Schema 2020-12: self-contained, every ``$ref`` into its own ``$defs``."""
+    arguments: tuple[Parameter, ...]
+    """In schema order, which is what positional arguments follow."""
+    kind: ToolKind = "function"
+
+    @cached_property
+    def members(self) -> shapes.Members:
+        """Which argument names there are."""
+        return shapes.members(self.parameters, self.parameters.get("$defs", {}))
+
+    def wire_name(self, keyword: str) -> str:
+        """The wire name of an argument written by either name; an unknown one as it is."""
+        return self._wire_names.get(keyword, keyword)
+
+    @cached_property
+    def _wire_names(self) -> dict[str, str]:
+        python = {p.python_name: p.name for p in self.arguments}
+        return python | {p.name: p.name for p in self.arguments}
+
+    @cached_property
+    def validator(self) -> jsonschema_rs.Validator:
+        """The authority on arguments objects."""
+        return compile_validator(self.parameters)
+
+
+@dataclass(frozen=True)
+class Toolset:
+    """The tools of one request."""
+
+    tools: tuple[Tool, ...]
+    models: tuple[Model, ...]
+    """Nested objects, as the constructors that the stubs show and the preamble defines."""
+
+    @classmethod
+    def parse(cls, tools: Sequence[Mapping[str, Any]], *, skip: Collection[str] = ()) -> Toolset:
+        """Read a ``tools`` array, of Chat Completions or of Responses.
+
+        Items whose type is in `skip` (hosted tools, dealt with elsewhere) are passed over. Raises
+        SchemaError whose `param` names the place: ``tools[2].function.parameters.type``.
+        """
+        if not isinstance(tools, list | tuple):
+            raise SchemaError(f"tools must be an array, not {kind_of(tools)}", "tools")
+        if len(tools) > MAX_TOOLS:
+            raise SchemaError(f"more than {MAX_TOOLS} tools", "tools")
+        for n, item in enumerate(tools):
+            guard(item, f"tools[{n}]")
+        key = hashlib.sha256(json.dumps([tools, sorted(skip)]).encode()).digest()
+        cached = _CACHE.get(key)
+        return cached if cached is not None else _CACHE.put(key, _parsed(tools, skip))
+
+    @cached_property
+    def stubs(self) -> str:
+        """What a model reads: Pydantic models, then function stubs. No imports."""
+        parts = [codegen.source(self.models), *map(_stub, self.tools)]
+        return stubs.fenceless("\n\n".join(part.strip("\n") + "\n" for part in parts if part))
+
+    @cached_property
+    def preamble(self) -> str:
+        """Python source that defines the models' constructors, for either engine; may be ""."""
+        return constructors.preamble(self.models)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The tools' Python names: the callables that pause an engine."""
+        return frozenset(tool.python_name for tool in self.tools)
+
+    @cached_property
+    def constructors(self) -> frozenset[str]:
+        """The models' names: callables too, but plain Python ones."""
+        return frozenset(model.name for model in self.models)
+
+    @cached_property
+    def _written(self) -> dict[str, Tool]:
+        found: dict[str, Tool] = {}
+        for spell in _SPELLINGS:  # the surest spelling first: a later one takes no name away
+            spelt: dict[str, list[Tool]] = {}
+            for tool in self.tools:
+                spelt.setdefault(spell(tool), []).append(tool)
+            for written, owners in spelt.items():
+                if len(owners) == 1:
+                    found.setdefault(written, owners[0])
+        return found
+
+    def find(self, written: str) -> Tool | None:
+        """The tool that a model meant by `written`: its wire or Python name, or either behind
+        ``functions.`` and the like."""
+        candidates = [written, *(written.removeprefix(p) for p in _PREFIXES)]
+        for name in candidates:
+            for form in (name, name.replace(".", "_").replace("-", "_"), name.casefold()):
+                if form in self._written:
+                    return self._written[form]
+        return None
+
+    def bind(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments object of a call: bound, coerced and valid. Raises BindError."""
+        return binding.bind(self._tool(name), args, kwargs)
+
+    def check(self, name: str, positional: int, keywords: Sequence[str]) -> tuple[Problem, ...]:
+        """What is wrong with a call whatever its values: a tool, or arguments, that do not exist,
+        are given twice, or are missing."""
+        try:
+            return binding.check(self._tool(name), positional, keywords)
+        except BindError as error:
+            return error.problems
+
+    def _tool(self, name: str) -> Tool:
+        tool = self.find(name)
+        if tool is None:
+            shown = str(name)[:80].encode("utf-8", "replace").decode()
+            offered = [t.python_name for t in self.tools]
+            near = difflib.get_close_matches(shown, offered, n=1)
+            hint = f' (did you mean "{near[0]}"?)' if near else ""
+            expected = ", ".join(offered)
+            message = f'unknown tool "{shown}"{hint}; expected one of {expected[:600]}'
+            raise BindError(f"{shown}(...)", [Problem("", message, expected, shown)])
+        return tool
+
+
+_SPELLINGS = (
+    lambda tool: tool.name,
+    lambda tool: tool.python_name,
+    lambda tool: names.identifier(tool.name, fallback="tool"),
+    lambda tool: tool.name.casefold(),
+)
+
+
+def _parsed(tools: Sequence[Mapping[str, Any]], skip: Collection[str]) -> Toolset:
+    read: dict[str, _Item] = {}
+    for n, written in enumerate(tools):
+        if not isinstance(written, Mapping):
+            raise SchemaError(f"a tool must be an object, not {kind_of(written)}", f"tools[{n}]")
+        if written.get("type") in tuple(skip):
+            continue
+        item = _read(written, f"tools[{n}]")
+        if item.name in read:
+            raise SchemaError(f"two tools are called {item.name!r}", f"{item.place}.name")
+        read[item.name] = item
+    python_names = names.callable_names(read)
+    catalog = Catalog(frozenset(python_names.values()))
+    parsed = tuple(
+        Tool(
+            name,
+            python_names[name],
+            item.description,
+            item.parameters,
+            catalog.parameters(item.parameters, item.parameters.get("$defs", {})),
+            item.kind,
+        )
+        for name, item in read.items()
+    )
+    _guard_length(parsed, catalog.models)
+    return Toolset(parsed, catalog.models)
+
+
+def _guard_length(tools: Sequence[Tool], models: Sequence[Model]) -> None:
+    """Definitions may be short and used often: what grows from them is bounded here."""
+    parameters = [p for tool in tools for p in tool.arguments]
+    parameters += [field for model in models for field in model.fields]
+    if sum(len(p.annotation) + len(p.python_name) for p in parameters) > MAX_SIGNATURES:
+        raise SchemaError(f"signatures longer than {MAX_SIGNATURES} characters", "tools")
+
+
+@dataclass(frozen=True)
+class _Item:
+    """One item of a ``tools`` array, read but not yet named in Python."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    kind: ToolKind
+    place: str
+
+
+def _read(item: Mapping[str, Any], place: str) -> _Item:
+    kind = item.get("type", "function")
+    if kind not in ("function", "custom"):
+        raise SchemaError(f"tools of type {kind!r} are not supported", f"{place}.type")
+    inside: Any = item
+    if kind in item or "name" not in item:  # Responses puts name and parameters on the item itself
+        inside, place = item.get(kind), f"{place}.{kind}"
+    if not isinstance(inside, Mapping):
+        raise SchemaError(f"{kind} must be an object", place)
+    name = inside.get("name")
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not _is_name(name):
+        raise SchemaError(
+            "a tool's name must be letters, digits, underscores, dashes or dots,"
+            f" at most {MAX_NAME} of them",
+            f"{place}.name",
+        )
+    description = inside.get("description")
+    if description is not None and not isinstance(description, str):
+        raise SchemaError("description must be text", f"{place}.description")
+    written = _CUSTOM_PARAMETERS if kind == "custom" else inside.get("parameters")
+    parameters = schemas.clean(written, f"{place}.parameters")
+    return _Item(name, description or "", parameters, kind, place)
+
+
+def _is_name(name: str) -> bool:
+    letters = [c for c in name if c.isalnum()]
+    return bool(letters) and all(c in _NAME_PUNCTUATION for c in name if not c.isalnum())
+
+
+def _stub(tool: Tool) -> str:
+    definitions = tool.parameters.get("$defs", {})
+    extra = tool.members.extra
+    further = None
+    if extra is not None and extra is not False:
+        tree = Catalog(frozenset()).tree(extra, definitions)
+        further = "dict[str, Any]" if "$ref" in json.dumps(tree) else annotation(tree)
+    return stubs.function(
+        tool.python_name,
+        tool.description,
+        tool.arguments,
+        extra=further,
+        definitions=definitions,
+    )
+
+
+class _Cache:
+    """The toolsets in use, the least recently used of them forgotten. Safe among threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[bytes, Toolset] = OrderedDict()
+
+    def get(self, key: bytes) -> Toolset | None:
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    def put(self, key: bytes, toolset: Toolset) -> Toolset:
+        """The toolset to use: another thread's if it came first."""
+        with self._lock:
+            kept = self._kept.setdefault(key, toolset)
+            while len(self._kept) > MAX_CACHED:
+                self._kept.popitem(last=False)
+            return kept
+
+
+_CACHE = _Cache()

@@ -1,0 +1,198 @@
+"""The only place that calls the ``openai`` client. Always streams; yields chunks as plain dicts.
+
+The SDK opens the request (its retries, timeouts and error mapping), but its chunk objects are not built:
+the SSE bytes are read raw and each event is decoded once. Knows nothing of tools.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Protocol, Self
+
+import httpx2
+import openai
+import orjson
+
+from emulator.errors import UpstreamFailed
+from emulator.settings import Settings
+from emulator.upstream.sse import EventTooLarge, SSEDecoder
+
+Chunk = dict[str, Any]
+Chat = Sequence[Mapping[str, Any]]
+
+_MODELS_FOR_SECONDS = 60
+PASSED_BACK = ("retry-after", "retry-after-ms", "x-should-retry")
+
+
+class Reply(Protocol):
+    """An open answer of the upstream: iterate it for chunks, leave it to close the connection."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+    def __iter__(self) -> Iterator[Chunk]: ...
+
+    def abort(self) -> None:
+        """Break the connection, from any thread; a read that waits ends at once."""
+
+
+class Upstream(Protocol):
+    def open(self, messages: Chat, fields: Mapping[str, Any]) -> Reply: ...
+
+    def models(self) -> list[dict[str, Any]]: ...
+
+    def close(self) -> None: ...
+
+
+class OpenAIUpstream:
+    """One upstream behind the official client. Safe to share between threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._client = openai.OpenAI(
+            api_key=settings.api_key.get_secret_value(),
+            base_url=settings.base_url,
+            max_retries=settings.upstream_retries,
+            timeout=openai.Timeout(
+                settings.upstream_seconds, connect=settings.upstream_connect_seconds
+            ),
+        )
+
+    def open(self, messages: Chat, fields: Mapping[str, Any]) -> Reply:
+        """Send a chat completion request; returns once the upstream has answered with a status.
+
+        ``fields`` are the request's other fields as JSON, ``model`` among them. Raises
+        `UpstreamFailed`.
+        """
+        extra = {name: value for name, value in fields.items() if name != "model"}
+        opened = self._client.chat.completions.with_streaming_response.create(
+            model=fields["model"],
+            messages=messages,  # type: ignore[arg-type]  # JSON from the client, kept as it came
+            stream=True,
+            extra_body=extra,
+        )
+        try:
+            response = opened.__enter__()
+        except openai.OpenAIError as error:
+            raise _failure(error) from error
+        return _RawReply(opened, response.http_response)
+
+    def models(self) -> list[dict[str, Any]]:
+        """The upstream's model list. Raises `UpstreamFailed`."""
+        try:
+            listed = orjson.loads(self._client.models.with_raw_response.list().content)
+        except openai.OpenAIError as error:
+            raise _failure(error) from error
+        except orjson.JSONDecodeError as error:
+            raise UpstreamFailed("The upstream's model list is not valid JSON.") from error
+        data = listed.get("data") if isinstance(listed, dict) else None
+        return [model for model in data or () if isinstance(model, dict)]
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class ModelList:
+    """The upstream's models, asked for at most once a minute."""
+
+    def __init__(self, upstream: Upstream, now: Callable[[], float] = time.monotonic) -> None:
+        self._upstream = upstream
+        self._now = now
+        self._lock = threading.Lock()
+        self._models: list[dict[str, Any]] = []
+        self._until = -math.inf
+
+    def all(self) -> list[dict[str, Any]]:
+        """Raises `UpstreamFailed`."""
+        with self._lock:
+            if self._now() >= self._until:
+                self._models = self._upstream.models()
+                self._until = self._now() + _MODELS_FOR_SECONDS
+            return self._models
+
+
+class _RawReply:
+    def __init__(self, opened: Any, response: httpx2.Response) -> None:
+        self._opened = opened
+        self._response = response
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._opened.__exit__(None, None, None)
+
+    def abort(self) -> None:
+        stream = self._response.extensions.get("network_stream")
+        connection = stream.get_extra_info("socket") if stream is not None else None
+        if isinstance(connection, socket.socket):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        """The chunks. Raises `UpstreamFailed` on a broken, malformed or unfinished answer."""
+        decoder = SSEDecoder()
+        finished = False
+        try:
+            for data in self._response.iter_bytes():
+                for event in decoder.feed(data):
+                    if event == b"[DONE]":
+                        return
+                    chunk = _chunk(event)
+                    finished = finished or _finishes(chunk)
+                    yield chunk
+        except httpx2.TimeoutException as error:
+            raise UpstreamFailed("The upstream fell silent.", status=504) from error
+        except (httpx2.HTTPError, EventTooLarge) as error:
+            raise UpstreamFailed(f"The upstream broke off its answer: {error}") from error
+        if not finished:
+            raise UpstreamFailed("The upstream ended its answer without a finish_reason.")
+
+
+def _chunk(event: bytes) -> Chunk:
+    try:
+        chunk = orjson.loads(event)
+    except orjson.JSONDecodeError as error:
+        raise UpstreamFailed(f"The upstream sent an event that is not JSON: {error}") from error
+    if not isinstance(chunk, dict):
+        raise UpstreamFailed("The upstream sent an event that is not a JSON object.")
+    if reported := chunk.get("error"):
+        message = reported.get("message") if isinstance(reported, dict) else reported
+        raise UpstreamFailed(f"The upstream reported an error: {message}")
+    return chunk
+
+
+def _finishes(chunk: Chunk) -> bool:
+    return any(choice.get("finish_reason") for choice in chunk.get("choices") or ())
+
+
+def _failure(error: openai.OpenAIError) -> UpstreamFailed:
+    """What to tell the client: the upstream's own status, message and retry advice, where it sent any."""
+    if isinstance(error, openai.APIStatusError):
+        body = error.body if isinstance(error.body, Mapping) else {}
+        message = body.get("message") or error.response.text[:500] or error.message
+        headers = {
+            name: error.response.headers[name]
+            for name in PASSED_BACK
+            if name in error.response.headers
+        }
+        # The SDK under us has already tried again where that made sense.
+        return UpstreamFailed(
+            str(message),
+            param=error.param,
+            code=error.code,
+            headers={"x-should-retry": "false", **headers},
+            status=error.status_code,
+            type=error.type or "upstream_error",
+        )
+    if isinstance(error, openai.APITimeoutError):
+        return UpstreamFailed("The upstream did not answer in time.", status=504)
+    if isinstance(error, openai.APIConnectionError):
+        reason = error.__cause__ or error
+        return UpstreamFailed(f"The upstream cannot be reached: {reason}", code="upstream_down")
+    return UpstreamFailed(str(error))

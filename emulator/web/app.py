@@ -1,0 +1,189 @@
+"""`create_app` makes the Flask application: what it serves, what it opens, who may ask.
+
+The composition root: every long-lived part (store, engines, kernels, files) is opened here and closed here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+
+import structlog
+from flask import Blueprint, Flask, Response, g, request
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from werkzeug.exceptions import HTTPException
+
+from emulator import metrics
+from emulator.answering.pipeline import Pipeline
+from emulator.engines import InterpreterEngines, open_engines
+from emulator.errors import (
+    BadRequest,
+    EmulatorError,
+    MethodNotAllowed,
+    NotFound,
+    TooLarge,
+    Unauthorized,
+)
+from emulator.events import new_id
+from emulator.interpreter.interpreter import Interpreter
+from emulator.settings import Settings
+from emulator.storage.blob_store import open_folder
+from emulator.storage.containers import Containers
+from emulator.storage.files import Files
+from emulator.storage.key_value import open_store
+from emulator.storage.sweeper import Sweeper
+from emulator.upstream.client import ModelList, OpenAIUpstream, Upstream
+from emulator.web.routes import chat, containers, executions, files, responses
+from emulator.web.routes.reply import json_reply
+from emulator.web.routes.upload import read_upload
+from sandbox.engine import Engine
+from sandbox.kernel import KernelEngine
+
+log = structlog.get_logger()
+
+
+def create_app(
+    settings: Settings,
+    *,
+    upstream: Upstream | None = None,
+    engines: Sequence[Engine] | None = None,
+    kernels: Callable[[str], KernelEngine] | None = None,
+    now: Callable[[], float] = time.time,
+) -> Flask:
+    """The application. What it opened itself, ``app.extensions["emulator"].close()`` closes.
+
+    ``engines`` run tool programs; ``kernels`` gives the engine for a container's memory limit.
+    """
+    owned = ExitStack()
+    if upstream is None:
+        upstream = OpenAIUpstream(settings)
+        owned.callback(upstream.close)
+    if engines is None:
+        engines = open_engines(settings)
+        for engine in engines:
+            owned.callback(engine.close)
+
+    store = open_store(settings.store, settings.store_seconds)
+    if store is not None:
+        owned.callback(store.close)
+    programs = store if settings.programs == "on" else None
+
+    folder = open_folder(settings.files_dir, now=now)
+    owned.callback(folder.close)
+    uploaded = Files(folder, settings)
+    kept = Containers(
+        folder,
+        uploaded,
+        settings,
+        on_gone=lambda gone: interpreter.end(gone),  # noqa: PLW0108 - each of them knows the other
+    )
+    if kernels is None:
+        kernels = opened = InterpreterEngines(settings)
+        owned.callback(opened.close)
+        if settings.interpreter == "on":
+            opened.warm_up()
+    interpreter = Interpreter(kept, kernels, settings)
+    owned.callback(interpreter.close)
+    owned.callback(Sweeper(interpreter.touch_busy, uploaded.sweep, kept.sweep).close)
+
+    app = Flask(__name__)
+    app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
+    app.extensions["emulator"] = owned
+    pipeline = Pipeline(settings, upstream, engines, programs, interpreter, uploaded)
+    read = partial(read_upload, folder.scratch, settings.max_file_bytes)
+    api = _api(settings)
+    chat.add_routes(api, pipeline, ModelList(upstream), settings)
+    responses.add_routes(api, pipeline, settings, store)
+    files.add_routes(api, uploaded, read)
+    containers.add_routes(api, kept, uploaded, read)
+    executions.add_routes(api, interpreter, settings)
+    app.register_blueprint(api, url_prefix="/v1", name="v1")
+    app.register_blueprint(api, name="bare")  # clients whose base_url lacks /v1
+
+    @app.get("/healthz")
+    def healthz() -> Response:
+        return json_reply({"status": "ok", "engines": [engine.name for engine in engines]})
+
+    @app.get("/metrics")
+    def metrics_page() -> Response:
+        return Response(generate_latest(), content_type=CONTENT_TYPE_LATEST)
+
+    @app.after_request
+    def allow_origin(response: Response) -> Response:
+        origin = request.headers.get("origin", "")
+        if origin and {origin, "*"} & set(settings.cors_origins):
+            response.headers["access-control-allow-origin"] = origin
+            response.headers["access-control-allow-methods"] = "GET, POST, DELETE, OPTIONS"
+            response.headers["access-control-allow-headers"] = "authorization, content-type, *"
+            response.headers["access-control-expose-headers"] = "*"
+            response.headers["access-control-max-age"] = "600"
+        response.headers.add("vary", "origin")
+        return response
+
+    app.before_request(_begin)
+    app.after_request(_end)
+    app.register_error_handler(Exception, _failed)
+    return app
+
+
+def _api(settings: Settings) -> Blueprint:
+    """The routes that want a key; those of each API are added to it."""
+    api = Blueprint("api", __name__)
+    keys = [key.get_secret_value().encode() for key in settings.client_keys]
+
+    @api.before_request
+    def authorize() -> None:
+        if request.method == "OPTIONS":
+            return  # a browser's preflight carries no key
+        given = request.headers.get("authorization", "").removeprefix("Bearer ").strip().encode()
+        # Every key is compared, so that the time tells neither which one fits nor how far.
+        if keys and not sum(hmac.compare_digest(given, key) for key in keys):
+            raise Unauthorized("Incorrect API key provided.", code="invalid_api_key")
+        # What is kept for a client is for those who hold its key; without keys there is one client.
+        g.client = hashlib.sha256(given).hexdigest()[:32] if keys else ""
+
+    return api
+
+
+def _begin() -> None:
+    g.began = time.perf_counter()
+    g.request_id = new_id("req_")
+    structlog.contextvars.clear_contextvars()
+    structlog.contextvars.bind_contextvars(request_id=g.request_id)
+
+
+def _end(response: Response) -> Response:
+    response.headers["x-request-id"] = g.request_id
+    seconds = time.perf_counter() - g.began
+    # The rule, not the path: what clients make up must not become labels.
+    rule = request.url_rule.rule if request.url_rule else "unknown"
+    metrics.REQUESTS.labels(rule, str(response.status_code)).inc()
+    metrics.SECONDS.observe(seconds)
+    log.info(
+        "request",
+        method=request.method,
+        path=request.path,
+        status=response.status_code,
+        ms=round(1000 * seconds, 1),
+    )
+    return response
+
+
+def _failed(error: Exception) -> Response:
+    """Every error in OpenAI's shape."""
+    if isinstance(error, HTTPException):
+        kinds = {404: NotFound, 405: MethodNotAllowed, 413: TooLarge}
+        kind = kinds.get(error.code or 500, BadRequest)
+        error = kind(f"{request.method} {request.path}: {error.description}")
+    elif not isinstance(error, EmulatorError):
+        log.error("request failed", exc_info=error)
+        error = EmulatorError("The proxy failed; its log says why.")
+    if error.status >= 500:
+        log.warning("failed", reason=error.message, code=error.code)
+    response = json_reply(error.body(), error.status)
+    response.headers.update(error.headers)
+    return response

@@ -1,0 +1,116 @@
+"""`/containers/{id}/execute`, and what waits for approval there. Not OpenAI's: the interpreter by hand.
+
+``POST execute {"code": ...}`` answers as Azure's dynamic sessions do; with ``"stream": true`` the output
+comes as events while the code runs. A container made with ``approval`` holds every execution, whoever asked
+for it, until ``POST executions/{id}/approve`` (``{"code": ...}`` runs that instead) or ``.../decline``.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+from flask import Blueprint, Response, request
+from pydantic import BaseModel, ConfigDict, Field
+
+from emulator.events import Image, Logs, Opened
+from emulator.interpreter.approvals import Decision, Held
+from emulator.interpreter.execution import Execution
+from emulator.interpreter.interpreter import Begun, Interpreter
+from emulator.protocol import parse_body
+from emulator.settings import Settings
+from emulator.storage.container_rows import Container
+from emulator.web.routes.reply import client, json_reply, stream_reply
+from emulator.web.streaming import EventStream
+
+MAX_CODE = 1024 * 1024
+
+
+class ExecuteRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    code: str = Field(max_length=MAX_CODE)
+    stream: bool = False
+
+
+class Approval(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    code: str | None = Field(None, max_length=MAX_CODE)
+
+
+class Refusal(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str = Field("", max_length=10_000)
+
+
+def add_routes(api: Blueprint, interpreter: Interpreter, settings: Settings) -> None:
+    containers, approvals = interpreter.containers, interpreter.approvals
+
+    @api.post("/containers/<container_id>/execute")
+    def execute(container_id: str) -> Response:
+        asked = parse_body(request.get_data(), ExecuteRequest)
+        container = containers.get(client(), container_id)
+        events = _events(interpreter, container, asked.code)
+        if asked.stream:
+            return stream_reply(EventStream(next(events), events, settings.ping_seconds))
+        for event in events:
+            if isinstance(event, dict) and event["type"] == "execution":
+                return json_reply(event["execution"])
+        raise AssertionError("an execution comes last")
+
+    @api.get("/containers/<container_id>/executions")
+    def list_held(container_id: str) -> Response:
+        container = containers.get(client(), container_id)
+        held = [_shown(one) for one in approvals.of(container.id)]
+        return json_reply({"object": "list", "data": held, "has_more": False})
+
+    @api.post("/containers/<container_id>/executions/<execution_id>/approve")
+    def approve(container_id: str, execution_id: str) -> Response:
+        asked = parse_body(request.get_data() or b"{}", Approval)
+        decision = Decision(approved=True, code=asked.code)
+        return decided(container_id, execution_id, decision)
+
+    @api.post("/containers/<container_id>/executions/<execution_id>/decline")
+    def decline(container_id: str, execution_id: str) -> Response:
+        asked = parse_body(request.get_data() or b"{}", Refusal)
+        decision = Decision(approved=False, reason=asked.reason)
+        return decided(container_id, execution_id, decision)
+
+    def decided(container_id: str, execution_id: str, decision: Decision) -> Response:
+        container = containers.get(client(), container_id)
+        held = approvals.decide(container.id, execution_id, decision)
+        status = "approved" if decision.approved else "declined"
+        return json_reply({**_shown(held), "status": status})
+
+
+def _events(
+    interpreter: Interpreter, container: Container, code: str
+) -> Iterator[dict[str, Any] | Opened]:
+    yield Opened(lambda: None)
+    for step in interpreter.run(container, code):
+        match step:
+            case Begun(stop):
+                yield Opened(stop)
+            case Held():
+                yield {"type": "held", "execution": _shown(step)}
+            case Logs(text):
+                yield {"type": "logs", "text": text}
+            case Image(media_type, data):
+                url = f"data:{media_type};base64,{base64.b64encode(data).decode()}"
+                yield {"type": "image", "url": url}
+            case Execution():
+                yield {"type": "execution", "execution": step.report()}
+
+
+def _shown(held: Held) -> dict[str, Any]:
+    return {
+        "id": held.id,
+        "object": "container.execution",
+        "container_id": held.container_id,
+        "status": "held",
+        "code": held.code,
+        "created_at": int(held.since),
+    }

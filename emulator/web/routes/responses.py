@@ -1,0 +1,111 @@
+"""`/responses`: answers in the shape of OpenAI's Responses API, and those that are kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+import structlog
+from flask import Blueprint, Response, request
+
+from emulator.answering.pipeline import Pipeline
+from emulator.errors import BadRequest, EmulatorError
+from emulator.events import Opened
+from emulator.responses.front import ResponseLine, last
+from emulator.responses.items import Json
+from emulator.responses.listing import page
+from emulator.responses.request import CODE_OUTPUTS, check_include, parse_request
+from emulator.responses.response import shown
+from emulator.responses.stored import KeptResponses
+from emulator.responses.writer import ResponseWriter
+from emulator.settings import Settings
+from emulator.storage.key_value import Store
+from emulator.upstream.sse import encode_json
+from emulator.web.routes.reply import client, json_reply, stream_reply
+from emulator.web.streaming import EventStream, Frames
+
+log = structlog.get_logger()
+
+
+def add_routes(api: Blueprint, pipeline: Pipeline, settings: Settings, store: Store | None) -> None:
+    kept = KeptResponses(store, settings.response_seconds)
+    routes = _Routes(ResponseLine(pipeline, kept), kept, settings)
+    one = "/responses/<response_id>"
+    api.post("/responses")(routes.create_response)
+    api.get(one)(routes.retrieve_response)
+    api.delete(one)(routes.delete_response)
+    api.get(f"{one}/input_items")(routes.list_input_items)
+    api.post(f"{one}/cancel")(routes.cancel_response)
+
+
+@dataclass(frozen=True)
+class _Routes:
+    line: ResponseLine
+    kept: KeptResponses
+    settings: Settings
+
+    def create_response(self) -> Response:
+        body = request.get_data()
+        if self.settings.log_bodies:
+            log.info("request body", body=body.decode(errors="replace"))
+        asked, given = parse_request(body)
+        writer, events = self.line.answer(client(), asked, given)
+        # The upstream's refusal comes out here, and so keeps its status in a stream too.
+        opened = next(events)
+        code_outputs = CODE_OUTPUTS in (asked.include or ())
+        if asked.stream:
+            frames = _frames(writer, code_outputs=code_outputs)
+            stream = EventStream(opened, events, self.settings.ping_seconds, frames)
+            response = stream_reply(stream)
+        else:
+            whole = last(events)["response"]
+            response = json_reply(shown(whole, code_outputs=code_outputs))
+        if isinstance(opened, Opened):
+            response.headers["x-emulator-turns-saved"] = str(opened.turns_saved)
+        return response
+
+    def retrieve_response(self, response_id: str) -> Response:
+        code_outputs = _includes_code_outputs()
+        after = request.args.get("starting_after", "-1")
+        if not (after == "-1" or (after.isascii() and after.isdecimal())):
+            raise BadRequest("starting_after must be a sequence number.", "starting_after")
+        found = self.kept.get(client(), response_id)
+        if request.args.get("stream", "").lower() not in ("true", "1"):
+            return json_reply(shown(found.response, code_outputs=code_outputs))
+        events = [event for event in found.events() if event["sequence_number"] > int(after)]
+        frames = (_frame(event, code_outputs=code_outputs) for event in events)
+        return stream_reply(frames)
+
+    def delete_response(self, response_id: str) -> Response:
+        self.kept.delete(client(), response_id)
+        return json_reply({"id": response_id, "object": "response", "deleted": True})
+
+    def list_input_items(self, response_id: str) -> Response:
+        code_outputs = _includes_code_outputs()
+        found = self.kept.get(client(), response_id)
+        listed = [shown(item, code_outputs=code_outputs) for item in found.input]
+        return json_reply(page(listed, request.args))
+
+    def cancel_response(self, response_id: str) -> NoReturn:
+        self.kept.get(client(), response_id)
+        raise BadRequest("Only background responses can be cancelled; there are none here.")
+
+
+def _includes_code_outputs() -> bool:
+    asked = [*request.args.getlist("include"), *request.args.getlist("include[]")]
+    check_include(asked)
+    return CODE_OUTPUTS in asked
+
+
+def _frame(event: Json, *, code_outputs: bool) -> bytes:
+    return encode_json(shown(event, code_outputs=code_outputs), event["type"])
+
+
+def _frames(writer: ResponseWriter, *, code_outputs: bool) -> Frames:
+    def frame(event: Json) -> bytes:
+        return _frame(event, code_outputs=code_outputs)
+
+    def failed(error: EmulatorError) -> bytes:
+        return frame(writer.failed(error))
+
+    return Frames(frame, failed)

@@ -1,0 +1,125 @@
+"""Events -> the bytes of an SSE response, kept alive with comments. Knows nothing of Flask, nor of what
+the events are: `Frames` says how one API writes them.
+
+The upstream is read in a thread of its own, so that this side can say something while the upstream
+says nothing: a vanished client is seen only at a failed write.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from emulator.errors import EmulatorError
+from emulator.events import Opened
+from emulator.upstream.sse import DONE, PING, encode_json
+
+_WAITING_EVENTS = 256
+
+Event = dict[str, Any]
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Frames:
+    """How an API's events look as bytes."""
+
+    event: Callable[[Event], bytes]
+    failed: Callable[[EmulatorError], bytes]
+    """The last frame of a stream that broke off."""
+    end: bytes = b""
+    """The last frame of any other."""
+
+
+CHAT = Frames(encode_json, lambda error: encode_json(error.body()), DONE)
+
+
+class EventStream:
+    """An iterable of SSE bytes; `close`, which WSGI servers call, stops the upstream too."""
+
+    def __init__(
+        self,
+        first: Event | Opened,
+        events: Iterator[Event | Opened],
+        ping_seconds: float,
+        frames: Frames = CHAT,
+    ) -> None:
+        self._events = events
+        self._frames = frames
+        self._ping_seconds = ping_seconds
+        self._queue: queue.Queue[bytes | None] = queue.Queue(_WAITING_EVENTS)
+        self._closed = threading.Event()
+        self._opened: Opened | None = None
+        self._first = self._encoded(first)
+        self._thread = threading.Thread(target=self._read, name="event-stream", daemon=True)
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._thread.start()
+        if self._first:
+            yield self._first
+        while True:
+            try:
+                data = self._queue.get(timeout=self._ping_seconds)
+            except queue.Empty:
+                yield PING
+                continue
+            if data is None:
+                return
+            yield data
+
+    def close(self) -> None:
+        """Stop reading the upstream; safe to call twice."""
+        self._closed.set()
+        if self._opened is not None:
+            self._opened.abort()
+
+    def _encoded(self, event: Event | Opened) -> bytes:
+        if isinstance(event, Opened):
+            self._opened = event
+            if self._closed.is_set():
+                event.abort()
+            return b""
+        return self._frames.event(event)
+
+    def _read(self) -> None:
+        try:
+            for event in self._events:
+                if (data := self._encoded(event)) and not self._put(data):
+                    return
+            if self._frames.end:
+                self._put(self._frames.end)
+        except EmulatorError as error:
+            self._failed(error)
+        except Exception:
+            if not self._closed.is_set():
+                log.exception("stream failed")
+                self._failed(EmulatorError("The proxy failed; its log says why."))
+        finally:
+            self._events_closed()
+            self._put(None)
+
+    def _failed(self, error: EmulatorError) -> None:
+        if not self._closed.is_set():
+            log.warning("stream broken off", reason=error.message, code=error.code)
+            self._put(self._frames.failed(error))
+
+    def _events_closed(self) -> None:
+        close: Any = getattr(self._events, "close", None)
+        if close is not None:
+            close()
+
+    def _put(self, data: bytes | None) -> bool:
+        """Wait for room; False when the client has gone."""
+        while not self._closed.is_set():
+            try:
+                self._queue.put(data, timeout=0.5)
+            except queue.Full:
+                continue
+            return True
+        return False

@@ -1,0 +1,1 @@
+"""One answer: prompts, guards, very small models."""

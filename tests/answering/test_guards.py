@@ -1,0 +1,194 @@
+"""What keeps a weak model on its way: one budget, and each fault told in words that it can act on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import openai
+import pytest
+
+from emulator.answering.habits import Habits
+from tests.conftest import StartProxy
+from tests.support.chat import ASK, BOTH, LONDON, calls
+from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.tools import GET_WEATHER, SEND_MAIL
+
+PROMISES = [
+    "Let me check the weather for you.",
+    "Sure! I'll look that up...",
+    "To answer this I will now call get_weather:",
+]
+NO_PROMISES = [
+    "It is sunny. Let me know if you need anything else.",
+    "I could check the weather, if you like.",
+    "You should check the weather yourself.",
+]
+
+
+@BOTH
+@pytest.mark.parametrize("promise", PROMISES)
+def test_a_promised_call_is_asked_for_once(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, promise: str
+) -> None:
+    upstream.reply(promise, LONDON)
+    completion = ask(client, model="m", messages=ASK, tools=[GET_WEATHER])
+    assert calls(completion) == [("get_weather", {"location": "London"})]
+    assert completion.choices[0].message.content == promise
+    assert "Then do so now" in upstream.requests[1]["messages"][-1]["content"]
+
+
+@BOTH
+def test_who_promises_again_is_left_to_talk(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
+) -> None:
+    upstream.reply("Let me check.", "I'll check now.")
+    completion = ask(client, model="m", messages=ASK, tools=[GET_WEATHER])
+    assert completion.choices[0].message.content == "Let me check.\n\nI'll check now."
+    assert completion.choices[0].finish_reason == "stop"
+
+
+@pytest.mark.parametrize("text", NO_PROMISES)
+def test_a_turn_of_phrase_is_no_promise(
+    client: openai.OpenAI, upstream: ScriptedUpstream, text: str
+) -> None:
+    upstream.reply(text)
+    completion = client.chat.completions.create(model="m", messages=ASK, tools=[GET_WEATHER])
+    assert completion.choices[0].message.content == text
+
+
+def circle(*results: str) -> list[Any]:
+    """A history in which London's weather was asked for again and again."""
+    history: list[Any] = [*ASK]
+    for n, result in enumerate(results):
+        function = {"name": "get_weather", "arguments": '{"location": "London"}'}
+        call = {"id": f"call_{n}", "type": "function", "function": function}
+        history += [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"call_{n}", "content": result},
+        ]
+    return history
+
+
+@BOTH
+def test_a_call_that_goes_round_in_circles_is_told(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
+) -> None:
+    upstream.reply(LONDON, "It is 12 degrees.")
+    completion = ask(client, model="m", messages=circle("12", "12"), tools=[GET_WEATHER])
+    assert completion.choices[0].message.content == "It is 12 degrees."
+    told = upstream.requests[1]["messages"][-1]["content"]
+    assert "called like this before, with the same result each time" in told
+
+
+@pytest.mark.parametrize("results", [("12",), ("12", "13"), ("pending", "12")])
+def test_a_call_whose_result_may_change_is_no_circle(
+    client: openai.OpenAI, upstream: ScriptedUpstream, results: tuple[str, ...]
+) -> None:
+    upstream.reply(LONDON)
+    completion = client.chat.completions.create(
+        model="m", messages=circle(*results), tools=[GET_WEATHER]
+    )
+    assert calls(completion) == [("get_weather", {"location": "London"})]
+
+
+def test_the_budget_is_the_operators(start_proxy: StartProxy, upstream: ScriptedUpstream) -> None:
+    client = openai.OpenAI(base_url=start_proxy(repair_attempts=0), api_key="k", max_retries=0)
+    upstream.reply("```python\nget_weather(town='x')\n```")
+    with pytest.raises(openai.InternalServerError):
+        client.chat.completions.create(model="m", messages=ASK, tools=[GET_WEATHER])
+    assert len(upstream.requests) == 1
+
+
+def test_a_repair_that_does_not_fit_the_context_tells_the_first_fault(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    too_long = {"error": {"message": "too long", "code": "context_length_exceeded"}}
+    upstream.reply("```python\nget_weather(town='x')\n```", Reply(status=400, body=too_long))
+    with pytest.raises(openai.InternalServerError) as raised:
+        client.chat.completions.create(model="m", messages=ASK, tools=[GET_WEATHER])
+    assert raised.value.code == "model_invalid"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_empty_answer_is_asked_for_again(
+    client: openai.OpenAI, upstream: ScriptedUpstream, stream: bool
+) -> None:
+    upstream.reply(" \n", "Here I am.")
+    request: Any = {"model": "m", "messages": ASK, "tools": [GET_WEATHER], "stream": stream}
+    answer: Any = client.chat.completions.create(**request)
+    if stream:
+        assert "".join(c.choices[0].delta.content or "" for c in answer) == "Here I am."
+    else:
+        assert answer.choices[0].message.content == "Here I am."
+
+
+@pytest.mark.parametrize("field", ["grammar", "guided_grammar"])
+def test_a_repair_may_be_held_by_a_grammar(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, field: Any
+) -> None:
+    client = openai.OpenAI(base_url=start_proxy(retry_grammar=field), api_key="k")
+    upstream.reply("```python\nget_weather(town='x')\n```", LONDON)
+    client.chat.completions.create(model="m", messages=ASK, tools=[GET_WEATHER])
+    assert field not in upstream.requests[0]
+    assert "root ::= calls\n" in upstream.requests[1][field]
+
+
+THOUGHT = Reply("", reasoning=f"The tool is right.\n{LONDON}\nThat is it.")
+
+
+@BOTH
+def test_code_in_reasoning_is_run_only_where_the_operator_allows(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, ask: Any
+) -> None:
+    strict = openai.OpenAI(base_url=start_proxy(), api_key="k")
+    lenient = openai.OpenAI(base_url=start_proxy(recover_reasoning=True), api_key="k")
+    upstream.reply(THOUGHT, "No.", THOUGHT)
+    assert ask(strict, model="m", messages=ASK, tools=[GET_WEATHER]).choices[0].message.content
+    completion = ask(lenient, model="m", messages=ASK, tools=[GET_WEATHER])
+    assert calls(completion) == [("get_weather", {"location": "London"})]
+
+
+def test_an_answer_outside_reasoning_is_never_overruled(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    client = openai.OpenAI(base_url=start_proxy(recover_reasoning=True), api_key="k")
+    upstream.reply(Reply("It is fine.", reasoning=LONDON))
+    completion = client.chat.completions.create(model="m", messages=ASK, tools=[GET_WEATHER])
+    assert completion.choices[0].message.content == "It is fine."
+
+
+def test_a_model_that_keeps_calling_in_json_is_told_that_it_may(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    called = json.dumps({"name": "get_weather", "arguments": {"location": "London"}})
+    for model in ("json-model", "python-model"):
+        for _ in range(5):
+            upstream.reply(called if model == "json-model" else LONDON)
+            client.chat.completions.create(model=model, messages=ASK, tools=[GET_WEATHER])
+        told = upstream.requests[-1]["messages"][0]["content"]
+        assert ("is understood too" in told) == (model == "json-model")
+
+
+def test_habits_forget_the_models_that_were_long_unused() -> None:
+    habits = Habits()
+    for n in range(1000):
+        for _ in range(4):
+            habits.told(f"model {n}", {"json"})
+    assert (habits.of("model 0"), habits.of("model 999")) == ("python", "json")
+    habits.told("model 999", {"python"})
+    assert habits.of("model 999") == "python"
+
+
+CUT = Reply("```python\nget_weather('a')\nget_weather('b", finish_reason="length")
+
+
+@BOTH
+def test_a_call_cut_off_by_the_token_limit_is_not_completed(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
+) -> None:
+    upstream.reply(CUT)
+    completion = client.chat.completions.create(
+        model="m", messages=ASK, tools=[GET_WEATHER, SEND_MAIL]
+    )
+    assert calls(completion) == [("get_weather", {"location": "a"})]

@@ -1,0 +1,166 @@
+"""Every word that a model reads, as golden files: a change of wording shows in the diff.
+
+After a change that is meant: ``UPDATE_GOLDEN=1 make test``, then read the diff.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emulator.answering.profiles import choose
+from emulator.answering.prompt import Choice, Workplace, instruct, ran, repair, transcript
+from emulator.answering.tiny.turn import tiny_turn
+from emulator.protocol import Message
+from emulator.tools.toolset import Toolset
+from tests.support.tools import CREATE_EVENT, GET_WEATHER, SEND_MAIL
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "prompts"
+
+USER = {"role": "user", "content": "What's the weather in London?"}
+CALLED = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [
+        {"id": "a", "function": {"name": "get_weather", "arguments": '{"location": "London"}'}},
+        {"id": "b", "function": {"name": "send_mail", "arguments": '{"to": "ada", "from": "x"}'}},
+    ],
+}
+RESULTS = [
+    {"role": "tool", "tool_call_id": "b", "content": "sent"},
+    {"role": "tool", "tool_call_id": "a", "content": '{"temp": 12}'},
+    {"role": "tool", "tool_call_id": "gone", "content": [{"type": "text", "text": "parts"}]},
+]
+
+CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
+    "first turn": [{"role": "developer", "content": "Be kind."}, USER],
+    "results": [USER, CALLED, *RESULTS, {"role": "user", "content": "And now?"}],
+}
+CHOICES = {
+    "auto": Choice(),
+    "required": Choice(required=True),
+    "named": Choice(required=True, name="get_weather"),
+    "one at a time": Choice(one_at_a_time=True),
+}
+MODELS = {"default": "gpt-4", "reasoning": "deepseek-r1", "tiny": "smollm2-135m-instruct"}
+
+CASES = [
+    *(("first turn", choice, "default") for choice in CHOICES),
+    *(("first turn", "auto", model) for model in ("reasoning", "tiny")),
+    ("first turn", "named", "tiny"),
+    *(("results", "auto", model) for model in MODELS),
+]
+
+
+def written(messages: list[dict[str, Any]]) -> str:
+    return "\n".join(f"===== {m['role']}\n{m['content']}" for m in messages) + "\n"
+
+
+def check(name: str, text: str) -> None:
+    file = GOLDEN / f"{name.replace(' ', '_')}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    assert text == file.read_text()
+
+
+@pytest.mark.parametrize(("conversation", "choice", "model"), CASES)
+def test_the_messages_for_a_model_are_golden(conversation: str, choice: str, model: str) -> None:
+    messages = [Message.model_validate(message) for message in CONVERSATIONS[conversation]]
+    toolset = Toolset.parse([GET_WEATHER, SEND_MAIL])
+    profile = choose("auto", MODELS[model])
+    if profile.few_shot:
+        turn = tiny_turn(messages, toolset, CHOICES[choice])
+        told = [*turn.messages, {"role": "grammar", "content": turn.grammar}]
+    else:
+        told = instruct(messages, toolset, CHOICES[choice], profile)
+    check(f"{conversation} {choice} {model}", written(told))
+
+
+WORKPLACES: dict[str, tuple[Workplace, list[Any], str]] = {
+    "alone": (Workplace({}, ()), [], ""),
+    "with functions": (
+        Workplace(
+            {"numpy": "2.4.0", "matplotlib": "3.11.2"}, ("/mnt/data/a.csv", "/mnt/data/b.txt")
+        ),
+        [GET_WEATHER],
+        "",
+    ),
+    "with a form": (Workplace({}, ()), [], "Answer as JSON."),
+}
+
+
+@pytest.mark.parametrize("choice", ["auto", "required"])
+@pytest.mark.parametrize("workplace", WORKPLACES)
+def test_the_words_of_an_interpreter_are_golden(workplace: str, choice: str) -> None:
+    place, tools, form = WORKPLACES[workplace]
+    messages = [Message.model_validate(USER)]
+    toolset = Toolset.parse(tools)
+    told = instruct(
+        messages, toolset, CHOICES[choice], choose("auto", "gpt-4"), form, workplace=place
+    )
+    check(f"interpreter {workplace} {choice}", written(told))
+
+
+RUNS: dict[str, dict[str, Any]] = {
+    "ran": {"output": "42", "failed": False, "last": False},
+    "silent": {"output": "", "failed": False, "last": False},
+    "failed": {"output": "NameError: x", "failed": True, "last": False},
+    "last": {"output": "42", "failed": False, "last": True},
+}
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_the_words_of_a_cells_output_are_golden(run: str) -> None:
+    check(f"cell {run}", written(ran("I compute it.", "print(42)\n", **RUNS[run])))
+
+
+REPAIRS: dict[str, dict[str, Any]] = {
+    "invalid": {"diagnostics": "error: unknown argument"},
+    "required": {"names": ["get_weather"], "example": "f(argument=value)"},
+    "empty": {"names": ["get_weather"]},
+    "output": {"diagnostics": "12"},
+    "promised": {"names": ["get_weather"]},
+    "required block": {"names": []},
+    "promised block": {"names": []},
+}
+
+
+@pytest.mark.parametrize("kind", REPAIRS)
+def test_the_words_of_a_repair_are_golden(kind: str) -> None:
+    told = repair("the reply", kind=kind.split(maxsplit=1)[0], **REPAIRS[kind])
+    check(f"repair {kind}", written(told))
+
+
+def test_nested_models_stand_before_the_functions_that_take_them() -> None:
+    stubs = Toolset.parse([CREATE_EVENT]).stubs
+    assert 0 <= stubs.index("class Place(BaseModel)") < stubs.index("def create_event(")
+
+
+def test_a_history_with_tools_is_told_without_them_too() -> None:
+    messages = [Message.model_validate(message) for message in CONVERSATIONS["results"]]
+    told = transcript(messages, Toolset.parse([]))
+    assert [m["role"] for m in told] == ["user", "assistant", "user"]
+    assert "write another Python block" not in told[2]["content"]
+
+
+@pytest.mark.parametrize(
+    ("model", "profile"),
+    [
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", "reasoning"),
+        ("deepseek-reasoner", "reasoning"),
+        ("QwQ-32B", "reasoning"),
+        ("smollm2-135m-instruct", "tiny"),
+        ("Qwen2.5-0.5B", "tiny"),
+        ("llama-3.2-1b", "default"),
+        ("gpt-4o", "default"),
+        ("qwen2.5-72b", "default"),
+        ("gemma-3-270m-it", "tiny"),
+        ("TinyLlama-1.1B-Chat", "default"),
+    ],
+)
+def test_the_profile_follows_from_the_models_name(model: str, profile: str) -> None:
+    assert choose("auto", model).name == profile

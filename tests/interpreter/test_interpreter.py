@@ -1,0 +1,751 @@
+"""The code interpreter through HTTP: cells run by hand, in a chat, over turns, and only when approved.
+
+Real kernels in the real sandbox, a scripted model, the official SDK. Where bubblewrap cannot be had
+these tests skip, aloud.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+
+from sandbox import fences
+from tests.conftest import StartProxy
+from tests.support.scripted import ScriptedUpstream
+
+_PROBLEM = fences.problem()
+pytestmark = pytest.mark.skipif(_PROBLEM is not None, reason=f"no sandbox for kernels: {_PROBLEM}")
+
+INTERPRETER = {"type": "code_interpreter", "container": {"type": "auto"}}
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "parameters": {
+            "type": "object",
+            "required": ["city"],
+            "properties": {"city": {"type": "string"}},
+        },
+    },
+}
+
+
+class Container:
+    """One container, by HTTP."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.http = httpx2.Client(base_url=f"{url}/v1", timeout=60)
+        answer = self.http.post("/containers", json={"name": "test", **options})
+        assert answer.status_code == 200, answer.text
+        self.id = answer.json()["id"]
+
+    def execute(self, code: str, **options: Any) -> dict[str, Any]:
+        answer = self.http.post(f"/containers/{self.id}/execute", json={"code": code, **options})
+        assert answer.status_code == 200, answer.text
+        report: dict[str, Any] = answer.json()
+        return report
+
+    def upload(self, name: str, content: bytes) -> dict[str, Any]:
+        answer = self.http.post(f"/containers/{self.id}/files", files={"file": (name, content)})
+        assert answer.status_code == 200, answer.text
+        file: dict[str, Any] = answer.json()
+        return file
+
+    def files(self) -> dict[str, dict[str, Any]]:
+        listed = self.http.get(f"/containers/{self.id}/files", params={"order": "asc"}).json()
+        return {file["path"]: file for file in listed["data"]}
+
+    def content(self, file_id: str) -> bytes:
+        return self.http.get(f"/containers/{self.id}/files/{file_id}/content").content
+
+
+@pytest.fixture
+def container(proxy: str) -> Container:
+    return Container(proxy)
+
+
+# By hand
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("print('out')", {"status": "Success", "stdout": "out\n", "stderr": "", "result": None}),
+        ("6 * 7", {"status": "Success", "stdout": "", "stderr": "", "result": "42"}),
+        (
+            "import sys\nprint('hm', file=sys.stderr)",
+            {"status": "Success", "stdout": "", "stderr": "hm\n", "result": None},
+        ),
+        (
+            "x = 1\n1 / 0",
+            {
+                "status": "Failure",
+                "stdout": "",
+                "stderr": "Traceback (most recent call last):\n  line 2, in <module>\n    1 / 0\n"
+                "ZeroDivisionError: division by zero\n",
+                "result": None,
+            },
+        ),
+        (
+            "def f(:",
+            {
+                "status": "Failure",
+                "stdout": "",
+                "stderr": "Traceback (most recent call last):\n  line 1, in <module>\n    def f(:\n"
+                "SyntaxError: invalid syntax\n",
+                "result": None,
+            },
+        ),
+        (
+            "import warnings\nwarnings.warn('careful')",
+            {
+                "status": "Success",
+                "stdout": "",
+                "stderr": "line 2: UserWarning: careful\n",
+                "result": None,
+            },
+        ),
+        ("", {"status": "Success", "stdout": "", "stderr": "", "result": None}),
+    ],
+)
+def test_an_execution_is_reported_as_azure_reports_it(
+    container: Container, code: str, expected: dict[str, Any]
+) -> None:
+    report = container.execute(code)
+    assert {name: report[name] for name in expected} == expected
+    assert isinstance(report["executionTimeInMilliseconds"], int)
+
+
+def test_variables_imports_and_files_stay_from_one_execution_to_the_next(
+    container: Container,
+) -> None:
+    container.execute("import math\nradius = 2\nopen('note.txt', 'w').write('kept')")
+    report = container.execute("print(open('note.txt').read())\nround(math.pi * radius**2, 2)")
+    assert (report["stdout"], report["result"]) == ("kept\n", "12.57")
+
+
+def test_a_stateless_container_keeps_files_but_no_variables(proxy: str) -> None:
+    container = Container(proxy, stateful=False)
+    container.execute("x = 1\nopen('a.txt', 'w').write('kept')")
+    assert container.execute("open('a.txt').read()")["result"] == "'kept'"
+    assert "NameError" in container.execute("x")["stderr"]
+
+
+def test_containers_know_nothing_of_each_other(proxy: str) -> None:
+    one, other = Container(proxy), Container(proxy)
+    one.execute("secret = 1\nopen('secret.txt', 'w').write('1')")
+    assert "NameError" in other.execute("secret")["stderr"]
+    assert other.execute("import os\nos.listdir('/mnt/data')")["result"] == "[]"
+
+
+def test_uploaded_files_are_in_the_sandbox_and_written_ones_can_be_fetched(
+    container: Container,
+) -> None:
+    container.upload("data.csv", b"a,b\n1,2\n3,4\n")
+    report = container.execute(
+        "rows = open('/mnt/data/data.csv').read().split()\n"
+        "import os\nos.makedirs('out', exist_ok=True)\n"
+        "open('out/sum.txt', 'w').write(str(sum(int(row.split(',')[0]) for row in rows[1:])))"
+    )
+    [written] = report["files"]
+    assert (written["path"], written["bytes"]) == ("/mnt/data/out/sum.txt", 1)
+    assert container.content(written["id"]) == b"4"
+    assert {path: file["source"] for path, file in container.files().items()} == {
+        "/mnt/data/data.csv": "user",
+        "/mnt/data/out/sum.txt": "assistant",
+    }
+
+
+def test_a_file_that_code_changes_removes_or_a_user_replaces_is_the_same_on_both_sides(
+    container: Container,
+) -> None:
+    file = container.upload("a.txt", b"one")
+    container.execute("open('a.txt', 'a').write(' two')")
+    assert container.content(file["id"]) == b"one two"
+    container.upload("a.txt", b"three")
+    assert container.execute("open('a.txt').read()")["result"] == "'three'"
+    container.upload("b.txt", b"")
+    container.execute("import os\nos.remove('a.txt')")
+    assert list(container.files()) == ["/mnt/data/b.txt"]
+    container.http.delete(
+        f"/containers/{container.id}/files/{container.files()['/mnt/data/b.txt']['id']}"
+    )
+    assert container.execute("os.listdir()")["result"] == "[]"
+
+
+def test_a_large_file_comes_and_goes_whole(container: Container) -> None:
+    content = bytes(range(256)) * 20_000
+    container.upload("large.bin", content)
+    report = container.execute(
+        "data = open('large.bin', 'rb').read()\nopen('back.bin', 'wb').write(data[::-1])\nlen(data)"
+    )
+    assert report["result"] == str(len(content))
+    assert container.content(report["files"][0]["id"]) == content[::-1]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os\nos.symlink('/etc/hostname', 'link')",
+        "import os\nos.mkfifo('pipe')",
+        "open('.hidden', 'w').write('x')",
+    ],
+)
+def test_links_pipes_and_hidden_files_are_not_fetched(container: Container, code: str) -> None:
+    assert container.execute(code)["files"] == []
+    assert container.files() == {}
+
+
+def test_a_hostile_file_name_is_refused_and_said(container: Container) -> None:
+    report = container.execute("open('a\\nb', 'w').write('x')\nopen('fine', 'w').write('y')")
+    assert [file["path"] for file in report["files"]] == ["/mnt/data/fine"]
+    assert len(report["notes"]) == 1
+
+
+def test_a_plot_is_a_picture_and_a_file(container: Container) -> None:
+    pytest.importorskip("matplotlib")
+    report = container.execute(
+        "import matplotlib.pyplot as plt\nplt.figure(figsize=(2, 1))\nplt.plot([1, 4, 9])\nplt.show()"
+    )
+    [display] = report["outputs"]
+    png = base64.b64decode(display["image/png"])
+    assert png.startswith(b"\x89PNG\r\n")
+    assert report["result"]["type"] == "image"
+    [file] = report["files"]
+    assert container.content(file["id"]) == png
+
+
+def test_rich_results_come_in_all_their_shapes(container: Container) -> None:
+    report = container.execute(
+        "from IPython.display import HTML, JSON, SVG, display\n"
+        "display(HTML('<b>bold</b>'))\ndisplay(SVG('<svg xmlns=\"http://www.w3.org/2000/svg\"/>'))\n"
+        "display(JSON({'a': [1]}))"
+    )
+    kinds = [sorted(set(display) - {"text/plain"}) for display in report["outputs"]]
+    assert kinds == [["text/html"], ["image/svg+xml"], ["application/json"]]
+
+
+def test_output_beyond_the_limit_is_left_out_and_said_and_the_session_lives(
+    container: Container,
+) -> None:
+    report = container.execute("kept = 1\nprint('x' * 10_000_000)")
+    mark = "\n[... more text left out]\n"
+    assert report["stdout"] == "x" * 256 * 1024 + mark
+    assert container.execute("kept")["result"] == "1"
+
+
+def test_a_cell_that_runs_too_long_is_interrupted_and_its_variables_stay(
+    start_proxy: StartProxy,
+) -> None:
+    container = Container(start_proxy(interpreter_seconds=1))
+    report = container.execute("kept = 1\nprint('began')\nwhile True: pass")
+    assert report["status"] == "Failure"
+    assert report["stdout"] == "began\n"
+    assert "longer than 1 s" in report["stderr"]
+    assert container.execute("kept")["result"] == "1"
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["import os\nos._exit(1)", "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"],
+)
+def test_a_kernel_that_dies_is_replaced_and_the_files_are_still_there(
+    container: Container, code: str
+) -> None:
+    container.upload("a.txt", b"kept")
+    container.execute("x = 1\nopen('b.txt', 'w').write('kept too')")
+    report = container.execute(code)
+    assert report["status"] == "Failure"
+    assert any("begun anew" in note for note in report["notes"])
+    after = container.execute("[open('a.txt').read(), open('b.txt').read(), 'x' in globals()]")
+    assert after["result"] == "['kept', 'kept too', False]"
+
+
+def test_a_long_cell_streams_its_output_as_it_comes(container: Container) -> None:
+    code = "import time\nfor i in range(3):\n    print('step', i)\n    time.sleep(0.4)"
+    events, times = [], []
+    with container.http.stream(
+        "POST", f"/containers/{container.id}/execute", json={"code": code, "stream": True}
+    ) as answer:
+        for line in answer.iter_lines():
+            if line.startswith("data: {"):
+                events.append(json.loads(line.removeprefix("data: ")))
+                times.append(time.monotonic())
+    *logs, last = events
+    assert "".join(event["text"] for event in logs) == "step 0\nstep 1\nstep 2\n"
+    assert len(logs) > 1
+    assert last["execution"]["stdout"] == "step 0\nstep 1\nstep 2\n"
+
+
+def test_a_client_that_leaves_stops_its_cell(start_proxy: StartProxy) -> None:
+    container = Container(start_proxy(ping_seconds=0.1))
+    code = "import time\nprint('began', flush=True)\ntime.sleep(30)"
+    with container.http.stream(
+        "POST", f"/containers/{container.id}/execute", json={"code": code, "stream": True}
+    ) as answer:
+        next(answer.iter_raw())
+    assert container.execute("'free'")["result"] == "'free'"
+
+
+def test_a_client_that_leaves_before_its_turn_stops_no_cell_but_its_own(
+    start_proxy: StartProxy,
+) -> None:
+    """It interrupted what ran in the container, and its own cell ran when nobody waited for it."""
+    container = Container(start_proxy(ping_seconds=0.1))
+    path = f"/containers/{container.id}/execute"
+    slow = (
+        "import os, time\nprint('began', flush=True)\nfor _ in range(20): time.sleep(0.1)\n'done'"
+    )
+    late = "open('late.txt', 'w')"
+    with container.http.stream("POST", path, json={"code": slow, "stream": True}) as running:
+        events = running.iter_lines()
+        while "began" not in next(events):
+            pass
+        with container.http.stream("POST", path, json={"code": late, "stream": True}) as waiting:
+            next(waiting.iter_raw())
+        assert any("'done'" in line for line in events)
+    assert container.execute("os.listdir()")["result"] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code"),
+    [
+        ("cntr_0/execute", {"code": "1"}, 404, "container_not_found"),
+        ("{id}/execute", {}, 400, None),
+        ("{id}/execute", {"code": 1}, 400, None),
+        ("{id}/execute", {"code": "1", "what": 1}, 400, None),
+        ("{id}/executions/exec_0/approve", {}, 404, "execution_not_found"),
+        ("{id}/executions/exec_0/decline", {"reason": 1}, 400, None),
+    ],
+)
+def test_a_bad_request_is_told_what_is_wrong(
+    container: Container, path: str, body: Any, status: int, code: str | None
+) -> None:
+    answer = container.http.post(f"/containers/{path.format(id=container.id)}", json=body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+
+
+def test_deleting_a_container_ends_its_kernel(container: Container) -> None:
+    container.execute("1")
+    container.http.delete(f"/containers/{container.id}")
+    answer = container.http.post(f"/containers/{container.id}/execute", json={"code": "1"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "container_not_found")
+
+
+# Approval
+
+
+def held(container: Container) -> dict[str, Any]:
+    """The one execution that waits, as soon as it does."""
+    for _ in range(600):
+        waiting = container.http.get(f"/containers/{container.id}/executions").json()["data"]
+        if waiting:
+            [one] = waiting
+            return dict(one)
+        time.sleep(0.02)
+    raise AssertionError("nothing waits for approval")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "body", "expected"),
+    [
+        ("approve", {}, ("Success", "1\n", "")),
+        ("approve", {"code": "print(2)"}, ("Success", "2\n", "")),
+        (
+            "decline",
+            {"reason": "not today"},
+            ("Failure", "", "The user declined to run this code: not today\n"),
+        ),
+    ],
+)
+def test_a_held_execution_runs_only_as_approved(
+    proxy: str, verdict: str, body: dict[str, str], expected: tuple[str, str, str]
+) -> None:
+    container = Container(proxy, approval="required")
+    answers: list[dict[str, Any]] = []
+    asking = threading.Thread(target=lambda: answers.append(container.execute("print(1)")))
+    asking.start()
+    one = held(container)
+    assert (one["code"], one["status"]) == ("print(1)", "held")
+    decided = httpx2.post(
+        f"{proxy}/v1/containers/{container.id}/executions/{one['id']}/{verdict}", json=body
+    )
+    assert decided.status_code == 200
+    asking.join(30)
+    [report] = answers
+    assert (report["status"], report["stdout"], report["stderr"]) == expected
+
+
+@pytest.mark.parametrize("approved", [False, True])
+def test_a_client_that_leaves_a_held_cell_behind_holds_nothing_up(
+    start_proxy: StartProxy, approved: bool
+) -> None:
+    """It went on waiting, or running, for nobody, and nothing else could run in its container."""
+    url = start_proxy(ping_seconds=0.1)
+    container = Container(url, approval="required")
+    body = {"code": "print('began', flush=True)\nimport time\ntime.sleep(30)", "stream": True}
+    path = f"{url}/v1/containers/{container.id}/executions"
+    with container.http.stream("POST", f"/containers/{container.id}/execute", json=body) as answer:
+        events = answer.iter_raw()
+        while b"held" not in next(events):
+            pass
+        [one] = httpx2.get(path).json()["data"]
+        if approved:
+            httpx2.post(f"{path}/{one['id']}/approve")
+            while b"began" not in next(events):
+                pass
+    next_one: list[dict[str, Any]] = []
+    asking = threading.Thread(target=lambda: next_one.append(container.execute("'free'")))
+    asking.start()
+    while one["code"] != "'free'":
+        one = next(iter(httpx2.get(path).json()["data"]), one)
+        time.sleep(0.02)
+    httpx2.post(f"{path}/{one['id']}/approve")
+    asking.join(30)
+    assert next_one[0]["result"] == "'free'"
+
+
+# In a chat
+
+
+def chat(client: openai.OpenAI, content: str, **options: Any) -> Any:
+    messages = options.pop("messages", None) or [{"role": "user", "content": content}]
+    tools = options.pop("tools", [INTERPRETER])
+    return client.chat.completions.create(model="qwq", messages=messages, tools=tools, **options)
+
+
+def test_a_chat_runs_the_models_code_and_answers_with_its_output(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(
+        "I compute it.\n```python\nprint(6 * 7)\n```\nIt is 41.", "The answer is 42.", chunks=5
+    )
+    message = chat(client, "6 times 7?").choices[0].message
+    assert message.content == "I compute it.\n\nThe answer is 42."
+    assert message.reasoning_content.strip() == "```python\nprint(6 * 7)\n```\n\n```text\n42\n\n```"
+    asked = upstream.requests[1]["messages"]
+    assert asked[-2] == {
+        "role": "assistant",
+        "content": "I compute it.\n\n```python\nprint(6 * 7)\n```",
+    }
+    assert "```text\n42\n```" in asked[-1]["content"]
+
+
+def test_what_fails_goes_back_to_the_model_and_is_given_up_after_its_fixes(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    client = openai.OpenAI(base_url=f"{start_proxy(interpreter_fixes=1)}/v1", api_key="k")
+    upstream.reply(
+        "```python\n1 / 0\n```", "```python\nundefined\n```", "I cannot.\n```python\nx\n```"
+    )
+    message = chat(client, "?").choices[0].message
+    first, second = (request["messages"][-1]["content"] for request in upstream.requests[1:])
+    assert "ZeroDivisionError: division by zero" in first
+    assert "NameError" in second and "No more code can be run" in second
+    assert message.content == "I cannot.\n```python\nx\n```"
+
+
+@pytest.mark.parametrize(
+    ("cell", "told"),
+    [
+        (r"print(' 10%\r 50%\r100%')", "100%"),
+        (r"print('\x1b[31mred\x1b[0m')", "red"),
+        (
+            "print('a' * 9_000 + 'b' * 9_000)",
+            f"{'a' * 6_000}\n[... 6000 characters left out ...]\n{'b' * 6_000}",
+        ),
+        ("open('a.txt', 'w').write('x') and None", "[files written: /mnt/data/a.txt (1 bytes)]"),
+    ],
+    ids=["progress", "ansi", "long", "a file"],
+)
+def test_the_model_reads_output_as_a_person_would(
+    client: openai.OpenAI, upstream: ScriptedUpstream, cell: str, told: str
+) -> None:
+    upstream.reply(f"```python\n{cell}\n```", "Done.")
+    chat(client, "?")
+    assert f"```text\n{told}\n```" in upstream.requests[-1]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tool_choice": "none", "tools": [WEATHER]},
+        {"n": 2, "tools": openai.omit},
+        {"functions": [WEATHER["function"]], "tools": openai.omit},
+    ],
+)
+def test_the_setting_leaves_alone_what_asks_for_something_else(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, options: dict[str, Any]
+) -> None:
+    client = openai.OpenAI(base_url=f"{start_proxy(interpreter='on')}/v1", api_key="k")
+    upstream.reply("Hello.")
+    chat(client, "Hi", **options)
+    assert "Python interpreter" not in json.dumps(upstream.requests[0]["messages"])
+
+
+@pytest.mark.parametrize(
+    ("model", "cells"), [("qwq", ["print(1)", "print(1)"]), ("smollm2-135m", ["print(1)"])]
+)
+def test_a_model_that_goes_round_in_circles_is_told_to_answer(
+    client: openai.OpenAI, upstream: ScriptedUpstream, model: str, cells: list[str]
+) -> None:
+    upstream.reply(*(f"```python\n{cell}\n```" for cell in cells), "One.")
+    messages: Any = [{"role": "user", "content": "?"}]
+    tools: Any = [INTERPRETER]
+    answer = client.chat.completions.create(model=model, messages=messages, tools=tools)
+    assert answer.choices[0].message.content == "One."
+    assert "No more code can be run" in upstream.requests[-1]["messages"][-1]["content"]
+
+
+def test_the_setting_gives_every_chat_an_interpreter(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    client = openai.OpenAI(base_url=f"{start_proxy(interpreter='on')}/v1", api_key="k")
+    upstream.reply("```python\nprint(1 + 1)\n```", "Two.")
+    assert chat(client, "1 + 1?", tools=openai.omit).choices[0].message.content == "Two."
+
+
+def test_files_and_plots_are_linked_to_at_the_end_and_keep_the_session(
+    client: openai.OpenAI, upstream: ScriptedUpstream, proxy: str
+) -> None:
+    upstream.reply("```python\nx = 7\nopen('a.csv', 'w').write('1,2')\n```", "Done.")
+    content = chat(client, "Write a file").choices[0].message.content
+    words, link = content.split("\n\n")
+    assert words == "Done."
+    url = link.removeprefix("[a.csv](").removesuffix(")")
+    assert url.startswith(f"{proxy}/v1/containers/cntr_")
+    assert httpx2.get(url).content == b"1,2"
+    history = [
+        {"role": "user", "content": "Write a file"},
+        {"role": "assistant", "content": content},
+        {"role": "user", "content": "What is x?"},
+    ]
+    upstream.reply("```python\nprint(x)\n```", "It is 7.")
+    chat(client, "", messages=history)
+    assert "```text\n7\n```" in upstream.requests[-1]["messages"][-1]["content"]
+
+
+def streamed(chunks: Iterator[Any]) -> tuple[str, list[Any]]:
+    content, calls = "", []
+    for chunk in chunks:
+        for choice in chunk.choices:
+            content += choice.delta.content or ""
+            calls += choice.delta.tool_calls or []
+    return content, calls
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_cell_waits_in_its_kernel_for_the_result_of_a_clients_function(
+    client: openai.OpenAI, upstream: ScriptedUpstream, stream: bool
+) -> None:
+    tools = [INTERPRETER, WEATHER]
+    upstream.reply(
+        "```python\ncount = globals().get('count', 0) + 1\nw = get_weather(city='Oslo')\n"
+        "print(count, w['temperature'] * 2)\n```"
+    )
+    history: list[Any] = [{"role": "user", "content": "Twice the temperature?"}]
+    answer = chat(client, "", messages=history, tools=tools, stream=stream)
+    if stream:
+        _, calls = streamed(answer)
+        key, name = calls[0].id, calls[0].function.name
+        arguments = "".join(call.function.arguments for call in calls)
+    else:
+        [call] = answer.choices[0].message.tool_calls
+        key, name, arguments = call.id, call.function.name, call.function.arguments
+    assert (name, json.loads(arguments)) == ("get_weather", {"city": "Oslo"})
+    function = {"name": name, "arguments": arguments}
+    history += [
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": key, "type": "function", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": key, "content": '{"temperature": 4}'},
+    ]
+    upstream.reply("It is 8.")
+    answer = chat(client, "", messages=history, tools=tools, stream=stream)
+    content = streamed(answer)[0] if stream else answer.choices[0].message.content
+    assert content == "It is 8."
+    told = upstream.requests[-1]["messages"]
+    assert "```text\n1 8\n```" in told[-1]["content"]  # run once, not twice
+    assert "get_weather(city='Oslo')" in told[-2]["content"]
+
+
+def test_a_call_that_its_schema_refuses_raises_in_the_cell(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("```python\nget_weather(town='Oslo')\n```", "I could not.")
+    chat(client, "?", tools=[INTERPRETER, WEATHER])
+    told = upstream.requests[-1]["messages"][-1]["content"]
+    assert "TypeError" in told and "town" in told
+
+
+@pytest.mark.parametrize(
+    ("reply", "ran"),
+    [
+        ("```py\nprint(1)\n```", True),
+        ("```\nx = 1\nprint(x)\n```", True),
+        ("```\nHello\n```", False),
+        ("```text\nprint(1)\n```", False),
+        ("```bash\nls\n```", False),
+        ('{"name": "python", "arguments": {"code": "print(1)"}}', True),
+        (
+            '<tool_call>{"name": "code_interpreter", "arguments": {"code": "print(1)"}}</tool_call>',
+            True,
+        ),
+        ("Just words.", False),
+    ],
+)
+def test_what_is_run_and_what_is_prose(
+    client: openai.OpenAI, upstream: ScriptedUpstream, reply: str, ran: bool
+) -> None:
+    upstream.reply(reply)
+    if ran:
+        upstream.reply("Done.")
+    content = chat(client, "?").choices[0].message.content
+    assert content == ("Done." if ran else reply)
+    if ran:
+        assert "```text\n1\n```" in upstream.requests[-1]["messages"][-1]["content"]
+
+
+def test_a_named_container_is_used_and_one_that_is_not_there_is_a_404(
+    client: openai.OpenAI, upstream: ScriptedUpstream, container: Container
+) -> None:
+    container.execute("x = 5")
+    upstream.reply("```python\nprint(x)\n```", "5")
+    chat(client, "x?", tools=[{"type": "code_interpreter", "container": container.id}])
+    assert "```text\n5\n```" in upstream.requests[-1]["messages"][-1]["content"]
+    with pytest.raises(openai.NotFoundError):
+        chat(client, "x?", tools=[{"type": "code_interpreter", "container": "cntr_0"}])
+
+
+@pytest.mark.parametrize(
+    ("tool", "param"),
+    [
+        ({"container": {"type": "what"}}, "tools[0].container"),
+        ({"container": 1}, "tools[0].container"),
+        ({"container": {"type": "auto", "memory_limit": "3g"}}, "tools[0].container.memory_limit"),
+        ({"container": {"type": "auto", "memory_limit": "64g"}}, "memory_limit"),
+    ],
+)
+def test_a_container_that_makes_no_sense_is_refused(
+    client: openai.OpenAI, tool: dict[str, Any], param: str
+) -> None:
+    with pytest.raises(openai.BadRequestError) as error:
+        chat(client, "?", tools=[{"type": "code_interpreter", **tool}])
+    assert error.value.param == param
+
+
+def test_the_model_is_told_which_libraries_and_files_there_are(
+    client: openai.OpenAI, upstream: ScriptedUpstream, container: Container
+) -> None:
+    container.upload("data.csv", b"1")
+    upstream.reply("Hello.")
+    chat(client, "?", tools=[{"type": "code_interpreter", "container": container.id}])
+    system = upstream.requests[0]["messages"][0]["content"]
+    assert "/mnt/data/data.csv" in system
+    try:
+        import numpy as np
+    except ImportError:
+        assert "Only the standard library" in system
+    else:
+        assert f"numpy {np.__version__}" in system
+
+
+def test_an_idle_kernel_gives_way_and_its_container_is_told_so(start_proxy: StartProxy) -> None:
+    proxy = start_proxy(max_kernels=1, interpreter_idle_seconds=0, interpreter_seconds=58)
+    one, other = Container(proxy), Container(proxy)
+    one.execute("x = 1\nopen('a.txt', 'w').write('kept')")
+    assert other.execute("'other'")["result"] == "'other'"
+    report = one.execute("['x' in globals(), open('a.txt').read()]")
+    assert report["result"] == "[False, 'kept']"
+    assert any("begun anew" in note for note in report["notes"])
+
+
+def test_a_kernel_in_use_gives_way_to_nobody(start_proxy: StartProxy) -> None:
+    proxy = start_proxy(max_kernels=1, interpreter_seconds=57)
+    Container(proxy).execute("1")
+    other = Container(proxy)
+    answer = other.http.post(f"/containers/{other.id}/execute", json={"code": "1"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "overloaded")
+    assert answer.headers["retry-after"] == "1"
+
+
+def test_a_container_that_no_answer_used_is_not_kept(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("Hello.", "```python\n1\n```", "Done.")
+    chat(client, "Hi")
+    assert list(client.containers.list()) == []
+    chat(client, "Run")
+    assert len(list(client.containers.list())) == 1
+
+
+def test_a_result_that_is_sent_twice_at_once_runs_the_cell_on_once(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    tools = [INTERPRETER, WEATHER]
+    upstream.reply(
+        "```python\nimport time\nget_weather(city='Oslo')\ntime.sleep(1)\nprint('on')\n```"
+    )
+    asked = {"role": "user", "content": "?"}
+    message = chat(client, "", messages=[asked], tools=tools).choices[0].message
+    [call] = message.tool_calls
+    history: list[Any] = [
+        asked, message, {"role": "tool", "tool_call_id": call.id, "content": "4"}
+    ]  # fmt: skip
+    upstream.reply("One.", "One.")
+    with ThreadPoolExecutor(2) as clients:
+        answers = clients.map(lambda _: chat(client, "", messages=history, tools=tools), range(2))
+        assert [answer.choices[0].message.content for answer in answers] == ["One.", "One."]
+    told = [json.dumps(request["messages"]) for request in upstream.requests[1:]]
+    assert sum("```text\\non\\n```" in one for one in told) == 1
+
+
+def test_code_cannot_fill_more_than_its_container_may_hold(start_proxy: StartProxy) -> None:
+    proxy = start_proxy(container_bytes=2**20, interpreter_seconds=56)
+    container = Container(proxy)
+    container.upload("given.bin", b"x" * 400_000)
+    report = container.execute("open('one.bin', 'wb').write(b'x' * 400_000)")
+    assert report["status"] == "Success"
+    report = container.execute(
+        "with open('two.bin', 'wb', buffering=0) as file:\n"
+        "    while file.write(b'x' * 100_000) == 100_000: pass\n"
+        "    file.write(b'x')"
+    )
+    assert report["status"] == "Failure"
+    assert "No space left on device" in report["stderr"]
+    kept = sum(file["bytes"] for file in container.files().values())
+    assert 800_000 <= kept <= 2**20
+    answer = container.http.post(
+        f"/containers/{container.id}/files", files={"file": ("more.bin", b"x" * 300_000)}
+    )
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "container_full")
+
+
+def test_a_flood_of_files_does_not_remove_those_that_it_hides(container: Container) -> None:
+    container.upload("z.txt", b"kept")
+    container.execute("for n in range(1500): open(f'a{n}', 'w').close()")
+    assert container.execute("open('z.txt').read()")["result"] == "'kept'"
+    listed = container.http.get(f"/containers/{container.id}/files", params={"order": "asc"})
+    assert listed.json()["data"][0]["path"] == "/mnt/data/z.txt"
+
+
+def test_a_file_that_finds_no_room_in_the_sandbox_is_told(start_proxy: StartProxy) -> None:
+    container = Container(start_proxy(container_bytes=2**20, interpreter_seconds=56))
+    container.execute("open('.hidden', 'wb').write(b'x' * 900_000)")  # not kept by the host
+    container.upload("late.bin", b"x" * 500_000)
+    report = container.execute("import os\nos.path.exists('late.bin')")
+    assert report["result"] == "False"
+    [note] = report["notes"]
+    assert "late.bin" in note and "No space left on device" in note
+    assert container.files()["/mnt/data/late.bin"]["bytes"] == 500_000

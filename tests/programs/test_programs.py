@@ -1,0 +1,303 @@
+"""Programs that span turns: the client sees ordinary tool calls, and the model is asked less often."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import openai
+import pytest
+
+from tests.conftest import StartProxy
+from tests.support.chat import BOTH, calls
+from tests.support.programs import (
+    CHAIN,
+    HITS,
+    LOCAL,
+    TOOLS,
+    plain,
+    result,
+    started,
+)
+from tests.support.scripted import Reply, ScriptedUpstream
+
+
+def agent(
+    client: openai.OpenAI, ask: Any, turns: int = 12, **request: Any
+) -> tuple[list[list[tuple[str, Any]]], str]:
+    """An ordinary tool loop: the calls of each turn, and the final answer."""
+    messages: list[Any] = [{"role": "user", "content": "Book the cheapest flight to Oslo."}]
+    made = []
+    for _ in range(turns):
+        completion = ask(client, model="m", messages=messages, tools=TOOLS, **request)
+        message = completion.choices[0].message
+        if not message.tool_calls:
+            return made, message.content
+        made.append(calls(completion))
+        messages.append(message.model_dump(exclude_none=True))
+        for call in message.tool_calls:
+            result = LOCAL[call.function.name](**json.loads(call.function.arguments))
+            content = result if isinstance(result, str) else json.dumps(result)
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
+    raise AssertionError("the agent does not come to an end")
+
+
+PROGRAMS: list[tuple[str, str, list[list[tuple[str, Any]]], str]] = [
+    (
+        "a chain of three",
+        CHAIN,
+        [[("search", {"to": "Oslo"})], [("book", {"id": "a2"})], [("check", {"id": "a2"})]],
+        "a2 on time",
+    ),
+    (
+        "a condition",
+        '```python\nif search("Rome"):\n    book("r")\nelse:\n    print(check("none"))\n```',
+        [[("search", {"to": "Rome"})], [("check", {"id": "none"})]],
+        "{'late': 10}",
+    ),
+    (
+        "a loop over results, whose calls go out together",
+        '```python\nstates = {}\nfor f in search("Oslo"):\n    states[f["id"]] = check(f["id"])\n'
+        "print(states)\n```",
+        [[("search", {"to": "Oslo"})], [("check", {"id": "a1"}), ("check", {"id": "a2"})]],
+        "{'a1': {'late': 10}, 'a2': 'on time'}",
+    ),
+    (
+        "independent calls first, then one that needs both",
+        '```python\na = search("Oslo")\nb = search("Rome")\nx = book(id=str(len(a) + len(b)))\nx\n```',
+        [[("search", {"to": "Oslo"}), ("search", {"to": "Rome"})], [("book", {"id": "2"})]],
+        "{'booked': '2', 'note': ''}",
+    ),
+    (
+        "a helper function, a while loop and a call in an argument",
+        "```python\ndef best(city):\n    flights = search(city)\n    n = 0\n"
+        "    while n < len(flights) and flights[n]['price'] > 60:\n        n += 1\n"
+        "    return flights[n]['id']\nprint(book(best('Oslo'), note=check('a2'))['note'])\n```",
+        [
+            [("search", {"to": "Oslo"})],
+            [("check", {"id": "a2"})],
+            [("book", {"id": "a2", "note": "on time"})],
+        ],
+        "on time",
+    ),
+    (
+        "try and except around a call",
+        "```python\ntry:\n    x = search('Oslo')\n    y = x['nothing']\nexcept TypeError:\n"
+        "    book('fallback')\nprint('ok')\n```",
+        [[("search", {"to": "Oslo"})], [("book", {"id": "fallback"})]],
+        "ok",
+    ),
+]
+
+
+@BOTH
+@pytest.mark.parametrize("engine", ["monty", "kernel"])
+@pytest.mark.parametrize(
+    ("reply", "expected", "output"), [row[1:] for row in PROGRAMS], ids=[row[0] for row in PROGRAMS]
+)
+def test_a_program_runs_on_with_its_results_without_asking_the_model(
+    start_proxy: StartProxy,
+    upstream: ScriptedUpstream,
+    ask: Any,
+    engine: Any,
+    reply: str,
+    expected: Any,
+    output: str,
+) -> None:
+    client = openai.OpenAI(base_url=start_proxy(engines=(engine,)), api_key="k", max_retries=0)
+    upstream.reply(Reply(reply, chunks=9), "Done.")
+    made, answer = agent(client, ask)
+    assert (made, answer) == (expected, "Done.")
+    assert len(upstream.requests) == 2
+    told = upstream.requests[1]["messages"]
+    assert [m["role"] for m in told] == ["system", "user", "assistant", "user"]
+    assert told[2]["content"] == reply
+    assert f"Its output:\n\n```text\n{output}\n```" in told[3]["content"]
+
+
+def test_one_at_a_time_is_kept_over_turns(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("```python\nfor i in 'abc':\n    check(i)\nprint('end')\n```", "Done.")
+    made, _ = agent(client, plain, parallel_tool_calls=False)
+    assert made == [[("check", {"id": i})] for i in "abc"]
+    assert len(upstream.requests) == 2
+
+
+def test_a_repeated_request_gets_the_same_calls_with_the_same_ids(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(CHAIN)
+    messages, message = started(client)
+    messages.append(result(message.tool_calls[0], HITS))
+    answers = [plain(client, model="m", messages=messages, tools=TOOLS) for _ in range(2)]
+    first, second = [answer.choices[0].message.tool_calls for answer in answers]
+    assert first == second
+    assert calls(answers[0]) == [("book", {"id": "a2"})]
+
+
+def test_a_conversation_may_branch_off_at_an_earlier_point(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(CHAIN)
+    messages, message = started(client)
+    for flights, best in ((HITS, "a2"), ('[{"id": "b", "price": 1}]', "b"), (HITS, "a2")):
+        history = [*messages, result(message.tool_calls[0], flights)]
+        branch = plain(client, model="m", messages=history, tools=TOOLS)
+        assert calls(branch) == [("book", {"id": best})]
+        second = branch.choices[0].message
+        history += [
+            second.model_dump(exclude_none=True),
+            result(second.tool_calls[0], json.dumps({"booked": best})),
+        ]
+        third = plain(client, model="m", messages=history, tools=TOOLS)
+        assert calls(third) == [("check", {"id": best})]
+    assert len(upstream.requests) == 1
+
+
+def test_results_may_come_in_any_order_and_over_several_requests(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("```python\na = check('1')\nb = check('2')\nbook(id=f'{a}{b}')\n```")
+    messages, message = started(client)
+    one, two = message.tool_calls
+    only_second = [*messages, result(two, "B")]
+    again = plain(client, model="m", messages=only_second, tools=TOOLS)
+    assert [call.id for call in again.choices[0].message.tool_calls] == [one.id]
+    both = [*messages, result(two, "B"), result(one, "A")]
+    assert calls(plain(client, model="m", messages=both, tools=TOOLS)) == [("book", {"id": "AB"})]
+
+
+ABANDONED: list[tuple[str, Callable[[list[Any], Any], list[Any]]]] = [
+    (
+        "the user says something in between",
+        lambda messages, call: [
+            *messages,
+            result(call, HITS),
+            {"role": "user", "content": "Stop."},
+        ],
+    ),
+    (
+        "the client has edited the arguments",
+        lambda messages, call: [
+            messages[0],
+            json.loads(json.dumps(messages[1]).replace("Oslo", "Rome")),
+            result(call, HITS),
+        ],
+    ),
+    (
+        "the ids are not ours",
+        lambda messages, call: json.loads(
+            json.dumps([*messages, result(call, HITS)]).replace(call.id, "call_of_somebody_else")
+        ),
+    ),
+    ("there is no result", lambda messages, call: messages),
+]
+
+
+@pytest.mark.parametrize("change", [row[1] for row in ABANDONED], ids=[row[0] for row in ABANDONED])
+def test_a_history_that_does_not_fit_is_an_ordinary_turn(
+    client: openai.OpenAI, upstream: ScriptedUpstream, change: Any
+) -> None:
+    upstream.reply(CHAIN, "As you like.")
+    messages, message = started(client)
+    answer = plain(client, model="m", messages=change(messages, message.tool_calls[0]), tools=TOOLS)
+    assert answer.choices[0].message.content == "As you like."
+
+
+def test_a_program_that_fails_on_a_result_is_told_to_the_model(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(CHAIN, "I am sorry.")
+    messages, message = started(client)
+    answer = plain(
+        client,
+        model="m",
+        messages=[*messages, result(message.tool_calls[0], "[]")],
+        tools=TOOLS,
+    )
+    assert answer.choices[0].message.content == "I am sorry."
+    told = upstream.requests[1]["messages"][-1]["content"]
+    assert "The program made its calls, then it failed" in told and "line 2" in told
+
+
+def test_a_proxy_that_was_restarted_goes_on(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Any
+) -> None:
+    upstream.reply(CHAIN)
+    file = str(tmp_path / "programs.sqlite")
+    before = openai.OpenAI(base_url=start_proxy(store=file), api_key="k")
+    messages, message = started(before)
+    after = openai.OpenAI(base_url=start_proxy(store=file), api_key="k")
+    history = [*messages, result(message.tool_calls[0], HITS)]
+    assert calls(plain(after, model="m", messages=history, tools=TOOLS)) == [("book", {"id": "a2"})]
+
+
+@pytest.mark.parametrize("settings", [{"programs": "off"}, {"store": "/dev/null/nowhere"}])
+def test_without_a_store_the_model_is_asked_at_each_turn(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, settings: Any
+) -> None:
+    client = openai.OpenAI(base_url=start_proxy(**settings), api_key="k")
+    upstream.reply(CHAIN, "```python\nbook(id='a2')\n```")
+    messages, message = started(client)
+    history = [*messages, result(message.tool_calls[0], HITS)]
+    assert calls(plain(client, model="m", messages=history, tools=TOOLS)) == [
+        ("book", {"id": "a2"})
+    ]
+    assert len(upstream.requests) == 2
+
+
+def test_an_answer_tells_the_model_turns_that_it_saved(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(CHAIN)
+    messages, message = started(client)
+    history = [*messages, result(message.tool_calls[0], HITS)]
+    for stream in (False, True):
+        with client.chat.completions.with_streaming_response.create(
+            model="m", messages=history, tools=TOOLS, stream=stream
+        ) as response:
+            assert response.headers["x-emulator-turns-saved"] == "1"
+            response.read()
+
+
+CHANCE = """```python
+import datetime
+import random
+
+ticket = f"{random.randint(1, 10**12)} {datetime.datetime.now()}"
+check(id=ticket)
+seen = check(id="again")
+if seen:
+    book(id=ticket)
+```"""
+
+
+@pytest.mark.parametrize("engine", ["monty", "kernel"])
+def test_chance_and_the_clock_are_the_same_in_each_replay(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, engine: Any
+) -> None:
+    client = openai.OpenAI(base_url=start_proxy(engines=(engine,)), api_key="k", max_retries=0)
+    upstream.reply(CHANCE, "Done.")
+    made, _ = agent(client, plain)
+    assert len(upstream.requests) == 2
+    (first, _again), (booked,) = made
+    assert first == ("check", booked[1]) and len(booked[1]["id"]) > 20
+
+
+def test_a_huge_result_means_an_ordinary_turn(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    """What is kept has a bound; what cannot be kept costs a model turn, not an answer."""
+    upstream.reply(
+        "```python\na = check('1')\nb = check(str(len(a)))\nbook(b)\n```", "As you like."
+    )
+    messages, message = started(client)
+    messages.append(result(message.tool_calls[0], "x" * 5_000_000))
+    second = plain(client, model="m", messages=messages, tools=TOOLS)
+    assert calls(second) == [("check", {"id": "5000000"})]
+    later = second.choices[0].message
+    messages += [later.model_dump(exclude_none=True), result(later.tool_calls[0], "b")]
+    third = plain(client, model="m", messages=messages, tools=TOOLS)
+    assert third.choices[0].message.content == "As you like."

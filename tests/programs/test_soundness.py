@@ -1,0 +1,111 @@
+"""The law of programs over turns: no call may depend on a value that no tool returned.
+
+Random programs are run turn by turn; over the turns exactly the calls of a reference that knows all
+results at once must come out, in its order, with its arguments, and the same output at the end.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from emulator.programs.driver import Driver, Program, ProgramRejected, Recorded
+from emulator.reading.readers import Statement
+from emulator.tools.toolset import Toolset
+from sandbox.engine import Engine, Limits
+from sandbox.errors import SandboxUnavailable
+from sandbox.kernel import KernelEngine
+from sandbox.monty import MontyEngine
+from tests.support.random_programs import TOOLS, Writer, reference, result
+
+TOOLSET = Toolset.parse(TOOLS)
+MAX_CALLS = 60
+
+
+@pytest.fixture(scope="module")
+def monty() -> Iterator[Engine]:
+    engine = MontyEngine(Limits(seconds=5))
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Engine]:
+    engine = KernelEngine(Limits(seconds=20), warm=2)
+    try:
+        engine.warm_up()
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
+    yield engine
+    engine.close()
+
+
+def over_turns(driver: Driver, source: str) -> tuple[list[tuple[str, Any]], str, bool, int]:
+    """The calls, the output and whether it failed, when results come only between turns."""
+    program = Program((Statement(source, 1),))
+    recorded: list[Recorded] = []
+    turns = 0
+    while True:
+        turns += 1
+        failed, stdout, pending = False, "", False
+        try:
+            outcome = driver.run(program, recorded)
+            new, stdout, pending = outcome.calls, outcome.stdout, outcome.pending
+        except ProgramRejected as error:
+            new, failed = error.calls, True
+        # Between turns the client answers every call that is out.
+        recorded += [Recorded(call) for call in new]
+        recorded = [
+            Recorded(one.call, result(one.call.name, one.call.arguments["x"]), True)
+            for one in recorded
+        ]
+        if failed or not pending:
+            calls = [(one.call.name, one.call.arguments["x"]) for one in recorded]
+            return calls, stdout, failed, turns
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(seed=st.integers(0, 2**64), one_at_a_time=st.booleans())
+def test_over_turns_exactly_the_references_calls_come_out(
+    monty: Engine, seed: int, one_at_a_time: bool
+) -> None:
+    source = Writer(random.Random(seed)).program()
+    expected, printed, fails = reference(source)
+    if len(expected) > MAX_CALLS:
+        return
+    driver = Driver([monty], TOOLSET, max_calls=200, one_at_a_time=one_at_a_time)
+    made, stdout, failed, turns = over_turns(driver, source)
+    assert made == expected, source
+    assert failed == fails, source
+    if not fails:
+        assert stdout == printed, source
+    assert turns <= len(expected) + 1
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_kernel_keeps_the_same_law(kernel: Engine, seed: int) -> None:
+    """Few programs: each turn of each takes a kernel of its own."""
+    source = Writer(random.Random(seed)).program()
+    expected, printed, fails = reference(source)
+    if len(expected) > 12:
+        pytest.skip(f"{len(expected)} calls would take {len(expected)} kernels")
+    made, stdout, failed, _ = over_turns(Driver([kernel], TOOLSET, max_calls=200), source)
+    assert (made, failed) == (expected, fails), source
+    assert fails or stdout == printed
+
+
+def test_independent_calls_share_a_turn(monty: Engine) -> None:
+    """The law alone could be kept by waiting at each call."""
+    driver = Driver([monty], TOOLSET)
+    source = "xs = [num(q) for q in range(5)]\nys = {q: lst(q) for q in range(5)}\nprint(xs, ys)"
+    made, _, _, turns = over_turns(driver, source)
+    assert (len(made), turns) == (10, 2)

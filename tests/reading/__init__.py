@@ -1,0 +1,1 @@
+"""Reading replies: splitter, readers, the ladder."""

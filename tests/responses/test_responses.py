@@ -1,0 +1,491 @@
+"""/v1/responses through the official SDK: create, stream, parse, and what is kept between requests."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from pydantic import BaseModel
+
+from emulator.errors import BadRequest
+from emulator.responses.event_log import Tape
+from emulator.responses.stored import KeptResponses
+from emulator.storage.key_value import SQLiteStore
+from tests.conftest import StartProxy
+from tests.support.responses_client import fetch, read_stream
+from tests.support.responses_tools import GET_WEATHER, LONDON, SHELL
+from tests.support.scripted import Reply, ScriptedUpstream
+
+Json = dict[str, Any]
+
+NOTHING = "resp_" + "0" * 24
+
+
+def function(name: str, *arguments: str) -> Any:
+    properties = {argument: {"type": "string"} for argument in arguments}
+    parameters = {"type": "object", "properties": properties, "required": list(arguments)}
+    return {"type": "function", "name": name, "parameters": parameters, "strict": True}
+
+
+def dump(items: Any) -> list[Json]:
+    return [item.to_dict() for item in items]
+
+
+def told(upstream: ScriptedUpstream) -> list[Json]:
+    return upstream.requests[-1]["messages"]
+
+
+# Answers
+
+
+class City(BaseModel):
+    name: str
+    people: int
+
+
+def test_a_model_of_the_clients_own_is_parsed(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.default = '{"name": "Oslo", "people": "700000"}'
+    answer = client.responses.parse(model="m", input="Which city?", text_format=City)
+    assert answer.output_parsed == City(name="Oslo", people=700_000)
+    with client.responses.stream(model="m", input="Which city?", text_format=City) as stream:
+        assert stream.get_final_response().output_parsed == answer.output_parsed
+
+
+def test_a_stream_shows_words_and_arguments_as_they_come(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(f"Let me see.\n{LONDON}", chunks=1)
+    with client.responses.stream(model="m", input="Weather?", tools=[GET_WEATHER]) as stream:
+        shown = [
+            event.snapshot
+            for event in stream
+            if event.type
+            in ("response.output_text.delta", "response.function_call_arguments.delta")
+        ]
+        final = stream.get_final_response()
+    assert shown[-2:] == ["Let me see.", '{"location":"London"}']
+    assert shown == sorted(shown[:-1], key=len) + shown[-1:]
+    message, call = final.output
+    assert (message.type, call.type) == ("message", "function_call")
+    assert final.output_text == "Let me see."
+
+
+def test_the_upstreams_refusal_keeps_its_status_in_a_stream_too(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(Reply(status=429), Reply(status=429), Reply(status=429))
+    with pytest.raises(openai.RateLimitError):
+        client.responses.create(model="m", input="Hi", stream=True)
+
+
+def test_a_failure_in_a_stream_is_its_last_event(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(Reply("It rains cats.", chunks=3, fault="error_event", after=2))
+    *_, last = client.responses.create(model="m", input="Hi", stream=True)
+    assert last.type == "response.failed"
+    assert last.response.error is not None
+    assert "scripted failure mid-stream" in last.response.error.message
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(last.response.id)
+
+
+def test_a_failure_without_a_stream_is_an_error(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(Reply("It rains cats.", chunks=3, fault="error_event", after=2))
+    with pytest.raises(openai.InternalServerError, match="scripted failure"):
+        client.responses.create(model="m", input="Hi")
+
+
+def test_a_bare_address_serves_responses_too(proxy: str, upstream: ScriptedUpstream) -> None:
+    upstream.reply("Hi.")
+    assert fetch(f"{proxy}/responses", {"model": "m", "input": "Hi"})[0] == 200
+
+
+def test_the_upstream_is_left_when_the_client_goes(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(Reply("It rains cats.", chunks=3, fault="silent", after=2))
+    stream = client.responses.create(model="m", input="Hi", stream=True)
+    for event in stream:
+        if event.type == "response.output_text.delta":
+            break
+    stream.close()
+    assert upstream.exchanges[-1].aborted.wait(20)
+
+
+# Conversations
+
+
+def test_a_conversation_goes_on_from_a_previous_response(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(Reply("It rains.", reasoning="Look."), "In Oslo.", "Yes.")
+    first = client.responses.create(model="m", instructions="Be brief.", input="Weather?")
+    second = client.responses.create(
+        model="m", previous_response_id=first.id, input=[{"role": "user", "content": "Where?"}]
+    )
+    third = client.responses.create(
+        model="m", instructions="Shout.", previous_response_id=second.id, input="Sure?"
+    )
+    assert (second.previous_response_id, third.previous_response_id) == (first.id, second.id)
+    assert told(upstream) == [
+        {"role": "system", "content": "Shout."},  # instructions are not handed down
+        {"role": "user", "content": "Weather?"},
+        {"role": "assistant", "content": "It rains."},
+        {"role": "user", "content": "Where?"},
+        {"role": "assistant", "content": "In Oslo."},
+        {"role": "user", "content": "Sure?"},
+    ]
+
+
+def test_a_conversation_may_branch_off_at_any_response(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("One.", "Two.", "Three.")
+    first = client.responses.create(model="m", input="1?")
+    client.responses.create(model="m", previous_response_id=first.id, input="2?")
+    client.responses.create(model="m", previous_response_id=first.id, input="3?")
+    assert [message["content"] for message in told(upstream)] == ["1?", "One.", "3?"]
+
+
+PROGRAM = """```python
+flights = search(to="Paris")
+best = min(flights, key=lambda flight: flight["price"])
+book(flight=best["id"])
+```"""
+
+
+@pytest.mark.parametrize("way", ["previous response", "whole history", "references"])
+def test_a_program_goes_on_with_the_output_of_its_call_without_the_model(
+    client: openai.OpenAI, upstream: ScriptedUpstream, way: str
+) -> None:
+    tools = [function("search", "to"), function("book", "flight")]
+    upstream.reply(PROGRAM)
+    asked: list[Any] = [{"role": "user", "content": "Book the cheapest flight to Paris."}]
+    first = client.responses.create(model="m", input=asked, tools=tools)
+    [search] = first.output
+    assert search.type == "function_call" and search.name == "search"
+    found = json.dumps([{"id": "A1", "price": 90}, {"id": "B2", "price": 70}])
+    result = {"type": "function_call_output", "call_id": search.call_id, "output": found}
+    further: dict[str, Any] = {
+        "previous response": {"previous_response_id": first.id, "input": [result]},
+        "whole history": {"input": [*asked, *dump(first.output), result]},
+        "references": {
+            "input": [*asked, {"type": "item_reference", "id": search.id}, result],
+        },
+    }[way]
+    raw = client.responses.with_raw_response.create(model="m", tools=tools, **further)
+    second = raw.parse()
+    [book] = second.output
+    assert book.type == "function_call"
+    assert (book.name, json.loads(book.arguments)) == ("book", {"flight": "B2"})
+    assert raw.headers["x-emulator-turns-saved"] == "1"
+    assert len(upstream.requests) == 1
+
+    upstream.reply("Booked.")
+    booked = {"type": "function_call_output", "call_id": book.call_id, "output": "ok"}
+    third = client.responses.create(
+        model="m", tools=tools, previous_response_id=second.id, input=[booked]
+    )
+    assert third.output_text == "Booked."
+    assert len(upstream.requests) == 2
+
+
+def test_calls_that_come_back_each_with_its_output_are_still_of_one_answer(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    """A loop over the calls that appends each with its output had the program's results apart."""
+    tools = [function("one"), function("two"), function("add", "a", "b")]
+    upstream.reply("```python\na = one()\nb = two()\nadd(a=str(a), b=str(b))\n```")
+    items: list[Any] = [{"role": "user", "content": "Add them."}]
+    for n, call in enumerate(client.responses.create(model="m", input=items, tools=tools).output):
+        assert call.type == "function_call"
+        items.append(call.to_dict())
+        output = {"type": "function_call_output", "call_id": call.call_id, "output": str(n)}
+        items.append(output)
+    [add] = client.responses.create(model="m", input=items, tools=tools).output
+    assert add.type == "function_call"
+    assert json.loads(add.arguments) == {"a": "0", "b": "1"}
+    assert len(upstream.requests) == 1
+
+
+def test_a_custom_tools_output_reaches_the_model(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("```python\nshell('ls')\n```", "A file.")
+    tools: Any = [SHELL]
+    first = client.responses.create(model="m", input="What is here?", tools=tools)
+    [call] = first.output
+    assert call.type == "custom_tool_call" and call.input == "ls"
+    output: Any = {
+        "type": "custom_tool_call_output",
+        "call_id": call.call_id,
+        "output": [{"type": "input_text", "text": "notes.txt"}],
+    }
+    last = client.responses.create(
+        model="m", previous_response_id=first.id, input=[output], tools=tools
+    )
+    assert last.output_text == "A file."
+    assert "notes.txt" in told(upstream)[-1]["content"]
+
+
+# What is kept
+
+
+def test_a_response_is_found_again_until_it_is_deleted(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("Hi.")
+    made = client.responses.create(model="m", input="Hello")
+    assert client.responses.retrieve(made.id).to_dict() == made.to_dict()
+    with client.responses.stream(response_id=made.id) as stream:
+        assert stream.get_final_response().output_text == "Hi."
+    client.responses.delete(made.id)
+    item: Any = {"type": "item_reference", "id": made.output[0].id}
+    for look in (
+        lambda: client.responses.retrieve(made.id),
+        lambda: client.responses.input_items.list(made.id),
+        lambda: client.responses.delete(made.id),
+        lambda: client.responses.create(model="m", input=[item]),
+    ):
+        with pytest.raises(openai.NotFoundError):
+            look()
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.responses.create(model="m", input="And?", previous_response_id=made.id)
+    assert (caught.value.code, caught.value.param) == (
+        "previous_response_not_found",
+        "previous_response_id",
+    )
+
+
+def test_a_deleted_response_leaves_nothing_in_the_store(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    file = tmp_path / "kept.sqlite"
+    url = start_proxy(store=str(file)) + "/v1/responses"
+    upstream.reply(Reply("Hi.", reasoning="A greeting."))
+    made = json.loads(fetch(url, {"model": "m", "input": "Hello"})[1])
+    with closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("SELECT count(*) FROM kept").fetchone() == (3,)
+        assert fetch(f"{url}/{made['id']}", method="DELETE")[0] == 200
+        assert connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
+
+
+def test_a_response_that_is_not_to_be_stored_is_not(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("Hi.")
+    made = client.responses.create(model="m", input="Hello", store=False)
+    assert made.store is False
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(made.id)
+
+
+def test_input_items_are_listed_page_by_page(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("Hi.")
+    items: Any = [{"role": "user", "content": f"{n}"} for n in range(5)]
+    items.append({"role": "assistant", "content": "I see."})
+    items.append({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"})
+    items.append({"type": "function_call_output", "call_id": "c", "output": "done"})
+    made = client.responses.create(model="m", input=items)
+    listed = [*client.responses.input_items.list(made.id, limit=3, order="asc")]
+    types = ["message"] * 6 + ["function_call", "function_call_output"]
+    assert [item.type for item in listed] == types
+    ids = [item.id for item in listed]
+    assert len(set(ids)) == 8
+    assert [item.id for item in client.responses.input_items.list(made.id)] == ids[::-1]
+    page = client.responses.input_items.list(made.id, after=ids[5], limit=1)
+    assert ([item.id for item in page.data], page.has_more) == ([ids[4]], True)
+    assert [item.to_dict() for item in listed[4:6]] == [
+        {
+            "id": ids[4],
+            "type": "message",
+            "role": "user",
+            "status": "completed",
+            "content": [{"type": "input_text", "text": "4"}],
+        },
+        {
+            "id": ids[5],
+            "type": "message",
+            "role": "assistant",
+            "status": "completed",
+            "content": [
+                {"type": "output_text", "text": "I see.", "annotations": [], "logprobs": []}
+            ],
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "param"),
+    [
+        ("limit=0", "limit"),
+        ("limit=101", "limit"),
+        ("limit=10000000000000000000001", "limit"),
+        ("limit=many", "limit"),
+        ("order=up", "order"),
+        ("after=msg_nowhere", "after"),
+        ("include[]=everything", "include[0]"),
+    ],
+)
+def test_a_page_that_makes_no_sense_is_refused(
+    proxy: str, upstream: ScriptedUpstream, query: str, param: str
+) -> None:
+    upstream.reply("Hi.")
+    made = json.loads(fetch(f"{proxy}/v1/responses", {"model": "m", "input": "Hi"})[1])
+    status, data = fetch(f"{proxy}/v1/responses/{made['id']}/input_items?{query}")
+    assert (status, json.loads(data)["error"]["param"]) == (400, param)
+
+
+def test_only_background_responses_could_be_cancelled(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("Hi.")
+    made = client.responses.create(model="m", input="Hello")
+    with pytest.raises(openai.BadRequestError, match="background"):
+        client.responses.cancel(made.id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.cancel(NOTHING)
+
+
+def test_nobody_sees_what_another_client_keeps(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    url = start_proxy(client_keys="mine,yours") + "/v1/responses"
+    upstream.reply("Hi.")
+    made = json.loads(fetch(url, {"model": "m", "input": "Hello"}, key="mine")[1])
+    reference = {"type": "item_reference", "id": made["output"][0]["id"]}
+    theirs: list[tuple[str, Json | None, str | None]] = [
+        (f"{url}/{made['id']}", None, "GET"),
+        (f"{url}/{made['id']}?stream=true", None, "GET"),
+        (f"{url}/{made['id']}/input_items", None, "GET"),
+        (f"{url}/{made['id']}/cancel", None, "POST"),
+        (f"{url}/{made['id']}", None, "DELETE"),
+        (url, {"model": "m", "input": [reference]}, "POST"),
+        (url, {"model": "m", "input": "?", "previous_response_id": made["id"]}, "POST"),
+    ]
+    statuses = [fetch(*one[:2], method=one[2], key="yours")[0] for one in theirs]
+    assert statuses == [404, 404, 404, 404, 404, 404, 400]
+    assert fetch(f"{url}/{made['id']}", key="mine")[0] == 200
+
+
+def test_what_is_kept_survives_a_restart(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    store = str(tmp_path / "kept.sqlite")
+    upstream.reply("It rains.", "In Oslo.")
+    before, after = (start_proxy(store=store) + "/v1/responses" for _ in range(2))
+    events = read_stream(fetch(before, {"model": "m", "input": "Weather?", "stream": True})[1])
+    made = events[-1]["response"]
+    assert json.loads(fetch(f"{after}/{made['id']}")[1]) == made
+    fetch(after, {"model": "m", "input": "Where?", "previous_response_id": made["id"]})
+    assert [m["content"] for m in told(upstream)] == ["Weather?", "It rains.", "Where?"]
+
+
+@pytest.mark.parametrize("programs", ["on", "off"])
+def test_responses_are_kept_whether_or_not_programs_are(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, programs: str
+) -> None:
+    url = start_proxy(programs=programs) + "/v1/responses"
+    upstream.reply("Hi.")
+    made = json.loads(fetch(url, {"model": "m", "input": "Hello"})[1])
+    assert fetch(f"{url}/{made['id']}")[0] == 200
+
+
+def test_a_response_is_forgotten_when_its_time_is_up(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    url = start_proxy(response_seconds=1e-9) + "/v1/responses"
+    upstream.reply("Hi.")
+    made = json.loads(fetch(url, {"model": "m", "input": "Hello"})[1])
+    assert fetch(f"{url}/{made['id']}")[0] == 404
+
+
+def test_without_a_store_answers_come_all_the_same(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    url = start_proxy(store="/dev/null/nowhere.sqlite") + "/v1/responses"
+    upstream.reply("Hi.")
+    status, data = fetch(url, {"model": "m", "input": "Hello"})
+    assert status == 200
+    made = json.loads(data)
+    assert fetch(f"{url}/{made['id']}")[0] == 404
+    status, data = fetch(url, {"model": "m", "input": "?", "previous_response_id": made["id"]})
+    assert (status, json.loads(data)["error"]["code"]) == (400, "previous_response_not_found")
+
+
+def test_a_response_too_large_to_keep_is_answered_and_not_kept(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    url = start_proxy() + "/v1/responses"
+    upstream.reply("Hi.")
+    status, data = fetch(url, {"model": "m", "input": "x" * (4 * 2**20)})
+    assert status == 200
+    assert fetch(f"{url}/{json.loads(data)['id']}")[0] == 404
+
+
+def test_a_store_that_goes_down_costs_what_is_kept_not_an_answer(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    file = tmp_path / "kept.sqlite"
+    url = start_proxy(store=str(file)) + "/v1/responses"
+    upstream.reply("Hi.", "Hi again.")
+    made = json.loads(fetch(url, {"model": "m", "input": "Hello"})[1])
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("DROP TABLE kept")
+    assert fetch(url, {"model": "m", "input": "Hello"})[0] == 200
+    assert fetch(f"{url}/{made['id']}")[0] == 503
+    further = {"model": "m", "input": "?", "previous_response_id": made["id"]}
+    assert fetch(url, further)[0] == 503
+
+
+@pytest.mark.parametrize("value", [b"", b"{", b"[]", b"{}", b'{"response": {}}'])
+def test_what_cannot_be_read_is_not_found(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path, value: bytes
+) -> None:
+    file = tmp_path / "kept.sqlite"
+    url = start_proxy(store=str(file)) + "/v1/responses"
+    upstream.reply("Hi.")
+    made = json.loads(fetch(url, {"model": "m", "input": "Hello"})[1])
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE kept SET value = ?", (value,))
+    assert fetch(f"{url}/{made['id']}")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("limits", "readable"),
+    [({"max_read": 3}, 3), ({"max_read_bytes": 2500}, 2), ({}, 9)],
+    ids=["responses", "bytes", "none reached"],
+)
+def test_one_request_does_not_read_without_end(limits: dict[str, int], readable: int) -> None:
+    with closing(SQLiteStore(":memory:", ttl_seconds=60)) as store:
+        kept = KeptResponses(store, 60, **limits)
+        items = [{"type": "message", "id": f"msg_{n}", "padding": "x" * 900} for n in range(9)]
+        for n, item in enumerate(items):
+            previous = f"resp_{n - 1}" if n else None
+            response = {"id": f"resp_{n}", "output": [item], "previous_response_id": previous}
+            kept.keep("", {}, response, [], Tape())
+        references = [{"type": "item_reference", "id": item["id"]} for item in items]
+        for n in range(9):
+            whole = items[: n + 1]
+            # An item that is referred to twice is read once.
+            again = [*references[: n + 1], references[0]]
+            if n < readable:
+                assert kept.history("", f"resp_{n}") == whole
+                assert kept.resolved("", again) == [*whole, items[0]]
+            else:
+                with pytest.raises(BadRequest, match="goes back too far"):
+                    kept.history("", f"resp_{n}")
+                with pytest.raises(BadRequest, match="goes back too far"):
+                    kept.resolved("", again)

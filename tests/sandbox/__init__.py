@@ -1,0 +1,1 @@
+"""Engines, kernels and what they stop."""

@@ -1,0 +1,526 @@
+"""Both engines, one table: the same programs give the same steps, values and errors."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox.awaits import settle_awaits
+from sandbox.checks import ENGINES, check, render
+from sandbox.engine import Engine, Finished, Limits, Paused
+from sandbox.errors import (
+    Frame,
+    ProgramFailed,
+    SandboxBusy,
+    SandboxDied,
+    SandboxError,
+    SandboxLimit,
+    SandboxTimeout,
+    SandboxUnavailable,
+    Unsupported,
+    render_traceback,
+)
+from sandbox.fences import Check
+from sandbox.kernel import KernelEngine
+from sandbox.monty import MontyEngine
+from sandbox.values import JSON, NotPlain, plain
+from tests.support.places import kernels, needs_bubblewrap
+
+ROOT = Path(__file__).parents[2]
+LIMITS = Limits(seconds=2.0, output=10_000, pauses=5)
+SEED = 1_700_000_000_123_456  # 2023-11-14 22:13:20 UTC
+
+
+@pytest.fixture(scope="module")
+def monty() -> Iterator[Engine]:
+    with MontyEngine(LIMITS) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Engine]:
+    with kernels(LIMITS, warm=2) as engine:
+        yield engine
+
+
+@pytest.fixture(params=["monty", "kernel"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    found: Engine = request.getfixturevalue(request.param)
+    return found
+
+
+@dataclass(frozen=True)
+class Failed:
+    """How a ProgramFailed looks in the tables below."""
+
+    kind: str
+    message: str
+    line: int | None
+    stdout: str = ""
+
+
+Seen = Paused | Finished | Failed | type[SandboxError]
+
+
+def run(
+    engine: Engine,
+    *pieces: str,
+    answers: Sequence[JSON] = (),
+    preamble: str = "",
+    seed: int = 0,
+) -> list[Seen]:
+    """All steps of a program in which `ask` and `tell` pause; it is left paused without answers."""
+    left, seen = list(answers), list[Seen]()
+    try:
+        with engine.session(frozenset({"ask", "tell"}), preamble=preamble, seed=seed) as session:
+            for piece in pieces:
+                seen.append(step := session.start(piece))
+                while isinstance(step, Paused):
+                    if not left:
+                        return seen
+                    seen.append(step := session.resume(left.pop(0)))
+    except ProgramFailed as error:
+        seen.append(Failed(error.kind, error.message, error.line, error.stdout))
+    except SandboxError as error:
+        seen.append(type(error))
+    return seen
+
+
+PROGRAMS: dict[str, tuple[str, list[JSON], list[Seen]]] = {
+    "an expression": ("6 * 7", [], [Finished("", 42, "42")]),
+    "a statement has no value": ("x = 1", [], [Finished()]),
+    "printed text": ("print('a')\nprint('b')", [], [Finished("a\nb\n")]),
+    "stderr is text too": ("import sys\nprint('e', file=sys.stderr)", [], [Finished("e\n")]),
+    "a value that JSON lacks keeps its text": ("float('nan')", [], [Finished("", None, "nan")]),
+    "a call pauses and goes on with its result": (
+        "x = ask('Oslo', days=[1, 2])\nprint(x['t'])\nx",
+        [{"t": 21.5}],
+        [Paused("ask", ("Oslo",), {"days": [1, 2]}, 1), Finished("21.5\n", {"t": 21.5}, "{'t': 21.5}")],
+    ),
+    "calls in a loop": (
+        "[ask(i) for i in range(2)]",
+        ["a", "b"],
+        [Paused("ask", (0,), {}, 1), Paused("ask", (1,), {}, 1), Finished("", ["a", "b"], "['a', 'b']")],
+    ),
+    "a call within a function tells its line": (
+        "def f(x):\n    return ask(x) + 1\n\nf(2)",
+        [3],
+        [Paused("ask", (2,), {}, 2), Finished("", 4, "4")],
+    ),
+    "a name under another name": (
+        "g = ask\ng(1)", [None], [Paused("ask", (1,), {}, 2), Finished()],
+    ),
+    "an awaited call": ("x = await ask(1)\nx", [5], [Paused("ask", (1,), {}, 1), Finished("", 5, "5")]),
+    "gathered calls under asyncio.run": (
+        ("import asyncio\nasync def main():\n    return await asyncio.gather(ask(1), *[tell(2)])\n"
+        "print(asyncio.run(main()))"),
+        ["a", "b"],
+        [Paused("ask", (1,), {}, 3), Paused("tell", (2,), {}, 3), Finished("['a', 'b']\n")],
+    ),
+    "dates, sets and tuples become JSON": (
+        "import datetime\nask(datetime.date(2024, 2, 29), (1, {2}))",
+        [],
+        [Paused("ask", ("2024-02-29", [1, [2]]), {}, 2)],
+    ),
+    "a dataclass becomes an object": (
+        ("from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\n    y: str = 'b'\n\n"
+        "ask(p=P(1))\n[P(2)]"),
+        [0],
+        [Paused("ask", (), {"p": {"x": 1, "y": "b"}}, 7),
+         Finished("", [{"x": 2, "y": "b"}], "[P(x=2, y='b')]")],
+    ),
+    "a plain class becomes an object": (
+        "class P:\n    def __init__(self):\n        self.x = 1\n        self._y = 2\nask(P())",
+        [],
+        [Paused("ask", ({"x": 1},), {}, 5)],
+    ),
+    "a big whole number": ("ask(10**30)", [], [Paused("ask", (10**30,), {}, 1)]),
+    "bytes cannot cross": (
+        "ask(b'a')",
+        [],
+        [Failed("TypeError", "ask() argument 1 is of type bytes, which JSON cannot hold", 1)],
+    ),
+    "nan cannot cross": (
+        "ask(x=[float('nan')])",
+        [],
+        [Failed("TypeError", "ask() argument x[0] is nan, which JSON cannot hold", 1)],
+    ),
+    "a program may catch that": (
+        "try:\n    ask(b'a')\nexcept TypeError:\n    print('no')", [], [Finished("no\n")],
+    ),
+    "an unknown name is the program's fault": (
+        "get_weather('Oslo')", [], [Failed("NameError", "name 'get_weather' is not defined", 1)],
+    ),
+    "an error in a function keeps what was printed": (
+        "print('before')\ndef f(x):\n    return 1 / x\n\nf(0)",
+        [],
+        [Failed("ZeroDivisionError", "division by zero", 3, "before\n")],
+    ),
+    "an error after a call": (
+        "x = ask()\nx['b']", [{"a": 1}], [Paused("ask", (), {}, 1), Failed("KeyError", "'b'", 2)],
+    ),
+    "broken syntax": ("x = = 1", [], [Failed("SyntaxError", "invalid syntax", 1)]),
+    "the program's own NotImplementedError": (
+        "raise NotImplementedError('later')", [], [Failed("NotImplementedError", "later", 1)],
+    ),
+    "the program's own TimeoutError": (
+        "raise TimeoutError('feed time')", [], [Failed("TimeoutError", "feed time", 1)],
+    ),
+    "an attribute that Python lacks too": (
+        "'a'.shout()", [], [Failed("AttributeError", "'str' object has no attribute 'shout'", 1)],
+    ),
+    "endless recursion": (
+        "def f():\n    return f()\nf()",
+        [],
+        [Failed("RecursionError", "maximum recursion depth exceeded", 2)],
+    ),
+    "an endless loop": ("while True: pass", [], [SandboxTimeout]),
+    "an endless loop that catches all": (
+        "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+        [],
+        [SandboxTimeout],
+    ),
+    "endless printing": ("while True: print('x' * 100)", [], [SandboxLimit]),
+    "a huge last value": ("'x' * 100_000", [], [SandboxLimit]),
+    "memory without end": ("x = []\nwhile True: x.append('y' * 10_000_000)", [], [SandboxLimit]),
+    "one allocation too big": ("'x' * 10**10\n1", [], [SandboxLimit]),
+    "calls without end": (
+        "while True: ask()", [1] * 9, [Paused("ask", (), {}, 1)] * 5 + [SandboxLimit],
+    ),
+    "the clock and chance stand still": (
+        ("import datetime, random, time\n"
+        "tell(datetime.datetime.now(), str(datetime.date.today()), time.time(), random.random())"),
+        [],
+        [Paused("tell", ("2023-11-14T22:13:20.123456", "2023-11-14", 1700000000.123456,
+                         0.01596648786574162), {}, 2)],
+    ),
+    "sleep takes no time": ("import time\ntime.sleep(3600)", [], [Finished()]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PROGRAMS)
+def test_a_program_takes_the_same_steps_on_every_engine(engine: Engine, case: str) -> None:
+    source, answers, expected = PROGRAMS[case]
+    assert run(engine, source, answers=answers, seed=SEED) == expected
+
+
+def test_state_is_kept_between_pieces_and_lines_count_from_each_piece(engine: Engine) -> None:
+    steps = run(engine, "x = 2", "def f():\n    return 1 / 0", "x + 1", "\n\nf()")
+    assert steps == [
+        Finished(),
+        Finished(),
+        Finished("", 3, "3"),
+        Failed("ZeroDivisionError", "division by zero", 3),
+    ]
+
+
+def test_a_session_goes_on_after_a_failed_piece(engine: Engine) -> None:
+    with engine.session(frozenset({"ask"})) as session:
+        session.start("x = 1")
+        with pytest.raises(ProgramFailed):
+            session.start("1 / 0")
+        assert session.start("x") == Finished("", 1, "1")
+
+
+def test_nothing_is_left_for_the_next_session(engine: Engine) -> None:
+    run(engine, "import math\nmath.leftover = x = 1" if engine.name == "kernel" else "x = 1")
+    assert run(engine, "x") == [Failed("NameError", "name 'x' is not defined", 1)]
+
+
+def test_the_preamble_runs_first_and_hides_its_lines(engine: Engine) -> None:
+    preamble = "class Place:\n    def __init__(self, name):\n        self.name = name.strip()"
+    assert run(engine, "ask(Place(name=' Oslo '))", preamble=preamble) == [
+        Paused("ask", ({"name": "Oslo"},), {}, 1)
+    ]
+    with (
+        pytest.raises(ProgramFailed) as caught,
+        engine.session(frozenset(), preamble=preamble) as s,
+    ):
+        s.start("\nPlace(1)")
+    assert (caught.value.kind, caught.value.line) == ("AttributeError", 2)
+    assert caught.value.traceback == (
+        "Traceback (most recent call last):\n  line 2, in <module>\n    Place(1)\n"
+        "AttributeError: 'int' object has no attribute 'strip'"
+    )
+
+
+def test_a_traceback_shows_only_the_programs_own_lines(engine: Engine) -> None:
+    with pytest.raises(ProgramFailed) as caught, engine.session(frozenset()) as session:
+        session.start("import json\ndef f(x):\n    return json.loads(x)\n\nf('{')[0]")
+    assert caught.value.kind == "JSONDecodeError"
+    assert caught.value.traceback.splitlines()[:5] == [
+        "Traceback (most recent call last):",
+        "  line 5, in <module>",
+        "    f('{')[0]",
+        "  line 3, in f",
+        "    return json.loads(x)",
+    ]
+
+
+def test_time_in_the_host_is_not_the_programs(engine: Engine) -> None:
+    with engine.session(frozenset({"ask"})) as session:
+        session.start("x = ask()")
+        time.sleep(LIMITS.seconds + 0.2)
+        assert session.resume(1) == Finished()
+
+
+def test_the_host_may_not_mix_up_the_two_verbs(engine: Engine) -> None:
+    with engine.session(frozenset({"ask"})) as session:
+        with pytest.raises(RuntimeError, match="not paused"):
+            session.resume(1)
+        session.start("ask()")
+        with pytest.raises(RuntimeError, match="is paused"):
+            session.start("1")
+
+
+def test_threads_share_an_engine(engine: Engine) -> None:
+    seen: dict[int, list[Seen]] = {}
+
+    def work(number: int) -> None:
+        seen[number] = run(engine, f"ask({number}) * 2", answers=[number])
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == {
+        n: [Paused("ask", (n,), {}, 1), Finished("", n * 2, str(n * 2))] for n in range(6)
+    }
+
+
+def test_leaving_a_paused_session_frees_its_place() -> None:
+    for make in (_one_monty, _one_kernel):
+        with make() as engine:
+            for _ in range(3):
+                assert run(engine, "ask(1)") == [Paused("ask", (1,), {}, 1)]
+
+
+def test_an_engine_without_a_free_place_says_that_it_is_busy() -> None:
+    for make in (_one_monty, _one_kernel):
+        with make() as engine:
+            with engine.session(frozenset()), pytest.raises(SandboxBusy):
+                engine.session(frozenset()).__enter__()
+            assert run(engine, "1") == [Finished("", 1, "1")]
+
+
+def test_a_closed_engine_offers_nothing() -> None:
+    for make in (_one_monty, _one_kernel):
+        engine = make()
+        engine.close()
+        with pytest.raises(SandboxUnavailable, match="closed"):
+            engine.session(frozenset()).__enter__()
+
+
+def _one_monty() -> MontyEngine:
+    return MontyEngine(LIMITS, workers=1, patience=0.1)
+
+
+def _one_kernel() -> KernelEngine:
+    return kernels(LIMITS, warm=0, most=1)
+
+
+UNSUPPORTED = {
+    "a module that Monty lacks": ("import numpy", 1),
+    "a name that Monty's module lacks": ("\nfrom collections import OrderedDict", 2),
+    "a function that Monty's module lacks": ("import sys\nsys.exit(0)", 2),
+    "a method that Monty's str lacks": ("'a'.translate({})", 1),
+    "class inheritance": ("class A(Exception): pass", 1),
+    "yield": ("def f():\n    yield 1", 2),
+    "del": ("x = 1\ndel x", 2),
+    "a builtin that Monty lacks": ("memoryview(b'a')", 1),
+    "a pausing name called back by a builtin": ("list(map(ask, [1]))", 1),
+    "one whose error the program would catch": ("try:\n    list(map(ask, [1]))\nexcept: 0", 2),
+    "an argument that loses its type on the way": ("ask(range(3))", 1),
+    "one deep within": ("ask({'a': [{1: 2}.values()]})", 1),
+}
+
+
+@pytest.mark.parametrize("case", UNSUPPORTED)
+def test_what_only_monty_cannot_do_is_left_to_the_next_engine(monty: Engine, case: str) -> None:
+    source, line = UNSUPPORTED[case]
+    with pytest.raises(Unsupported) as caught, monty.session(frozenset({"ask"})) as session:
+        session.start(source)
+    assert caught.value.line == line
+
+
+def test_a_text_that_looks_like_markup_is_no_lost_object(monty: Engine) -> None:
+    assert run(monty, "ask('<b>object</b>', '<functional>')") == [
+        Paused("ask", ("<b>object</b>", "<functional>"), {}, 1)
+    ]
+
+
+KERNEL_ONLY: dict[str, tuple[str, list[Seen]]] = {
+    "inheritance": (
+        "class E(ValueError): pass\nraise E('x')", [Failed("E", "x", 2)],
+    ),
+    "a callback": ("ask(list(map(str, range(2))))", [Paused("ask", (["0", "1"],), {}, 1)]),
+    "an enum": (
+        "import enum\nclass C(enum.Enum):\n    A = 'a'\nask(C.A)", [Paused("ask", ("a",), {}, 4)],
+    ),
+    "input() has nobody to ask": ("input('name? ')", [Failed("EOFError", "", 1)]),
+    "exit() ends only the program": ("import sys\nsys.exit(3)", [Failed("SystemExit", "3", 2)]),
+    "the kernel's death": ("import os\nos._exit(3)", [SandboxDied]),
+    "a crash": ("import ctypes\nctypes.string_at(0)", [SandboxDied]),
+    "uuid stands still": (
+        "import uuid\nask(uuid.uuid4())",
+        [Paused("ask", ("5d89a9ca-52c6-48a7-b9b9-04d604166137",), {}, 2)],
+    ),
+    "frozen dates are still dates": (
+        ("import datetime as d\n"
+        "[type(d.datetime.now()) is type(d.datetime(2024, 1, 1)), isinstance(d.date.today(), d.date),"
+        " d.datetime(2024, 1, 1) - d.datetime(2023, 1, 1)][:2]"),
+        [Finished("", [True, True], "[True, True]")],
+    ),
+    "no IPython syntax": ("!ls", [Failed("SyntaxError", "invalid syntax", 1)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", KERNEL_ONLY)
+def test_the_kernel_runs_all_of_python(kernel: Engine, case: str) -> None:
+    source, expected = KERNEL_ONLY[case]
+    assert run(kernel, source, seed=SEED) == expected
+
+
+@needs_bubblewrap
+def test_a_kernel_that_gives_in_to_an_interrupt_keeps_its_state(kernel: Engine) -> None:
+    with kernel.session(frozenset()) as session:
+        session.start("x = 1")
+        with pytest.raises(SandboxTimeout):
+            session.start("while True: pass")
+        assert session.start("x") == Finished("", 1, "1")
+
+
+_SERVER = """
+import sys
+from pathlib import Path
+from sandbox.kernel import KernelEngine
+
+def descriptors():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+before = descriptors()
+engine = KernelEngine(place=sys.argv[1], warm=0)
+with engine.session(frozenset({"ask"})) as session:
+    session.start("import subprocess, sys; subprocess.Popen([sys.executable]); ask()")
+    print("ready", flush=True)
+    input()
+    engine.close()
+print(descriptors() - before)
+"""
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(("place", "end"), [("bubblewrap", "close"), ("bubblewrap", "SIGKILL"),
+                                            ("none", "close")])  # fmt: skip
+def test_kernels_end_with_their_server(place: str, end: str) -> None:
+    """A kernel under another uid once outlived bubblewrap, which may not kill it."""
+    command = [sys.executable, "-c", _SERVER, place]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "ready\n"
+        started = _descendants(server.pid)
+        assert len(started) > 1
+        if end == "close":
+            assert server.communicate("\n")[0] == "0\n"
+        else:
+            server.kill()
+    until = time.monotonic() + 10
+    while any(Path("/proc", pid, "exe").exists() for pid in started) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert {pid for pid in started if Path("/proc", pid, "exe").exists()} == set()
+    assert not any(Path(tempfile.gettempdir()).glob("emulator-kernel-*"))
+
+
+def _descendants(pid: int | str) -> set[str]:
+    children = [task.read_text() for task in Path(f"/proc/{pid}/task").glob("*/children")]
+    found = set(" ".join(children).split())
+    return found.union(*map(_descendants, found))
+
+
+def test_a_kernel_without_a_sandbox_is_only_had_by_name() -> None:
+    with pytest.raises(ValueError, match="known: bubblewrap, docker, none"):
+        KernelEngine(place="docker?")
+    with KernelEngine(LIMITS, place="none", warm=0) as engine:
+        assert run(engine, "ask(1) + 1", answers=[1]) == [
+            Paused("ask", (1,), {}, 1),
+            Finished("", 2, "2"),
+        ]
+
+
+def test_no_bubblewrap_turns_the_kernel_engine_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with KernelEngine() as engine, pytest.raises(SandboxUnavailable) as caught:
+        engine.warm_up()
+    assert (caught.value.reason, caught.value.fix) == (
+        "bubblewrap (bwrap) is not installed",
+        "install it (`apt-get install bubblewrap`) or run with --sandbox none",
+    )
+    checks = [check(name) for name in ENGINES]
+    assert [each.ok for each in checks] == [True, False]
+    assert "fix: install it (`apt-get install bubblewrap`)" in render(checks)
+
+
+@needs_bubblewrap
+def test_the_self_check_reports_every_engine() -> None:
+    assert [(each.name, each.ok, each.fix) for each in map(check, ENGINES)] == [
+        ("monty", True, ""),
+        ("kernel (bubblewrap)", True, ""),
+    ]
+    assert render([Check("a", ok=True, detail="b")]) == "a  works  b"
+
+
+AWAITS = {
+    "await f(1)": "f(1)",
+    "x = await f(1) + await  g(2)": "x = f(1) + g(2)",
+    "'ø'; await f('é')": "'ø'; f('é')",
+    "await other(f(1))": "await other(f(1))",
+    "asyncio.gather(f(1), *[g(x) for x in y])": (
+        "asyncio.gather(asyncio.sleep(0, f(1)), *[asyncio.sleep(0, g(x)) for x in y])"
+    ),
+    "asyncio.sleep(f(1))": "asyncio.sleep(f(1))",
+    "await f(1": "await f(1",
+    "'await f(1)'": "'await f(1)'",
+}
+
+
+@pytest.mark.parametrize("source", AWAITS)
+def test_awaited_calls_are_made_plain(source: str) -> None:
+    assert settle_awaits(source, {"f", "g"}) == AWAITS[source]
+
+
+def test_a_deep_traceback_is_cut_in_the_middle() -> None:
+    frames = [Frame(n, "f", f"f({n})") for n in range(1, 21)]
+    lines = render_traceback(frames, "E", "m").splitlines()
+    assert lines[:1] + lines[5:8] + lines[-3:] == [
+        "Traceback (most recent call last):",
+        "  line 3, in f",
+        "    f(3)",
+        "  ... 12 more calls ...",
+        "  line 20, in f",
+        "    f(20)",
+        "E: m",
+    ]
+
+
+def test_a_value_too_deep_for_json_is_refused() -> None:
+    value: Any = []
+    for _ in range(200):
+        value = [value]
+    with pytest.raises(NotPlain, match="nested deeper than 100"):
+        plain(value)
+
+
+def test_a_key_is_written_as_json_writes_it() -> None:
+    value = {2: "a", True: "b", None: "c", 1.5: "d", "e": "f"}
+    assert plain(value) == json.loads(json.dumps(value))

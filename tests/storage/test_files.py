@@ -1,0 +1,420 @@
+"""The Files API, through the official SDK and as bytes on the wire; the folder in which files are kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import socket
+import sqlite3
+import stat
+import urllib.parse
+import urllib.request
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from emulator.errors import BadRequest, NotStored
+from emulator.storage.blob_store import Content, Folder, open_folder
+from emulator.storage.files import PURPOSES, check_name
+from tests.conftest import StartProxy
+from tests.support.http import send
+from tests.support.openai_wire import validator
+from tests.support.uploads import CSV, Clock, error_of, form, kept, sdk, wait_until
+
+FILE = validator("OpenAIFile")
+FILES = validator("ListFilesResponse")
+
+
+def test_a_file_is_uploaded_listed_read_and_deleted(client: openai.OpenAI, tmp_path: Path) -> None:
+    file = client.files.create(file=("cities.csv", CSV), purpose="user_data")
+    FILE.validate(file.to_dict())
+    assert file.id.startswith("file-")
+    assert (file.filename, file.bytes, file.purpose, file.expires_at) == (
+        "cities.csv",
+        len(CSV),
+        "user_data",
+        None,
+    )
+    assert client.files.retrieve(file.id) == file
+    assert client.files.content(file.id).content == CSV
+    assert list(client.files.list()) == [file]
+    assert client.files.delete(file.id).to_dict() == {
+        "id": file.id,
+        "object": "file",
+        "deleted": True,
+    }
+    for gone in (client.files.retrieve, client.files.content, client.files.delete):
+        with pytest.raises(openai.NotFoundError) as failed:
+            gone(file.id)
+        assert error_of(failed.value) == (404, "file_id", "file_not_found")
+    assert (list(client.files.list()), kept(tmp_path)) == ([], [])
+
+
+@pytest.mark.parametrize("content", [b"", b"\r\n--B", b"\0\xff" * 700_000], ids=len)
+def test_contents_come_back_byte_for_byte(client: openai.OpenAI, content: bytes) -> None:
+    file = client.files.create(file=("x.bin", content), purpose="assistants")
+    assert (file.bytes, client.files.content(file.id).content) == (len(content), content)
+
+
+@pytest.mark.parametrize("purpose", PURPOSES)
+def test_every_purpose_of_openais_is_accepted_and_listed_by(
+    client: openai.OpenAI, purpose: Any
+) -> None:
+    client.files.create(file=("other", b""), purpose="vision" if purpose != "vision" else "batch")
+    file = client.files.create(file=("x", b""), purpose=purpose)
+    assert list(client.files.list(purpose=purpose)) == [file]
+
+
+BAD_UPLOADS: list[tuple[dict[str, str], tuple[str, bytes] | None, str, str]] = [
+    ({"purpose": "user_data"}, None, "file", "no file"),
+    ({"purpose": "user_data"}, ("", b"x"), "file", "empty"),
+    ({"purpose": "user_data"}, ("../x", b"x"), "file", "slash"),
+    ({"purpose": "user_data"}, ("..", b"x"), "file", "folder"),
+    ({"purpose": "user_data"}, ("a\\\\b", b"x"), "file", "slash"),
+    ({"purpose": "user_data"}, ("/etc/passwd", b"x"), "file", "slash"),
+    ({"purpose": "user_data"}, ("a\0b", b"x"), "file", "control"),
+    ({"purpose": "user_data"}, ("é" * 128, b"x"), "file", "255"),
+    ({}, ("x", b"x"), "purpose", "user_data"),
+    ({"purpose": "fun"}, ("x", b"x"), "purpose", "user_data"),
+    (
+        {"purpose": "vision", "expires_after[anchor]": "now", "expires_after[seconds]": "3600"},
+        ("x", b"x"),
+        "expires_after[anchor]",
+        "created_at",
+    ),
+    (
+        {"purpose": "vision", "expires_after[anchor]": "created_at"},
+        ("x", b"x"),
+        "expires_after[seconds]",
+        "3600",
+    ),
+    (
+        {
+            "purpose": "vision",
+            "expires_after[anchor]": "created_at",
+            "expires_after[seconds]": "3599",
+        },
+        ("x", b"x"),
+        "expires_after[seconds]",
+        "3600",
+    ),
+    (
+        {
+            "purpose": "vision",
+            "expires_after[anchor]": "created_at",
+            "expires_after[seconds]": "1e4",
+        },
+        ("x", b"x"),
+        "expires_after[seconds]",
+        "3600",
+    ),
+]
+
+
+@pytest.mark.parametrize(("parts", "file", "param", "words"), BAD_UPLOADS)
+def test_a_bad_upload_is_refused_with_its_place_and_leaves_nothing(
+    proxy: str,
+    tmp_path: Path,
+    parts: dict[str, str],
+    file: tuple[str, bytes] | None,
+    param: str,
+    words: str,
+) -> None:
+    status, _, answer = send(f"{proxy}/v1/files", *form(parts, file))
+    error = answer["error"]
+    assert (status, error["type"], error["param"]) == (400, "invalid_request_error", param)
+    assert words in error["message"]
+    assert kept(tmp_path) == []
+
+
+BODY, HEADERS = form({"purpose": "user_data"}, ("x", b"content"))
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "param"),
+    [
+        (b"{}", {"content-type": "application/json"}, "file"),
+        (BODY, {"content-type": "multipart/form-data"}, None),
+        (BODY, {"content-type": "multipart/form-data; boundary=C"}, None),
+        (b"", HEADERS, None),
+        (BODY[:-9], HEADERS, None),
+        (BODY.replace(b"Content-Disposition", b"Disposition"), HEADERS, None),
+        (BODY.replace(b'"x"', b'"\xff"'), HEADERS, None),
+    ],
+)
+def test_a_body_that_is_no_form_is_refused(
+    proxy: str, tmp_path: Path, body: bytes, headers: dict[str, str], param: str | None
+) -> None:
+    status, _, answer = send(f"{proxy}/v1/files", body, headers)
+    assert (status, answer["error"]["param"]) == (400, param)
+    assert kept(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "param"),
+    [
+        ("limit=0", "limit"),
+        ("limit=10001", "limit"),
+        ("limit=-1", "limit"),
+        ("limit=ten", "limit"),
+        ("limit=١", "limit"),
+        ("order=newest", "order"),
+        ("after=x", "after"),
+        ("after=cntr_" + "0" * 32, "after"),
+        ("after=file-" + "0" * 33, "after"),
+    ],
+)
+def test_a_bad_page_is_refused_with_its_place(proxy: str, query: str, param: str) -> None:
+    query = urllib.parse.quote(query, safe="=&")
+    status, _, answer = send(f"{proxy}/v1/files?{query}")
+    assert (status, answer["error"]["param"]) == (400, param)
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 8, 10_000])
+def test_pages_hold_every_file_once_in_order(
+    client: openai.OpenAI, proxy: str, order: Any, limit: int
+) -> None:
+    made = [client.files.create(file=(str(n), b""), purpose="batch").id for n in range(7)]
+    expected = made if order == "asc" else made[::-1]
+    assert [file.id for file in client.files.list(limit=limit, order=order)] == expected
+    page = send(f"{proxy}/v1/files?limit={limit}&order={order}")[2]
+    FILES.validate(page)
+    shown = expected[:limit]
+    assert (page["first_id"], page["last_id"], page["has_more"]) == (shown[0], shown[-1], limit < 7)
+
+
+def test_an_empty_list_is_one_in_openais_shape(proxy: str) -> None:
+    FILES.validate(send(f"{proxy}/v1/files")[2])
+
+
+def test_a_list_can_be_read_while_what_was_read_is_deleted(client: openai.OpenAI) -> None:
+    for n in range(5):
+        client.files.create(file=(str(n), b""), purpose="batch")
+    names = []
+    for file in client.files.list(limit=2, order="asc"):
+        names.append(file.filename)
+        client.files.delete(file.id)
+    assert names == list("01234")
+
+
+def test_another_clients_files_are_not_there(start_proxy: StartProxy) -> None:
+    proxy = start_proxy(client_keys=("first", "second"))
+    first, second = sdk(proxy, "first"), sdk(proxy, "second")
+    file = first.files.create(file=("x", b"mine"), purpose="user_data")
+    for refused in (second.files.retrieve, second.files.content, second.files.delete):
+        with pytest.raises(openai.NotFoundError):
+            refused(file.id)
+    assert list(second.files.list()) == []
+    assert first.files.content(file.id).content == b"mine"
+
+
+def test_files_survive_a_restart(start_proxy: StartProxy) -> None:
+    file = sdk(start_proxy()).files.create(file=("x", CSV), purpose="user_data")
+    again = sdk(start_proxy())
+    assert list(again.files.list()) == [file]
+    assert again.files.content(file.id).content == CSV
+
+
+def test_a_file_expires_when_it_was_told_to(
+    start_proxy: StartProxy, clock: Clock, tmp_path: Path
+) -> None:
+    client = sdk(start_proxy(now=clock))
+    file = client.files.create(
+        file=("x", CSV),
+        purpose="user_data",
+        expires_after={"anchor": "created_at", "seconds": 3600},
+    )
+    FILE.validate(file.to_dict())
+    assert file.expires_at == file.created_at + 3600 == clock.now + 3600
+    clock.now += 3599
+    assert client.files.content(file.id).content == CSV
+    clock.now += 1
+    with pytest.raises(openai.NotFoundError):
+        client.files.retrieve(file.id)
+    assert list(client.files.list()) == []
+    start_proxy(now=clock)  # a proxy sweeps as it starts
+    wait_until(lambda: kept(tmp_path) == [])
+
+
+LIMITS: list[tuple[dict[str, int], list[bytes], tuple[int, str, str]]] = [
+    ({"max_file_bytes": 9}, [b"x" * 10], (413, "file", "file_too_large")),
+    ({"max_file_bytes": 9}, [b"x" * 300_000], (413, "file", "file_too_large")),
+    ({"files_bytes": 9}, [b"x" * 5, b"y" * 5], (413, "file", "files_full")),
+    ({"max_files": 2}, [b"", b"", b""], (400, "file", "too_many_files")),
+]
+
+
+@pytest.mark.parametrize(("settings", "contents", "error"), LIMITS)
+def test_limits_are_told_and_what_was_there_stays(
+    start_proxy: StartProxy,
+    tmp_path: Path,
+    settings: dict[str, int],
+    contents: list[bytes],
+    error: tuple[int, str, str],
+) -> None:
+    client = sdk(start_proxy(**settings))
+    *fitting, last = contents
+    made = [client.files.create(file=("x", content), purpose="vision") for content in fitting]
+    with pytest.raises(openai.APIStatusError) as failed:
+        client.files.create(file=("x", last), purpose="vision")
+    assert error_of(failed.value) == error
+    assert list(client.files.list(order="asc")) == made
+    assert kept(tmp_path) == [len(content) for content in fitting]
+
+
+def test_an_upload_may_be_larger_than_a_json_body(start_proxy: StartProxy) -> None:
+    client = sdk(start_proxy(max_body_bytes=1024))
+    assert client.files.create(file=("x", b"x" * 5000), purpose="vision").bytes == 5000
+
+
+def begin_upload(proxy: str, promised: int, sent: bytes) -> bytes:
+    """The status line of the answer to an upload that ends before its promised length."""
+    host, port = proxy.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(
+            b"POST /v1/files HTTP/1.1\r\nhost: x\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n"
+            % (HEADERS["content-type"].encode(), promised)
+        )
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_WR)
+        return connection.recv(65536).split(b"\r\n")[0]
+
+
+def test_an_upload_whose_client_vanishes_leaves_nothing(proxy: str, tmp_path: Path) -> None:
+    body, _ = form({"purpose": "user_data"}, ("x", b"x" * 1_000_000))
+    assert b" 400 " in begin_upload(proxy, len(body), body[:700_000])
+    assert send(f"{proxy}/v1/files")[2]["data"] == []
+    assert kept(tmp_path) == []
+
+
+def test_an_upload_that_will_be_too_large_is_refused_before_it_is_read(proxy: str) -> None:
+    assert b" 413 " in begin_upload(proxy, 2**40, b"")
+
+
+def test_what_a_browser_would_run_is_only_ever_downloaded(
+    client: openai.OpenAI, proxy: str
+) -> None:
+    kinds = {}
+    for name in ("a.html", "a.svg", "a.xhtml", "a.js", "a", "A.PNG", "a.csv", 'ä"b.txt'):
+        file = client.files.create(file=(name, b"<script>alert(1)</script>"), purpose="vision")
+        with urllib.request.urlopen(f"{proxy}/v1/files/{file.id}/content") as response:
+            sent = response.headers
+        assert sent["x-content-type-options"] == "nosniff"
+        assert sent["content-security-policy"] == "sandbox; default-src 'none'"
+        assert sent["content-disposition"] == (
+            f"attachment; filename*=UTF-8''{urllib.parse.quote(file.filename, safe='')}"
+        )
+        kinds[name] = sent["content-type"].split(";")[0]
+    assert kinds == {
+        "a.html": "application/octet-stream",
+        "a.svg": "application/octet-stream",
+        "a.xhtml": "application/octet-stream",
+        "a.js": "application/octet-stream",
+        "a": "application/octet-stream",
+        "A.PNG": "image/png",
+        "a.csv": "text/csv",
+        'ä"b.txt': "text/plain",
+    }
+
+
+# The folder
+
+
+def test_only_its_owner_can_look_into_the_folder(client: openai.OpenAI, tmp_path: Path) -> None:
+    client.files.create(file=("x", CSV), purpose="vision")
+    places = [tmp_path / "files", *(tmp_path / "files").rglob("*")]
+    modes = {stat.S_IMODE(place.stat().st_mode) for place in places}
+    assert modes == {0o700, 0o600}
+
+
+def test_what_a_crash_left_is_removed_at_the_next_start(tmp_path: Path) -> None:
+    with_row = Folder(tmp_path)
+    with with_row.transaction() as rows:
+        rows.run("CREATE TABLE things (content TEXT REFERENCES contents ON DELETE CASCADE)")
+    keys = [put(with_row, BytesIO(content)) for content in (b"whole", b"cut off", b"lost")]
+    with_row.close()
+    contents = tmp_path / "contents"
+    os.truncate(contents / keys[1], 3)
+    (contents / keys[2]).unlink()
+    (contents / "0123").write_bytes(b"no row")
+    again = Folder(tmp_path)
+    with again.transaction() as rows:
+        assert rows.all("SELECT content FROM things") == [(keys[0],)]
+    assert [place.name for place in contents.iterdir()] == [keys[0]]
+    again.close()
+
+
+def put(folder: Folder, content: BytesIO) -> str:
+    with folder.written(content, lambda _size: None) as stored, folder.transaction() as rows:
+        rows.run("INSERT INTO things VALUES (:key)", key=rows.keep(stored))
+    return stored.key
+
+
+def test_a_folder_that_another_proxy_uses_is_left_as_it_is(tmp_path: Path) -> None:
+    """The second proxy must not take the first one's unfinished uploads for leftovers."""
+    first = Folder(tmp_path)
+    with first.written(BytesIO(b"half"), lambda _size: None) as unfinished:
+        Folder(tmp_path).close()
+        assert isinstance(unfinished, Content)
+        with first.open(unfinished.key) as content:
+            assert content.read() == b"half"
+    first.close()
+
+
+def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    (tmp_path / "contents" / "link").symlink_to("/etc/hostname")
+    with pytest.raises(NotStored, match="symbolic"):
+        folder.open("link")
+    folder.close()
+
+
+def test_a_folder_that_cannot_be_used_is_replaced_for_this_run(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with capture_logs() as logs:
+        folder = open_folder(str(tmp_path / "file"))
+    assert [entry["event"] for entry in logs] == ["files are kept for this run only"]
+    with folder.scratch() as scratch:
+        scratch.write(b"x")
+    folder.close()
+
+
+def test_a_folder_of_another_version_is_left_as_it_is(tmp_path: Path) -> None:
+    Folder(tmp_path).close()
+    with sqlite3.connect(tmp_path / "index.sqlite") as index:
+        index.execute("PRAGMA user_version=0")
+    before = (tmp_path / "index.sqlite").read_bytes()
+    with capture_logs() as logs:
+        open_folder(str(tmp_path)).close()
+    assert [entry["event"] for entry in logs] == ["files are kept for this run only"]
+    assert (tmp_path / "index.sqlite").read_bytes() == before
+
+
+def test_ids_sort_in_the_order_in_which_they_were_made_also_when_time_stands_still(
+    tmp_path: Path,
+) -> None:
+    folder = Folder(tmp_path, now=lambda: 2e9)
+    ids = [folder.new_id("x_") for _ in range(100)]
+    assert ids == sorted(set(ids))
+    folder.close()
+
+
+@given(st.text(st.characters(codec=None), max_size=260))
+def test_a_name_that_is_accepted_is_one_file_in_its_folder(name: str) -> None:
+    try:
+        check_name(name)
+    except BadRequest as error:
+        json.dumps(error.body()).encode()
+    else:
+        path = f"/mnt/data/{name}"
+        assert posixpath.normpath(path) == path and posixpath.basename(path) == name
+        assert len(name.encode()) <= 255
+        assert "\\" not in name and "\0" not in name and "\n" not in name

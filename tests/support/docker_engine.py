@@ -1,0 +1,265 @@
+"""`python -m tests.support.docker_engine COMMAND...`: run a command before a Docker engine of its own.
+
+The engine keeps all it has in a temporary folder, and runs in mount and network namespaces of its own,
+so that it cannot change this machine's; what could be left all the same (control groups, processes,
+folders) is looked for at the end. Its one image is a Debian or Ubuntu as apt knows it here, with what
+kernels need of sandbox/requirements.txt; it is kept in ~/.cache.
+
+Needs root, and what PACKAGES installs. Says why, and runs nothing, where that cannot be had.
+"""
+
+import contextlib
+import hashlib
+import inspect
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGES = ("docker.io", "containerd", "runc", "iptables", "debootstrap")
+COMMANDS = ("dockerd", "containerd", "runc", "docker-init", "debootstrap", "unshare")
+WANTED = ("ipykernel", "numpy", "matplotlib")
+"""What of the requirements the tests' image has."""
+SUPERFLUOUS = (
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/locale",
+    "var/cache/apt",
+    "var/lib/apt/lists",
+)
+
+ROOT = Path(__file__).parents[2]
+CACHE = Path("~/.cache/tool-use-api-emulator").expanduser()
+START_SECONDS = 60.0
+
+
+class Missing(Exception):
+    """There can be no engine here; the message says why."""
+
+
+def main(command: list[str]) -> int:
+    try:
+        if platform.system() != "Linux" or os.geteuid() != 0:
+            raise Missing("a Docker engine is started only by root on Linux")
+        install()
+        archive = image()
+        before = traces()
+        with (
+            tempfile.TemporaryDirectory(prefix="docker-engine-") as folder,
+            engine(Path(folder)) as host,
+        ):
+            name = imported(host, archive)
+            known = {"DOCKER_HOST": host, "KERNEL_PLACE": "docker", "KERNEL_IMAGE": name}
+            done = subprocess.run(command, check=False, env=os.environ | known)
+        if left := settled(before, folder):
+            sys.stderr.write(f"the engine has left behind: {', '.join(sorted(left))}\n")
+        return done.returncode or bool(left)
+    except Missing as why:
+        sys.stderr.write(f"skipped, there is no Docker engine: {why}\n")
+        return 0
+
+
+def install() -> None:
+    """Install what is missing, without starting any service."""
+    if not _missing():
+        return
+    if shutil.which("apt-get") is None:
+        raise Missing(
+            f"{', '.join(_missing())} cannot be found, and there is no apt-get to install it"
+        )
+    policy = Path("/usr/sbin/policy-rc.d")
+    ours = not policy.exists()
+    if ours:
+        policy.write_text("#!/bin/sh\nexit 101\n")
+        policy.chmod(0o755)
+    try:
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+        env = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run(["apt-get", "update", "-qq"], check=False, **quiet)
+        subprocess.run(
+            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES],
+            check=False, env=env, **quiet,
+        )  # fmt: skip
+    finally:
+        if ours:
+            policy.unlink()
+    if _missing():
+        raise Missing(f"apt-get did not install {', '.join(_missing())}")
+
+
+def _missing() -> list[str]:
+    os.environ["PATH"] += os.pathsep + "/usr/sbin:/sbin"
+    return [name for name in COMMANDS if shutil.which(name) is None]
+
+
+def image() -> Path:
+    """The image's files as a tar archive, made if there is none of these ingredients."""
+    facts = dict(
+        line.split("=", 1)
+        for line in Path("/etc/os-release").read_text().splitlines()
+        if "=" in line
+    )
+    suite = facts.get("VERSION_CODENAME", "").strip('"')
+    pinned = [
+        line
+        for line in (ROOT / "sandbox" / "requirements.txt").read_text().splitlines()
+        if line.startswith(WANTED)
+    ]
+    recipe = "\n".join([suite, *pinned, *SUPERFLUOUS, inspect.getsource(_build)])
+    archive = CACHE / f"kernel-image-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}.tar"
+    if archive.exists():
+        return archive
+    CACHE.mkdir(parents=True, exist_ok=True)
+    for older in CACHE.glob("kernel-image-*"):
+        older.unlink()
+    with tempfile.TemporaryDirectory(prefix="image-", dir=CACHE) as folder:
+        unfinished = Path(folder) / "image.tar"
+        _build(suite, pinned, Path(folder) / "root", unfinished)
+        unfinished.rename(archive)
+    return archive
+
+
+def _build(suite: str, requirements: list[str], root: Path, archive: Path) -> None:
+    _run("debootstrap", "--variant=minbase", "--include=python3", suite, str(root), _mirror(suite))
+    version = next((root / "usr/bin").glob("python3.*")).name.removeprefix("python")
+    packages = root / f"usr/local/lib/python{version}/dist-packages"
+    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    only = ("--python-version", version, "--only-binary=:all:")
+    _run(*pip, "--target", str(packages), *only, *requirements)
+    for path in SUPERFLUOUS:
+        shutil.rmtree(root / path, ignore_errors=True)
+    _run("tar", "-C", str(root), "-cf", str(archive), ".")
+
+
+def _mirror(suite: str) -> str:
+    """Where apt gets this distribution from, by its own configuration."""
+    listed = _run(
+        "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages",
+        f"Release: {suite}", "Component: main",
+    ).split()  # fmt: skip
+    if not listed:
+        raise Missing(f"apt names no source of {suite}")
+    return listed[0]
+
+
+@contextlib.contextmanager
+def engine(folder: Path) -> Iterator[str]:
+    """A running engine; gives its URL."""
+    socket = folder / "docker.sock"
+    (folder / "daemon.json").write_text("{}")  # not this machine's
+    dockerd = [
+        "dockerd", f"--config-file={folder}/daemon.json", f"--host=unix://{socket}",
+        f"--data-root={folder}/data", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid",
+        "--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false",
+        "--ip-masq=false", f"--cgroup-parent={_group()}", "--exec-opt=native.cgroupdriver=cgroupfs",
+        "--containerd-namespace=tests", "--containerd-plugins-namespace=tests-plugins",
+    ]  # fmt: skip
+    # It makes folders below these two whatever it is told.
+    own = 'for hidden in /run /opt; do mount -t tmpfs none "$hidden"; done; exec "$@"'
+    isolated = ["unshare", "--mount", "--net", "sh", "-ec", own, "sh", *dockerd]
+    log = folder / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            isolated, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+    try:
+        until = time.monotonic() + START_SECONDS
+        while not _answers(f"unix://{socket}"):
+            if process.poll() is not None or time.monotonic() > until:
+                said = log.read_text(errors="replace").strip().splitlines()
+                raise Missing(f"dockerd does not start: {(said or ['no message'])[-1]}")
+            time.sleep(0.1)
+        yield f"unix://{socket}"
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for group in sorted(Path("/sys/fs/cgroup").glob(f"**/{_group()}"), reverse=True):
+            with contextlib.suppress(OSError):
+                group.rmdir()
+
+
+def _group() -> str:
+    return f"docker-tests-{os.getpid()}"
+
+
+def _answers(host: str) -> bool:
+    import docker
+
+    try:
+        with contextlib.closing(docker.DockerClient(base_url=host)) as client:
+            return bool(client.ping())
+    except (OSError, docker.errors.DockerException):
+        return False
+
+
+def imported(host: str, archive: Path) -> str:
+    import docker
+
+    name = "kernels-for-tests"
+    with contextlib.closing(docker.DockerClient(base_url=host, timeout=300)) as client:
+        client.api.import_image_from_file(str(archive), repository=name)
+    return name
+
+
+def traces(folder: str = "") -> set[str]:
+    """What Docker engines have changed on this machine, and what is left of the one in `folder`.
+
+    Others may start engines here at the same time; theirs run in namespaces of their own too.
+    """
+    found = {str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{_group()}")}
+    for place in ("/run", "/opt", "/var/lib", "/sys/class/net"):
+        if Path(place).is_dir():
+            found |= {
+                str(path)
+                for path in Path(place).iterdir()
+                if path.name.startswith(("docker", "containerd", "runc", "netns", "br-"))
+            }
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            about = (process / "cmdline").read_text(errors="replace") + (
+                process / "cgroup"
+            ).read_text()
+            if _group() in about or (folder and folder in about):
+                found.add(f"process {process.name} ({(process / 'comm').read_text().strip()})")
+    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    found |= {f"mount {point}" for point in mounts if "docker" in point or "netns" in point}
+    found |= {
+        f"{path} = {path.read_text().strip()}"
+        for path in Path("/proc/sys/net").glob("ipv*/**/*forward*")
+    }
+    if shutil.which("iptables-save"):
+        rules = _run("iptables-save").splitlines()
+        found |= {f"rule {line}" for line in rules if not line.startswith("#")}
+    return found
+
+
+def settled(before: set[str], folder: str) -> set[str]:
+    """What there is that was not, once ended processes have had time to go."""
+    until = time.monotonic() + 10
+    while (left := traces(folder) - before) and time.monotonic() < until:
+        time.sleep(0.1)
+    return left
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(
+        command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    if done.returncode:
+        words = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+        raise Missing(f"{command[0]} fails: {words[-1]}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,22 @@
+"""One HTTP request, without a client library in between."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+
+def send(
+    url: str, body: Any = None, headers: dict[str, str] | None = None, method: str | None = None
+) -> tuple[int, dict[str, str], Any]:
+    """Status, headers (lower case) and parsed body of one request."""
+    data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, headers or {}, method=method)
+    try:
+        with urllib.request.urlopen(request) as response:
+            status, raw, sent = response.status, response.read(), response.headers
+    except urllib.error.HTTPError as error:
+        status, raw, sent = error.code, error.read(), error.headers
+    return status, {name.lower(): value for name, value in sent.items()}, json.loads(raw)

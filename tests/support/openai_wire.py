@@ -1,0 +1,83 @@
+"""What OpenAI publishes and what clients send: tests/data, as the tests of the wire use it.
+
+client_requests.jsonl holds bodies that today's clients send (recorded from openai, LangChain, LangGraph,
+PydanticAI and Instructor); openai-schemas.json OpenAI's published schemas, from
+github.com/openai/openai-openapi at f85dbe2.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+from referencing import Registry
+from referencing.jsonschema import DRAFT202012
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def nullable(found: dict[str, Any]) -> dict[str, Any]:
+    """OpenAPI 3.0 says ``nullable`` where JSON Schema has a type "null"; OpenAI's schemas say both."""
+    if found.get("nullable") is not True:
+        return found
+    return {"anyOf": [found, {"type": "null"}]}
+
+
+SCHEMAS = json.loads((DATA / "openai-schemas.json").read_text(), object_hook=nullable)
+REGISTRY = Registry().with_resource("openai", DRAFT202012.create_resource(SCHEMAS))
+
+
+def validator(name: str) -> jsonschema.Draft202012Validator:
+    reference = {"$ref": f"openai#/components/schemas/{name}"}
+    return jsonschema.Draft202012Validator(reference, registry=REGISTRY)
+
+
+def recorded_requests(path: str) -> list[dict[str, Any]]:
+    """``{name, method, path, body}`` of the requests for ``path``."""
+    lines = (DATA / "client_requests.jsonl").read_text().splitlines()
+    return [recorded for line in lines if (recorded := json.loads(line))["path"] == path]
+
+
+def example(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
+    """A value that ``schema`` allows; knows what the recorded requests use."""
+    if reference := schema.get("$ref"):
+        found: Any = root
+        for step in reference.removeprefix("#/").split("/"):
+            found = found[step]
+        return example(found, root)
+    if "const" in schema:
+        return schema["const"]
+    if "enum" in schema:
+        return schema["enum"][0]
+    for several in ("anyOf", "oneOf", "allOf"):
+        if several in schema:
+            return example(schema[several][0], root)
+    kind = schema.get("type", "object")
+    match kind if isinstance(kind, str) else kind[0]:
+        case "object":
+            properties = schema.get("properties", {})
+            return {name: example(properties[name], root) for name in schema.get("required", ())}
+        case "array":
+            return [example(schema.get("items", {"type": "string"}), root)]
+        case "integer" | "number":
+            return schema.get("minimum", 1)
+        case "boolean":
+            return True
+        case "null":
+            return None
+        case _:
+            return "x" * schema.get("minLength", 3)
+
+
+# Fields that the proxy answers itself: an upstream without tool calling would refuse them.
+NEVER_FORWARDED = {
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "functions",
+    "function_call",
+    "response_format",
+}

@@ -1,0 +1,57 @@
+"""A program of three calls over turns, its tools, and the messages of a conversation about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import openai
+
+from tests.support.chat import plain
+from tests.support.tools import function, strings
+
+TOOLS = [
+    function("search", strings("to")),
+    function("book", strings("id", optional=("note",))),
+    function("check", strings("id")),
+]
+
+FLIGHTS = {"Oslo": [{"id": "a1", "price": 90}, {"id": "a2", "price": 50}], "Rome": []}
+
+
+def search(to: str) -> Any:
+    return FLIGHTS[to]
+
+
+def book(id: str, note: str = "") -> Any:
+    return {"booked": id, "note": note}
+
+
+def check(id: str) -> Any:
+    return "on time" if id == "a2" else json.dumps({"late": 10})
+
+
+LOCAL: dict[str, Callable[..., Any]] = {"search": search, "book": book, "check": check}
+
+CHAIN = """```python
+hits = search(to="Oslo")
+cheap = min(hits, key=lambda f: f["price"])
+done = book(id=cheap["id"])
+print(done["booked"], check(id=done["booked"]))
+```"""
+
+
+def started(client: openai.OpenAI, reply: str = CHAIN) -> tuple[list[Any], Any]:
+    """The first turn: the messages so far, and the assistant's message."""
+    messages: list[Any] = [{"role": "user", "content": "Go."}]
+    first = plain(client, model="m", messages=messages, tools=TOOLS)
+    message = first.choices[0].message
+    return [*messages, message.model_dump(exclude_none=True)], message
+
+
+def result(call: Any, content: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call.id, "content": content}
+
+
+HITS = json.dumps(FLIGHTS["Oslo"])

@@ -1,0 +1,314 @@
+"""What programs try, and what must come of it. The tests run these tables; docs/security.md is them.
+
+`python -m tests.support.promises` writes the page. Each attempt is the body of a function, run with `host`
+(facts of this machine) and `syscall` at hand: it gets out if it returns something true. A control
+runs the same attempt in a plain interpreter of this user, where it must succeed: else its failure in
+a sandbox would prove nothing.
+"""
+
+import sys
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Literal
+
+PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One way out. `control`: where it succeeds without a sandbox, a key of CONTROLS, or why nobody tries.
+
+    `in_docker`: what comes of it in a container, where that is another thing than in bubblewrap.
+    """
+
+    area: str
+    what: str
+    body: str
+    control: str = "anyone"
+    in_docker: Literal["stopped", "succeeds"] = "stopped"
+
+
+PRELUDE = """
+import ctypes, errno, fcntl, os, resource, signal, socket, stat, subprocess, sys, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+def syscall(number, *arguments):
+    result = libc.syscall(number, *arguments)
+    if result == -1:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+"""
+
+
+def program(attempt: Attempt, host: object) -> str:
+    """The attempt as a program whose last value is whether it got out."""
+    body = "\n".join(f"    {line}" for line in attempt.body.splitlines())
+    return f"{PRELUDE}host = {host!r}\ndef attempt():\n{body}\nbool(attempt())"
+
+
+CONTROLS = {
+    "anyone": "succeeds",
+    "root": "succeeds as root",
+    "namespaces": "succeeds, tried in namespaces of its own",
+    "vsock": "succeeds where Linux has them",
+    "none": "not tried: it would end this host",
+}
+"""Where an attempt succeeds without a sandbox -> what the page says of it."""
+
+ATTEMPTS = [
+    Attempt("files", "read /etc/shadow", "return open('/etc/shadow').read()", "root"),
+    Attempt("files", "read a file of the user who runs the server",
+            "return open(host['secret']).read()"),
+    Attempt("files", "list that user's folder", "return os.listdir(os.path.dirname(host['secret']))"),
+    Attempt("files", "read the project's own code", "return open(host['project']).read()"),
+    Attempt("files", "climb out of the working directory",
+            "return open(os.getcwd() + '/..' * 20 + host['secret']).read()"),
+    Attempt("files", "follow a symbolic link",
+            "os.symlink(host['secret'], 'link')\nreturn open('link').read()"),
+    Attempt("files", "go through /proc/self/root",
+            "return open('/proc/self/root' + host['secret']).read()"),
+    Attempt("files", "go through pid 1's root",
+            "return os.path.exists('/proc/1/root' + host['secret'])", "namespaces"),
+    Attempt("files", "write beside the interpreter's packages",
+            "return os.access(host['packages'], os.W_OK)", "root"),
+    Attempt("files", "write to /", "return os.access('/', os.W_OK)", "root"),
+    Attempt("files", "write to /dev", "return os.access('/dev', os.W_OK)", "root"),
+    Attempt("files", "make a device",
+            "os.mknod('null', stat.S_IFCHR | 0o600, os.makedev(1, 3))\nreturn True", "root"),
+    Attempt("files", "chroot", "os.chroot('.')\nreturn True", "root"),
+    Attempt("files", "mount a file system",
+            "return libc.mount(b'none', b'/tmp', b'tmpfs', 0, None) == 0", "namespaces"),
+    Attempt("network", "connect to a port on the host's loopback",
+            "return socket.create_connection(('127.0.0.1', host['port']), 5)"),
+    Attempt("network", "open a UDP socket", "return socket.socket(type=socket.SOCK_DGRAM)"),
+    Attempt("network", "open an IPv6 socket", "return socket.socket(socket.AF_INET6)"),
+    Attempt("network", "open a raw socket",
+            "return socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)", "root"),
+    Attempt("network", "open a packet socket",
+            "return socket.socket(socket.AF_PACKET, socket.SOCK_RAW)", "root"),
+    Attempt("network", "open a netlink socket",
+            "return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)"),
+    Attempt("network", "open a vsock socket", "return socket.socket(40, socket.SOCK_STREAM)", "vsock"),
+    Attempt("network", "reach a cloud's metadata address",
+            "return socket.create_connection(('169.254.169.254', 80), 1)", "namespaces"),
+    Attempt("network", "resolve a name", "return socket.getaddrinfo('example.com', 80)",
+            "namespaces"),
+    Attempt("network", "reach an abstract socket of the host",
+            "s = socket.socket(socket.AF_UNIX)\ns.connect(host['abstract'])\nreturn s"),
+    Attempt("network", "reach a socket file of the host (docker.sock)",
+            "s = socket.socket(socket.AF_UNIX)\ns.connect(host['socket'])\nreturn s"),
+    Attempt("network", "see the host's interfaces",
+            "return len(open('/proc/net/dev').readlines()) > 3"),
+    Attempt("processes", "see processes of the host",
+            "return os.path.exists(f\"/proc/{host['victim']}\")"),
+    Attempt("processes", "signal a process of the host", "os.kill(host['victim'], 0)\nreturn True"),
+    Attempt("processes", "see the host's environment",
+            "return 'ESCAPE_TEST' in os.environ"),
+    Attempt("processes", "become root", "os.setuid(0)\nreturn os.getuid() == 0", "root"),
+    Attempt("processes", "run a shell", "return subprocess.run(['/bin/sh', '-c', '']).returncode == 0",
+            in_docker="succeeds"),
+    Attempt("processes", "lift the limit on memory",
+            "resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)\nreturn True"),
+    Attempt("processes", "make a user namespace", "return libc.unshare(0x10000000) == 0"),
+    Attempt("processes", "clone into a user namespace",
+            "pid = syscall(host['clone'], 0x10000000 | signal.SIGCHLD, 0, 0, 0, 0)\n"
+            "if pid == 0: os._exit(0)\nreturn pid > 0"),
+    Attempt("processes", "change a setting of the host",
+            "return open('/proc/sys/vm/swappiness', 'r+')", "root"),
+    Attempt("processes", "change the host's name",
+            "return libc.sethostname(b'x', 1) == 0", "namespaces"),
+    Attempt("processes", "see the host's name", "return os.uname().nodename == host['name']"),
+    Attempt("processes", "reboot", "return libc.reboot(0x1234567) == 0", "none"),
+]  # fmt: skip
+
+# Name -> number on x86_64, on aarch64. With -1 for every argument none of them does anything.
+REFUSED_CALLS = {
+    "acct": (163, 89), "add_key": (248, 217), "bpf": (321, 280), "chroot": (161, 51),
+    "clock_settime": (227, 112), "clone3": (435, 435), "delete_module": (176, 106),
+    "fanotify_init": (300, 262), "init_module": (175, 105), "io_setup": (206, 0),
+    "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "io_uring_setup": (425, 425),
+    "kcmp": (312, 272), "kexec_load": (246, 104), "keyctl": (250, 219), "memfd_create": (319, 279),
+    "mount": (165, 40), "move_mount": (429, 429), "mq_open": (240, 180), "msgget": (68, 186),
+    "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265), "open_tree": (428, 428),
+    "perf_event_open": (298, 241), "personality": (135, 92), "pidfd_getfd": (438, 438),
+    "pivot_root": (155, 41), "process_madvise": (440, 440), "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271), "ptrace": (101, 117), "quotactl": (179, 60),
+    "reboot": (169, 142), "request_key": (249, 218), "seccomp": (317, 277), "setns": (308, 268),
+    "settimeofday": (164, 170), "shmget": (29, 194), "splice": (275, 76), "swapoff": (168, 225),
+    "swapon": (167, 224), "syslog": (103, 116), "umount2": (166, 39), "unshare": (272, 97),
+    "userfaultfd": (323, 282), "vmsplice": (278, 75),
+}  # fmt: skip
+
+MEMORY = {
+    "10 GB at once": "x = bytearray(10 * 2**30)",
+    "bit by bit": "x = []\nwhile True: x.append(bytearray(2**20))",
+    "mapped": "import mmap\nx = mmap.mmap(-1, 10 * 2**30)\nraise MemoryError",
+    "in a file without a name": (
+        "import os\nfile = os.memfd_create('x')\nwhile True: os.write(file, bytes(2**20))"
+    ),
+}
+
+LOOPS = {
+    "an endless loop": "while True: pass",
+    "one that ignores SIGINT": (
+        "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
+    ),
+    "one that catches everything": (
+        "while True:\n    try:\n        while True: pass\n    except BaseException: pass"
+    ),
+    "one big number, computed in C": "10 ** 10 ** 10",
+    "waiting": "import threading\nthreading.Event().wait()",
+    "reading standard input": "import sys\nsys.__stdin__.read()\nimport signal\nsignal.pause()",
+}
+
+OUTPUT = {
+    "printing without end": "while True: print('x' * 100_000)",
+    "one print of 50 MB": "print('x' * 50_000_000)",
+    "displaying without end": (
+        "from IPython.display import display\nwhile True: display('x' * 100_000)"
+    ),
+    "displaying 200 MB of HTML": (
+        "from IPython.display import HTML, display\n"
+        "for _ in range(200): display(HTML('<b>' + 'x' * 1_000_000))"
+    ),
+    "a last value of 50 MB": "'x' * 50_000_000",
+    "writing to the file descriptor": "import os\nwhile True: os.write(1, b'x' * 10_000)",
+}
+
+DEATHS = {
+    "_exit": "import os\nos._exit(0)",
+    "a segmentation fault": "import ctypes\nctypes.string_at(0)",
+    "killing all it can": (
+        "import os\ntry: os.kill(-1, 9)\nexcept OSError: pass\nos.kill(os.getpid(), 9)"
+    ),
+    "closing all descriptors": "import os\nos.closerange(0, 256)\nos._exit(0)",
+    "abort": "import os\nos.abort()",
+    "replacing itself": "import os, sys\nos.execv(sys.executable, ['python', '-c', ''])",
+}
+
+MODULES = (
+    "bubblewrap", "docker", "container", "docker_kernels", "docker_fences", "seccomp", "cgroups",
+    "leftovers", "provisioners", "kernel", "kernel_session", "notebook", "jupyter", "gateway", "monty",
+)  # fmt: skip
+
+
+def page() -> str:
+    """docs/security.md."""
+    areas = list(dict.fromkeys(attempt.area for attempt in ATTEMPTS))
+    first, *others = (
+        " | ".join(("", name or "fence", *cells, "")).strip() for name, cells in _FENCES.items()
+    )
+    lines = [_INTRODUCTION.format(fences="\n".join([first, "|---" * 4 + "|", *others]))]
+    for area in areas:
+        lines += [
+            f"\n### {area.capitalize()}\n",
+            "| a program tries to | bubblewrap | docker | monty | without a sandbox |",
+            "|---|---|---|---|---|",
+        ]
+        for attempt in ATTEMPTS:
+            if attempt.area == area:
+                control = CONTROLS[attempt.control]
+                docker = _IN_DOCKER[attempt.in_docker]
+                lines.append(f"| {attempt.what} | stopped | {docker} | stopped | {control} |")
+    names = ", ".join(f"`{name}`" for name in REFUSED_CALLS)
+    lines += [
+        "\n### System calls\n",
+        f"Not there for a kernel's program (ENOSYS), though this Linux may have them: {names}. In "
+        "Docker the same list; an engine before version 23 answers EPERM.",
+    ]
+    for heading, table, comes in (
+        ("Memory", MEMORY, "`SandboxLimit`, or the program's own `MemoryError`"),
+        ("Time", LOOPS, "`SandboxTimeout`: interrupt, then kill"),
+        ("Output", OUTPUT, "`SandboxLimit`, or `SandboxDied` where its kernel chokes on it first"),
+        ("Crashes", DEATHS, "`SandboxDied`, in this session alone"),
+    ):
+        lines += [
+            f"\n### {heading}\n",
+            "| a kernel's program tries | what comes of it |",
+            "|---|---|",
+        ]
+        lines += [f"| {what} | {comes} |" for what in table]
+    lines += ["\n## What each module says of itself\n"]
+    for name in MODULES:
+        lines += [f"### `sandbox/{name}.py`\n", *_confession(name), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+_FENCES = {
+    "": ("kernel in bubblewrap", "kernel in docker", "monty"),
+    "another interpreter": (
+        "no: CPython", "no: CPython",
+        "a Rust interpreter without files, network, processes, imports",
+    ),
+    "namespaces": (
+        "user (unless root), pid, net, ipc, uts, mount, cgroup",
+        "pid, net, ipc, uts, mount, cgroup", "no",
+    ),
+    "file system": (
+        "interpreter and system libraries, read-only; /mnt/data and /tmp private and sized",
+        "the image, read-only; /mnt/data and /tmp private and sized", "none",
+    ),
+    "system calls": (
+        "an allowlist (seccomp)", "the same allowlist",
+        "all of this user's, for the interpreter's own worker",
+    ),
+    "memory, processes": (
+        "rlimits per process; a control group for all, as root",
+        "rlimits per process; a control group for all", "memory of the interpreter",
+    ),
+    "processor": ("shared with all", "one of them", "shared with all"),
+    "user": (
+        "one uid per session as root, else `nobody` in a user namespace",
+        "one uid per session as root, else the server's", "the server's",
+    ),
+    "running time, output, calls": ("limited", "limited", "limited"),
+}  # fmt: skip
+
+_IN_DOCKER = {"stopped": "stopped", "succeeds": "succeeds, within the container"}
+
+_INTRODUCTION = """\
+# Security
+
+<!-- Written by `python -m tests.support.promises` from the tables that the tests run. Do not edit. -->
+
+The code that runs here is written by a model, perhaps under the influence of someone who wants it to
+do harm. **The host decides**: names and arguments of calls are bound and validated outside, nothing
+from a sandbox is unpickled or evaluated, and a hostile program can forge a call, never an invalid one.
+
+`python app.py doctor` tries the fences on your machine. A fence that does not hold turns the kernel
+engine off, with the reason and the remedy; it never becomes a weaker sandbox. `--sandbox none` must be
+said by name, gives the model's code your account, and logs a warning at every start.
+
+Programs run in monty, and what that cannot run in a kernel, in the place that `--sandbox` names:
+
+{fences}
+
+To start a container takes root, or a user who may speak to the engine, which is as much as root on its
+machine; programs never see the engine.
+
+Every kernel is started for itself, ahead of time, and not forked from one that has imported everything.
+We tried that: ipykernel forked within one bubblewrap answers after 90 to 200 ms, where a kernel in a
+bubblewrap of its own takes 250 to 400 ms, and 650 to 1300 ms with numpy, pandas and matplotlib imported
+(2 x AMD EPYC, busy). But all of them would share one set of namespaces, one uid, one /mnt/data and one
+control group, so that sessions could read and end each other. A waiting kernel is handed out in 5 ms as
+it is; only bursts beyond the waiting ones would gain.
+
+## What programs try
+
+Every row is run by `tests/sandbox/test_escape.py`: in bubblewrap as root and, where it can read the
+interpreter, as an ordinary user; in containers of a real engine by `make test-docker`.\
+"""
+
+
+def _confession(name: str) -> list[str]:
+    doc = import_module(f"sandbox.{name}").__doc__ or ""
+    return [
+        "- " + " ".join(paragraph.split())
+        for paragraph in doc.split("\n\n")
+        if paragraph.startswith(("Stops:", "Does not stop:", "Does not sweep:"))
+    ]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
+    sys.stdout.write(f"wrote {PAGE.name}\n")

@@ -1,0 +1,136 @@
+"""Ask a proxy for responses over HTTP, and hold every byte that comes to OpenAI's schemas and rules."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+
+from tests.support.openai_wire import validator
+
+Json = dict[str, Any]
+
+RESPONSE = validator("Response")
+EVENT = validator("ResponseStreamEvent")
+
+_IDS = re.compile(r"\b(resp|msg|rs|fc|call|ctc|fco)_[0-9a-f]{16,}\b")
+
+
+def fetch(
+    url: str, body: Mapping[str, Any] | None = None, *, method: str | None = None, key: str = "k"
+) -> tuple[int, bytes]:
+    """The status and the bytes of the answer."""
+    request = urllib.request.Request(
+        url,
+        json.dumps(body).encode() if body is not None else None,
+        {"content-type": "application/json", "authorization": f"Bearer {key}"},
+        method=method,
+    )
+    try:
+        with urllib.request.urlopen(request) as response:
+            return response.status, response.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def ask(proxy: str, body: Mapping[str, Any]) -> Json:
+    """A response, as OpenAI describes one."""
+    status, data = fetch(f"{proxy}/v1/responses", {**body, "stream": False})
+    assert status == 200, data
+    response = json.loads(data)
+    RESPONSE.validate(response)
+    return response
+
+
+def ask_stream(proxy: str, body: Mapping[str, Any]) -> list[Json]:
+    """The events of a stream, as OpenAI describes them."""
+    status, data = fetch(f"{proxy}/v1/responses", {**body, "stream": True})
+    assert status == 200, data
+    return read_stream(data)
+
+
+def read_stream(data: bytes) -> list[Json]:
+    """Frames are exactly ``event: TYPE`` and ``data: JSON``, and there is no ``[DONE]``."""
+    *frames, rest = data.decode().split("\n\n")
+    assert rest == ""
+    events = []
+    for frame in frames:
+        if frame.startswith(":"):
+            continue  # a ping
+        name, line = frame.split("\n")
+        event = json.loads(line.removeprefix("data: "))
+        assert name == f"event: {event['type']}"
+        EVENT.validate(event)
+        events.append(event)
+    return events
+
+
+def check_events(events: list[Json]) -> Json:
+    """The response that the events make: put together from them, and equal to what the last one holds.
+
+    Asserts each rule that some client relies on.
+    """
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    first, second, *between, last = events
+    assert (first["type"], second["type"]) == ("response.created", "response.in_progress")
+    assert first["response"] == second["response"]
+    assert first["response"]["status"] == "in_progress" and first["response"]["output"] == []
+    assert last["response"]["id"] == first["response"]["id"]
+    output: list[Json] = []
+    open_item: Json | None = None
+    told = ""
+    for event in between:
+        kind = event["type"].removeprefix("response.")
+        assert event["output_index"] == len(output), "items come one after the other"
+        if kind == "output_item.added":
+            assert open_item is None, "an item begins before the last one is done"
+            open_item, told = event["item"], ""
+            continue
+        assert open_item is not None
+        if kind == "output_item.done":
+            item = event["item"]
+            assert item["id"] == open_item["id"] and item["type"] == open_item["type"]
+            assert told == whole_text(item), "the deltas make the item"
+            output.append(item)
+            open_item = None
+            continue
+        assert event["item_id"] == open_item["id"]
+        told += event.get("delta", "")
+        if kind.endswith(".done"):
+            [text] = [
+                event[name]
+                for name in ("text", "arguments", "input", "code", "part")
+                if name in event
+            ]
+            assert (text if isinstance(text, str) else text["text"]) == told
+    assert open_item is None, "every item is done"
+    assert last["response"]["output"] == output
+    ids = [item["id"] for item in output]
+    assert len(set(ids)) == len(ids)
+    return last["response"]
+
+
+def whole_text(item: Json) -> str:
+    match item["type"]:
+        case "message":
+            return "".join(part["text"] for part in item["content"])
+        case "reasoning":
+            return "".join(part["text"] for part in item["summary"])
+        case "function_call":
+            return str(item["arguments"])
+        case "custom_tool_call":
+            return str(item["input"])
+        case "code_interpreter_call":
+            return str(item["code"])
+    raise AssertionError(item)
+
+
+def without_ids(value: Json) -> Json:
+    """``value`` with ids numbered as they come, and without times."""
+    text = json.dumps(value)
+    numbers: dict[str, int] = {}
+    text = _IDS.sub(lambda m: f"{m[1]}_{numbers.setdefault(m[0], len(numbers))}", text)
+    return {k: v for k, v in json.loads(text).items() if k not in ("created_at", "completed_at")}

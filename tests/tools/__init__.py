@@ -1,0 +1,1 @@
+"""Tool schemas: read, shown, bound, judged."""

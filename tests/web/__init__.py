@@ -1,0 +1,1 @@
+"""HTTP itself, and the server process."""
