@@ -10,9 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from emulator.tools.toolset import ToolKind
-
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
+ToolKind = Literal["function", "custom"]
 RunStatus = Literal["completed", "failed", "incomplete"]
 
 
@@ -44,6 +43,16 @@ class Opened:
     """Model turns that this answer did without."""
     container_id: str = ""
     """Of the code interpreter, if the answer has one."""
+
+
+@dataclass(frozen=True)
+class Relayed:
+    """A chunk of the upstream's own, of an answer in which nothing is emulated.
+
+    Its choices are the upstream's; where the upstream told its usage, the last one has that and no choice.
+    """
+
+    chunk: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -142,6 +151,7 @@ class Finish:
 
 AnswerEvent = (
     Opened
+    | Relayed
     | ReasoningDelta
     | ContentDelta
     | ToolCall

@@ -5,47 +5,39 @@ A turn is read by `turn.py`; here is decided what to ask for next. Knows nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from emulator import metrics
-from emulator.answering.answer_format import AnswerFormat
+from emulator.answering.asked import Asked
 from emulator.answering.bench import Bench
 from emulator.answering.cell_draft import CellDraft
 from emulator.answering.cell_resume import EndedCell, go_on
 from emulator.answering.first_turn import first_turn
 from emulator.answering.habits import Habits
 from emulator.answering.program_draft import Draft
-from emulator.answering.prompt import Choice
 from emulator.answering.prose import Prose
 from emulator.answering.reply import Drafting, Turn
 from emulator.answering.stops import StopFilter
 from emulator.answering.tiny.grammar import gbnf
 from emulator.answering.turn_state import Course
 from emulator.answering.usage import Meter
-from emulator.answering.verdicts import Answered, Ran, Refused, Verdict
+from emulator.answering.verdicts import CUT_OFF, Answered, Ran, Refused, Verdict
 from emulator.errors import ExecutionFailed, UpstreamFailed
-from emulator.events import AnswerEvent, Finish, FinishReason, Opened, Usage
+from emulator.events import AnswerEvent, Finish, Opened, Usage
 from emulator.programs.driver import Driver
 from emulator.programs.repeats import barren_calls
 from emulator.programs.resume import Continued, Ended, resume, save
-from emulator.protocol import ChatCompletionRequest
 from emulator.settings import Settings
 from emulator.storage.key_value import Store
-from emulator.tools.toolset import Toolset
 from emulator.upstream.client import Upstream
 from sandbox.engine import Engine, fresh_seed
 from sandbox.errors import SandboxBusy, SandboxError
 
-CUT_OFF: Mapping[str | None, FinishReason] = {
-    "length": "length",
-    "content_filter": "content_filter",
-}
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Answerer:
     """Makes the events of one choice of one request."""
 
@@ -54,10 +46,7 @@ class Answerer:
     engines: Sequence[Engine]
     store: Store | None
     habits: Habits
-    request: ChatCompletionRequest
-    toolset: Toolset
-    choice: Choice
-    answer_format: AnswerFormat | None
+    asked: Asked
     open_bench: Callable[[], Bench] | None = None
     """Gives the code interpreter, if the model may use one."""
 
@@ -73,13 +62,13 @@ class Answerer:
     def _events(self, bench: Bench | None) -> Iterator[AnswerEvent]:
         driver = Driver(
             self.engines,
-            self.toolset,
+            self.asked.toolset,
             max_calls=self.settings.program_calls,
-            one_at_a_time=self.choice.one_at_a_time,
+            one_at_a_time=self.asked.choice.one_at_a_time,
         )
         went_on: Continued | Ended | EndedCell | Answered | None = None
         if bench is not None:
-            went_on = yield from go_on(bench, self.request.messages)
+            went_on = yield from go_on(bench, self.asked.request.messages)
         went_on = went_on or self._resumed(driver)
         if isinstance(went_on, Answered):
             metrics.TURNS_SAVED.inc()
@@ -90,28 +79,25 @@ class Answerer:
             yield from went_on.calls
             yield Finish("tool_calls", Usage())
         else:
-            request = self.request
+            request = self.asked.request
             if bench is not None:
                 held = bench.taken_in(request.messages)
                 request = request.model_copy(update={"messages": held})
             messages, fields = first_turn(
                 self.settings,
-                request,
-                self.toolset,
-                self.choice,
-                self.answer_format,
-                habit=self.habits.of(self.request.model),
+                replace(self.asked, request=request),
+                habit=self.habits.of(self.asked.request.model),
                 ended=went_on,
                 bench=bench,
             )
-            yield from self._asked(driver, Course(messages, fields, self.choice, bench))
+            yield from self._asked(driver, Course(messages, fields, self.asked.choice, bench))
 
     def _resumed(self, driver: Driver) -> Continued | Ended | None:
         """What became of a program whose results end the history."""
         if self.store is None:
             return None
         with _sandbox_at_fault():
-            went_on = resume(self.store, driver, self.request.messages)
+            went_on = resume(self.store, driver, self.asked.request.messages)
         if isinstance(went_on, Continued) and went_on.saved is not None:
             save(self.store, went_on.saved)
         return went_on
@@ -160,16 +146,18 @@ class Answerer:
             required=course.choice.required and course.bench is None,
             by_statement=self.settings.stream_calls == "statement",
             seed=seed,
-            barren=barren_calls(self.request.messages),
+            barren=barren_calls(self.asked.request.messages),
         )
-        draft = CellDraft(read, course.bench, self.toolset) if course.bench else read
-        hold = bool(course.attempt) or course.choice.required or self.answer_format is not None
+        draft = CellDraft(read, course.bench, self.asked.toolset) if course.bench else read
+        hold = (
+            bool(course.attempt) or course.choice.required or self.asked.answer_format is not None
+        )
         lead = "\n\n" if course.told else ""
         return Turn(
             draft,
-            Prose(StopFilter(self.request.stop), hold=hold, lead=lead),
+            Prose(StopFilter(self.asked.request.stop), hold=hold, lead=lead),
             course.choice,
-            answer_format=self.answer_format,
+            answer_format=self.asked.answer_format,
             recover_reasoning=self.settings.recover_reasoning,
         )
 
@@ -204,19 +192,18 @@ class Answerer:
 
     def _keep(self, draft: Drafting) -> None:
         """Remember how the model calls, and the program for its results."""
-        self.habits.told(self.request.model, draft.dialects)
+        self.habits.told(self.asked.request.model, draft.dialects)
         if self.store is not None and (saved := draft.saved()) is not None:
             save(self.store, saved)
 
     def _retry_fields(self, verdict: Refused) -> dict[str, Any]:
         """A grammar of valid calls, where the operator says that the upstream takes one."""
         field = self.settings.retry_grammar
-        if field == "off" or not self.toolset.tools or verdict.kind not in ("invalid", "required"):
+        toolset, choice = self.asked.toolset, self.asked.choice
+        if field == "off" or not toolset.tools or verdict.kind not in ("invalid", "required"):
             return {}
-        one = self.choice.one_at_a_time
-        return {
-            field: gbnf(self.toolset.tools, required=True, only=self.choice.name, parallel=not one)
-        }
+        parallel = not choice.one_at_a_time
+        return {field: gbnf(toolset.tools, required=True, only=choice.name, parallel=parallel)}
 
 
 @contextmanager

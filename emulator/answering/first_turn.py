@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from emulator.answering.answer_format import AnswerFormat
+from emulator.answering.asked import Asked
 from emulator.answering.bench import Bench
 from emulator.answering.profiles import choose
-from emulator.answering.prompt import Choice, EndedProgram, ModelMessage, instruct
+from emulator.answering.prompt import EndedProgram, ModelMessage, instruct
 from emulator.answering.tiny.turn import DEFAULTS as TINY_DEFAULTS
 from emulator.answering.tiny.turn import tiny_turn
-from emulator.protocol import ChatCompletionRequest
 from emulator.settings import Settings
-from emulator.tools.toolset import Toolset
 
 # Fields that would spoil a turn in which the model is to write Python.
 NOT_IN_TOOL_TURNS = frozenset({"n", "stop", "response_format", "logprobs", "top_logprobs"})
@@ -20,18 +18,16 @@ NOT_IN_TOOL_TURNS = frozenset({"n", "stop", "response_format", "logprobs", "top_
 
 def first_turn(
     settings: Settings,
-    request: ChatCompletionRequest,
-    toolset: Toolset,
-    choice: Choice,
-    answer_format: AnswerFormat | None,
+    asked: Asked,
     *,
     habit: str,
     ended: EndedProgram | None = None,
     bench: Bench | None = None,
 ) -> tuple[list[ModelMessage], dict[str, Any]]:
     """What the model is told, and the other fields of the upstream request."""
+    request, toolset, choice = asked.request, asked.toolset, asked.choice
     profile = choose(settings.profile, request.model)
-    told_format = answer_format.instructions if answer_format else ""
+    told_format = asked.answer_format.instructions if asked.answer_format else ""
     dropped = profile.drops | set(settings.drop_fields) | NOT_IN_TOOL_TURNS
     fields = request.passed_on(dropped)
     fields["stream_options"] = {"include_usage": True}

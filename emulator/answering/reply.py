@@ -1,6 +1,6 @@
 """Read one reply of the model: tell what can be told at once, run the program in it, judge the rest.
 
-`Turn.feed` and `Turn.close` are sans-IO; `pipeline.py` brings the chunks and acts on the verdict.
+`Turn.feed` and `Turn.close` are sans-IO; `answerer.py` brings the chunks and acts on the verdict.
 """
 
 from __future__ import annotations

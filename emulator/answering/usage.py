@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from emulator.chat.chunks import Chunk
 from emulator.events import Usage
+from emulator.upstream.client import Chunk
 
 # What the upstream may tell of its figures; it is told only where they are those of one turn.
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")

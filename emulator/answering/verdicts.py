@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from emulator.events import FinishReason
+
 
 @dataclass(frozen=True)
 class Answered:
@@ -27,5 +29,11 @@ class Refused:
     kind: str
     facts: Mapping[str, Any] = field(default_factory=dict)
 
+
+CUT_OFF: Mapping[str | None, FinishReason] = {
+    "length": "length",
+    "content_filter": "content_filter",
+}
+"""The upstream's finish reasons that say that the reply is not whole."""
 
 Verdict = Answered | Ran | Refused

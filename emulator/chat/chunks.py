@@ -22,12 +22,12 @@ from emulator.events import (
     Finish,
     Opened,
     ReasoningDelta,
+    Relayed,
     ToolCall,
     Usage,
     new_id,
 )
-
-Chunk = dict[str, Any]
+from emulator.upstream.client import Chunk
 
 
 class ChunkWriter:
@@ -54,11 +54,15 @@ class ChunkWriter:
         usages = []
         for index, events in enumerate(answers):
             for event in self._choice(index, events):
-                if isinstance(event, Usage):
-                    usages.append(event)
-                else:
-                    yield event
-        if include_usage:
+                match event:
+                    case Usage():
+                        usages.append(event)
+                    case Relayed(chunk):
+                        if chunk["choices"] or include_usage:
+                            yield chunk
+                    case _:
+                        yield event
+        if include_usage and usages:
             # The choices of one request share its prompt.
             completion_tokens = sum(usage.completion_tokens for usage in usages)
             usage = replace(usages[0], completion_tokens=completion_tokens)
@@ -66,7 +70,7 @@ class ChunkWriter:
 
     def _choice(
         self, index: int, events: Iterable[AnswerEvent]
-    ) -> Iterator[Chunk | Opened | Usage]:
+    ) -> Iterator[Chunk | Opened | Relayed | Usage]:
         role: dict[str, Any] = {"role": "assistant"}
         calls = 0
         code = ChatCode(self._host)
@@ -82,7 +86,7 @@ class ChunkWriter:
 
         for event in events:
             match event:
-                case Opened():
+                case Opened() | Relayed():
                     yield event
                     continue
                 case ReasoningDelta(text):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from emulator.answering.pipeline import Pipeline
-from emulator.answering.tool_choice import interpreter_tool
+from emulator.answering.relay import spelled_out
 from emulator.errors import BadRequest
 from emulator.events import Opened
 from emulator.responses import items
@@ -49,9 +49,10 @@ class ResponseLine:
         containers = [item.container_id for item in said if isinstance(item, items.CodeCall)]
         try:
             chat = chat_request(request, messages(said), containers)
-            answer = self.pipeline.events(chat, client, interpreter_tool(chat))
+            asked = self.pipeline.read(chat, client)
         except BadRequest as error:
             raise told_as_sent(error) from error
+        answer = spelled_out(asked, self.pipeline.answer(asked))
         start, tape = begun(request), Tape()
         writer = ResponseWriter(start)
         events = writer.write(tape.record(answer))

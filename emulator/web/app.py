@@ -93,7 +93,14 @@ def create_app(
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
     app.extensions["emulator"] = owned
-    pipeline = Pipeline(settings, upstream, engines, programs, interpreter, uploaded)
+    pipeline = Pipeline(
+        settings=settings,
+        upstream=upstream,
+        engines=engines,
+        store=programs,
+        interpreter=interpreter,
+        files=uploaded,
+    )
     read = partial(read_upload, folder.scratch, settings.max_file_bytes)
     api = _api(settings)
     chat.add_routes(api, pipeline, ModelList(upstream), settings)

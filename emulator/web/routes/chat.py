@@ -7,6 +7,7 @@ from flask import Blueprint, Response, request
 
 from emulator.answering.pipeline import Pipeline
 from emulator.chat.chunks import collect
+from emulator.chat.front import complete
 from emulator.errors import NotFound
 from emulator.events import Opened
 from emulator.protocol import parse_chat
@@ -25,7 +26,7 @@ def add_routes(api: Blueprint, pipeline: Pipeline, models: ModelList, settings: 
         if settings.log_bodies:
             log.info("request body", body=body.decode(errors="replace"))
         chat = parse_chat(body)
-        chunks = pipeline.complete(chat, client(), request.host_url.rstrip("/"))
+        chunks = complete(pipeline, chat, client(), request.host_url.rstrip("/"))
         # The upstream's refusal comes out here, and so keeps its status in a stream too.
         opened = next(chunks)
         if not chat.stream:

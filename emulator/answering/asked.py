@@ -1,0 +1,67 @@
+"""What a request asks for, read once: every choice of its answer is made from this one value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from emulator.answering.answer_format import AnswerFormat
+from emulator.answering.prompt import Choice
+from emulator.answering.tool_choice import INTERPRETER, interpreter_tool, offered
+from emulator.protocol import ChatCompletionRequest
+from emulator.settings import Settings
+from emulator.tools.toolset import Toolset
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request of one client."""
+
+    request: ChatCompletionRequest
+    client: str
+    """Whose containers and files may be used."""
+    toolset: Toolset
+    choice: Choice
+    answer_format: AnswerFormat | None
+    interpreter: Mapping[str, Any] | None
+    """The code interpreter as a tool, if the model may use it."""
+    relayed: bool
+    """Nothing is to be emulated: the upstream's own words are the answer, all ``n`` choices at once."""
+
+    @property
+    def answers(self) -> int:
+        """How many answers are to be made here, one after the other."""
+        return 1 if self.relayed else self.request.n or 1
+
+
+def read_request(
+    request: ChatCompletionRequest,
+    client: str,
+    settings: Settings,
+    *,
+    interpreter_by_default: bool = False,
+) -> Asked:
+    """``interpreter_by_default``: a request that leaves all open gets an interpreter, if that is on here.
+
+    Raises `BadRequest` naming the place.
+    """
+    toolset, choice = offered(request)
+    interpreter = interpreter_tool(request)
+    if (
+        interpreter is None
+        and interpreter_by_default
+        and settings.interpreter == "on"
+        and _leaves_open(request)
+    ):
+        interpreter = {"type": INTERPRETER}
+    answer_format = AnswerFormat.parse(request.response_format)
+    formatted = answer_format is not None and settings.response_format != "pass"
+    relayed = not toolset.tools and interpreter is None and not formatted
+    return Asked(request, client, toolset, choice, answer_format, interpreter, relayed)
+
+
+def _leaves_open(request: ChatCompletionRequest) -> bool:
+    """Whether the client leaves it to the model how to answer, once."""
+    free = request.tool_choice in (None, "auto") and request.function_choice in (None, "auto")
+    return free and not request.is_legacy and (request.n or 1) == 1

@@ -1,0 +1,82 @@
+"""Answers in which nothing is emulated: the upstream's own chunks, as they come.
+
+A front of the same API passes them on; any other has them spelled out as events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from emulator.answering.asked import Asked
+from emulator.answering.profiles import choose
+from emulator.answering.prompt import transcript
+from emulator.answering.tool_choice import NO_TOOLS
+from emulator.answering.usage import Meter
+from emulator.answering.verdicts import CUT_OFF
+from emulator.events import (
+    AnswerEvent,
+    ContentDelta,
+    Finish,
+    FinishReason,
+    Opened,
+    ReasoningDelta,
+    Relayed,
+)
+from emulator.protocol import ChatCompletionRequest
+from emulator.settings import Settings
+from emulator.upstream.client import Upstream
+
+
+def relay(asked: Asked, settings: Settings, upstream: Upstream) -> Iterator[Opened | Relayed]:
+    """`Opened`, chunks with choices, and one with the usage if the upstream tells it.
+
+    Raises `UpstreamFailed`, before the first item or after any.
+    """
+    request = asked.request
+    profile = choose(settings.profile, request.model)
+    fields = request.passed_on(profile.drops | set(settings.drop_fields))
+    fields["stream_options"] = {"include_usage": True}
+    usage, base = None, {}
+    with upstream.open(_messages(request), fields) as reply:
+        yield Opened(reply.abort)
+        for chunk in reply:
+            usage = chunk.pop("usage", None) or usage
+            if chunk.get("choices"):
+                named = {**chunk, "object": "chat.completion.chunk", "model": request.model}
+                yield Relayed(named)
+            base = {name: value for name, value in chunk.items() if name != "choices"}
+        if usage:
+            yield Relayed({**base, "choices": [], "usage": usage})
+
+
+def spelled_out(asked: Asked, events: Iterable[AnswerEvent]) -> Iterator[AnswerEvent]:
+    """The same answer without `Relayed`: what its chunks say, and how it finished. One choice."""
+    if not asked.relayed:
+        yield from events
+        return
+    finish_reason: FinishReason = "stop"
+    meter = Meter()
+    meter.begin()
+    for event in events:
+        if not isinstance(event, Relayed):
+            yield event
+            continue
+        meter.count(event.chunk)
+        for choice in event.chunk["choices"]:
+            delta = choice.get("delta") or {}
+            if reasoning := delta.get("reasoning_content") or delta.get("reasoning"):
+                yield ReasoningDelta(reasoning)
+            if content := delta.get("content"):
+                yield ContentDelta(content)
+            finish_reason = CUT_OFF.get(choice.get("finish_reason"), finish_reason)
+    yield Finish(finish_reason, meter.usage(_messages(asked.request)))
+
+
+def _messages(request: ChatCompletionRequest) -> list[dict[str, Any]]:
+    """The client's messages untouched, unless they hold what a model without tools cannot read."""
+    if any(
+        m.tool_calls or m.function_call or m.role in ("tool", "function") for m in request.messages
+    ):
+        return transcript(request.messages, NO_TOOLS)
+    return [message.model_dump(exclude_unset=True) for message in request.messages]
