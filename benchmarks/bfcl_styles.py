@@ -13,7 +13,8 @@ from itertools import groupby
 from typing import Any
 
 from emulator.tools.names import KEYWORDS, RESERVED
-from emulator.tools.toolset import Tool, Toolset
+from emulator.tools.tool import Tool
+from emulator.tools.toolset import Toolset
 from emulator.tools.trees import Tree
 
 Json = Any

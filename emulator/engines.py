@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from pydantic import SecretStr
 
 from emulator.settings import Settings
 from sandbox.engine import Engine, Limits
 from sandbox.errors import SandboxUnavailable
+from sandbox.places import PLACES
 
 if TYPE_CHECKING:
     from sandbox.kernel import KernelEngine
@@ -33,50 +34,27 @@ def _kernel(settings: Settings, limits: Limits) -> Engine:
         warm=settings.warm_kernels,
         most=settings.max_kernels,
         max_age=settings.kernel_age_seconds,
-        **_PLACES[settings.sandbox](settings),
+        **_place(settings),
     )
     engine.warm_up()
     return engine
 
 
-def _bubblewrap(settings: Settings) -> dict[str, Any]:
-    from sandbox.fences import missing
-
-    for fence in missing():
+def _place(settings: Settings) -> dict[str, Any]:
+    """What `KernelEngine` is told of the place where kernels run; says aloud which fences are weak there."""
+    for fence in PLACES[settings.sandbox].weak():
         log.warning("fence missing", fence=fence.name, reason=fence.detail, fix=fence.fix)
-    return {"place": settings.sandbox}
+    return {"place": settings.sandbox, **place_options(settings)}
 
 
-def _docker(settings: Settings) -> dict[str, Any]:
+def place_options(settings: Settings) -> dict[str, Any]:
+    """What the settings say of the place that they name."""
     return {
-        "place": settings.sandbox,
-        "image": settings.docker_image,
-        "host": settings.docker_host,
+        option: value.get_secret_value() if isinstance(value, SecretStr) else value
+        for option, name in PLACES[settings.sandbox].options.items()
+        for value in [getattr(settings, name)]
     }
 
-
-def _gateway(settings: Settings) -> dict[str, Any]:
-    from sandbox.gateway import Gateway, GatewayKernel
-
-    token = settings.gateway_token.get_secret_value()
-    gateway = Gateway(settings.gateway_url, token, settings.gateway_kernel)
-    if (problem := gateway.problem()) is not None:
-        raise problem
-    return {"connect": partial(GatewayKernel, gateway)}
-
-
-def _none(settings: Settings) -> dict[str, Any]:
-    log.warning("kernels run unsandboxed: the model's code has your account", sandbox="none")
-    return {"place": settings.sandbox}
-
-
-_PLACES: dict[str, Callable[[Settings], dict[str, Any]]] = {
-    "bubblewrap": _bubblewrap,
-    "docker": _docker,
-    "gateway": _gateway,
-    "none": _none,
-}
-"""Where kernels run -> what `KernelEngine` is to be told of it."""
 
 ENGINES: dict[str, Callable[[Settings, Limits], Engine]] = {"monty": _monty, "kernel": _kernel}
 
@@ -133,7 +111,7 @@ class InterpreterEngines:
             preload=PRELOADED,
             data_size=settings.container_bytes,
             cpu_seconds=_CPU_SECONDS,
-            **_PLACES[settings.sandbox](settings),
+            **_place(settings),
         )
 
     def close(self) -> None:

@@ -8,26 +8,20 @@ Does not stop: what neither of these stops.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Self
 
-from sandbox import cgroups, docker_fences, fences, leftovers
+from sandbox import cgroups, leftovers
 from sandbox.engine import Limits, Session
 from sandbox.errors import SandboxUnavailable
 from sandbox.jupyter import Connected, Kernel
 from sandbox.kernel_session import STUB, KernelSession
 from sandbox.notebook import Notebook
+from sandbox.places import PLACES
 from sandbox.pool import WarmPool
-from sandbox.provisioners import PLACES, kernel_spec
-
-_PROBES: dict[str, Callable[[Mapping[str, int | str]], SandboxUnavailable | None]] = {
-    "bubblewrap": lambda _: fences.problem(),
-    "docker": docker_fences.problem,
-    "none": lambda _: None,
-}
-"""Place -> what is wrong with its fences, given the traits that are set."""
+from sandbox.provisioners import kernel_spec
 
 
 class KernelEngine:
@@ -58,19 +52,26 @@ class KernelEngine:
         them there is not for this engine to check. `config` sets traits of the place."""
         self.limits = limits or Limits()
         self.place = place
+        elsewhere = connect is not None
         if place not in PLACES:
             raise ValueError(f"unknown place {place!r}; known: {', '.join(PLACES)}")
-        spec = kernel_spec(place, {"memory": self.limits.memory, **config})
+        row = PLACES[place]
+        options = {name: value for name, value in config.items() if name in row.options}
+        if connect is None and row.connect is not None:
+            connect = row.connect(options)
         shared = connect is not None
         setup = f"{STUB}.prepare({self.limits.output}, {tuple(preload)!r}, shared={shared})"
-        launch = connect or partial(Kernel, spec)
+        if connect is None:
+            assert row.provisioner is not None
+            spec = kernel_spec(row.provisioner, {"memory": self.limits.memory, **config})
+            connect = partial(Kernel, spec)
         self._pool: WarmPool[Connected] = WarmPool(
-            partial(launch, setup), size=warm, most=most, max_age=max_age
+            partial(connect, setup), size=warm, most=most, max_age=max_age
         )
-        self._probe = partial(_PROBES[place], config)
+        self._probe = partial(row.problem, options)
         self._probe_lock = threading.Lock()
         self._problem: SandboxUnavailable | None = None
-        self._probed = place == "none" or connect is not None
+        self._probed = elsewhere
 
     def warm_up(self) -> None:
         """Start the waiting kernels now. Raises SandboxUnavailable if this place cannot be had."""

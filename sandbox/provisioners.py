@@ -87,15 +87,21 @@ class Process(Protocol):
     def kill(self) -> None: ...
 
 
-def kernel_spec(place: str, config: Mapping[str, int | str]) -> KernelSpec:
-    """The kernelspec of ipykernel in `place`, a key of PLACES; `config` sets its traits."""
-    provisioner = {"provisioner_name": PLACES[place], "config": dict(config)}
+def kernel_spec(provisioner: str, config: Mapping[str, int | str]) -> KernelSpec:
+    """The kernelspec of ipykernel under `provisioner`, ``module:class``; `config` sets its traits."""
+    name = provisioner.lower().replace(":", "-")
+    # What an installed entry point would do; this project also runs from a plain checkout.
+    KernelProvisionerFactory.provisioners[name] = EntryPoint(
+        name, provisioner, KernelProvisionerFactory.GROUP_NAME
+    )
     quiet = ["--HistoryManager.enabled=False", "--log-level=CRITICAL"]
     return KernelSpec(
         argv=[sys.executable, "-c", _LAUNCH, "-f", CONNECTION, *quiet],
         display_name="Python",
         language="python",
-        metadata={"kernel_provisioner": provisioner},
+        metadata={
+            "kernel_provisioner": {"provisioner_name": name, "config": dict(config)},
+        },
     )
 
 
@@ -262,21 +268,6 @@ class UnsandboxedProvisioner(Place):
         await super().cleanup(restart=restart)
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
-
-
-_PROVISIONERS = {
-    "bubblewrap": f"{__name__}:BubblewrapProvisioner",
-    "docker": "sandbox.docker_kernels:DockerProvisioner",
-    "none": f"{__name__}:UnsandboxedProvisioner",
-}
-PLACES = {place: f"sandbox-{place}" for place in _PROVISIONERS}
-"""Where a kernel can run -> the name of its provisioner."""
-
-for _place, _class in _PROVISIONERS.items():
-    # What an installed entry point would do; this project also runs from a plain checkout.
-    KernelProvisionerFactory.provisioners[PLACES[_place]] = EntryPoint(
-        PLACES[_place], _class, KernelProvisionerFactory.GROUP_NAME
-    )
 
 
 def new_connection(sockets: str) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from typing import Any
 from emulator.answering.prompt import Choice
 from emulator.errors import BadRequest
 from emulator.protocol import ChatCompletionRequest, FunctionChoice, ToolChoice
-from emulator.tools.toolset import SchemaError, Tool, Toolset
+from emulator.tools.tool import Tool
+from emulator.tools.toolset import SchemaError, Toolset
 
 INTERPRETER = "code_interpreter"
 """The type of the one hosted tool that there is."""

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from emulator.events import ToolKind
 from emulator.programs.placeholders import READY, WAIT, Prepared, prepare
 from emulator.reading.diagnostics import Diagnostic
 from emulator.reading.readers import Statement
-from emulator.tools.toolset import BindError, ToolKind, Toolset
+from emulator.tools.toolset import BindError, Toolset
 from sandbox.engine import Engine, Finished, Paused, Session
 from sandbox.errors import (
     ProgramFailed,

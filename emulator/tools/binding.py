@@ -9,16 +9,14 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emulator.tools.coercion import Coercion, walk
 from emulator.tools.diagnosis import Diagnosis
 from emulator.tools.expanded import Reading
 from emulator.tools.problems import BindError, Problem, brief, written_call
+from emulator.tools.tool import Tool
 from emulator.tools.trees import Parameter, Tree
-
-if TYPE_CHECKING:
-    from emulator.tools.toolset import Tool
 
 MAX_DEPTH = 32
 MAX_VALUES = 50_000

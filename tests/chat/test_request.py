@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from emulator.answering.stops import StopFilter
 from tests.support.chat import ASK, BOTH, LONDON, calls
-from tests.support.http import send
+from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER, SEND_MAIL
 

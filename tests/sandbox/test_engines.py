@@ -449,7 +449,7 @@ def _descendants(pid: int | str) -> set[str]:
 
 
 def test_a_kernel_without_a_sandbox_is_only_had_by_name() -> None:
-    with pytest.raises(ValueError, match="known: bubblewrap, docker, none"):
+    with pytest.raises(ValueError, match="known: bubblewrap, docker, gateway, none"):
         KernelEngine(place="docker?")
     with KernelEngine(LIMITS, place="none", warm=0) as engine:
         assert run(engine, "ask(1) + 1", answers=[1]) == [

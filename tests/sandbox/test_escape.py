@@ -594,6 +594,7 @@ def test_monty_is_bounded(what: str) -> None:
 
 
 def test_a_crashed_monty_worker_ends_its_own_session_only(monty: Engine) -> None:
+    threads = threading.active_count()
     with monty.session(frozenset({"ask"})) as session, monty.session(frozenset()) as other:
         assert session.start("ask()") == Paused("ask", (), {}, 1)
         worker = session._checkout.worker_pid  # type: ignore[attr-defined]
@@ -601,7 +602,7 @@ def test_a_crashed_monty_worker_ends_its_own_session_only(monty: Engine) -> None
         with pytest.raises(SandboxDied):
             session.resume(1)
         assert other.start("1") == Finished("", 1, "1")
-    assert threading.active_count() < 20
+    assert threading.active_count() <= threads + 2
 
 
 def test_the_page_about_security_is_what_these_tests_run() -> None:

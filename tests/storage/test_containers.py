@@ -23,8 +23,8 @@ from emulator.storage.container_rows import Container
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
 from tests.conftest import StartProxy
-from tests.support.http import send
 from tests.support.openai_wire import recorded_requests, validator
+from tests.support.raw_http import send
 from tests.support.uploads import CSV, Clock, error_of, form, kept, sdk, wait_until
 
 CONTAINER = validator("ContainerResource")

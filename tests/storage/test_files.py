@@ -24,8 +24,8 @@ from emulator.errors import BadRequest, NotStored
 from emulator.storage.blob_store import Content, Folder, open_folder
 from emulator.storage.files import PURPOSES, check_name
 from tests.conftest import StartProxy
-from tests.support.http import send
 from tests.support.openai_wire import validator
+from tests.support.raw_http import send
 from tests.support.uploads import CSV, Clock, error_of, form, kept, sdk, wait_until
 
 FILE = validator("OpenAIFile")

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from emulator.settings import Settings, from_command_line
 from tests.conftest import StartProxy
-from tests.support.http import send
+from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from emulator.answering.tiny.copying import Source
 from emulator.answering.tiny.notation import either, literal, python
-from emulator.tools.toolset import Tool
+from emulator.tools.tool import Tool
 
 Json = Any
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from emulator.answering.tiny.copying import FUNCTION_WORDS, Source
-from emulator.tools.toolset import Tool
+from emulator.tools.tool import Tool
 
 NAME, DESCRIPTION, ARGUMENT = 3.0, 2.0, 1.0
 """What a shared word counts, by where the tool holds it."""

@@ -1,0 +1,48 @@
+"""One function that a model may call: its names, its schema, its arguments. Knows nothing of other tools."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jsonschema_rs
+
+from emulator.events import ToolKind
+from emulator.tools import shapes
+from emulator.tools.trees import Parameter
+from emulator.tools.validator import compile_validator
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One function that a model may call."""
+
+    name: str
+    """On the wire."""
+    python_name: str
+    description: str
+    parameters: dict[str, Any]
+    """Cleaned JSON Schema 2020-12: self-contained, every ``$ref`` into its own ``$defs``."""
+    arguments: tuple[Parameter, ...]
+    """In schema order, which is what positional arguments follow."""
+    kind: ToolKind = "function"
+
+    @cached_property
+    def members(self) -> shapes.Members:
+        """Which argument names there are."""
+        return shapes.members(self.parameters, self.parameters.get("$defs", {}))
+
+    def wire_name(self, keyword: str) -> str:
+        """The wire name of an argument written by either name; an unknown one as it is."""
+        return self._wire_names.get(keyword, keyword)
+
+    @cached_property
+    def _wire_names(self) -> dict[str, str]:
+        python = {p.python_name: p.name for p in self.arguments}
+        return python | {p.name: p.name for p in self.arguments}
+
+    @cached_property
+    def validator(self) -> jsonschema_rs.Validator:
+        """The authority on arguments objects."""
+        return compile_validator(self.parameters)
