@@ -52,6 +52,13 @@ class Unauthorized(EmulatorError):
     type = "invalid_request_error"
 
 
+class Forbidden(EmulatorError):
+    """The request comes from where none should: a setting says from where."""
+
+    status = 403
+    type = "invalid_request_error"
+
+
 class NotFound(EmulatorError):
     status = 404
     type = "invalid_request_error"
@@ -64,6 +71,13 @@ class MethodNotAllowed(EmulatorError):
 
 class TooLarge(EmulatorError):
     status = 413
+    type = "invalid_request_error"
+
+
+class UnsupportedMediaType(EmulatorError):
+    """The body is not declared as what it must be."""
+
+    status = 415
     type = "invalid_request_error"
 
 

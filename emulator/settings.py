@@ -96,6 +96,11 @@ class Settings(BaseSettings):
     cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="web origins that browsers may call from, or *, separated by commas"
     )
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="further names by which clients call a proxy without client keys, "
+        "*.example.com or *, separated by commas",
+    )
     stream_calls: Literal["statement", "block"] = Field(
         "statement", description="send a call when its statement, or its whole block, has closed"
     )
@@ -194,7 +199,9 @@ class Settings(BaseSettings):
     )
     log_bodies: bool = Field(False, description="log prompts and replies; they may hold secrets")
 
-    @field_validator("client_keys", "engines", "drop_fields", "cors_origins", mode="before")
+    @field_validator(
+        "client_keys", "engines", "drop_fields", "cors_origins", "allowed_hosts", mode="before"
+    )
     @classmethod
     def _split(cls, value: Any) -> Any:
         if isinstance(value, str):

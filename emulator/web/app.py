@@ -37,6 +37,7 @@ from emulator.storage.files import Files
 from emulator.storage.key_value import open_store
 from emulator.storage.sweeper import Sweeper
 from emulator.upstream.client import ModelList, OpenAIUpstream, Upstream
+from emulator.web.browser_guard import guard
 from emulator.web.routes import chat, containers, executions, files, responses
 from emulator.web.routes.reply import json_reply
 from emulator.web.routes.upload import read_upload
@@ -132,6 +133,7 @@ def create_app(
         return response
 
     app.before_request(_begin)
+    app.before_request(guard(settings))
     app.after_request(_end)
     app.register_error_handler(Exception, _failed)
     return app

@@ -10,6 +10,7 @@ import pytest
 from emulator.answering.prompt import render
 from emulator.responses import items
 from emulator.responses.history import messages
+from tests.support.http import send
 from tests.support.responses_client import fetch
 from tests.support.responses_tools import FORM, GET_WEATHER, SHELL
 from tests.support.scripted import Reply, ScriptedUpstream
@@ -405,13 +406,8 @@ def nested(depth: int) -> bytes:
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'"Hello"', b"\xff", nested(300), nested(2000)])
 def test_a_body_that_cannot_be_read_is_refused(proxy: str, body: bytes) -> None:
-    import urllib.error
-    import urllib.request
-
-    with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(f"{proxy}/v1/responses", body)
-    assert caught.value.code == 400
-    assert json.loads(caught.value.read())["error"]["type"] == "invalid_request_error"
+    status, _, answer = send(f"{proxy}/v1/responses", body)
+    assert (status, answer["error"]["type"]) == (400, "invalid_request_error")
 
 
 def test_an_item_that_is_not_kept_cannot_be_referred_to(proxy: str) -> None:

@@ -280,7 +280,7 @@ def begin_upload(proxy: str, promised: int, sent: bytes) -> bytes:
     host, port = proxy.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as connection:
         connection.sendall(
-            b"POST /v1/files HTTP/1.1\r\nhost: x\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n"
+            b"POST /v1/files HTTP/1.1\r\nhost: localhost\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n"
             % (HEADERS["content-type"].encode(), promised)
         )
         connection.sendall(sent)

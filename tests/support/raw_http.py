@@ -11,9 +11,10 @@ from typing import Any
 def send(
     url: str, body: Any = None, headers: dict[str, str] | None = None, method: str | None = None
 ) -> tuple[int, dict[str, str], Any]:
-    """Status, headers (lower case) and parsed body of one request."""
+    """Status, headers (lower case) and parsed body of one request; a body is JSON unless headers tell."""
     data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, headers or {}, method=method)
+    kind = {} if body is None else {"content-type": "application/json"}
+    request = urllib.request.Request(url, data, {**kind, **(headers or {})}, method=method)
     try:
         with urllib.request.urlopen(request) as response:
             status, raw, sent = response.status, response.read(), response.headers

@@ -270,7 +270,11 @@ def test_a_fault_after_the_first_byte_is_the_streams_last_event(
 ) -> None:
     upstream.reply(Reply(chunks=["Hello there", " you"], fault=fault, after=1))
     body = {"model": "m", "messages": HELLO, "stream": True} | ({"tools": tools} if tools else {})
-    request = urllib.request.Request(f"{proxy}/v1/chat/completions", json.dumps(body).encode())
+    request = urllib.request.Request(
+        f"{proxy}/v1/chat/completions",
+        json.dumps(body).encode(),
+        {"content-type": "application/json"},
+    )
     with urllib.request.urlopen(request) as response:
         events = [
             line[6:] for line in response.read().decode().splitlines() if line[:6] == "data: "

@@ -1,0 +1,125 @@
+"""Keep web pages away from a proxy on somebody's own machine. Knows nothing of routes or bodies.
+
+A browser will send a page's requests to any address, loopback too; a key stops them, and where there is
+none, this does:
+
+* The Host that a request names must be this machine, or else a page could bind its own name to
+  127.0.0.1 and so be of the proxy's own origin (DNS rebinding).
+* A request that a browser sent for a page must be for the proxy's own, or for an origin of
+  ``cors_origins``; browsers say so in headers that no page can write (Fetch Metadata Request Headers).
+  Following a link is allowed, as in https://web.dev/articles/fetch-metadata: whoever has the link
+  cannot read where it leads.
+* A body must be declared as JSON (or as a form, for uploads): pages may send other types unasked,
+  without the browser's CORS preflight (Fetch standard, "CORS-safelisted request-header").
+
+Jupyter Server does the same (``allow_origin``, ``allow_remote_access``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from flask import request
+
+from emulator.errors import Forbidden, UnsupportedMediaType
+from emulator.settings import Settings, is_loopback
+
+_NO_BODY = {"GET", "HEAD", "OPTIONS", "DELETE"}
+_OWN_SITES = {"same-origin", "none"}  # "none": typed or from a bookmark
+
+
+def guard(settings: Settings) -> Callable[[], None]:
+    """The check of one request; it raises `Forbidden` or `UnsupportedMediaType`."""
+    origins = set(settings.cors_origins)
+
+    def check() -> None:
+        host = request.headers.get("host")
+        if not settings.client_keys and host is not None and not _is_ours(host, settings):
+            raise Forbidden(
+                f"Host {host[:200]!r} is not a name of this proxy: add it to the setting allowed_hosts "
+                "(--allowed-hosts) if it is, or set client_keys.",
+                code="host_not_allowed",
+            )
+        # A preflight does nothing, and its answer tells the browser what may follow.
+        if request.method != "OPTIONS" and "*" not in origins and not _own_page(origins):
+            raise Forbidden(
+                f"Pages of {_page()[:200]!r} may not call this proxy from a browser: add the origin to "
+                "the setting cors_origins (--cors-origins) if they should.",
+                code="origin_not_allowed",
+            )
+        if not _declared():
+            raise UnsupportedMediaType(
+                f"Content type {request.mimetype[:200]!r}: send the body as JSON, with the header "
+                "'content-type: application/json' (curl: -H 'content-type: application/json'); "
+                "uploads are multipart/form-data.",
+                code="unsupported_media_type",
+            )
+
+    return check
+
+
+def _is_ours(host: str, settings: Settings) -> bool:
+    name = _name(host)
+    if name is None:
+        return False
+    if is_loopback(name) or name.endswith(".localhost"):
+        return True
+    bound = settings.host.lower()
+    if name == bound or (bound in ("0.0.0.0", "::", "") and _is_address(name)):  # noqa: S104
+        return True
+    return any(
+        name.endswith(allowed[1:]) if allowed.startswith("*") else name == allowed
+        for allowed in map(str.lower, settings.allowed_hosts)
+    )
+
+
+def _name(host: str) -> str | None:
+    """The name or address in a Host header; None if it is neither."""
+    try:
+        parts = urlsplit(f"//{host}")
+        _ = parts.port  # raises if it is not a number
+    except ValueError:
+        return None
+    if parts.netloc != host or "@" in host or "," in host or " " in host:
+        return None
+    return (parts.hostname or "").removesuffix(".") or None
+
+
+def _is_address(name: str) -> bool:
+    try:
+        return not ip_address(name).is_unspecified
+    except ValueError:
+        return False
+
+
+def _page() -> str:
+    """The origin of the page that a browser sent this request for, as far as it told."""
+    origin = request.headers.get("origin")
+    if origin is not None:
+        return origin
+    # A page can leave its Referer out, but not forge it.
+    referer = urlsplit(request.headers.get("referer", ""))
+    return f"{referer.scheme}://{referer.netloc}" if referer.netloc else ""
+
+
+def _own_page(origins: set[str]) -> bool:
+    """Whether this is no page's request, the proxy's own page's, or one of ``origins``."""
+    headers = request.headers
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site in _OWN_SITES or _page() in origins:
+        return True
+    if site is None:
+        return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    followed = ("navigate", "document")
+    fetched = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest"))
+    return origin is None and request.method in ("GET", "HEAD") and fetched == followed
+
+
+def _declared() -> bool:
+    """Whether the request's body, if it has one, is of a type that no page may send unasked."""
+    has_body = bool(request.content_length) or "transfer-encoding" in request.headers
+    if request.method in _NO_BODY or not has_body or request.is_json:
+        return True
+    return request.mimetype == "multipart/form-data" and request.path.endswith("/files")
