@@ -13,26 +13,28 @@
 # --sandbox docker is for a proxy outside of Docker: in here it would take the engine's socket and --pid=host.
 # Never --privileged and never --cap-add SYS_ADMIN: neither is needed.
 
+FROM python:3.12-slim AS wheel
+WORKDIR /src
+COPY . .
+RUN pip wheel --no-cache-dir --disable-pip-version-check --no-deps --wheel-dir /wheel .
+
 FROM python:3.12-slim
 
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends bubblewrap \
     && rm -rf /var/lib/apt/lists/*
 
-WORKDIR /srv
-COPY requirements.txt .
-RUN pip install --no-cache-dir --disable-pip-version-check -r requirements.txt
+COPY requirements.txt /tmp/
+RUN pip install --no-cache-dir --disable-pip-version-check -r /tmp/requirements.txt
 
 # numpy, pandas, matplotlib ... for the code interpreter: docker build --build-arg LIBRARIES=yes
 ARG LIBRARIES=""
-COPY sandbox/requirements.txt sandbox/
-RUN if [ -n "$LIBRARIES" ]; then \
-        pip install --no-cache-dir --disable-pip-version-check -r sandbox/requirements.txt; \
-    fi
-
 # The code belongs to root: what runs as `emulator` cannot change it.
-COPY . .
+COPY --from=wheel /wheel /wheel
+RUN pip install --no-cache-dir --disable-pip-version-check \
+    "$(echo /wheel/*.whl)${LIBRARIES:+[interpreter]}"
 RUN useradd --create-home --uid 10001 emulator
+WORKDIR /srv
 USER emulator
 
 # Reachable from outside, hence started only with EMULATOR_CLIENT_KEYS, or EMULATOR_OPEN=true.
@@ -45,4 +47,4 @@ EXPOSE 8001
 HEALTHCHECK --interval=30s --timeout=5s --start-period=20s --retries=3 \
     CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen(f'http://127.0.0.1:{os.environ[\"EMULATOR_PORT\"]}/healthz', timeout=4)"]
 
-ENTRYPOINT ["python", "app.py"]
+ENTRYPOINT ["tool-emulator"]

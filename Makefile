@@ -14,6 +14,10 @@ GATEWAY_VENV := .venv-gateway
 ENTERPRISE_VENV := .venv-enterprise
 OLD_CLIENTS_VENV := .venv-clients-old
 NODE_CLIENTS := tests/clients/node
+# Gateways for the tests, each in a virtual environment of its own; their kernels run in the tests' one. The
+# enterprise gateway pins jupyter-client below 7, and the proxy needs 8.
+KERNEL_GATEWAY := jupyter-kernel-gateway~=3.0
+ENTERPRISE_GATEWAY := jupyter-enterprise-gateway~=3.3
 PY := $(VENV)/bin/python
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-input
 
@@ -23,19 +27,21 @@ UPSTREAM := $(strip $(BASE_URL) $(EMULATOR_BASE_URL) $(OPENAI_BASE_URL) $(OPENAI
 WITH_BASE_URL := $(if $(BASE_URL),--base-url $(BASE_URL))
 
 # A stamp is named after the content of its requirements, so a change makes a new one.
-stamp = $(1)/.installed-$(2)-$(shell cat $(3) | cksum | cut -d' ' -f1)
-RUNNABLE := $(call stamp,$(VENV),run,requirements.txt)
-TESTABLE := $(call stamp,$(VENV),dev,requirements.txt requirements-dev.txt requirements-examples.txt)
-LIBRARIES := $(call stamp,$(VENV),libraries,sandbox/requirements.txt)
-LOCAL := $(call stamp,$(VENV),local,requirements-local.txt)
-BENCH := $(call stamp,$(VENV),bench,requirements-bench.txt)
-CLIENTS := $(call stamp,$(CLIENTS_VENV),clients,requirements-clients.txt)
-DOCKER := $(call stamp,$(VENV),docker,sandbox/requirements-docker.txt)
-WEBSOCKETS := $(call stamp,$(VENV),websockets,sandbox/requirements-gateway.txt)
-GATEWAY := $(call stamp,$(GATEWAY_VENV),gateway,sandbox/requirements-gateway-test.txt)
-ENTERPRISE := $(call stamp,$(ENTERPRISE_VENV),gateway,sandbox/requirements-enterprise-gateway-test.txt)
-OLD_CLIENTS := $(call stamp,$(OLD_CLIENTS_VENV),clients,requirements-clients-old.txt)
-NODE_MODULES := $(call stamp,$(NODE_CLIENTS)/node_modules,node,$(NODE_CLIENTS)/package-lock.json)
+stamp = $(1)/.installed-$(2)-$(shell $(3) | cksum | cut -d' ' -f1)
+# $(1): names of extras or dependency groups of pyproject.toml
+lists = $(foreach name,$(1),sed -n '/^$(name) = \[/,/^\]/p' pyproject.toml;)
+RUNNABLE := $(call stamp,$(VENV),run,cat requirements.txt)
+TESTABLE := $(call stamp,$(VENV),dev,(cat requirements.txt; $(call lists,dev examples)))
+LIBRARIES := $(call stamp,$(VENV),libraries,($(call lists,interpreter)))
+LOCAL := $(call stamp,$(VENV),local,($(call lists,local)))
+BENCH := $(call stamp,$(VENV),bench,($(call lists,bench)))
+CLIENTS := $(call stamp,$(CLIENTS_VENV),clients,cat requirements-clients.txt)
+DOCKER := $(call stamp,$(VENV),docker,($(call lists,docker)))
+WEBSOCKETS := $(call stamp,$(VENV),websockets,($(call lists,gateway)))
+GATEWAY := $(call stamp,$(GATEWAY_VENV),gateway,echo $(KERNEL_GATEWAY))
+ENTERPRISE := $(call stamp,$(ENTERPRISE_VENV),gateway,echo $(ENTERPRISE_GATEWAY))
+OLD_CLIENTS := $(call stamp,$(OLD_CLIENTS_VENV),clients,cat requirements-clients-old.txt)
+NODE_MODULES := $(call stamp,$(NODE_CLIENTS)/node_modules,node,cat $(NODE_CLIENTS)/package-lock.json)
 
 .PHONY: help
 help: ## this list
@@ -110,7 +116,7 @@ test-docker: $(TESTABLE) $(DOCKER) ## the kernels' tests in containers of a Dock
 
 .PHONY: kernel-image
 kernel-image: ## build the image of --sandbox docker
-	@docker build -t tool-use-api-emulator-kernel sandbox $(ARGS)
+	@docker build -t tool-use-api-emulator-kernel -f sandbox/Dockerfile $(ARGS) .
 
 .PHONY: bench-sandbox
 bench-sandbox: $(RUNNABLE) system-packages ## how long a program waits for its sandbox
@@ -145,6 +151,11 @@ $(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python $(G
 	echo "Install one (Debian, Ubuntu: apt-get install python3 python3-venv), or say make PYTHON=/path/to/python3" >&2; \
 	exit 1
 
+# What is in an extra or a dependency group of pyproject.toml, $(1). (pip before 25.1 reads no groups, and no pip
+# installs an extra without its project.)
+listed = $$($(PY) -c 'import tomllib; read = tomllib.load(open("pyproject.toml", "rb")); \
+    print(*(read["project"]["optional-dependencies"] | read["dependency-groups"])["$(1)"])')
+
 # $(1): the python; $(2): pip's arguments. A stamp of older requirements is removed.
 define install
 	@echo "Installing $(2)"
@@ -157,31 +168,31 @@ $(RUNNABLE): | $(PY)
 	$(call install,$(PY),-r requirements.txt)
 
 $(TESTABLE): | $(PY) $(RUNNABLE)
-	$(call install,$(PY),-r requirements.txt -r requirements-dev.txt -r requirements-examples.txt)
+	$(call install,$(PY),-r requirements.txt $(call listed,dev) $(call listed,examples))
 
 $(LIBRARIES): | $(PY)
-	$(call install,$(PY),-r sandbox/requirements.txt)
+	$(call install,$(PY),$(call listed,interpreter))
 
 $(LOCAL): | $(PY)
-	$(call install,$(PY),--no-deps -r requirements-local.txt)
+	$(call install,$(PY),--no-deps $(call listed,local))
 
 $(BENCH): | $(PY)
-	$(call install,$(PY),--no-deps -r requirements-bench.txt)
+	$(call install,$(PY),--no-deps $(call listed,bench))
 
 $(DOCKER): | $(PY)
-	$(call install,$(PY),-r sandbox/requirements-docker.txt)
+	$(call install,$(PY),$(call listed,docker))
 
 $(CLIENTS): | $(CLIENTS_VENV)/bin/python
 	$(call install,$(CLIENTS_VENV)/bin/python,-r requirements-clients.txt)
 
 $(WEBSOCKETS): | $(PY)
-	$(call install,$(PY),-r sandbox/requirements-gateway.txt)
+	$(call install,$(PY),$(call listed,gateway))
 
 $(GATEWAY): | $(GATEWAY_VENV)/bin/python
-	$(call install,$(GATEWAY_VENV)/bin/python,-r sandbox/requirements-gateway-test.txt)
+	$(call install,$(GATEWAY_VENV)/bin/python,$(KERNEL_GATEWAY))
 
 $(ENTERPRISE): | $(ENTERPRISE_VENV)/bin/python
-	$(call install,$(ENTERPRISE_VENV)/bin/python,-r sandbox/requirements-enterprise-gateway-test.txt)
+	$(call install,$(ENTERPRISE_VENV)/bin/python,$(ENTERPRISE_GATEWAY))
 
 $(OLD_CLIENTS): | $(OLD_CLIENTS_VENV)/bin/python
 	$(call install,$(OLD_CLIENTS_VENV)/bin/python,-r requirements-clients-old.txt)

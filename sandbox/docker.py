@@ -30,7 +30,7 @@ LABEL = "tool-use-api-emulator.server"
 SHM_SIZE, RUN_SIZE = 16 * 1024 * 1024, 1024 * 1024
 """Bytes in /dev/shm, and in the folder of the sockets."""
 
-INSTALL_FIX = "pip install -r sandbox/requirements-docker.txt"
+INSTALL_FIX = 'pip install "docker~=7.2"'
 ENGINE_FIX = (
     "start Docker on this machine and let this user reach it, or name it with --docker-host"
 )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _PATIENCE = 60.0
 """Seconds for a gateway to start a kernel: it may have to find a machine first."""
+INSTALL_FIX = 'pip install "websockets~=16.0"'
 _FIX = "check the gateway's URL and token, and that it runs"
 _GONE = ("restarting", "autorestarting", "dead", "terminating")
 
@@ -110,7 +111,7 @@ class GatewayKernel:
         except ImportError as error:
             raise SandboxUnavailable(
                 "the websockets library is not installed",
-                "pip install -r sandbox/requirements-gateway.txt",
+                INSTALL_FIX,
             ) from error
         url = self._gateway.url.rstrip("/").replace("http", "ws", 1)
         try:

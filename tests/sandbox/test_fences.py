@@ -338,10 +338,10 @@ def test_docker_without_its_library_is_off_with_the_reason(
     with pytest.raises(SandboxUnavailable) as caught:
         open_engines(without)
     assert (caught.value.reason, caught.value.fix) == (
-        "the docker library is not installed", "pip install -r sandbox/requirements-docker.txt",
+        "the docker library is not installed", 'pip install "docker~=7.2"',
     )  # fmt: skip
     assert doctor.main(without) == 1
-    assert "fix: pip install -r sandbox/requirements-docker.txt" in capsys.readouterr().out
+    assert 'fix: pip install "docker~=7.2"' in capsys.readouterr().out
 
 
 @dataclass(eq=False)

@@ -3,7 +3,7 @@
 The engine keeps all it has in a temporary folder, and runs in mount and network namespaces of its own,
 so that it cannot change this machine's; what could be left all the same (control groups, processes,
 folders) is looked for at the end. Its one image is a Debian or Ubuntu as apt knows it here, with what
-kernels need of sandbox/requirements.txt; it is kept in ~/.cache.
+kernels need of the extra `interpreter`; it is kept in ~/.cache.
 
 Needs root, and what PACKAGES installs. Says why, and runs nothing, where that cannot be had.
 """
@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import tomllib
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,9 +107,10 @@ def image() -> Path:
         if "=" in line
     )
     suite = facts.get("VERSION_CODENAME", "").strip('"')
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
     pinned = [
         line
-        for line in (ROOT / "sandbox" / "requirements.txt").read_text().splitlines()
+        for line in pyproject["project"]["optional-dependencies"]["interpreter"]
         if line.startswith(WANTED)
     ]
     recipe = "\n".join([suite, *pinned, *SUPERFLUOUS, inspect.getsource(_build)])
