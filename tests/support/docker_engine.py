@@ -18,8 +18,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-import tomllib
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 

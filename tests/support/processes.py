@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,13 +23,19 @@ REDIS_MISSING = "no redis-server on PATH: apt-get install redis-server"
 class Process:
     """A process and all that it starts; ``log`` is the file that its output goes to."""
 
-    def __init__(self, command: list[str], log: Path, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        log: Path,
+        env: dict[str, str] | None = None,
+        cwd: Path = ROOT,
+    ) -> None:
         self.log = log
         with log.open("ab") as output:
             # A session of its own, so that a worker dies with its master and nothing else does.
             self._process = subprocess.Popen(
                 command,
-                cwd=ROOT,
+                cwd=cwd,
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -71,7 +77,13 @@ def free_port() -> int:
 
 
 @contextmanager
-def proxy(base_url: str, log: Path, *arguments: str) -> Iterator[tuple[Process, str]]:
+def proxy(
+    base_url: str,
+    log: Path,
+    *arguments: str,
+    command: Sequence[str] = (sys.executable, "app.py"),
+    cwd: Path = ROOT,
+) -> Iterator[tuple[Process, str]]:
     """`python app.py --port ... --base-url ...`, and its URL; killed at the end, if it still runs."""
     port = free_port()
     options = ["--port", str(port), "--base-url", base_url, "--warm-kernels", "0"]
@@ -82,7 +94,7 @@ def proxy(base_url: str, log: Path, *arguments: str) -> Iterator[tuple[Process, 
         if not name.startswith(("EMULATOR_", "OPENAI_", "DEEPSEEK_"))
     }
     env = clean | {"EMULATOR_CONFIG": os.devnull}
-    process = Process([sys.executable, "app.py", *options, *arguments], log, env)
+    process = Process([*command, *options, *arguments], log, env, cwd)
     url = f"http://127.0.0.1:{port}"
     try:
         process.wait_until(lambda: _answers(f"{url}/healthz"))

@@ -1,0 +1,192 @@
+"""`tool-emulator explain`: what the model is shown of some tools, and what would come of a reply of its.
+
+The same steps as a request takes, by the same doors, with nobody asked: request -> toolset -> prompt; a
+file in place of the model's reply -> how it is read -> calls and diagnostics. Knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from emulator.answering.asked import Asked, read_request
+from emulator.answering.first_turn import first_turn
+from emulator.answering.profiles import choose
+from emulator.answering.program_draft import Draft
+from emulator.answering.prose import Prose
+from emulator.answering.reply import Turn
+from emulator.answering.stops import StopFilter
+from emulator.answering.turn_state import Course
+from emulator.answering.verdicts import Refused
+from emulator.engines import open_engines
+from emulator.errors import BadRequest
+from emulator.events import AnswerEvent, ContentDelta, ToolCall
+from emulator.programs.driver import Driver
+from emulator.programs.repeats import barren_calls
+from emulator.protocol import ChatCompletionRequest, parse_chat
+from emulator.reading.diagnostics import render
+from emulator.reading.readers import Unreadable, read
+from emulator.reading.splitter import BlockDelta, BlockEnd, BlockStart, Reasoning, Text, split
+from emulator.settings import Settings
+
+QUESTION = "What the user asks."
+"""Stands in the prompt where the given JSON holds tools alone."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what is to be read below it."""
+
+    title: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"## {self.title}\n\n{self.text.strip()}\n"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    sections: tuple[Section, ...]
+    usable: bool = True
+    """Whether the reply is an answer; if not, the model would be asked again."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.sections))
+
+
+def read_tools(text: bytes) -> ChatCompletionRequest:
+    """A request body, a ``tools`` array, or one tool. Raises `BadRequest`, naming the place."""
+    try:
+        given: Any = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise BadRequest(f"this is not JSON: {error}") from error
+    if isinstance(given, Mapping) and not ({"tools", "functions", "messages"} & set(given)):
+        given = [given]
+    if not isinstance(given, list | dict):
+        raise BadRequest("this is neither a request nor tools.")
+    body = {"tools": given} if isinstance(given, list) else given
+    question = {"messages": [{"role": "user", "content": QUESTION}]}
+    return parse_chat(orjson.dumps({"model": "model", **question, **body}))
+
+
+def explain(
+    settings: Settings, request: ChatCompletionRequest, reply: str | None = None
+) -> Explanation:
+    """What the model is shown, and with ``reply`` what would come of it. Raises `EmulatorError`."""
+    asked = read_request(request, "", settings)
+    if asked.interpreter is not None:
+        raise BadRequest("code_interpreter runs cells; only function tools are explained.", "tools")
+    if asked.relayed:
+        return Explanation((Section("Relayed", "No tool may be called: nothing is emulated."),))
+    messages, fields = first_turn(settings, asked, habit="python")
+    profile = choose(settings.profile, request.model)
+    shown = [
+        Section("Tools as Python", asked.toolset.stubs or "none"),
+        Section(f"Prompt (profile {profile.name})", "\n\n".join(map(_message, messages))),
+    ]
+    if "grammar" in fields:
+        shown.append(Section("Grammar", str(fields["grammar"])))
+    if reply is None:
+        return Explanation(tuple(shown))
+    with ExitStack() as running:
+        engines = open_engines(settings.model_copy(update={"warm_kernels": 0}))
+        for engine in engines:
+            running.callback(engine.close)
+        driver = Driver(
+            engines,
+            asked.toolset,
+            max_calls=settings.program_calls,
+            one_at_a_time=asked.choice.one_at_a_time,
+        )
+        course = Course(messages, fields, asked.choice, None)
+        judged = _judged(settings, asked, driver, course, reply)
+    return Explanation((*shown, *judged.sections), judged.usable)
+
+
+def _judged(
+    settings: Settings, asked: Asked, driver: Driver, course: Course, reply: str
+) -> Explanation:
+    """What `answerer` would make of the reply, told in sections."""
+    draft = Draft(
+        driver,
+        required=asked.choice.required,
+        by_statement=settings.stream_calls == "statement",
+        seed=0,
+        barren=barren_calls(asked.request.messages),
+    )
+    hold = asked.choice.required or asked.answer_format is not None
+    turn = Turn(
+        draft,
+        Prose(StopFilter(asked.request.stop), hold=hold),
+        asked.choice,
+        answer_format=asked.answer_format,
+        recover_reasoning=settings.recover_reasoning,
+    )
+    events = [*turn.feed(reply), *turn.close()]
+    sections = [Section("Reply, as it is read", "\n\n".join(_parts(reply, draft.names)))]
+    if calls := [event for event in events if isinstance(event, ToolCall)]:
+        waits = "\n(here the program waits for results)" if draft.stopped else ""
+        sections.append(Section("Calls", "\n".join(map(_call, calls)) + waits))
+    elif draft.wrote and not draft.rejected:
+        sections.append(Section("Calls", "none: the program ran to its end without one"))
+    if draft.rejected:
+        sections.append(Section("Diagnostics", render(draft.rejected)))
+    verdict = turn.verdict
+    if isinstance(verdict, Refused):
+        course.refused(turn, verdict)
+        asking = _message(course.messages[-1])
+        sections.append(Section(f"Not usable ({verdict.kind}): the model is asked again", asking))
+        return Explanation(tuple(sections), usable=False)
+    if not calls:
+        sections.append(Section("Answer", _content(events)))
+    return Explanation(tuple(sections))
+
+
+def _parts(reply: str, names: Mapping[str, str]) -> Iterator[str]:
+    """The reply cut into reasoning, prose and blocks; each block with the statements found in it."""
+    dialect, written = "", ""
+    for event in split(reply, names):
+        match event:
+            case Reasoning(text) if text.strip():
+                yield f"reasoning:\n{_indented(text)}"
+            case Text(text) if text.strip():
+                yield f"prose:\n{_indented(text)}"
+            case BlockStart(dialect):
+                written = ""
+            case BlockDelta(text):
+                written += text
+            case BlockEnd(closed=closed):
+                kind = f"block ({dialect}{'' if closed else ', not closed'})"
+                yield f"{kind}:\n{_indented(written)}\n{_statements(dialect, written, names)}"
+
+
+def _statements(dialect: str, text: str, names: Mapping[str, str]) -> str:
+    try:
+        statements = read(dialect, text, names)
+    except Unreadable as error:
+        return f"cannot be read:\n{_indented(render(error.diagnostics, text))}"
+    source = "\n".join(f"line {one.line}: {one.source}" for one in statements)
+    return f"read as:\n{_indented(source or 'nothing')}"
+
+
+def _message(message: Mapping[str, Any]) -> str:
+    content = message["content"]
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    return f"[{message['role']}]\n{text}"
+
+
+def _call(call: ToolCall) -> str:
+    return f"{call.name} {orjson.dumps(call.arguments).decode()}"
+
+
+def _content(events: Sequence[AnswerEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, ContentDelta))
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}".rstrip() for line in text.strip("\n").splitlines())

@@ -1,0 +1,152 @@
+"""`explain` on the command line: no server, no upstream, the same doors as a request."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import main
+from tests.support.tools import GET_WEATHER
+
+FENCED = '```python\nget_weather(location="London")\n```'
+
+
+def explained(folder: Path, tools: Any, reply: str | None = None, *settings: str) -> int:
+    """The exit code; tools and reply are given as files."""
+    (folder / "tools.json").write_text(json.dumps(tools))
+    arguments = ["explain", str(folder / "tools.json")]
+    if reply is not None:
+        (folder / "reply.txt").write_text(reply)
+        arguments += ["--reply", str(folder / "reply.txt")]
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--engines", "monty", *settings])
+    code = ended.value.code
+    return code if isinstance(code, int) else pytest.fail(str(code))
+
+
+def section(output: str, title: str) -> str:
+    """The text below the heading that begins with ``title``; "" where there is none."""
+    parts = [part.partition("\n") for part in f"\n{output}".split("\n## ")]
+    return next((text.strip() for heading, _, text in parts if heading.startswith(title)), "")
+
+
+@pytest.mark.parametrize(
+    "tools",
+    [
+        GET_WEATHER,
+        [GET_WEATHER],
+        {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [GET_WEATHER]},
+        {"functions": [GET_WEATHER["function"]]},
+    ],
+    ids=["one tool", "array", "request", "legacy functions"],
+)
+def test_tools_are_shown_as_the_model_reads_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], tools: Any
+) -> None:
+    assert explained(tmp_path, tools) == 0
+    printed = capsys.readouterr().out
+    stubs = section(printed, "Tools as Python")
+    assert stubs.startswith("def get_weather(location: str")
+    assert stubs in section(printed, "Prompt (profile default)")
+
+
+def test_the_prompt_is_that_of_the_profile(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert explained(tmp_path, [GET_WEATHER], None, "--profile", "tiny") == 0
+    printed = capsys.readouterr().out
+    assert section(printed, "Prompt (profile tiny)")
+    assert "root ::=" in section(printed, "Grammar")
+
+
+@pytest.mark.parametrize(
+    ("reply", "reading"),
+    [
+        (FENCED, "block (python):"),
+        ('<tool_call>{"name": "get_weather", "arguments": {"location": "London"}}</tool_call>',
+         "block (markup):"),
+        ('get_weather(location="London")', "block (python):"),
+        (f"<think>\nHm.\n</think>\n{FENCED}", "reasoning:\n    Hm."),
+        (f"Let me look.\n{FENCED}", "prose:\n    Let me look."),
+    ],
+)  # fmt: skip
+def test_a_reply_is_told_as_it_is_read_and_with_what_it_calls(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], reply: str, reading: str
+) -> None:
+    assert explained(tmp_path, [GET_WEATHER], reply) == 0
+    printed = capsys.readouterr().out
+    assert reading in section(printed, "Reply, as it is read")
+    assert section(printed, "Calls") == 'get_weather {"location":"London"}'
+
+
+def test_a_program_that_needs_a_result_is_told_to_wait(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reply = '```python\nweather = get_weather(location="London")\nprint(weather["rain"])\n```'
+    assert explained(tmp_path, [GET_WEATHER], reply) == 0
+    assert section(capsys.readouterr().out, "Calls").splitlines() == [
+        'get_weather {"location":"London"}',
+        "(here the program waits for results)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "words"),
+    [
+        ('```python\nget_weather(town="Oslo")\n```', "invalid", 'unknown argument "town"'),
+        ("```python\nget_weather(location=)\n```", "invalid", "invalid Python"),
+        ("```python\nget_weather(location=1 / 0)\n```", "invalid", "ZeroDivisionError"),
+        ("Let me check the weather.", "promised", ""),
+    ],
+)
+def test_a_reply_of_no_use_ends_with_what_the_model_would_be_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], reply: str, kind: str, words: str
+) -> None:
+    assert explained(tmp_path, [GET_WEATHER], reply) == 1
+    printed = capsys.readouterr().out
+    assert words in section(printed, "Diagnostics")
+    asked = section(printed, f"Not usable ({kind})")
+    assert asked.startswith("[user]")
+    assert words in asked
+
+
+def test_prose_is_the_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explained(tmp_path, [GET_WEATHER], "It rains.") == 0
+    assert section(capsys.readouterr().out, "Answer") == "It rains."
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("{", "this is not JSON"),
+        ("[]", "tools: "),
+        ('[{"type": "code_interpreter"}]', "tools: code_interpreter runs cells"),
+        ('[{"type": "function", "function": {"name": "a b c"}}]', "tools[0].function.name: "),
+        ("7", "neither a request nor tools"),
+    ],
+)
+def test_what_is_wrong_with_the_tools_is_told_with_its_place(
+    monkeypatch: pytest.MonkeyPatch, given: str, message: str
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
+    with pytest.raises(SystemExit) as ended:
+        main(["explain", "-"])
+    assert message in str(ended.value.code)
+
+
+def test_a_missing_file_is_told_by_name() -> None:
+    with pytest.raises(SystemExit, match=r"nowhere\.json: No such file"):
+        main(["explain", "nowhere.json"])
+
+
+def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    printed = capsys.readouterr().out
+    for command in ("serve", "doctor", "explain"):
+        assert f" {command} " in printed.replace("[", " ").replace("]", " ")
