@@ -58,7 +58,7 @@ class Bench:
         """A container that was made for an answer and not used is not kept."""
         if self.passing and not self.interpreter.used(self.container):
             with suppress(NotFound):
-                self.interpreter.containers.delete(self.container.client, self.container.id)
+                self.interpreter.delete(self.container.client, self.container.id)
 
     def taken_in(self, messages: Sequence[Message]) -> Sequence[Message]:
         """The messages, their files put into the container."""

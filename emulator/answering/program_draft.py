@@ -114,8 +114,8 @@ class Draft:
 
     def begin(self, dialect: str, raw: str, *, in_a_row: bool = False) -> Iterator[AnswerEvent]:
         """A block opens; ``in_a_row`` if no word stands between it and the block before."""
-        yield from ()
         self._block = _Block(dialect, READERS[dialect](self.names), raw, in_a_row)
+        return iter(())
 
     def feed(self, text: str, raw: str) -> Iterator[ToolCall]:
         """More of the block; gives the calls that can leave."""
@@ -158,7 +158,7 @@ class Draft:
 
     def finish(self) -> Iterator[AnswerEvent]:
         """The upstream has been let go."""
-        yield from ()
+        return iter(())
 
     def _opened(self) -> _Block:
         assert self._block is not None, "the splitter opens a block before it goes on"

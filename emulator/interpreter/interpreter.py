@@ -136,14 +136,24 @@ class Interpreter:
         """To be called often: containers in use do not expire."""
         self._kernels.touch_busy()
 
-    def end(self, container_id: str) -> None:
+    def delete(self, client: str, container_id: str) -> None:
+        """Delete a container, and end what runs in it. Raises `NotFound`."""
+        if self.containers.delete(client, container_id):
+            self._end(container_id)
+
+    def sweep(self) -> None:
+        """Empty the containers that have expired, and end what runs in them."""
+        for container_id in self.containers.sweep():
+            self._end(container_id)
+
+    def _end(self, container_id: str) -> None:
         """The container has gone: so does its kernel."""
         self.approvals.drop(container_id)
         self._kernels.end(container_id)
 
     def close(self) -> None:
         for container_id, _ in self._kernels.all():
-            self.end(container_id)
+            self._end(container_id)
 
     def _stop(self, live: Live, cell: RunningCell) -> None:
         cell.gone = True

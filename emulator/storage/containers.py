@@ -1,11 +1,11 @@
 """Containers and what lies in them: metadata and file contents, held by the host. Knows nothing of sandboxes.
 
-Whoever runs a container's code is told with ``on_gone`` when the container has been deleted or has expired.
+What removes containers says which have gone, so that whoever runs code in them can stop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from io import BytesIO
 from typing import IO, BinaryIO
@@ -39,14 +39,10 @@ class Containers:
         folder: Folder,
         files: Files,
         settings: Settings,
-        *,
-        on_gone: Callable[[str], None] = lambda _id: None,
     ) -> None:
-        """``on_gone`` is called once with the id of a container that was deleted or has expired."""
         self._folder = folder
         self._uploaded = files
         self._settings = settings
-        self._on_gone = on_gone
         with folder.transaction() as rows:
             for statement in (*container_rows.TABLES, container_files.TABLE):
                 rows.run(statement)
@@ -121,25 +117,22 @@ class Containers:
         with self._folder.transaction() as rows:
             return container_rows.page_of(rows, client, page or Page(), name, self._folder.now())
 
-    def delete(self, client: str, container_id: str) -> None:
-        """Raises `NotFound`."""
+    def delete(self, client: str, container_id: str) -> bool:
+        """Whether it has gone now, rather than expired and been swept before. Raises `NotFound`."""
         with self._folder.transaction() as rows:
             container_rows.find(rows, client, container_id, self._folder.now())
             container_files.remove_all(rows, container_id)
-            untold = container_rows.remove(rows, container_id)
-        if untold:
-            self._on_gone(container_id)
+            return container_rows.remove(rows, container_id)
 
-    def sweep(self) -> None:
-        """Empty what has expired, and forget what did so long ago."""
+    def sweep(self) -> Sequence[str]:
+        """Empty what has expired, and forget what did so long ago; the ids of the former, each told once."""
         now = self._folder.now()
         with self._folder.transaction() as rows:
             ended = container_rows.end_expired(rows, now)
             for container_id in ended:
                 container_files.remove_all(rows, container_id)
             container_rows.forget_expired(rows, now)
-        for container_id in ended:
-            self._on_gone(container_id)
+        return ended
 
     def version(self, container_id: str) -> int:
         """A number that changes with each file that a user adds, replaces or removes."""

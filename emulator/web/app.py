@@ -76,12 +76,7 @@ def create_app(
     folder = open_folder(settings.files_dir, now=now)
     owned.callback(folder.close)
     uploaded = Files(folder, settings)
-    kept = Containers(
-        folder,
-        uploaded,
-        settings,
-        on_gone=lambda gone: interpreter.end(gone),  # noqa: PLW0108 - each of them knows the other
-    )
+    kept = Containers(folder, uploaded, settings)
     if kernels is None:
         kernels = opened = InterpreterEngines(settings)
         owned.callback(opened.close)
@@ -89,7 +84,7 @@ def create_app(
             opened.warm_up()
     interpreter = Interpreter(kept, kernels, settings)
     owned.callback(interpreter.close)
-    owned.callback(Sweeper(interpreter.touch_busy, uploaded.sweep, kept.sweep).close)
+    owned.callback(Sweeper(interpreter.touch_busy, uploaded.sweep, interpreter.sweep).close)
 
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
@@ -107,7 +102,7 @@ def create_app(
     chat.add_routes(api, pipeline, ModelList(upstream), settings)
     responses.add_routes(api, pipeline, settings, store)
     files.add_routes(api, uploaded, read)
-    containers.add_routes(api, kept, uploaded, read)
+    containers.add_routes(api, interpreter, uploaded, read)
     executions.add_routes(api, interpreter, settings)
     app.register_blueprint(api, url_prefix="/v1", name="v1")
     app.register_blueprint(api, name="bare")  # clients whose base_url lacks /v1

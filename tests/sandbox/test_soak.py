@@ -110,12 +110,7 @@ def test_containers_that_have_gone_leave_no_kernel_behind(tmp_path: Path) -> Non
     settings = Settings(warm_interpreters=0)
     kernels = InterpreterEngines(settings)
     folder = Folder(tmp_path, now=lambda: clock[0])
-    containers = Containers(
-        folder,
-        Files(folder, settings),
-        settings,
-        on_gone=lambda gone: interpreter.end(gone),  # noqa: PLW0108
-    )
+    containers = Containers(folder, Files(folder, settings), settings)
     interpreter = Interpreter(containers, kernels, settings)
     toolset = Toolset.parse([ASK])
 
@@ -126,14 +121,14 @@ def test_containers_that_have_gone_leave_no_kernel_behind(tmp_path: Path) -> Non
 
     try:
         for _ in range(3):  # so that the launcher's threads are all there
-            containers.delete("", use("1").id)
+            interpreter.delete("", use("1").id)
         time.sleep(0.5)
         held = _held()
         made = [use(cell) for cell in ("ask()", "import os\nos._exit(1)", "open('a', 'w')")]
         assert _held().children > held.children
-        containers.delete("", made[0].id)
+        interpreter.delete("", made[0].id)
         clock[0] += 61
-        containers.sweep()
+        interpreter.sweep()
         assert _settled(held) == held
         use("1")
         interpreter.close()
@@ -159,7 +154,7 @@ def test_a_container_in_use_does_not_expire(tmp_path: Path) -> None:
         for _ in range(3):
             clock[0] += 50
             interpreter.touch_busy()
-            containers.sweep()
+            interpreter.sweep()
         list(running)
         assert containers.get("", container.id).status == "running"
         clock[0] += 61

@@ -452,36 +452,25 @@ def folder(tmp_path: Path, clock: Clock) -> Iterator[Folder]:
 
 
 @pytest.fixture
-def gone() -> list[str]:
-    """The ids that `on_gone` was called with."""
-    return []
+def containers(folder: Folder) -> Containers:
+    return open_containers(folder)
 
 
-@pytest.fixture
-def containers(folder: Folder, gone: list[str]) -> Containers:
-    return open_containers(folder, gone.append)
-
-
-def open_containers(
-    folder: Folder, on_gone: Callable[[str], None] = lambda _id: None, **settings: Any
-) -> Containers:
+def open_containers(folder: Folder, **settings: Any) -> Containers:
     made = Settings(**settings)
-    return Containers(folder, Files(folder, made), made, on_gone=on_gone)
+    return Containers(folder, Files(folder, made), made)
 
 
-def test_whoever_runs_a_container_is_told_once_when_it_is_gone(
-    containers: Containers, gone: list[str], clock: Clock
+def test_what_removes_containers_says_once_which_have_gone(
+    containers: Containers, clock: Clock
 ) -> None:
     deleted, expired, kept_on = (
         containers.create("me", expires_minutes=minutes).id for minutes in (1, 1, 9)
     )
-    containers.delete("me", deleted)
-    assert gone == [deleted]
+    assert containers.delete("me", deleted)
     clock.now += 60
-    for _ in range(2):
-        containers.sweep()
-    containers.delete("me", expired)
-    assert gone == [deleted, expired]
+    assert [list(containers.sweep()) for _ in range(2)] == [[expired], []]
+    assert not containers.delete("me", expired)
     assert containers.get("me", kept_on).status == "running"
 
 

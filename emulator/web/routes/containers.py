@@ -9,6 +9,7 @@ from typing import Any, Literal
 from flask import Blueprint, Response, request
 from pydantic import Field
 
+from emulator.interpreter.interpreter import Interpreter
 from emulator.protocol import Lenient, parse_body
 from emulator.settings import MemoryLimit
 from emulator.storage.container_files import ROOT
@@ -48,13 +49,15 @@ class CreateContainerFile(Lenient):
 
 
 def add_routes(
-    api: Blueprint, containers: Containers, files: Files, read_upload: Callable[[], Upload]
+    api: Blueprint, interpreter: Interpreter, files: Files, read_upload: Callable[[], Upload]
 ) -> None:
-    _add_containers(api, containers)
-    _add_container_files(api, containers, files, read_upload)
+    _add_containers(api, interpreter)
+    _add_container_files(api, interpreter.containers, files, read_upload)
 
 
-def _add_containers(api: Blueprint, containers: Containers) -> None:
+def _add_containers(api: Blueprint, interpreter: Interpreter) -> None:
+    containers = interpreter.containers
+
     @api.post("/containers")
     def create_container() -> Response:
         asked = parse_body(request.get_data(), CreateContainer)
@@ -81,7 +84,7 @@ def _add_containers(api: Blueprint, containers: Containers) -> None:
 
     @api.delete("/containers/<container_id>")
     def delete_container(container_id: str) -> Response:
-        containers.delete(client(), container_id)
+        interpreter.delete(client(), container_id)
         return json_reply({"id": container_id, "object": "container.deleted", "deleted": True})
 
 

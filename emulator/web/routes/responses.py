@@ -13,13 +13,13 @@ from emulator.errors import BadRequest, EmulatorError
 from emulator.events import Opened
 from emulator.responses.front import ResponseLine, last
 from emulator.responses.items import Json
-from emulator.responses.listing import page
 from emulator.responses.request import CODE_OUTPUTS, check_include, parse_request
 from emulator.responses.response import shown
 from emulator.responses.stored import KeptResponses
 from emulator.responses.writer import ResponseWriter
 from emulator.settings import Settings
 from emulator.storage.key_value import Store
+from emulator.storage.paging import page_among
 from emulator.upstream.sse import encode_json
 from emulator.web.routes.reply import client, json_reply, stream_reply
 from emulator.web.streaming import EventStream, Frames
@@ -84,7 +84,7 @@ class _Routes:
         code_outputs = _includes_code_outputs()
         found = self.kept.get(client(), response_id)
         listed = [shown(item, code_outputs=code_outputs) for item in found.input]
-        return json_reply(page(listed, request.args))
+        return json_reply(page_among(listed, request.args))
 
     def cancel_response(self, response_id: str) -> NoReturn:
         self.kept.get(client(), response_id)
