@@ -77,10 +77,11 @@ test-clients: $(RUNNABLE) $(LIBRARIES) $(CLIENTS) $(OLD_CLIENTS) $(NODE_MODULES)
 	exit $$failed
 
 .PHONY: lint
-lint: $(TESTABLE) ## formatting, ruff, mypy
+lint: $(TESTABLE) ## formatting, ruff, mypy, which room may import which
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
 	@$(PY) -m mypy
+	@$(VENV)/bin/lint-imports --no-logo
 
 .PHONY: check
 check: lint test ## lint, then the test suite, which also checks the docs
@@ -136,7 +137,7 @@ bench-turns: $(TESTABLE) ## model turns with programs, without, and with JSON ca
 
 .PHONY: clean
 clean: ## remove all that was made here, the virtual environments too
-	@rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info $(NODE_CLIENTS)/node_modules
+	@rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info $(NODE_CLIENTS)/node_modules
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Virtual environments
