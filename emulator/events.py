@@ -17,11 +17,10 @@ RunStatus = Literal["completed", "failed", "incomplete"]
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens as the upstream counted them; ``estimated`` where it did not live to tell."""
+    """Tokens as the upstream counted them, or as estimated where its reply was closed before it told."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    estimated: bool = False
     details: dict[str, Any] = field(default_factory=dict)
 
     def json(self) -> dict[str, Any]:

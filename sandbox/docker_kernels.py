@@ -17,7 +17,7 @@ from sandbox.container import Container
 from sandbox.docker import Room
 from sandbox.provisioners import CONNECTION, Place, as_json, for_manager, new_connection
 
-# Runs in the kernel's process before `provisioners.LAUNCH`: the first line of what will be its
+# Runs in the kernel's process before what `provisioners` starts there: the first line of what will be its
 # lifeline is the content of its connection file, which so stands in no environment and no image.
 _RECEIVE = f"""\
 import os

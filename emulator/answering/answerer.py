@@ -1,6 +1,6 @@
 """One answer in which the model may write Python: turns, until one is of use or the budget is used up.
 
-A turn is read by `turn.py`; here is decided what to ask for next. Knows nothing of chunks or Flask.
+A turn is read by `reply.Turn`; here is decided what to ask for next. Knows nothing of chunks or Flask.
 """
 
 from __future__ import annotations
@@ -114,6 +114,9 @@ class Answerer:
             except UpstreamFailed as error:
                 # The repair request did not fit the model's context: the first fault is the one to tell.
                 if course.attempt and error.status == 400 and isinstance(verdict, Refused):
+                    if course.promised:
+                        yield Finish("stop", meter.usage(course.messages))
+                        return
                     raise course.gave_up(verdict) from error
                 raise
             course.told += turn.prose.told
@@ -129,9 +132,11 @@ class Answerer:
             if isinstance(verdict, Answered) or finish_reason in CUT_OFF:
                 yield Finish(CUT_OFF.get(finish_reason, "stop"), meter.usage(course.messages))
                 return
-            # A promise is asked for once; whoever promises again may just talk like that.
+            # A promise is asked for once; whoever promises again may just talk like that. It is prose, and
+            # stays an answer when nothing better comes of asking.
             final = course.attempt >= self.settings.repair_attempts
-            if verdict.kind == "promised" and (course.attempt or final):
+            again = verdict.kind == "promised" and course.attempt
+            if again or (final and (course.promised or verdict.kind == "promised")):
                 yield Finish("stop", meter.usage(course.messages))
                 return
             metrics.REPAIRS.labels(verdict.kind).inc()
@@ -170,10 +175,10 @@ class Answerer:
         """Read one reply; returns the upstream's finish_reason, or None when we closed it."""
         finish_reason: str | None = None
         container_id = course.bench.container.id if course.bench else ""
-        meter.begin()
-        metrics.MODEL_TURNS.inc()
         with _sandbox_at_fault():
             with self.upstream.open(course.messages, course.fields) as reply:
+                meter.begin()
+                metrics.MODEL_TURNS.inc()
                 yield Opened(reply.abort, container_id=container_id)
                 for chunk in reply:
                     meter.count(chunk)

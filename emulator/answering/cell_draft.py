@@ -57,7 +57,7 @@ class _Block:
 
 
 class CellDraft:
-    """See `turn.Drafting`. ``draft`` reads what is no Python block."""
+    """See `reply.Drafting`. ``draft`` reads what is no Python block."""
 
     def __init__(self, draft: Draft, bench: Bench, toolset: Toolset) -> None:
         self._draft = draft

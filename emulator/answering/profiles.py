@@ -18,7 +18,7 @@ class Profile:
     drops: frozenset[str] = frozenset()
     """Request fields that the upstream is known to refuse."""
     few_shot: bool = False
-    """Show examples, few tools and a llama.cpp ``grammar`` instead of instructions (`tiny.py`)."""
+    """Show examples, few tools and a llama.cpp ``grammar`` instead of instructions (`tiny`)."""
 
 
 PROFILES = (

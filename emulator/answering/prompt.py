@@ -1,4 +1,7 @@
-"""A request and its toolset -> the messages that the model reads. Every word stands in prompts/*.jinja.
+"""A request and its toolset -> the messages that the model reads.
+
+Instructions, repairs and other texts stand in prompts/*.jinja; remarks of one line on files, cells and items
+of the history stand where these are read (`attachments`, `execution`, `cell_draft`, `responses.history`).
 
 The history is told as a Python transcript, since a model without tool calling knows neither the tool
 role nor ``tool_calls``. Knows nothing of HTTP or engines.

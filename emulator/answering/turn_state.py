@@ -24,6 +24,8 @@ class Course:
     """None also when no more code may be run."""
     attempt: int = 0
     """Repairs so far."""
+    promised: bool = False
+    """The first reply was prose that promises a call: an answer, if none is called."""
     told: str = ""
     cells: list[str] = field(default_factory=list)
     failures: int = 0
@@ -42,13 +44,14 @@ class Course:
             turn.prose.told, code, verdict.output, failed=verdict.failed, last=last
         )
         self.choice = replace(self.choice, required=False, name=None)
-        self.attempt, self.told = 0, ""
+        self.attempt, self.promised, self.told = 0, False, ""
         if last:
             self.bench = None
 
     def refused(self, turn: Turn, verdict: Refused) -> None:
         """The reply was of no use: the next turn asks for what it should have been."""
         self.attempt += 1
+        self.promised = self.promised or verdict.kind == "promised"
         self.messages += repair(turn.text, kind=verdict.kind, **_facts(verdict))
 
     def gave_up(self, verdict: Refused) -> ModelFailed:

@@ -1,6 +1,6 @@
 """Values that mean calls: every JSON shape in which models write one, read into (name, arguments).
 
-Knows nothing of text; `foreign.py` parses. A value that means no call gives no call: an answer
+Knows nothing of text; `data_readers` parses. A value that means no call gives no call: an answer
 in JSON is an answer.
 """
 

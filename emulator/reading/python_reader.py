@@ -1,7 +1,7 @@
 """Read a block of Python, statement by statement, as it streams in.
 
 A simple statement has closed at the end of its line, a compound one when the next top-level line
-begins. What models do to Python is undone by `normalise.py`; prose among the code is dropped.
+begins. What models do to Python is undone by `repairs` and `rewrites`; prose among the code is dropped.
 Knows the offered names; does not know whether a call's arguments fit.
 """
 

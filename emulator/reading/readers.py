@@ -17,7 +17,7 @@ from emulator.reading.tool_names import WRITTEN_NAME, WrittenNames
 
 __all__ = ["READERS", "Reader", "Statement", "Unreadable", "calls_tool", "mentions_tool", "read"]
 
-#: Dialect of a block (`extract.BlockStart.dialect`) -> reader of it, given the offered names:
+#: Dialect of a block (`events.BlockStart.dialect`) -> reader of it, given the offered names:
 #: Python names, or a mapping of written name -> Python name.
 READERS: dict[str, Callable[[Collection[str]], Reader]] = {
     "python": PythonReader,

@@ -34,7 +34,7 @@ class KeptResponse:
     response: Json
     input: list[Json]
     rows: Any
-    """Its answer's events, as `tape` has them."""
+    """Its answer's events, as `event_log` writes them."""
     size: int
 
     @property

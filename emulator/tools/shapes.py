@@ -194,10 +194,3 @@ def members(schema: Schema, definitions: Definitions, seen: Seen = frozenset()) 
 def _either(one: Schema, other: Schema) -> Schema:
     known = one["anyOf"] if isinstance(one, dict) and one.keys() == {"anyOf"} else [one]
     return {"anyOf": known if other in known else [*known, other]}
-
-
-def is_model(view: dict[str, Any], definitions: Definitions, seen: Seen) -> bool:
-    """Whether an expanded schema describes an object by its members."""
-    if "object" not in types(view) or len(types(view)) > 1:
-        return False
-    return bool(members(view, definitions, seen).properties)

@@ -11,7 +11,7 @@ import pytest
 from emulator.answering.habits import Habits
 from tests.conftest import StartProxy
 from tests.support.chat import ASK, BOTH, LONDON, calls
-from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.scripted import USAGE, Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER, SEND_MAIL
 
 PROMISES = [
@@ -46,6 +46,51 @@ def test_who_promises_again_is_left_to_talk(
     completion = ask(client, model="m", messages=ASK, tools=[GET_WEATHER])
     assert completion.choices[0].message.content == "Let me check.\n\nI'll check now."
     assert completion.choices[0].finish_reason == "stop"
+
+
+INVALID = '```python\nget_weather(town="London")\n```'
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "later",
+    [
+        [Reply(status=400)],
+        [INVALID, Reply(status=400)],
+        [INVALID, INVALID, INVALID],
+        ["", "", ""],
+        ["I'll check now."],
+    ],
+    ids=["refused", "invalid then refused", "invalid", "empty", "promised"],
+)
+def test_a_promise_stays_an_answer_when_nothing_comes_of_asking(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, later: list[Any]
+) -> None:
+    """The client got a 502 ``model_promised`` when the upstream refused the repair request."""
+    upstream.reply("Let me check the weather.", *later)
+    completion = ask(client, model="m", messages=ASK, tools=[GET_WEATHER])
+    assert completion.choices[0].message.content.startswith("Let me check the weather.")
+    assert completion.choices[0].finish_reason == "stop"
+    assert len(upstream.requests) == 1 + len(later)
+
+
+@BOTH
+def test_a_refused_repair_of_code_is_an_error_all_the_same(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
+) -> None:
+    upstream.reply(INVALID, Reply(status=400))
+    with pytest.raises(openai.APIError, match="wrote code that cannot be used") as caught:
+        ask(client, model="m", messages=ASK, tools=[GET_WEATHER])
+    assert caught.value.code == "model_invalid"
+
+
+def test_a_refused_repair_is_no_model_turn_in_the_usage(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("Let me check the weather.", Reply(status=400))
+    completion = client.chat.completions.create(model="m", messages=ASK, tools=[GET_WEATHER])
+    assert completion.usage is not None
+    assert completion.usage.to_dict() == USAGE
 
 
 @pytest.mark.parametrize("text", NO_PROMISES)

@@ -1,7 +1,7 @@
 """Hostile and dated schemas, each with a call: what must come out of it, or what must be said.
 
 One row: (what it is, parameters, keyword arguments, arguments object | words of the problem).
-Used by test_tools.py, which also parses every row's stubs.
+Used by test_binding.py and by test_toolset.py, which also parses every row's stubs.
 """
 
 # ruff: noqa: E501 - a table: one row, one line

@@ -1,0 +1,223 @@
+"""What docstrings, comments and pages name is there: modules, files, classes and what is in them.
+
+Moves and renames leave the old names behind in prose, where no import fails. Read with `ast`: nothing is
+imported but the standard library.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("emulator", "sandbox", "tests", "benchmarks", "examples", "prompts", "docs")
+SOURCES = [ROOT / "app.py"]
+SOURCES += [file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py"))]
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.md")]
+)
+FILES = {
+    file.relative_to(ROOT).as_posix()
+    for pattern in ("*.py", "*.md", "*.jinja")
+    for file in (*ROOT.glob(pattern), *(f for d in FOLDERS for f in (ROOT / d).rglob(pattern)))
+    if "node_modules" not in file.parts
+}
+
+#: Not ours: a package, and files that a program or a person makes up.
+FOREIGN_FILES = {"discord.py", "grammars/README.md"}
+#: No Python of ours: other libraries' names, fields and event types of OpenAI's API, examples.
+FOREIGN = {
+    "a.b.c", "chat.completion", "chat.completion.chunk", "default_api.f", "docker.models.containers",
+    "functions.f", "location.city", "output_item.added", "pydantic.ValidationError", "response.created",
+    "self.item", "stream_options.include_usage", "text.format", "xs.append",
+    "KernelProvisioner", "CamelCase", "emulator.toml", "index.sqlite",
+}  # fmt: skip
+#: ``CamelCase``, or a constant.
+CAPITALS = re.compile(r"_?[A-Z]\w*[a-z]\w*[A-Z]\w*|_?[A-Z]{2}[A-Z_]+")
+
+CODE = re.compile(r"(`{1,2})([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:\([^`]*\))?\1")
+FILE = re.compile(r"(?<![\w./*-])((?:[\w-]+/)*[\w-]+\.(?:py|jinja|md))\b(?![/(])")
+
+
+class Words(NamedTuple):
+    """Prose that stands in a file."""
+
+    file: Path
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file.relative_to(ROOT)}:{self.line}"
+
+
+def prose(source: Path) -> Iterator[Words]:
+    """The docstrings (of attributes too) and comments of a module."""
+    text = source.read_text()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield Words(source, token.start[0], token.string)
+    for node in ast.walk(tree(source)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(words))):
+                yield Words(source, node.lineno, words)
+
+
+@cache
+def ours() -> tuple[Words, ...]:
+    return tuple(words for source in SOURCES for words in prose(source))
+
+
+@cache
+def tree(source: Path) -> ast.Module:
+    return ast.parse(source.read_text())
+
+
+def names_in(body: list[ast.stmt]) -> Iterator[str]:
+    """What a module or a class defines or imports, and what a class's methods set on `self`."""
+    for statement in body:
+        for node in ast.walk(statement):
+            match node:
+                case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                    yield name
+                case ast.Name(id=name, ctx=ast.Store()):
+                    yield name
+                case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
+                    yield name
+                case ast.alias(name=name, asname=alias):
+                    yield alias or name
+
+
+@cache
+def modules() -> dict[str, set[str]]:
+    """``emulator.reading.splitter`` -> the names in it."""
+    found = {}
+    for source in SOURCES:
+        path = source.relative_to(ROOT).with_suffix("")
+        parts = path.parts[:-1] if path.name == "__init__" else path.parts
+        found[".".join(parts)] = set(names_in(tree(source).body))
+    return found
+
+
+@cache
+def classes() -> dict[str, set[str]]:
+    """Each class -> the names in it, and in the classes of that name elsewhere."""
+    found: dict[str, set[str]] = {}
+    for source in SOURCES:
+        for node in ast.walk(tree(source)):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, set()).update(names_in(node.body))
+    return found
+
+
+@cache
+def used_names() -> set[str]:
+    """Every name in the code itself, and every string that is one (a variable of the environment)."""
+    found = set()
+    for source in SOURCES:
+        for node in ast.walk(tree(source)):
+            match node:
+                case ast.Name(id=name) | ast.Attribute(attr=name) | ast.ClassDef(name=name):
+                    found.add(name)
+                case ast.alias(name=name) | ast.Constant(value=str(name)):
+                    found.add(name)
+    return found
+
+
+def is_there(dotted: str) -> bool:
+    """Whether a dotted name leads to something of ours, or of the standard library."""
+    parts = dotted.split(".")
+    for cut in range(len(parts), 0, -1):
+        path, rest = ".".join(parts[:cut]), parts[cut:]
+        for module, names in modules().items():
+            if module != path and not module.endswith(f".{path}"):
+                continue
+            if not rest or (rest[0] in names and _within(rest)):
+                return True
+    if parts[0] in classes() and _within(parts):
+        return True
+    return _in_the_library(parts)
+
+
+def _within(parts: list[str]) -> bool:
+    """Whether what follows the name of a class is in that class."""
+    return len(parts) == 1 or parts[1] in classes().get(parts[0], ())
+
+
+def _in_the_library(parts: list[str]) -> bool:
+    value: object = builtins
+    if parts[0] in sys.stdlib_module_names:
+        value, parts = importlib.import_module(parts[0]), parts[1:]
+    for part in parts:
+        if not hasattr(value, part):
+            return False
+        value = getattr(value, part)
+    return True
+
+
+def unfenced(page: Path) -> str:
+    """A page without its code blocks, line for line."""
+    blank = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+    return blank.sub(lambda block: "\n" * block.group().count("\n"), page.read_text())
+
+
+def test_what_docstrings_and_comments_name_in_code_is_there() -> None:
+    missing = []
+    for words in ours():
+        for _, name in CODE.findall(words.text):
+            if "." in name:
+                there = FILE.fullmatch(name) is not None or is_there(name)
+            else:  # a class or a constant without its module: the code itself uses that name somewhere
+                there = not CAPITALS.fullmatch(name) or name in used_names()
+            if not there and name not in FOREIGN:
+                missing.append(f"{words}: {name}")
+    assert not missing, "\n".join(missing)
+
+
+def test_the_files_that_docstrings_comments_and_pages_name_are_there() -> None:
+    missing = [
+        f"{words}: {name}"
+        for words in (*ours(), *(Words(page, 1, unfenced(page)) for page in PAGES))
+        for name in FILE.findall(words.text)
+        if name not in FOREIGN_FILES
+        and not any(f"/{known}".endswith(f"/{name}") for known in FILES)
+    ]
+    assert not missing, "\n".join(missing)
+
+
+def test_the_modules_that_pages_name_are_there() -> None:
+    missing = [
+        f"{page.name}: {name}"
+        for page in PAGES
+        for _, name in CODE.findall(unfenced(page))
+        if name.split(".")[0] in FOLDERS and not (name in FOREIGN or is_there(name))
+    ]
+    assert not missing, "\n".join(missing)
+
+
+@pytest.mark.parametrize(
+    ("name", "there"),
+    [
+        ("emulator.settings", True),
+        ("settings.Settings", True),
+        ("Settings.api_key", True),
+        ("sandbox.docker.IMAGE", True),
+        ("ast.parse", True),
+        ("settings.Nothing", False),
+        ("Settings.nothing", False),
+        ("nowhere.Settings", False),
+        ("ast.nothing", False),
+    ],
+)
+def test_a_name_is_there_only_where_it_leads_somewhere(name: str, there: bool) -> None:
+    assert is_there(name) is there
