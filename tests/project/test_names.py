@@ -1,7 +1,7 @@
 """What docstrings, comments and pages name is there: modules, files, classes and what is in them.
 
 Moves and renames leave the old names behind in prose, where no import fails. Read with `ast`: nothing is
-imported but the standard library.
+imported but the standard library. A name that fails here has gone, or is somebody else's: see `FOREIGN`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import ast
 import builtins
 import importlib
 import io
+import keyword
 import re
 import sys
 import tokenize
@@ -38,14 +39,13 @@ FILES = {
 FOREIGN_FILES = {"discord.py", "grammars/README.md"}
 #: No Python of ours: other libraries' names, fields and event types of OpenAI's API, examples.
 FOREIGN = {
-    "a.b.c", "chat.completion", "chat.completion.chunk", "default_api.f", "docker.models.containers",
-    "functions.f", "location.city", "output_item.added", "pydantic.ValidationError", "response.created",
-    "self.item", "stream_options.include_usage", "text.format", "xs.append",
-    "KernelProvisioner", "CamelCase", "emulator.toml", "index.sqlite",
+    "KernelProvisioner", "_later_3_f", "a.b.c", "allow_remote_access", "chat.completion",
+    "chat.completion.chunk", "default_api.f", "docker.models.containers", "emulator.toml", "exec_KEY",
+    "functions.f", "index.sqlite", "km_h", "linked", "live_relevance", "llama_cpp", "location.city",
+    "model_promised", "name2", "name3", "output_item.added", "pydantic.ValidationError", "reasoning_text",
+    "response.created", "self.item", "stream_options.include_usage", "syscall", "text.format", "websockets",
+    "xs.append",
 }  # fmt: skip
-#: ``CamelCase``, or a constant.
-CAPITALS = re.compile(r"_?[A-Z]\w*[a-z]\w*[A-Z]\w*|_?[A-Z]{2}[A-Z_]+")
-
 CODE = re.compile(r"(`{1,2})([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:\([^`]*\))?\1")
 FILE = re.compile(r"(?<![\w./*-])((?:[\w-]+/)*[\w-]+\.(?:py|jinja|md))\b(?![/(])")
 
@@ -122,14 +122,18 @@ def classes() -> dict[str, set[str]]:
 
 @cache
 def used_names() -> set[str]:
-    """Every name in the code itself, and every string that is one (a variable of the environment)."""
-    found = set()
+    """Every name in the code itself, and every string that is one (a field, a variable of the environment)."""
+    found = {*dir(builtins), *keyword.kwlist}
+    for module in modules():
+        found.update(module.split("."))
     for source in SOURCES:
         for node in ast.walk(tree(source)):
             match node:
-                case ast.Name(id=name) | ast.Attribute(attr=name) | ast.ClassDef(name=name):
+                case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
                     found.add(name)
-                case ast.alias(name=name) | ast.Constant(value=str(name)):
+                case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.alias(name=name):
+                    found.add(name)
+                case ast.keyword(arg=str(name)) | ast.Constant(value=str(name)):
                     found.add(name)
     return found
 
@@ -177,8 +181,8 @@ def test_what_docstrings_and_comments_name_in_code_is_there() -> None:
         for _, name in CODE.findall(words.text):
             if "." in name:
                 there = FILE.fullmatch(name) is not None or is_there(name)
-            else:  # a class or a constant without its module: the code itself uses that name somewhere
-                there = not CAPITALS.fullmatch(name) or name in used_names()
+            else:  # without its module: the code itself uses that name somewhere
+                there = name in used_names()
             if not there and name not in FOREIGN:
                 missing.append(f"{words}: {name}")
     assert not missing, "\n".join(missing)
