@@ -122,7 +122,7 @@ def classes() -> dict[str, set[str]]:
 
 @cache
 def used_names() -> set[str]:
-    """Every name in the code itself, and every string that is one (a field, a variable of the environment)."""
+    """Every name in the code itself, and every string that is one (a field, an environment variable)."""
     found = {*dir(builtins), *keyword.kwlist}
     for module in modules():
         found.update(module.split("."))
