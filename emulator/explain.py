@@ -17,11 +17,11 @@ import orjson
 from emulator.answering.asked import Asked, read_request
 from emulator.answering.first_turn import first_turn
 from emulator.answering.profiles import choose
-from emulator.answering.program_draft import Draft
+from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.prose import Prose
-from emulator.answering.reply import Turn
+from emulator.answering.reply import Reply
 from emulator.answering.stops import StopFilter
-from emulator.answering.turn_state import Course
+from emulator.answering.turn_state import TurnState
 from emulator.answering.verdicts import Refused
 from emulator.engines import open_engines
 from emulator.errors import BadRequest
@@ -103,16 +103,16 @@ def explain(
             max_calls=settings.program_calls,
             one_at_a_time=asked.choice.one_at_a_time,
         )
-        course = Course(messages, fields, asked.choice, None)
+        course = TurnState(messages, fields, asked.choice, None)
         judged = _judged(settings, asked, driver, course, reply)
     return Explanation((*shown, *judged.sections), judged.usable)
 
 
 def _judged(
-    settings: Settings, asked: Asked, driver: Driver, course: Course, reply: str
+    settings: Settings, asked: Asked, driver: Driver, course: TurnState, reply: str
 ) -> Explanation:
     """What `answerer` would make of the reply, told in sections."""
-    draft = Draft(
+    draft = ProgramDraft(
         driver,
         required=asked.choice.required,
         by_statement=settings.stream_calls == "statement",
@@ -120,7 +120,7 @@ def _judged(
         barren=barren_calls(asked.request.messages),
     )
     hold = asked.choice.required or asked.answer_format is not None
-    turn = Turn(
+    turn = Reply(
         draft,
         Prose(StopFilter(asked.request.stop), hold=hold),
         asked.choice,

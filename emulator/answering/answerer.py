@@ -1,6 +1,6 @@
 """One answer in which the model may write Python: turns, until one is of use or the budget is used up.
 
-A turn is read by `reply.Turn`; here is decided what to ask for next. Knows nothing of chunks or Flask.
+A turn is read by `reply.Reply`; here is decided what to ask for next. Knows nothing of chunks or Flask.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from emulator.answering.cell_draft import CellDraft
 from emulator.answering.cell_resume import EndedCell, go_on
 from emulator.answering.first_turn import first_turn
 from emulator.answering.habits import Habits
-from emulator.answering.program_draft import Draft
+from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.prose import Prose
-from emulator.answering.reply import Drafting, Turn
+from emulator.answering.reply import Drafting, Reply
 from emulator.answering.stops import StopFilter
 from emulator.answering.tiny.grammar import gbnf
-from emulator.answering.turn_state import Course
+from emulator.answering.turn_state import TurnState
 from emulator.answering.usage import Meter
 from emulator.answering.verdicts import CUT_OFF, Answered, Ran, Refused, Verdict
 from emulator.errors import ExecutionFailed, UpstreamFailed
 from emulator.events import AnswerEvent, Finish, Opened, Usage
 from emulator.programs.driver import Driver
 from emulator.programs.repeats import barren_calls
-from emulator.programs.resume import Continued, Ended, resume, save
+from emulator.programs.resume import ProgramContinued, ProgramEnded, resume, save
 from emulator.settings import Settings
-from emulator.storage.key_value import Store
+from emulator.storage.key_value import KeyValueStore
 from emulator.upstream.client import Upstream
 from sandbox.engine import Engine, fresh_seed
 from sandbox.errors import SandboxBusy, SandboxError
@@ -44,7 +44,7 @@ class Answerer:
     settings: Settings
     upstream: Upstream
     engines: Sequence[Engine]
-    store: Store | None
+    store: KeyValueStore | None
     habits: Habits
     asked: Asked
     open_bench: Callable[[], Bench] | None = None
@@ -66,14 +66,14 @@ class Answerer:
             max_calls=self.settings.program_calls,
             one_at_a_time=self.asked.choice.one_at_a_time,
         )
-        went_on: Continued | Ended | EndedCell | Answered | None = None
+        went_on: ProgramContinued | ProgramEnded | EndedCell | Answered | None = None
         if bench is not None:
             went_on = yield from go_on(bench, self.asked.request.messages)
         went_on = went_on or self._resumed(driver)
         if isinstance(went_on, Answered):
             metrics.TURNS_SAVED.inc()
             yield Finish("tool_calls", Usage())
-        elif isinstance(went_on, Continued):
+        elif isinstance(went_on, ProgramContinued):
             metrics.TURNS_SAVED.inc()
             yield Opened(lambda: None, turns_saved=1)
             yield from went_on.calls
@@ -90,109 +90,107 @@ class Answerer:
                 ended=went_on,
                 bench=bench,
             )
-            yield from self._asked(driver, Course(messages, fields, self.asked.choice, bench))
+            yield from self._asked(driver, TurnState(messages, fields, self.asked.choice, bench))
 
-    def _resumed(self, driver: Driver) -> Continued | Ended | None:
+    def _resumed(self, driver: Driver) -> ProgramContinued | ProgramEnded | None:
         """What became of a program whose results end the history."""
         if self.store is None:
             return None
         with _sandbox_at_fault():
             went_on = resume(self.store, driver, self.asked.request.messages)
-        if isinstance(went_on, Continued) and went_on.saved is not None:
+        if isinstance(went_on, ProgramContinued) and went_on.saved is not None:
             save(self.store, went_on.saved)
         return went_on
 
-    def _asked(self, driver: Driver, course: Course) -> Iterator[AnswerEvent]:
+    def _asked(self, driver: Driver, state: TurnState) -> Iterator[AnswerEvent]:
         """Ask the model, and ask again while its reply is of no use or has run code."""
         seed = fresh_seed()
         meter = Meter()
         verdict: Verdict = Answered()
         while True:
-            turn = self._turn(driver, seed, course)
+            reply = self._reply(driver, seed, state)
             try:
-                finish_reason = yield from self._read(turn, course, meter)
+                finish_reason = yield from self._read(reply, state, meter)
             except UpstreamFailed as error:
                 # The repair request did not fit the model's context: the first fault is the one to tell.
-                if course.attempt and error.status == 400 and isinstance(verdict, Refused):
-                    if course.promised:
-                        yield Finish("stop", meter.usage(course.messages))
+                if state.attempt and error.status == 400 and isinstance(verdict, Refused):
+                    if state.promised:
+                        yield Finish("stop", meter.usage(state.messages))
                         return
-                    raise course.gave_up(verdict) from error
+                    raise state.gave_up(verdict) from error
                 raise
-            course.told += turn.prose.told
-            verdict = turn.verdict
-            if turn.draft.calls:
-                self._keep(turn.draft)
-                yield Finish("tool_calls", meter.usage(course.messages))
+            state.told += reply.prose.told
+            verdict = reply.verdict
+            if reply.draft.calls:
+                self._keep(reply.draft)
+                yield Finish("tool_calls", meter.usage(state.messages))
                 return
             if isinstance(verdict, Ran):
-                course.ran(turn, verdict)
+                state.ran(reply, verdict)
                 continue
             # What the upstream cut off is not the model's fault: asking again would not help.
             if isinstance(verdict, Answered) or finish_reason in CUT_OFF:
-                yield Finish(CUT_OFF.get(finish_reason, "stop"), meter.usage(course.messages))
+                yield Finish(CUT_OFF.get(finish_reason, "stop"), meter.usage(state.messages))
                 return
             # A promise is asked for once; whoever promises again may just talk like that. It is prose, and
             # stays an answer when nothing better comes of asking.
-            final = course.attempt >= self.settings.repair_attempts
-            again = verdict.kind == "promised" and course.attempt
-            if again or (final and (course.promised or verdict.kind == "promised")):
-                yield Finish("stop", meter.usage(course.messages))
+            final = state.attempt >= self.settings.repair_attempts
+            again = verdict.kind == "promised" and state.attempt
+            if again or (final and (state.promised or verdict.kind == "promised")):
+                yield Finish("stop", meter.usage(state.messages))
                 return
             metrics.REPAIRS.labels(verdict.kind).inc()
             if final:
-                raise course.gave_up(verdict)
-            course.refused(turn, verdict)
-            course.fields |= self._retry_fields(verdict)
+                raise state.gave_up(verdict)
+            state.refused(reply, verdict)
+            state.fields |= self._retry_fields(verdict)
 
-    def _turn(self, driver: Driver, seed: int, course: Course) -> Turn:
-        read = Draft(
+    def _reply(self, driver: Driver, seed: int, state: TurnState) -> Reply:
+        read = ProgramDraft(
             driver,
-            required=course.choice.required and course.bench is None,
+            required=state.choice.required and state.bench is None,
             by_statement=self.settings.stream_calls == "statement",
             seed=seed,
             barren=barren_calls(self.asked.request.messages),
         )
-        draft = CellDraft(read, course.bench, self.asked.toolset) if course.bench else read
-        hold = (
-            bool(course.attempt) or course.choice.required or self.asked.answer_format is not None
-        )
-        lead = "\n\n" if course.told else ""
-        return Turn(
+        draft = CellDraft(read, state.bench, self.asked.toolset) if state.bench else read
+        hold = bool(state.attempt) or state.choice.required or self.asked.answer_format is not None
+        lead = "\n\n" if state.told else ""
+        return Reply(
             draft,
             Prose(StopFilter(self.asked.request.stop), hold=hold, lead=lead),
-            course.choice,
+            state.choice,
             answer_format=self.asked.answer_format,
             recover_reasoning=self.settings.recover_reasoning,
         )
 
     def _read(
         self,
-        turn: Turn,
-        course: Course,
+        reply: Reply,
+        state: TurnState,
         meter: Meter,
     ) -> Generator[AnswerEvent, None, str | None]:
         """Read one reply; returns the upstream's finish_reason, or None when we closed it."""
         finish_reason: str | None = None
-        container_id = course.bench.container.id if course.bench else ""
+        container_id = state.bench.container.id if state.bench else ""
         with _sandbox_at_fault():
-            with self.upstream.open(course.messages, course.fields) as reply:
+            with self.upstream.open(state.messages, state.fields) as stream:
                 meter.begin()
                 metrics.MODEL_TURNS.inc()
-                yield Opened(reply.abort, container_id=container_id)
-                for chunk in reply:
+                yield Opened(stream.abort, container_id=container_id)
+                for chunk in stream:
                     meter.count(chunk)
                     for choice in chunk.get("choices") or ():
                         delta = choice.get("delta") or {}
                         reasoning = delta.get("reasoning_content") or delta.get("reasoning") or ""
-                        yield from turn.feed(delta.get("content") or "", reasoning)
+                        yield from reply.feed(delta.get("content") or "", reasoning)
                         finish_reason = choice.get("finish_reason") or finish_reason
-                    if turn.done:
+                    if reply.done:
                         break
-                    if len(turn.text) > self.settings.max_reply_chars:
+                    if len(reply.text) > self.settings.max_reply_chars:
                         finish_reason = "length"
                         break
-            yield from turn.close(cut_off=finish_reason == "length")
+            yield from reply.close(cut_off=finish_reason == "length")
         return finish_reason
 
     def _keep(self, draft: Drafting) -> None:

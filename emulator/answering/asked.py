@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from emulator.answering.answer_format import AnswerFormat
-from emulator.answering.prompt import Choice
-from emulator.answering.tool_choice import INTERPRETER, interpreter_tool, offered
+from emulator.answering.tool_choice import INTERPRETER, Choice, interpreter_tool, offered
 from emulator.protocol import ChatCompletionRequest
 from emulator.settings import Settings
 from emulator.tools.toolset import Toolset

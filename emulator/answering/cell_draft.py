@@ -1,8 +1,8 @@
 """The cell of a reply, as it grows: a Python block that the code interpreter is to run.
 
-Takes the place of `Draft` where a request has an interpreter. The first whole Python block is the cell, and
-ends the reply; it runs when the upstream has been let go. Calls of functions that a model writes in another
-way than Python are a `Draft`'s to read. Knows nothing of prose or HTTP.
+Takes the place of `ProgramDraft` where a request has an interpreter. The first whole Python block is the
+cell, and ends the reply; it runs once the upstream connection is closed. Calls of functions that a model
+writes in another way than Python are a `ProgramDraft`'s to read. Knows nothing of prose or HTTP.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from emulator.answering.bench import Bench
-from emulator.answering.program_draft import Draft
+from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.verdicts import Answered, Ran, Verdict
 from emulator.events import (
     AnswerEvent,
@@ -28,7 +28,7 @@ from emulator.events import (
     new_id,
 )
 from emulator.interpreter.approvals import Held
-from emulator.interpreter.cell import Waiting
+from emulator.interpreter.cell import CellWaiting
 from emulator.interpreter.execution import Execution
 from emulator.interpreter.interpreter import Begun, Progress
 from emulator.programs.resume import Saved
@@ -59,7 +59,7 @@ class _Block:
 class CellDraft:
     """See `reply.Drafting`. ``draft`` reads what is no Python block."""
 
-    def __init__(self, draft: Draft, bench: Bench, toolset: Toolset) -> None:
+    def __init__(self, draft: ProgramDraft, bench: Bench, toolset: Toolset) -> None:
         self._draft = draft
         self._bench = bench
         self._toolset = toolset
@@ -177,7 +177,7 @@ def told(progress: Iterator[Progress]) -> Generator[AnswerEvent, None, Verdict]:
                 yield CodeOutput(step)
             case Held():
                 pass  # it is asked about elsewhere: `routes/executions.py`
-            case Waiting(key, call, outputs):
+            case CellWaiting(key, call, outputs):
                 yield _NOTHING_RUNS
                 yield CodeRan("incomplete", outputs)
                 yield ToolCall(key, call.name, call.arguments, call.kind)

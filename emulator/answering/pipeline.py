@@ -22,7 +22,7 @@ from emulator.interpreter.interpreter import Interpreter
 from emulator.protocol import ChatCompletionRequest
 from emulator.settings import Settings
 from emulator.storage.files import Files
-from emulator.storage.key_value import Store
+from emulator.storage.key_value import KeyValueStore
 from emulator.upstream.client import Upstream
 from sandbox.engine import Engine
 
@@ -34,7 +34,7 @@ class Pipeline:
     settings: Settings
     upstream: Upstream
     engines: Sequence[Engine]
-    store: Store | None = None
+    store: KeyValueStore | None = None
     interpreter: Interpreter | None = None
     files: Files | None = None
     habits: Habits = field(default_factory=Habits)

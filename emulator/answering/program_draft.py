@@ -37,7 +37,7 @@ class _Block:
     is_program: bool = False
 
 
-class Draft:
+class ProgramDraft:
     """Collects the blocks of one reply that call offered tools, and runs them.
 
     ``barren`` are calls that the conversation has seen more than once, each time with the same result.

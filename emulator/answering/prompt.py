@@ -19,6 +19,7 @@ import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from emulator.answering.profiles import Profile
+from emulator.answering.tool_choice import Choice
 from emulator.protocol import FunctionCall, Message
 from emulator.tools.toolset import Toolset
 
@@ -36,7 +37,7 @@ ModelMessage = dict[str, Any]
 
 
 class EndedProgram(Protocol):
-    """What the prompt needs of `resume.Ended`."""
+    """What the prompt needs of `resume.ProgramEnded`."""
 
     @property
     def source(self) -> str: ...
@@ -56,20 +57,6 @@ class Workplace:
     """Distributions that can be imported -> their versions."""
     files: Sequence[str]
     """Paths below /mnt/data."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What ``tool_choice`` came down to. ``name`` is the tool that must be called, if just one."""
-
-    required: bool = False
-    name: str | None = None
-    one_at_a_time: bool = False
-    programs: bool = True
-    """Whether a program may go on when its results come."""
-
-    def __str__(self) -> str:
-        return self.name or ("required" if self.required else "auto")
 
 
 def instruct(

@@ -1,6 +1,6 @@
 """Read one reply of the model: tell what can be told at once, run the program in it, judge the rest.
 
-`Turn.feed` and `Turn.close` are sans-IO; `answerer.py` brings the chunks and acts on the verdict.
+`Reply.feed` and `Reply.close` are sans-IO; `answerer.py` brings the chunks and acts on the verdict.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Protocol
 import structlog
 
 from emulator.answering.answer_format import AnswerFormat, Misformed
-from emulator.answering.prompt import Choice
 from emulator.answering.prose import Prose
+from emulator.answering.tool_choice import Choice
 from emulator.answering.verdicts import Answered, Refused, Verdict
 from emulator.events import AnswerEvent, ContentDelta, ReasoningDelta, ToolCall
 from emulator.programs.resume import Saved
@@ -43,7 +43,7 @@ _PROMISE = re.compile(
 
 
 class Drafting(Protocol):
-    """What collects the code of a reply: `Draft`, or `CellDraft` where there is an interpreter."""
+    """What collects the code of a reply: `ProgramDraft`, or `CellDraft` where there is an interpreter."""
 
     @property
     def names(self) -> Mapping[str, str]: ...
@@ -68,7 +68,7 @@ class Drafting(Protocol):
     def saved(self) -> Saved | None: ...
 
 
-class Turn:
+class Reply:
     """One reply. After `close`, ``verdict`` says what came of it; ``done`` when to stop reading."""
 
     def __init__(

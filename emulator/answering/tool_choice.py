@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from emulator.answering.prompt import Choice
 from emulator.errors import BadRequest
 from emulator.protocol import ChatCompletionRequest, FunctionChoice, ToolChoice
 from emulator.tools.tool import Tool
@@ -16,6 +16,20 @@ INTERPRETER = "code_interpreter"
 """The type of the one hosted tool that there is."""
 
 NO_TOOLS = Toolset.parse([])
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What ``tool_choice`` came down to. ``name`` is the tool that must be called, if just one."""
+
+    required: bool = False
+    name: str | None = None
+    one_at_a_time: bool = False
+    programs: bool = True
+    """Whether a program may go on when its results come."""
+
+    def __str__(self) -> str:
+        return self.name or ("required" if self.required else "auto")
 
 
 def offered(request: ChatCompletionRequest) -> tuple[Toolset, Choice]:

@@ -6,15 +6,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from emulator.answering.bench import Bench
-from emulator.answering.prompt import Choice, ModelMessage, ran, repair
-from emulator.answering.reply import Turn
+from emulator.answering.prompt import ModelMessage, ran, repair
+from emulator.answering.reply import Reply
+from emulator.answering.tool_choice import Choice
 from emulator.answering.verdicts import Ran, Refused
 from emulator.errors import ModelFailed
 from emulator.reading.diagnostics import render
 
 
 @dataclass
-class Course:
+class TurnState:
     """How far an answer has come over its turns."""
 
     messages: list[ModelMessage]
@@ -31,28 +32,28 @@ class Course:
     failures: int = 0
     """Cells that failed in a row."""
 
-    def ran(self, turn: Turn, verdict: Ran) -> None:
+    def ran(self, reply: Reply, verdict: Ran) -> None:
         """A cell was run: the next turn goes on with its output."""
         assert self.bench is not None
-        code = turn.draft.code
+        code = reply.draft.code
         self.failures = self.failures + 1 if verdict.failed else 0
         # Whoever writes the same cell again goes round in a circle.
         last = code in self.cells or self.failures > self.bench.fixes
         self.cells.append(code)
         last = last or len(self.cells) >= self.bench.runs
         self.messages += ran(
-            turn.prose.told, code, verdict.output, failed=verdict.failed, last=last
+            reply.prose.told, code, verdict.output, failed=verdict.failed, last=last
         )
         self.choice = replace(self.choice, required=False, name=None)
         self.attempt, self.promised, self.told = 0, False, ""
         if last:
             self.bench = None
 
-    def refused(self, turn: Turn, verdict: Refused) -> None:
+    def refused(self, reply: Reply, verdict: Refused) -> None:
         """The reply was of no use: the next turn asks for what it should have been."""
         self.attempt += 1
         self.promised = self.promised or verdict.kind == "promised"
-        self.messages += repair(turn.text, kind=verdict.kind, **_facts(verdict))
+        self.messages += repair(reply.text, kind=verdict.kind, **_facts(verdict))
 
     def gave_up(self, verdict: Refused) -> ModelFailed:
         """The error to raise when there is no next turn."""

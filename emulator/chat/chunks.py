@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from emulator.chat.code_as_text import ChatCode
+from emulator.chat.code_as_text import CodeAsText
 from emulator.events import (
     AnswerEvent,
     ContentDelta,
@@ -73,7 +73,7 @@ class ChunkWriter:
     ) -> Iterator[Chunk | Opened | Relayed | Usage]:
         role: dict[str, Any] = {"role": "assistant"}
         calls = 0
-        code = ChatCode(self._host)
+        code = CodeAsText(self._host)
 
         def chunk(delta: dict[str, Any], finish_reason: str | None = None) -> Chunk:
             choice = {

@@ -25,7 +25,7 @@ CodeEvent = CodeBegun | CodeDelta | CodeClosed | CodeOutput | CodeRan
 _PICTURES = (".png", ".jpg", ".jpeg", ".svg", ".gif", ".webp")
 
 
-class ChatCode:
+class CodeAsText:
     """Turns the events of code into those that a chat can tell. ``host`` begins the links: ``http://...``."""
 
     def __init__(self, host: str) -> None:

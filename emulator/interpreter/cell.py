@@ -27,7 +27,7 @@ Steps = Iterator[Output | Step]
 
 
 @dataclass(frozen=True)
-class Waiting:
+class CellWaiting:
     """The cell has called a client's function and waits in its kernel for the result."""
 
     id: str
@@ -38,7 +38,7 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Ended:
+class CellEnded:
     status: Status
     result: str | None = None
 
@@ -56,7 +56,7 @@ class RunningCell:
     seconds: float = 0.0
     ids: list[str] = field(default_factory=list)
     """Of the calls that it has made."""
-    waiting: Waiting | None = None
+    waiting: CellWaiting | None = None
     held: Held | None = None
     """While it must be approved, and after."""
     gone: bool = False
@@ -68,7 +68,7 @@ class RunningCell:
 
     def drive(
         self, notebook: Notebook, steps: Steps
-    ) -> Generator[Logs | Image, None, Waiting | Ended]:
+    ) -> Generator[Logs | Image, None, CellWaiting | CellEnded]:
         """Outputs as they come; returns when the cell waits for a client, or has ended."""
         began = time.monotonic()
         self.waiting = None
@@ -80,15 +80,15 @@ class RunningCell:
             yield from self.transcript.fail(f"{_FAULTS[type(error)]}: {error}")
         finally:
             self.seconds += time.monotonic() - began
-        return Ended("failed")
+        return CellEnded("failed")
 
     def _steps(
         self, notebook: Notebook, steps: Steps
-    ) -> Generator[Logs | Image, None, Waiting | Ended]:
+    ) -> Generator[Logs | Image, None, CellWaiting | CellEnded]:
         while True:
             step = yield from self._until_step(steps)
             if isinstance(step, Finished):
-                return Ended("completed", step.text)
+                return CellEnded("completed", step.text)
             try:
                 call = self._bound(step)
             except BindError as error:
@@ -96,7 +96,7 @@ class RunningCell:
                 steps = notebook.refuse(f"{error.call}: {problems}")
                 continue
             self.ids.append(new_id("call_"))
-            self.waiting = Waiting(self.ids[-1], call, tuple(self.transcript.outputs))
+            self.waiting = CellWaiting(self.ids[-1], call, tuple(self.transcript.outputs))
             return self.waiting
 
     def _until_step(self, steps: Steps) -> Generator[Logs | Image, None, Step]:
@@ -114,7 +114,7 @@ class RunningCell:
         return Call(tool.name, arguments, tool.kind)
 
     def execution(
-        self, container_id: str, ended: Ended, files: tuple[CreatedFile, ...]
+        self, container_id: str, ended: CellEnded, files: tuple[CreatedFile, ...]
     ) -> Execution:
         transcript = self.transcript
         return Execution(

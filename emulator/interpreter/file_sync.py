@@ -19,7 +19,7 @@ MOST_FILES = 1000
 """Files of a kernel that are looked at."""
 
 
-class Mirror:
+class FileSync:
     """The files of one kernel, from its start on. Used by one thread at a time."""
 
     def __init__(self, containers: Containers, container_id: str, most_bytes: int) -> None:

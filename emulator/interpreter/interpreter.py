@@ -15,10 +15,10 @@ from typing import Any
 from emulator import metrics
 from emulator.events import CreatedFile, Image, Logs, new_id
 from emulator.interpreter.approvals import GONE, Approvals, Decision, Held
-from emulator.interpreter.cell import Ended, RunningCell, Steps, Waiting
+from emulator.interpreter.cell import CellEnded, CellWaiting, RunningCell, Steps
 from emulator.interpreter.execution import PICTURES, Execution, image
-from emulator.interpreter.file_sync import Mirror
-from emulator.interpreter.kernels import Live, LiveKernels
+from emulator.interpreter.file_sync import FileSync
+from emulator.interpreter.kernels import ContainerKernel, Kernels
 from emulator.interpreter.libraries import LIBRARIES
 from emulator.programs.driver import Call
 from emulator.settings import Settings
@@ -39,7 +39,7 @@ class Begun:
     """For when whoever asked for the cell has gone. Callable from any thread."""
 
 
-Progress = Begun | Logs | Image | Held | Waiting | Execution
+Progress = Begun | Logs | Image | Held | CellWaiting | Execution
 """`Begun` first, then `Held` if the cell must be approved, outputs as they come, one of the last two last."""
 
 
@@ -63,7 +63,7 @@ class Interpreter:
         """``engine`` gives the engine for a memory limit (``1g`` ...); raises `SandboxUnavailable`."""
         self.containers = containers
         self.approvals = Approvals()
-        self._kernels = LiveKernels(containers, engine, settings)
+        self._kernels = Kernels(containers, engine, settings)
         self._settings = settings
         self._libraries: dict[str, str] | None = None
 
@@ -76,8 +76,8 @@ class Interpreter:
         Raises `ExecutionFailed` where the sandbox is at fault, and what `Containers` raises.
         """
         cell = RunningCell(key or new_id(""), code, toolset or Toolset.parse([]))
-        with self._kernels.using(container) as live:
-            yield Begun(partial(self._stop, live, cell))
+        with self._kernels.using(container) as kernel:
+            yield Begun(partial(self._stop, kernel, cell))
             if container.approval:
                 cell.held = held = self.approvals.hold(cell.id, container.id, code)
                 try:
@@ -91,13 +91,13 @@ class Interpreter:
                     yield _declined(cell, container, decision)
                     return
                 _edited(cell, decision)
-            notebook = self._ready(container, live, cell)
-            yield from self._drive(container, live, cell, notebook, notebook.run(cell.code))
+            notebook = self._ready(container, kernel, cell)
+            yield from self._drive(container, kernel, cell, notebook, notebook.run(cell.code))
 
     def waiting(self, call_id: str) -> WaitingCell | None:
         """The cell that waits for this call's result."""
-        for container_id, live in self._kernels.all():
-            cell = live.waiting
+        for container_id, kernel in self._kernels.all():
+            cell = kernel.waiting
             if cell and cell.waiting and cell.waiting.id == call_id:
                 call, ids = cell.waiting.call, tuple(cell.ids)
                 return WaitingCell(container_id, cell.code, call, ids)
@@ -105,31 +105,31 @@ class Interpreter:
 
     def go_on(self, container: Container, call_id: str, value: Any) -> Iterator[Progress]:
         """Give a waiting cell the result of its call; nothing at all if it waits no more."""
-        with self._kernels.using(container) as live:
-            cell, notebook = live.waiting, live.notebook
+        with self._kernels.using(container) as kernel:
+            cell, notebook = kernel.waiting, kernel.notebook
             if cell is None or notebook is None or cell.waiting is None:
                 return
             if cell.waiting.id != call_id:
                 return
             cell.gone = False
-            yield Begun(partial(self._stop, live, cell))
+            yield Begun(partial(self._stop, kernel, cell))
             if cell.gone:
                 yield _declined(cell, container, GONE)  # and it waits on
                 return
-            live.waiting = None
-            yield from self._drive(container, live, cell, notebook, notebook.run_on(value))
+            kernel.waiting = None
+            yield from self._drive(container, kernel, cell, notebook, notebook.run_on(value))
 
     def libraries(self, container: Container) -> dict[str, str]:
         """What can be imported in a container's kernel, of what people expect there -> its version."""
         if self._libraries is None:
-            with self._kernels.using(container) as live:
-                self._libraries = self._kernels.open(container, live).libraries(LIBRARIES)
+            with self._kernels.using(container) as kernel:
+                self._libraries = self._kernels.open(container, kernel).libraries(LIBRARIES)
         return self._libraries
 
     def used(self, container: Container) -> bool:
         """Whether anything has been done in a container: code run, or a file put there."""
-        live = dict(self._kernels.all()).get(container.id)
-        ran = live is not None and live.ran
+        kernel = dict(self._kernels.all()).get(container.id)
+        ran = kernel is not None and kernel.ran
         return ran or bool(self.containers.files(container.id))
 
     def touch_busy(self) -> None:
@@ -155,75 +155,75 @@ class Interpreter:
         for container_id, _ in self._kernels.all():
             self._end(container_id)
 
-    def _stop(self, live: Live, cell: RunningCell) -> None:
+    def _stop(self, kernel: ContainerKernel, cell: RunningCell) -> None:
         cell.gone = True
         if cell.held is not None:
             cell.held.decide(GONE)
         # Not what others run in the container, before this cell's turn or after it.
-        if live.running is cell and live.notebook is not None:
-            live.notebook.interrupt()
+        if kernel.running is cell and kernel.notebook is not None:
+            kernel.notebook.interrupt()
 
-    def _ready(self, container: Container, live: Live, cell: RunningCell) -> Notebook:
+    def _ready(self, container: Container, kernel: ContainerKernel, cell: RunningCell) -> Notebook:
         """The container's kernel with the container's files and the cell's functions."""
-        live.abandon()
-        if live.over:
-            live.end()
-            live.lost = False
+        kernel.abandon()
+        if kernel.over:
+            kernel.end()
+            kernel.lost = False
             cell.notes.append(NEW_SESSION)
-        notebook = self._kernels.open(container, live)
-        live.ran = True
-        live.mirror.bring_in(notebook)
-        live.offer(cell.toolset)
+        notebook = self._kernels.open(container, kernel)
+        kernel.ran = True
+        kernel.file_sync.bring_in(notebook)
+        kernel.offer(cell.toolset)
         return notebook
 
     def _drive(
         self,
         container: Container,
-        live: Live,
+        kernel: ContainerKernel,
         cell: RunningCell,
         notebook: Notebook,
         steps: Steps,
     ) -> Iterator[Progress]:
-        live.running = cell
+        kernel.running = cell
         try:
             if cell.gone:
                 yield _declined(cell, container, GONE)
                 return
             ended = yield from cell.drive(notebook, steps)
         finally:
-            live.running = None
-        if isinstance(ended, Waiting):
-            live.waiting = cell
+            kernel.running = None
+        if isinstance(ended, CellWaiting):
+            kernel.waiting = cell
             yield ended
         else:
             metrics.CELLS.labels(ended.status).inc()
-            yield self._ended(container, live, cell, ended)
+            yield self._ended(container, kernel, cell, ended)
 
     def _ended(
-        self, container: Container, live: Live, cell: RunningCell, ended: Ended
+        self, container: Container, kernel: ContainerKernel, cell: RunningCell, ended: CellEnded
     ) -> Execution:
-        assert live.notebook is not None
-        files = _pictures(cell, live.mirror)
-        if live.notebook.over:
+        assert kernel.notebook is not None
+        files = _pictures(cell, kernel.file_sync)
+        if kernel.notebook.over:
             cell.notes.append(NEW_SESSION)
         else:
-            files += live.mirror.bring_out(live.notebook)
-        cell.notes += live.mirror.notes
-        live.mirror.notes.clear()
-        if live.notebook.over or not container.stateful:
-            live.end()
+            files += kernel.file_sync.bring_out(kernel.notebook)
+        cell.notes += kernel.file_sync.notes
+        kernel.file_sync.notes.clear()
+        if kernel.notebook.over or not container.stateful:
+            kernel.end()
         self.containers.touch(container.id)
         return cell.execution(container.id, ended, tuple(files))
 
 
-def _pictures(cell: RunningCell, mirror: Mirror) -> list[CreatedFile]:
+def _pictures(cell: RunningCell, file_sync: FileSync) -> list[CreatedFile]:
     """What was displayed, as files: so that it can be linked to."""
     kept: list[CreatedFile] = []
     for shapes in cell.transcript.displays:
         picture = image(shapes)
         if picture is not None:
             name = f"{cell.id}-{len(kept) + 1}.{PICTURES[picture.media_type]}"
-            kept += mirror.keep(name, partial(bytes, picture.data))
+            kept += file_sync.keep(name, partial(bytes, picture.data))
     return kept
 
 

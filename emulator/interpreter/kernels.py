@@ -13,7 +13,7 @@ from functools import partial
 
 from emulator.errors import ExecutionFailed
 from emulator.interpreter.cell import RunningCell
-from emulator.interpreter.file_sync import Mirror
+from emulator.interpreter.file_sync import FileSync
 from emulator.settings import Settings
 from emulator.storage.container_rows import Container
 from emulator.storage.containers import Containers
@@ -23,13 +23,13 @@ from sandbox.kernel import KernelEngine
 from sandbox.notebook import Notebook
 
 
-class Live:
+class ContainerKernel:
     """What one container has of this process. Changed only under its lock."""
 
-    def __init__(self, mirror: Callable[[], Mirror]) -> None:
+    def __init__(self, file_sync: Callable[[], FileSync]) -> None:
         self.lock = threading.Lock()
         self.opened = ExitStack()
-        self._new_mirror = mirror
+        self._new_file_sync = file_sync
         self.used = time.monotonic()
         """When it was last used."""
         self.ran = False
@@ -52,7 +52,7 @@ class Live:
         """There is no kernel, or no more."""
         self.opened.close()
         self.notebook: Notebook | None = None
-        self.mirror = self._new_mirror()
+        self.file_sync = self._new_file_sync()
         self.offered: Toolset | None = None
         """Whose functions the kernel knows."""
         self.waiting: RunningCell | None = None
@@ -74,7 +74,7 @@ class Live:
                     pass
 
 
-class LiveKernels:
+class Kernels:
     """Safe to share between threads."""
 
     def __init__(
@@ -85,18 +85,20 @@ class LiveKernels:
         self._engine = engine
         self._settings = settings
         self._lock = threading.Lock()
-        self._live: dict[str, Live] = {}
+        self._kernels: dict[str, ContainerKernel] = {}
 
     @contextmanager
-    def using(self, container: Container) -> Iterator[Live]:
+    def using(self, container: Container) -> Iterator[ContainerKernel]:
         """The container, for this request alone.
 
         Raises `ExecutionFailed`, also for what a sandbox raises in the block.
         """
-        mirror = partial(Mirror, self._containers, container.id, self._settings.container_bytes)
+        file_sync = partial(
+            FileSync, self._containers, container.id, self._settings.container_bytes
+        )
         with self._lock:
-            live = self._live.setdefault(container.id, Live(mirror))
-        if not live.lock.acquire(timeout=self._settings.interpreter_seconds):
+            kernel = self._kernels.setdefault(container.id, ContainerKernel(file_sync))
+        if not kernel.lock.acquire(timeout=self._settings.interpreter_seconds):
             raise ExecutionFailed(
                 f"The container {container.id!r} is busy with other code.",
                 code="container_busy",
@@ -104,62 +106,62 @@ class LiveKernels:
             )
         try:
             self._containers.touch(container.id)
-            yield live
+            yield kernel
         except SandboxBusy as error:
             message = f"The code could not be run now: {error}"
             raise ExecutionFailed(
                 message, code="overloaded", headers={"retry-after": "1"}
             ) from error
         except SandboxError as error:
-            live.end()
+            kernel.end()
             raise ExecutionFailed(f"The code could not be run: {error}") from error
         finally:
-            live.used = time.monotonic()
-            live.lock.release()
+            kernel.used = time.monotonic()
+            kernel.lock.release()
 
-    def open(self, container: Container, live: Live) -> Notebook:
+    def open(self, container: Container, kernel: ContainerKernel) -> Notebook:
         """The container's kernel, if need be in place of one that has long been idle."""
         engine = self._engine(container.memory_limit)
-        while live.notebook is None:
+        while kernel.notebook is None:
             try:
-                live.notebook = live.opened.enter_context(engine.notebook())
+                kernel.notebook = kernel.opened.enter_context(engine.notebook())
             except SandboxBusy:
                 if not self._make_room():
                     raise
-        return live.notebook
+        return kernel.notebook
 
     def _make_room(self) -> bool:
         """End the kernel that has been idle for longest, if that is long enough."""
         until = time.monotonic() - self._settings.interpreter_idle_seconds
-        idle = [live for _, live in self.all() if live.idle_since(until)]
-        for live in sorted(idle, key=lambda live: live.used):
-            if live.lock.acquire(blocking=False):
+        idle = [kernel for _, kernel in self.all() if kernel.idle_since(until)]
+        for kernel in sorted(idle, key=lambda kernel: kernel.used):
+            if kernel.lock.acquire(blocking=False):
                 try:
-                    if live.idle_since(until):
-                        live.end()
-                        live.lost = True
+                    if kernel.idle_since(until):
+                        kernel.end()
+                        kernel.lost = True
                         return True
                 finally:
-                    live.lock.release()
+                    kernel.lock.release()
         return False
 
-    def all(self) -> list[tuple[str, Live]]:
+    def all(self) -> list[tuple[str, ContainerKernel]]:
         """Containers' ids, and what they have."""
         with self._lock:
-            return list(self._live.items())
+            return list(self._kernels.items())
 
     def touch_busy(self) -> None:
         """What is in use does not expire, however long a cell runs or waits for approval."""
-        for container_id, live in self.all():
-            if live.lock.locked():
+        for container_id, kernel in self.all():
+            if kernel.lock.locked():
                 self._containers.touch(container_id)
 
     def end(self, container_id: str) -> None:
         """The container has gone: so does its kernel."""
         with self._lock:
-            live = self._live.pop(container_id, None)
-        if live is not None:
-            if live.notebook is not None:
-                live.notebook.kill()
-            with live.lock:
-                live.end()
+            kernel = self._kernels.pop(container_id, None)
+        if kernel is not None:
+            if kernel.notebook is not None:
+                kernel.notebook.kill()
+            with kernel.lock:
+                kernel.end()

@@ -31,7 +31,7 @@ from emulator.programs.driver import (
 from emulator.protocol import Message
 from emulator.reading.diagnostics import render
 from emulator.reading.readers import Statement
-from emulator.storage.key_value import MAX_VALUE_BYTES, Store, StoreFailed
+from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
 from emulator.tools.toolset import Toolset
 from sandbox.errors import SandboxBusy, SandboxError
 
@@ -85,7 +85,7 @@ class Saved:
 
 
 @dataclass(frozen=True)
-class Continued:
+class ProgramContinued:
     """The program sent further calls, or asks again for results, without a model turn.
 
     ``saved`` is what to keep, None where nothing has changed.
@@ -96,7 +96,7 @@ class Continued:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProgramEnded:
     """The program is over: it came to its end, or failed with ``diagnostics``.
 
     ``start`` is the place in the history of the message in which it began.
@@ -112,7 +112,7 @@ class Ended:
         return self.program.source
 
 
-def save(store: Store, saved: Saved) -> None:
+def save(store: KeyValueStore, saved: Saved) -> None:
     """Keep a program under the ids of its pending calls. A failing store is logged, not raised."""
     value = saved.dump()
     if len(value) > MAX_VALUE_BYTES:
@@ -126,7 +126,9 @@ def save(store: Store, saved: Saved) -> None:
         log.warning("program not kept", reason=str(error))
 
 
-def resume(store: Store, driver: Driver, messages: Sequence[Message]) -> Continued | Ended | None:
+def resume(
+    store: KeyValueStore, driver: Driver, messages: Sequence[Message]
+) -> ProgramContinued | ProgramEnded | None:
     """Run on the program whose results end ``messages``; None when there is none to run on.
 
     Raises SandboxBusy.
@@ -149,7 +151,7 @@ def resume(store: Store, driver: Driver, messages: Sequence[Message]) -> Continu
     try:
         outcome = driver.run(answered.program, answered.recorded, answered.seed)
     except ProgramRejected as error:
-        return Ended(saved.program, start, "", render(error.diagnostics))
+        return ProgramEnded(saved.program, start, "", render(error.diagnostics))
     except Diverged as error:
         _dropped("diverged", error)
         return None
@@ -160,18 +162,18 @@ def resume(store: Store, driver: Driver, messages: Sequence[Message]) -> Continu
         return None
     if not outcome.pending:
         plain = start == at and _only_calls(saved.program, outcome, driver.toolset)
-        return Ended(saved.program, start, "" if plain else outcome.output)
+        return ProgramEnded(saved.program, start, "" if plain else outcome.output)
     if not outcome.calls:
         # Only some of the results are in, and the program can do nothing without the others. What is
         # kept stays as it is: the next request brings all results again.
-        return Continued(None, answered.pending())
+        return ProgramContinued(None, answered.pending())
     fresh = tuple(_new_id(answered, n) for n in range(len(outcome.calls)))
     after = replace(
         answered,
         recorded=(*answered.recorded, *(Recorded(call) for call in outcome.calls)),
         ids=(*answered.ids, *fresh),
     )
-    return Continued(after, after.pending()[-len(fresh) :])
+    return ProgramContinued(after, after.pending()[-len(fresh) :])
 
 
 def last_calls(messages: Sequence[Message]) -> int | None:
@@ -183,7 +185,7 @@ def last_calls(messages: Sequence[Message]) -> int | None:
     return at if answered and at >= 0 and messages[at].tool_calls else None
 
 
-def _find(store: Store, message: Message) -> Saved | None:
+def _find(store: KeyValueStore, message: Message) -> Saved | None:
     """The program that made the calls of ``message``, if they are still what it made."""
     calls = message.tool_calls or []
     try:

@@ -38,7 +38,7 @@ _ROWS: TypeAdapter[list[tuple[str, AnswerEvent]]] = TypeAdapter(
 )
 
 
-class Tape:
+class EventLog:
     """Records the events that pass through `record`, those that a response is made of."""
 
     def __init__(self) -> None:
@@ -56,5 +56,5 @@ class Tape:
 
 
 def load(rows: Any) -> list[AnswerEvent]:
-    """Raises ValueError on what `Tape.dump` did not write."""
+    """Raises ValueError on what `EventLog.dump` did not write."""
     return [event for _, event in _ROWS.validate_python(rows)]

@@ -15,12 +15,12 @@ from emulator.errors import BadRequest
 from emulator.events import Opened
 from emulator.responses import items
 from emulator.responses.chat import chat_request, told_as_sent
-from emulator.responses.event_log import Tape
+from emulator.responses.event_log import EventLog
 from emulator.responses.history import messages
 from emulator.responses.items import Json
 from emulator.responses.request import ResponseRequest
 from emulator.responses.response import begun
-from emulator.responses.stored import KeptResponses
+from emulator.responses.stored import StoredResponses
 from emulator.responses.writer import ResponseWriter
 
 _ENDS = ("response.completed", "response.incomplete")
@@ -29,9 +29,9 @@ StreamEvents = Iterator[Json | Opened]
 
 
 @dataclass(frozen=True)
-class ResponseLine:
+class ResponseFront:
     pipeline: Pipeline
-    kept: KeptResponses
+    stored: StoredResponses
 
     def answer(
         self, client: str, request: ResponseRequest, given: list[Json]
@@ -40,11 +40,11 @@ class ResponseLine:
 
         Raises `BadRequest`, `NotFound` or `StoreUnavailable` at once, `EmulatorError` from the iterator.
         """
-        given = self.kept.resolved(client, given)
-        before = self.kept.history(client, request.previous_response_id)
+        given = self.stored.resolved(client, given)
+        before = self.stored.history(client, request.previous_response_id)
         said = [
-            *items.parse(self.kept.with_outputs(client, before), "previous_response"),
-            *items.parse(self.kept.with_outputs(client, given)),
+            *items.parse(self.stored.with_outputs(client, before), "previous_response"),
+            *items.parse(self.stored.with_outputs(client, given)),
         ]
         containers = [item.container_id for item in said if isinstance(item, items.CodeCall)]
         try:
@@ -53,20 +53,20 @@ class ResponseLine:
         except BadRequest as error:
             raise told_as_sent(error) from error
         answer = spelled_out(asked, self.pipeline.answer(asked))
-        start, tape = begun(request), Tape()
+        start, event_log = begun(request), EventLog()
         writer = ResponseWriter(start)
-        events = writer.write(tape.record(answer))
+        events = writer.write(event_log.record(answer))
         if request.store is not False:
-            events = self._keeping(client, start, given, tape, events)
+            events = self._keeping(client, start, given, event_log, events)
         return writer, events
 
     def _keeping(
-        self, client: str, start: Json, given: list[Json], tape: Tape, events: StreamEvents
+        self, client: str, start: Json, given: list[Json], event_log: EventLog, events: StreamEvents
     ) -> StreamEvents:
         """The events; the response is kept before its client learns that it is whole."""
         for event in events:
             if not isinstance(event, Opened) and event["type"] in _ENDS:
-                self.kept.keep(client, start, event["response"], given, tape)
+                self.stored.keep(client, start, event["response"], given, event_log)
             yield event
 
 

@@ -16,10 +16,10 @@ import structlog
 from emulator.errors import BadRequest, NotFound, StoreUnavailable
 from emulator.events import AnswerEvent, Opened
 from emulator.responses import event_log
-from emulator.responses.event_log import Tape
+from emulator.responses.event_log import EventLog
 from emulator.responses.items import Json, quoted
 from emulator.responses.writer import ResponseWriter
-from emulator.storage.key_value import MAX_VALUE_BYTES, Store, StoreFailed
+from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
 from emulator.upstream.sse import json_bytes
 
 log = structlog.get_logger()
@@ -28,7 +28,7 @@ _MAX_ID = 128
 
 
 @dataclass(frozen=True)
-class KeptResponse:
+class StoredResponse:
     begun: Json
     """As it was in front of its first item."""
     response: Json
@@ -51,17 +51,17 @@ class KeptResponse:
 
 
 @dataclass(frozen=True)
-class KeptResponses:
+class StoredResponses:
     """Without a store nothing is kept, and nothing found."""
 
-    store: Store | None
+    store: KeyValueStore | None
     seconds: float
     max_read: int = 1000
     """Most responses that one request may go back to."""
     max_read_bytes: int = 32 * 2**20
 
     def keep(
-        self, client: str, begun: Json, response: Json, given: list[Json], taped: Tape
+        self, client: str, begun: Json, response: Json, given: list[Json], taped: EventLog
     ) -> None:
         """A response that cannot be kept is logged: its client has got it all the same."""
         if self.store is None:
@@ -78,7 +78,7 @@ class KeptResponses:
         except StoreFailed as error:
             log.warning("response not kept", reason=str(error))
 
-    def get(self, client: str, key: str) -> KeptResponse:
+    def get(self, client: str, key: str) -> StoredResponse:
         """Raises `NotFound`, `StoreUnavailable`."""
         found = self.find(client, key)
         if found is None:
@@ -156,13 +156,13 @@ class KeptResponses:
         items = kept.items if kept is not None else []
         return next((item for item in items if item["id"] == key), None)
 
-    def find(self, client: str, key: str) -> KeptResponse | None:
+    def find(self, client: str, key: str) -> StoredResponse | None:
         """Raises `StoreUnavailable`."""
         value = self._get(_response(client, key)) if len(key) <= _MAX_ID else None
         if value is None:
             return None
         try:
-            return KeptResponse(**orjson.loads(value), size=len(value))
+            return StoredResponse(**orjson.loads(value), size=len(value))
         except (ValueError, TypeError) as error:  # of a version with other fields, say
             log.warning("response dropped: it cannot be read", error=str(error))
             return None
@@ -179,14 +179,14 @@ class KeptResponses:
 class _Reading:
     """What one request reads: each response once, and not without end."""
 
-    def __init__(self, kept: KeptResponses, client: str, param: str) -> None:
+    def __init__(self, kept: StoredResponses, client: str, param: str) -> None:
         self.client = client
         self._kept = kept
         self._param = param
-        self._found: dict[str, KeptResponse | None] = {}
+        self._found: dict[str, StoredResponse | None] = {}
         self._size = 0
 
-    def find(self, key: str) -> KeptResponse | None:
+    def find(self, key: str) -> StoredResponse | None:
         """Raises `BadRequest`, `StoreUnavailable`."""
         if key not in self._found:
             found = self._found[key] = self._kept.find(self.client, key)

@@ -86,7 +86,7 @@ _VERSION = 1
 """Of the index's tables: to be raised when they change."""
 
 
-class Folder:
+class BlobStore:
     """Safe to share between threads. Whoever opened it closes it."""
 
     def __init__(self, path: Path, *, now: Callable[[], float] = time.time) -> None:
@@ -232,17 +232,17 @@ def _check_version(index: sqlite3.Connection) -> None:
     index.execute(f"PRAGMA user_version={_VERSION}")
 
 
-def open_folder(path: str, *, now: Callable[[], float] = time.time) -> Folder:
+def open_blob_store(path: str, *, now: Callable[[], float] = time.time) -> BlobStore:
     """The folder at ``path``. For `TEMPORARY`, or where it cannot be used, one that goes when it is closed.
 
     What is uploaded then does not survive a restart, which is better than no proxy at all.
     """
     if path != TEMPORARY:
         try:
-            return Folder(Path(path).expanduser(), now=now)
+            return BlobStore(Path(path).expanduser(), now=now)
         except (OSError, sqlite3.Error) as error:
             log.warning("files are kept for this run only", reason=str(error))
     passing = tempfile.TemporaryDirectory(prefix="emulator-files-")
-    folder = Folder(Path(passing.name), now=now)
+    folder = BlobStore(Path(passing.name), now=now)
     folder.on_close(passing.cleanup)
     return folder

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from emulator.errors import BadRequest, NotFound, TooLarge
-from emulator.storage.blob_store import CONTENT_COLUMN, Content, Folder, Rows
+from emulator.storage.blob_store import CONTENT_COLUMN, BlobStore, Content, Rows
 from emulator.storage.files import check_name
 from emulator.storage.paging import Listing, Page, listing
 
@@ -92,7 +92,7 @@ def room_beside(rows: Rows, container_id: str, path: str, most: int) -> Room:
 
 
 def put(
-    rows: Rows, folder: Folder, container_id: str, path: str, stored: Content, source: Source
+    rows: Rows, folder: BlobStore, container_id: str, path: str, stored: Content, source: Source
 ) -> ContainerFile:
     """Take ``stored`` in as the file of that path. One that is there keeps its id and age.
 

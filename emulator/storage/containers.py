@@ -13,7 +13,7 @@ from typing import IO, BinaryIO
 from emulator.errors import BadRequest
 from emulator.settings import MemoryLimit, Settings
 from emulator.storage import container_files, container_rows
-from emulator.storage.blob_store import Content, Folder, Rows
+from emulator.storage.blob_store import BlobStore, Content, Rows
 from emulator.storage.container_files import (
     ROOT,
     ContainerFile,
@@ -36,7 +36,7 @@ class Containers:
 
     def __init__(
         self,
-        folder: Folder,
+        folder: BlobStore,
         files: Files,
         settings: Settings,
     ) -> None:

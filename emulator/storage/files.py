@@ -11,7 +11,7 @@ from typing import IO, Any, BinaryIO
 
 from emulator.errors import BadRequest, NotFound, TooLarge
 from emulator.settings import Settings
-from emulator.storage.blob_store import CONTENT_COLUMN, Folder, Rows
+from emulator.storage.blob_store import CONTENT_COLUMN, BlobStore, Rows
 from emulator.storage.paging import Listing, Page, listing
 
 PURPOSES = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
@@ -59,7 +59,7 @@ class File:
 class Files:
     """Each belongs to a client; for another one it is not there. Safe to share between threads."""
 
-    def __init__(self, folder: Folder, settings: Settings) -> None:
+    def __init__(self, folder: BlobStore, settings: Settings) -> None:
         self._folder = folder
         self._settings = settings
         with folder.transaction() as rows:

@@ -29,7 +29,7 @@ class StoreFailed(Exception):
     """The store cannot be reached or used just now."""
 
 
-class Store(Protocol):
+class KeyValueStore(Protocol):
     """Safe to share between threads."""
 
     def put(self, values: Mapping[str, bytes], seconds: float | None = None) -> None:
@@ -213,7 +213,7 @@ class RedisStore:
             raise StoreFailed(str(error)) from error
 
 
-def open_store(url: str, ttl_seconds: float) -> Store | None:
+def open_store(url: str, ttl_seconds: float) -> KeyValueStore | None:
     """The store that ``url`` names: ``redis://...``, a file, or ``:memory:``; None if it fails.
 
     Without a store each request asks the model, which is correct, only slower.

@@ -25,7 +25,7 @@ T = TypeVar("T", bound=Listed)
 
 @dataclass(frozen=True)
 class Page:
-    """A piece of a list whose ids sort by age (`emulator.storage.blob_store.Folder.new_id`).
+    """A piece of a list whose ids sort by age (`emulator.storage.blob_store.BlobStore.new_id`).
 
     The cursor is a place between ids, so a list can be read while what has been read is deleted.
     """

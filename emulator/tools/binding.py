@@ -13,7 +13,7 @@ from typing import Any
 
 from emulator.tools.coercion import Coercion, walk
 from emulator.tools.diagnosis import Diagnosis
-from emulator.tools.expanded import Reading
+from emulator.tools.expanded import ExpandedSchema
 from emulator.tools.problems import BindError, Problem, brief, written_call
 from emulator.tools.tool import Tool
 from emulator.tools.trees import Parameter, Tree
@@ -30,7 +30,7 @@ def bind(tool: Tool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str
     plain = [_jsonlike(arg) for arg in args]
     named = {key: _jsonlike(value) for key, value in kwargs.items()}
     written = written_call(tool.python_name, plain, named)
-    reading = Reading(tool.parameters.get("$defs", {}))
+    reading = ExpandedSchema(tool.parameters.get("$defs", {}))
     if len(plain) == 1 and not named and isinstance(plain[0], dict):
         plain, named = _spread(tool, plain[0], reading)
     problems = _unfitting(tool, len(plain), list(named))
@@ -124,7 +124,9 @@ def _jsonlike(value: Any) -> Any:
     return [_jsonlike(child) for child in value] if isinstance(value, list | tuple) else value
 
 
-def _spread(tool: Tool, sole: dict[str, Any], reading: Reading) -> tuple[list[Any], dict[str, Any]]:
+def _spread(
+    tool: Tool, sole: dict[str, Any], reading: ExpandedSchema
+) -> tuple[list[Any], dict[str, Any]]:
     """``f({"city": "Oslo"})`` is ``f(city="Oslo")``, unless an object is what the first parameter
     takes: then only a full set of arguments that does not fit there alone is spread. Nor does an
     object whose key is the parameter's own name fit there: ``f({"body": {"mode": "on"}})``."""

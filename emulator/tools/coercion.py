@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from emulator.tools import names, shapes
-from emulator.tools.expanded import Reading
+from emulator.tools.expanded import ExpandedSchema
 from emulator.tools.guards import Schema
 from emulator.tools.validator import same
 
@@ -71,7 +71,7 @@ SCALARS: dict[str, Callable[[Any], Any]] = {
 class Coercion:
     """One call's worth of coercing, under one tool's schema."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: ExpandedSchema) -> None:
         self.reading = reading
         self._attempts = 0
         self._told: dict[tuple[int, int, bool], tuple[Any, Schema, Any]] = {}

@@ -1,6 +1,6 @@
 """Say why a value is not valid: where, what was expected, what was found.
 
-The validator's verdict is taken (`Reading`), its explanations are not: for unions inside recursive
+The validator's verdict is taken (`ExpandedSchema`), its explanations are not: for unions inside recursive
 schemas they grow exponentially (a wrong filter expression five levels deep took a second). So the
 way down is walked here, along the parts that do not admit what they were given, and only one level
 at a time is put to the validator for reasons.
@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from emulator.tools import names
-from emulator.tools.expanded import Reading
+from emulator.tools.expanded import ExpandedSchema
 from emulator.tools.guards import Schema
 from emulator.tools.models import Catalog
 from emulator.tools.problems import Problem, brief, shown
@@ -73,7 +73,7 @@ _EXPECTED: dict[str, _Wording] = {
 class Diagnosis:
     """Reasons under one tool's definitions."""
 
-    reading: Reading
+    reading: ExpandedSchema
 
     def problems(self, value: Any, schema: Schema) -> tuple[Problem, ...]:
         """At most `MAX_PROBLEMS` reasons why `schema` does not admit `value`; () if it does."""

@@ -15,7 +15,7 @@ from emulator.tools.guards import Definitions, Schema
 from emulator.tools.validator import compile_validator
 
 
-class Reading:
+class ExpandedSchema:
     """Remembers by identity what it made of each part, and keeps the part: an id must not pass on.
 
     Since parts that were made here are handed out again, a recursive schema has finitely many.

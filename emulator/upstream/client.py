@@ -29,7 +29,7 @@ _MODELS_FOR_SECONDS = 60
 PASSED_BACK = ("retry-after", "retry-after-ms", "x-should-retry")
 
 
-class Reply(Protocol):
+class UpstreamReply(Protocol):
     """An open answer of the upstream: iterate it for chunks, leave it to close the connection."""
 
     def __enter__(self) -> Self: ...
@@ -43,7 +43,7 @@ class Reply(Protocol):
 
 
 class Upstream(Protocol):
-    def open(self, messages: Chat, fields: Mapping[str, Any]) -> Reply: ...
+    def open(self, messages: Chat, fields: Mapping[str, Any]) -> UpstreamReply: ...
 
     def models(self) -> list[dict[str, Any]]: ...
 
@@ -63,7 +63,7 @@ class OpenAIUpstream:
             ),
         )
 
-    def open(self, messages: Chat, fields: Mapping[str, Any]) -> Reply:
+    def open(self, messages: Chat, fields: Mapping[str, Any]) -> UpstreamReply:
         """Send a chat completion request; returns once the upstream has answered with a status.
 
         ``fields`` are the request's other fields as JSON, ``model`` among them. Raises

@@ -31,7 +31,7 @@ from emulator.errors import (
 from emulator.events import new_id
 from emulator.interpreter.interpreter import Interpreter
 from emulator.settings import Settings
-from emulator.storage.blob_store import open_folder
+from emulator.storage.blob_store import open_blob_store
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
 from emulator.storage.key_value import open_store
@@ -73,7 +73,7 @@ def create_app(
         owned.callback(store.close)
     programs = store if settings.programs == "on" else None
 
-    folder = open_folder(settings.files_dir, now=now)
+    folder = open_blob_store(settings.files_dir, now=now)
     owned.callback(folder.close)
     uploaded = Files(folder, settings)
     kept = Containers(folder, uploaded, settings)

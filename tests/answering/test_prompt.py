@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from emulator.answering.profiles import choose
-from emulator.answering.prompt import Choice, Workplace, instruct, ran, repair, transcript
+from emulator.answering.prompt import Workplace, instruct, ran, repair, transcript
 from emulator.answering.tiny.turn import tiny_turn
+from emulator.answering.tool_choice import Choice
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 from tests.support.tools import CREATE_EVENT, GET_WEATHER, SEND_MAIL

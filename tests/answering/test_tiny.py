@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from emulator.answering.prompt import Choice
 from emulator.answering.tiny.shortlist import shortlist
 from emulator.answering.tiny.turn import few_shot, tiny_turn
+from emulator.answering.tool_choice import Choice
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 from tests.support.tools import GET_WEATHER, SEND_MAIL, function, strings

@@ -13,8 +13,8 @@ import pytest
 from pydantic import BaseModel
 
 from emulator.errors import BadRequest
-from emulator.responses.event_log import Tape
-from emulator.responses.stored import KeptResponses
+from emulator.responses.event_log import EventLog
+from emulator.responses.stored import StoredResponses
 from emulator.storage.key_value import SQLiteStore
 from tests.conftest import StartProxy
 from tests.support.responses_client import fetch, read_stream
@@ -470,12 +470,12 @@ def test_what_cannot_be_read_is_not_found(
 )
 def test_one_request_does_not_read_without_end(limits: dict[str, int], readable: int) -> None:
     with closing(SQLiteStore(":memory:", ttl_seconds=60)) as store:
-        kept = KeptResponses(store, 60, **limits)
+        kept = StoredResponses(store, 60, **limits)
         items = [{"type": "message", "id": f"msg_{n}", "padding": "x" * 900} for n in range(9)]
         for n, item in enumerate(items):
             previous = f"resp_{n - 1}" if n else None
             response = {"id": f"resp_{n}", "output": [item], "previous_response_id": previous}
-            kept.keep("", {}, response, [], Tape())
+            kept.keep("", {}, response, [], EventLog())
         references = [{"type": "item_reference", "id": item["id"]} for item in items]
         for n in range(9):
             whole = items[: n + 1]

@@ -281,7 +281,7 @@ def test_an_answer_becomes_items(answer: Sequence[AnswerEvent], items: list[Json
 def test_a_taped_answer_makes_the_same_stream(
     answer: Sequence[AnswerEvent], items: list[Json]
 ) -> None:
-    response, recorder = start(), event_log.Tape()
+    response, recorder = start(), event_log.EventLog()
     assert list(recorder.record([OPENED, *answer, STOP])) == [OPENED, *answer, STOP]
     kept = json.loads(json.dumps(recorder.dump()))
     assert written(*event_log.load(kept), response=response) == written(

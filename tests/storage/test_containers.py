@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from emulator.errors import BadRequest, EmulatorError, NotFound, TooLarge
 from emulator.settings import Settings
-from emulator.storage.blob_store import Folder
+from emulator.storage.blob_store import BlobStore
 from emulator.storage.container_files import MAX_FILES, ROOT, check_path
 from emulator.storage.container_rows import Container
 from emulator.storage.containers import Containers
@@ -445,18 +445,18 @@ def test_an_expired_container_is_seen_for_a_day_and_of_no_use(
 
 
 @pytest.fixture
-def folder(tmp_path: Path, clock: Clock) -> Iterator[Folder]:
-    opened = Folder(tmp_path / "files", now=clock)
+def folder(tmp_path: Path, clock: Clock) -> Iterator[BlobStore]:
+    opened = BlobStore(tmp_path / "files", now=clock)
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def containers(folder: Folder) -> Containers:
+def containers(folder: BlobStore) -> Containers:
     return open_containers(folder)
 
 
-def open_containers(folder: Folder, **settings: Any) -> Containers:
+def open_containers(folder: BlobStore, **settings: Any) -> Containers:
     made = Settings(**settings)
     return Containers(folder, Files(folder, made), made)
 
@@ -577,7 +577,7 @@ class Stream:
 
 
 def test_an_upload_that_found_room_is_refused_when_another_took_it(
-    folder: Folder, tmp_path: Path
+    folder: BlobStore, tmp_path: Path
 ) -> None:
     containers = open_containers(folder, container_bytes=10)
     container = containers.create("me").id
@@ -592,7 +592,7 @@ def test_an_upload_that_found_room_is_refused_when_another_took_it(
     assert kept(tmp_path) == [5]
 
 
-def test_no_more_is_read_than_there_is_room_for(folder: Folder) -> None:
+def test_no_more_is_read_than_there_is_room_for(folder: BlobStore) -> None:
     containers = open_containers(folder, container_bytes=10)
     container = containers.create("me").id
     endless: Any = Stream([b"1234"] * 1000)
@@ -612,7 +612,7 @@ def test_a_container_holds_only_so_many_files(containers: Containers) -> None:
 
 
 def test_everything_at_the_same_time_leaves_the_disk_as_the_index_says(
-    containers: Containers, folder: Folder, tmp_path: Path
+    containers: Containers, folder: BlobStore, tmp_path: Path
 ) -> None:
     container = containers.create("me").id
 

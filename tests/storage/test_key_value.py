@@ -24,9 +24,9 @@ from emulator.reading.readers import Statement
 from emulator.storage.key_value import (
     MAX_VALUE_BYTES,
     REST_SECONDS,
+    KeyValueStore,
     RedisStore,
     SQLiteStore,
-    Store,
     StoreFailed,
     open_store,
 )
@@ -78,9 +78,9 @@ class Clock:
 class Kept:
     """A store, and the means to make time go by and room short in it."""
 
-    store: Store
+    store: KeyValueStore
     age: Callable[[float], None]
-    another: Callable[[], Store | None]
+    another: Callable[[], KeyValueStore | None]
     """A further store over the same values, as another process would open it; None for memory."""
 
 

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from emulator.answering.prompt import Choice, ModelMessage, render, transcript
+from emulator.answering.prompt import ModelMessage, render, transcript
 from emulator.answering.tiny.grammar import gbnf
 from emulator.answering.tiny.shortlist import shortlist
+from emulator.answering.tool_choice import Choice
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 

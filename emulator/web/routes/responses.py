@@ -11,14 +11,14 @@ from flask import Blueprint, Response, request
 from emulator.answering.pipeline import Pipeline
 from emulator.errors import BadRequest, EmulatorError
 from emulator.events import Opened
-from emulator.responses.front import ResponseLine, last
+from emulator.responses.front import ResponseFront, last
 from emulator.responses.items import Json
 from emulator.responses.request import CODE_OUTPUTS, check_include, parse_request
 from emulator.responses.response import shown
-from emulator.responses.stored import KeptResponses
+from emulator.responses.stored import StoredResponses
 from emulator.responses.writer import ResponseWriter
 from emulator.settings import Settings
-from emulator.storage.key_value import Store
+from emulator.storage.key_value import KeyValueStore
 from emulator.storage.paging import page_among
 from emulator.upstream.sse import encode_json
 from emulator.web.routes.reply import client, json_reply, stream_reply
@@ -27,9 +27,11 @@ from emulator.web.streaming import EventStream, Frames
 log = structlog.get_logger()
 
 
-def add_routes(api: Blueprint, pipeline: Pipeline, settings: Settings, store: Store | None) -> None:
-    kept = KeptResponses(store, settings.response_seconds)
-    routes = _Routes(ResponseLine(pipeline, kept), kept, settings)
+def add_routes(
+    api: Blueprint, pipeline: Pipeline, settings: Settings, store: KeyValueStore | None
+) -> None:
+    stored = StoredResponses(store, settings.response_seconds)
+    routes = _Routes(ResponseFront(pipeline, stored), stored, settings)
     one = "/responses/<response_id>"
     api.post("/responses")(routes.create_response)
     api.get(one)(routes.retrieve_response)
@@ -40,8 +42,8 @@ def add_routes(api: Blueprint, pipeline: Pipeline, settings: Settings, store: St
 
 @dataclass(frozen=True)
 class _Routes:
-    line: ResponseLine
-    kept: KeptResponses
+    front: ResponseFront
+    stored: StoredResponses
     settings: Settings
 
     def create_response(self) -> Response:
@@ -49,7 +51,7 @@ class _Routes:
         if self.settings.log_bodies:
             log.info("request body", body=body.decode(errors="replace"))
         asked, given = parse_request(body)
-        writer, events = self.line.answer(client(), asked, given)
+        writer, events = self.front.answer(client(), asked, given)
         # The upstream's refusal comes out here, and so keeps its status in a stream too.
         opened = next(events)
         code_outputs = CODE_OUTPUTS in (asked.include or ())
@@ -69,7 +71,7 @@ class _Routes:
         after = request.args.get("starting_after", "-1")
         if not (after == "-1" or (after.isascii() and after.isdecimal())):
             raise BadRequest("starting_after must be a sequence number.", "starting_after")
-        found = self.kept.get(client(), response_id)
+        found = self.stored.get(client(), response_id)
         if request.args.get("stream", "").lower() not in ("true", "1"):
             return json_reply(shown(found.response, code_outputs=code_outputs))
         events = [event for event in found.events() if event["sequence_number"] > int(after)]
@@ -77,17 +79,17 @@ class _Routes:
         return stream_reply(frames)
 
     def delete_response(self, response_id: str) -> Response:
-        self.kept.delete(client(), response_id)
+        self.stored.delete(client(), response_id)
         return json_reply({"id": response_id, "object": "response", "deleted": True})
 
     def list_input_items(self, response_id: str) -> Response:
         code_outputs = _includes_code_outputs()
-        found = self.kept.get(client(), response_id)
+        found = self.stored.get(client(), response_id)
         listed = [shown(item, code_outputs=code_outputs) for item in found.input]
         return json_reply(page_among(listed, request.args))
 
     def cancel_response(self, response_id: str) -> NoReturn:
-        self.kept.get(client(), response_id)
+        self.stored.get(client(), response_id)
         raise BadRequest("Only background responses can be cancelled; there are none here.")
 
 
