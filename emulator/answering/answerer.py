@@ -24,9 +24,9 @@ from emulator.answering.stops import StopFilter
 from emulator.answering.tiny.grammar import gbnf
 from emulator.answering.turn_state import TurnState
 from emulator.answering.usage import Meter
-from emulator.answering.verdicts import CUT_OFF, Answered, Ran, Refused, Verdict
+from emulator.answering.verdicts import Answered, Ran, Refused, Verdict, is_cut, told_reason
 from emulator.errors import ExecutionFailed, UpstreamFailed
-from emulator.events import AnswerEvent, Finish, Opened, Usage
+from emulator.events import AnswerEvent, Finish, FinishReason, Opened, Usage
 from emulator.programs.driver import Driver
 from emulator.programs.repeats import barren_calls
 from emulator.programs.resume import ProgramContinued, ProgramEnded, resume, save
@@ -107,6 +107,7 @@ class Answerer:
         seed = fresh_seed()
         meter = Meter()
         verdict: Verdict = Answered()
+        reason: FinishReason
         while True:
             reply = self._reply(driver, seed, state)
             try:
@@ -114,8 +115,9 @@ class Answerer:
             except UpstreamFailed as error:
                 # The repair request did not fit the model's context: the first fault is the one to tell.
                 if state.attempt and error.status == 400 and isinstance(verdict, Refused):
-                    if state.promised:
-                        yield Finish("stop", meter.usage(state.messages))
+                    if state.promised or verdict.kind == "cut":
+                        reason = "stop" if state.promised else "length"
+                        yield Finish(reason, meter.usage(state.messages))
                         return
                     raise state.gave_up(verdict) from error
                 raise
@@ -123,14 +125,22 @@ class Answerer:
             verdict = reply.verdict
             if reply.draft.calls:
                 self._keep(reply.draft)
-                yield Finish("tool_calls", meter.usage(state.messages))
+                reason = "length" if reply.draft.cut else "tool_calls"
+                yield Finish(reason, meter.usage(state.messages))
                 return
             if isinstance(verdict, Ran):
                 state.ran(reply, verdict)
                 continue
+            if isinstance(verdict, Refused) and verdict.kind == "cut":
+                filtered = finish_reason == "content_filter"
+                if filtered or not state.goes_on(reply, meter, self.settings):
+                    yield from reply.rest()
+                    told = told_reason(finish_reason or "length")
+                    yield Finish(told, meter.usage(state.messages))
+                    return
             # What the upstream cut off is not the model's fault: asking again would not help.
-            if isinstance(verdict, Answered) or finish_reason in CUT_OFF:
-                yield Finish(CUT_OFF.get(finish_reason, "stop"), meter.usage(state.messages))
+            elif isinstance(verdict, Answered) or (finish_reason and is_cut(finish_reason)):
+                yield Finish(told_reason(finish_reason), meter.usage(state.messages))
                 return
             # A promise is asked for once; whoever promises again may just talk like that. It is prose, and
             # stays an answer when nothing better comes of asking.
@@ -162,6 +172,7 @@ class Answerer:
             state.choice,
             answer_format=self.asked.answer_format,
             recover_reasoning=self.settings.recover_reasoning,
+            cut=state.cut,
         )
 
     def _read(
@@ -190,7 +201,7 @@ class Answerer:
                     if len(reply.text) > self.settings.max_reply_chars:
                         finish_reason = "length"
                         break
-            yield from reply.close(cut_off=finish_reason == "length")
+            yield from reply.close(cut_off=not reply.done and is_cut(finish_reason))
         return finish_reason
 
     def _keep(self, draft: Drafting) -> None:

@@ -77,6 +77,10 @@ class CellDraft:
         return (self.wrote and self._block is None) or self._draft.stopped
 
     @property
+    def cut(self) -> str:
+        return self._draft.cut
+
+    @property
     def verdict(self) -> Verdict | None:
         return self._cell_verdict or self._draft.verdict
 

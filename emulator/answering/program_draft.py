@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from emulator import metrics
+from emulator.answering.continuation import TAIL
 from emulator.answering.verdicts import Answered, Refused, Verdict
 from emulator.events import AnswerEvent, ToolCall, call_id
 from emulator.programs import validate
@@ -60,7 +61,7 @@ class ProgramDraft:
         self._barren = barren
         self._block: _Block | None = None
         self._recorded: list[Recorded] = []
-        self._cut_off = False
+        self.cut = ""
         self._id = secrets.token_hex(10)
         self.names = {
             spelling: tool.python_name
@@ -103,11 +104,13 @@ class ProgramDraft:
             return Answered()
         if self.rejected:
             return Refused("invalid", {"diagnostics": self.rejected})
+        if self.cut:
+            return Refused("cut", {"tail": self.cut[-TAIL:]})
         return Refused("output", {"diagnostics": self._output}) if self.wrote else None
 
     def saved(self) -> Saved | None:
         """The program, to be gone on with when results come; None if it was not read to its end."""
-        if self.rejected or self._cut_off or not self.calls:
+        if self.rejected or self.cut or not self.calls:
             return None
         ids = tuple(call.id for call in self.calls)
         return Saved(self.program, tuple(self._recorded), ids, self._seed)
@@ -132,13 +135,17 @@ class ProgramDraft:
             yield from self._run(block)
 
     def end(self, raw: str, *, cut_off: bool) -> Iterator[ToolCall | str]:
-        """The block is over. Gives its calls, or the block itself, as it was, if it is no program."""
+        """The block is over. Gives its calls, or the block itself, as it was, if it is no program.
+
+        With ``cut_off`` nothing is read but the statements that had closed before; ``cut`` is then the block.
+        """
         block = self._opened()
         block.raw += raw
         self._block = None
         if cut_off:
-            # The token limit fell into a statement: however it may look, it is half of one.
-            self._cut_off = True
+            # The cut fell into a statement: however whole that may look, it is half of one.
+            if block.is_program or self._means_a_call(block):
+                self.cut = block.raw
         elif block.error is None:
             try:
                 self._take(block, block.reader.close())
@@ -151,6 +158,8 @@ class ProgramDraft:
             if not self.rejected:
                 self.program = self._with(block) or self.program
                 self.dialects.add(block.dialect)
+        elif self.cut:
+            pass  # it is neither a call nor words
         elif unknown := self._attempted(block):
             self._reject(unknown)
         else:

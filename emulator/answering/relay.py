@@ -13,7 +13,7 @@ from emulator.answering.profiles import choose
 from emulator.answering.prompt import transcript
 from emulator.answering.tool_choice import NO_TOOLS
 from emulator.answering.usage import Meter
-from emulator.answering.verdicts import CUT_OFF
+from emulator.answering.verdicts import told_reason
 from emulator.events import (
     AnswerEvent,
     ContentDelta,
@@ -69,7 +69,8 @@ def spelled_out(asked: Asked, events: Iterable[AnswerEvent]) -> Iterator[AnswerE
                 yield ReasoningDelta(reasoning)
             if content := delta.get("content"):
                 yield ContentDelta(content)
-            finish_reason = CUT_OFF.get(choice.get("finish_reason"), finish_reason)
+            if reason := choice.get("finish_reason"):
+                finish_reason = told_reason(reason)
     yield Finish(finish_reason, meter.usage(_messages(asked.request)))
 
 

@@ -12,6 +12,7 @@ from typing import Protocol
 import structlog
 
 from emulator.answering.answer_format import AnswerFormat, Misformed
+from emulator.answering.continuation import Continuation
 from emulator.answering.prose import Prose
 from emulator.answering.tool_choice import Choice
 from emulator.answering.verdicts import Answered, Refused, Verdict
@@ -58,6 +59,8 @@ class Drafting(Protocol):
     @property
     def dialects(self) -> Collection[str]: ...
     @property
+    def cut(self) -> str: ...
+    @property
     def stopped(self) -> bool: ...
     @property
     def verdict(self) -> Verdict | None: ...
@@ -79,13 +82,16 @@ class Reply:
         *,
         answer_format: AnswerFormat | None = None,
         recover_reasoning: bool = False,
+        cut: str = "",
     ) -> None:
+        """``cut`` is the block that an earlier reply was cut off in; this one is to go on with it."""
         self.draft = draft
         self.prose = prose
         self._choice = choice
         self._format = answer_format
         self._recover_reasoning = recover_reasoning
         self._splitter = Splitter(draft.names)
+        self._continuation = Continuation(cut, draft.names) if cut else None
         self._reasoning: list[str] = []
         self._afterword = ""
         self._misformed = ""
@@ -97,13 +103,14 @@ class Reply:
         if reasoning:
             yield from self._reason(reasoning)
         self.text += content
-        for event in self._splitter.feed(content):
-            yield from self._event(event)
-            if self.done:
-                return
+        if self._continuation is not None:
+            content = self._continuation.feed(content)
+        yield from self._split(content)
 
     def close(self, *, cut_off: bool = False) -> Iterator[AnswerEvent]:
-        """The reply has ended; ``cut_off`` when a token limit ended it."""
+        """The reply has ended; ``cut_off`` when something else than the model ended it."""
+        if self._continuation is not None:
+            yield from self._split(self._continuation.close())
         if not self.done:
             for event in self._splitter.close():
                 yield from self._event(event, cut_off=cut_off)
@@ -113,6 +120,11 @@ class Reply:
         yield from self.draft.finish()
         if self.draft.verdict is None and not self.draft.wrote and not self._choice.required:
             yield from self._answer(self.prose.close(), cut_off=cut_off)
+
+    def rest(self) -> Iterator[AnswerEvent]:
+        """The words that were held, where a reply that was cut off is all that there is."""
+        if not self._choice.required and (rest := self.prose.close()):
+            yield ContentDelta(rest)
 
     @property
     def verdict(self) -> Verdict:
@@ -145,6 +157,12 @@ class Reply:
 
     # Events
 
+    def _split(self, content: str) -> Iterator[AnswerEvent]:
+        for event in [] if self.done else self._splitter.feed(content):
+            yield from self._event(event)
+            if self.done:
+                return
+
     def _event(self, event: Event, *, cut_off: bool = False) -> Iterator[AnswerEvent]:
         match event:
             case Reasoning(text):
@@ -156,8 +174,9 @@ class Reply:
                 yield from self.draft.begin(dialect, raw, in_a_row=in_a_row)
             case BlockDelta(text, raw):
                 yield from self.draft.feed(text, raw)
-            case BlockEnd(raw, closed):
-                for part in self.draft.end(raw, cut_off=cut_off and not closed):
+            case BlockEnd(raw, with_reply=with_reply):
+                # Of a block that was cut nothing is called, whatever its syntax.
+                for part in self.draft.end(raw, cut_off=cut_off and with_reply):
                     if isinstance(part, str):
                         yield from self._no_program(part)
                     else:

@@ -9,9 +9,11 @@ from emulator.answering.bench import Bench
 from emulator.answering.prompt import ModelMessage, ran, repair
 from emulator.answering.reply import Reply
 from emulator.answering.tool_choice import Choice
+from emulator.answering.usage import Meter
 from emulator.answering.verdicts import Ran, Refused
 from emulator.errors import ModelFailed
 from emulator.reading.diagnostics import render
+from emulator.settings import Settings
 
 
 @dataclass
@@ -31,6 +33,10 @@ class TurnState:
     cells: list[str] = field(default_factory=list)
     failures: int = 0
     """Cells that failed in a row."""
+    cut: str = ""
+    """The block that the last reply was cut off in: the next one is to go on with it."""
+    limits: dict[str, int] = field(default_factory=dict)
+    """The client's own limits on the tokens of the answer, where a part of them is used up."""
 
     def ran(self, reply: Reply, verdict: Ran) -> None:
         """A cell was run: the next turn goes on with its output."""
@@ -53,7 +59,24 @@ class TurnState:
         """The reply was of no use: the next turn asks for what it should have been."""
         self.attempt += 1
         self.promised = self.promised or verdict.kind == "promised"
+        self.cut = reply.draft.cut
         self.messages += repair(reply.text, kind=verdict.kind, **_facts(verdict))
+
+    def goes_on(self, reply: Reply, meter: Meter, settings: Settings) -> bool:
+        """Whether the model may be asked to go on with a reply that was cut off; takes from its budget.
+
+        The budget is that of repairs, the longest reply, and the client's own limit on tokens.
+        """
+        if self.attempt >= settings.repair_attempts:
+            return False
+        if max(len(reply.text), len(reply.draft.cut)) > settings.max_reply_chars:
+            return False
+        for limit in _TOKEN_LIMITS & self.fields.keys():
+            left = self.limits.setdefault(limit, self.fields[limit]) - meter.completion
+            if left <= 0:
+                return False
+            self.fields[limit] = left
+        return True
 
     def gave_up(self, verdict: Refused) -> ModelFailed:
         """The error to raise when there is no next turn."""
@@ -63,12 +86,14 @@ class TurnState:
         return ModelFailed(f"{message}\n{details}".rstrip(), code=f"model_{verdict.kind}")
 
 
+_TOKEN_LIMITS = frozenset({"max_tokens", "max_completion_tokens"})
 _REASONS = {
     "invalid": "wrote code that cannot be used",
     "required": "did not call a function although tool_choice requires it",
     "empty": "gave an empty answer",
     "output": "wrote code that calls no function",
     "promised": "promised a call and made none",
+    "cut": "was cut off in the middle of a call",
     "format": "did not answer in the form that response_format asks for",
 }
 

@@ -41,12 +41,17 @@ class Meter:
     def _of_this_turn(self) -> int:
         return int((self._told or {}).get("completion_tokens") or self._deltas)
 
+    @property
+    def completion(self) -> int:
+        """Tokens of all replies so far."""
+        return self._completion + self._of_this_turn()
+
     def usage(self, messages: Sequence[Mapping[str, Any]]) -> Usage:
         """What to tell the client; ``messages`` are those of the last turn."""
         prompt = (self._told or {}).get("prompt_tokens")
         if prompt is None:
             prompt = sum(len(str(message["content"])) for message in messages) // 4
-        usage = Usage(int(prompt), self._completion + self._of_this_turn())
+        usage = Usage(int(prompt), self.completion)
         if self._turns < 2:
             told = self._told or {}
             return replace(usage, details={name: told[name] for name in _DETAILS if told.get(name)})

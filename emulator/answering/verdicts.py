@@ -30,10 +30,24 @@ class Refused:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-CUT_OFF: Mapping[str | None, FinishReason] = {
-    "length": "length",
-    "content_filter": "content_filter",
-}
-"""The upstream's finish reasons that say that the reply is not whole."""
+_ENDED = frozenset("stop tool_calls function_call eos eos_token end_turn stop_sequence".split())
+"""The upstream's finish reasons that say that the model itself has ended the reply."""
+
+
+def is_cut(finish_reason: str | None) -> bool:
+    """Whether something else than the model has ended the reply, so that it may not be whole.
+
+    That is a token limit, a filter (OpenAI), a lack of resources (DeepSeek), a worker that was stopped
+    (vLLM's "abort"), and also an upstream that tells no reason at all.
+    """
+    return finish_reason not in _ENDED
+
+
+def told_reason(finish_reason: str | None) -> FinishReason:
+    """The reason for an answer that is no call, in OpenAI's words."""
+    if finish_reason == "content_filter":
+        return "content_filter"
+    return "stop" if finish_reason is None or not is_cut(finish_reason) else "length"
+
 
 Verdict = Answered | Ran | Refused

@@ -37,7 +37,7 @@ def tagged(text: Incoming, tag: Tag) -> Scanner:
             yield BlockEnd(closing if tag.framed else "", closed=True)
             return After.PROSE
         if text.final:
-            yield BlockEnd("", closed=tag.endless)
+            yield BlockEnd("", closed=tag.endless, with_reply=True)
             return After.LINE
         yield None
 
@@ -60,7 +60,7 @@ def json_calls(text: Incoming, names: WrittenNames) -> Scanner:
             raw = text.take((len(text.text) if end is None else end) - text.at)
             yield BlockDelta(raw, raw)
             if end is None and text.final:
-                yield BlockEnd("", closed=False)
+                yield BlockEnd("", closed=False, with_reply=True)
                 return After.LINE
             if end is None:
                 yield None
@@ -101,7 +101,7 @@ def json_perhaps(text: Incoming, names: WrittenNames, *, midline: bool) -> Scann
         if end is None:
             yield None
     if end is None:
-        is_call = midline and scanned < HOLD  # the reply ends inside it
+        is_call = scanned < HOLD and (midline or names_a_call(held, names))  # cut off inside it
     else:
         scanned = end
         follows = yield from _follows(text, end)
@@ -113,7 +113,7 @@ def json_perhaps(text: Incoming, names: WrittenNames, *, midline: bool) -> Scann
         return After.PROSE
     yield BlockStart("json", "")
     yield BlockDelta(raw, raw)
-    yield BlockEnd("", closed=end is not None)
+    yield BlockEnd("", closed=end is not None, with_reply=end is None)
     return After.PROSE
 
 
@@ -151,7 +151,7 @@ def lines(text: Incoming, dialect: str) -> Scanner:
             yield None
             continue
         if line is None or not (first or belongs(line)):
-            yield BlockEnd("", closed=True)
+            yield BlockEnd("", closed=True, with_reply=line is None)
             return After.LINE
         first = False
         yield BlockDelta(line, text.take(len(line)))
@@ -205,6 +205,6 @@ def _code_ends(
         yield from _code_lines(text, looked, began=began)
         began, looked = True, 0
     if began:
-        yield BlockEnd("", closed=not bare.open)
+        yield BlockEnd("", closed=not bare.open, with_reply=line is None)
     yield Text(text.take(looked + len(line or "")))
     return After.LINE

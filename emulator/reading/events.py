@@ -43,10 +43,15 @@ class BlockDelta:
 
 @dataclass(frozen=True)
 class BlockEnd:
-    """The block ends. `closed` is False where the reply ended inside it."""
+    """The block ends. `closed` is False where the reply ended inside it.
+
+    `with_reply`: nothing but the end of the reply has ended it. Where that end was a cut, the block
+    was cut too, however whole it may look: what has no closing of its own might have gone on.
+    """
 
     raw: str
     closed: bool
+    with_reply: bool = False
 
 
 Event = Reasoning | Text | BlockStart | BlockDelta | BlockEnd

@@ -78,7 +78,7 @@ def _fenced_code(text: Incoming, fence: Fence, names: WrittenNames, *, lexed: bo
         line = text.line()
         if line is None:
             if text.final:
-                yield BlockEnd("", closed=False)
+                yield BlockEnd("", closed=False, with_reply=True)
                 return After.LINE
             yield None
             continue

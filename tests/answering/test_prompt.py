@@ -122,6 +122,7 @@ def test_the_words_of_a_cells_output_are_golden(run: str) -> None:
 REPAIRS: dict[str, dict[str, Any]] = {
     "invalid": {"diagnostics": "error: unknown argument"},
     "required": {"names": ["get_weather"], "example": "f(argument=value)"},
+    "cut": {"tail": "```python\nget_weather(loca"},
     "empty": {"names": ["get_weather"]},
     "output": {"diagnostics": "12"},
     "promised": {"names": ["get_weather"]},

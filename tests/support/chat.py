@@ -25,9 +25,12 @@ def calls(completion: ChatCompletion) -> list[tuple[str, Any]]:
 
 def streamed(client: openai.OpenAI, **request: Any) -> ChatCompletion:
     with client.chat.completions.stream(**request) as stream:
-        for _ in stream:
-            pass
-        return stream.get_final_completion()
+        try:
+            for _ in stream:
+                pass
+            return stream.get_final_completion()
+        except openai.LengthFinishReasonError as error:  # the helper reads no answer that was cut
+            return error.completion
 
 
 def plain(client: openai.OpenAI, **request: Any) -> ChatCompletion:
