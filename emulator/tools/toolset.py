@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import orjson
+
 from emulator.events import ToolKind
 from emulator.tools import binding, codegen, constructors, names, schemas, stubs
 from emulator.tools.guards import SchemaError, guard, kind_of
@@ -64,11 +66,13 @@ class Toolset:
             raise SchemaError(f"tools must be an array, not {kind_of(tools)}", "tools")
         if len(tools) > MAX_TOOLS:
             raise SchemaError(f"more than {MAX_TOOLS} tools", "tools")
+        key = _key(tools, skip)
+        # Clients send the same tools with every request: what has been read was guarded then.
+        if (cached := _CACHE.get(key)) is not None:
+            return cached
         for n, item in enumerate(tools):
             guard(item, f"tools[{n}]")
-        key = hashlib.sha256(json.dumps([tools, sorted(skip)]).encode()).digest()
-        cached = _CACHE.get(key)
-        return cached if cached is not None else _CACHE.put(key, _parsed(tools, skip))
+        return _CACHE.put(key, _parsed(tools, skip))
 
     @cached_property
     def stubs(self) -> str:
@@ -144,6 +148,15 @@ _SPELLINGS = (
     lambda tool: names.identifier(tool.name, fallback="tool"),
     lambda tool: tool.name.casefold(),
 )
+
+
+def _key(tools: Sequence[Mapping[str, Any]], skip: Collection[str]) -> bytes:
+    """What stands for equal arrays; b"" for one that JSON cannot be written of."""
+    try:
+        written = orjson.dumps([tools, sorted(skip)])
+    except orjson.JSONEncodeError:  # too deep, say: the guards tell of it
+        return b""
+    return hashlib.sha256(written).digest()
 
 
 def _parsed(tools: Sequence[Mapping[str, Any]], skip: Collection[str]) -> Toolset:
@@ -246,6 +259,7 @@ class _Cache:
         self._kept: OrderedDict[bytes, Toolset] = OrderedDict()
 
     def get(self, key: bytes) -> Toolset | None:
+        """Never anything under b""."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
@@ -253,6 +267,8 @@ class _Cache:
 
     def put(self, key: bytes, toolset: Toolset) -> Toolset:
         """The toolset to use: another thread's if it came first."""
+        if not key:
+            return toolset
         with self._lock:
             kept = self._kept.setdefault(key, toolset)
             while len(self._kept) > MAX_CACHED:
