@@ -1,1 +1,8 @@
-"""The model's side: the client that asks it, server-sent events, the embedded model."""
+"""The model's side: the client that asks it, server-sent events, the embedded model.
+
+`client.Upstream.open` sends one request, always streamed, and gives chunks as plain dicts, decoded once;
+`sse` reads and writes event streams, sans-IO; `local_model` serves a small model when nothing is
+configured. Errors carry the upstream's own status and words. Nothing here knows tools.
+
+Start at `client`.
+"""
