@@ -28,6 +28,7 @@ from emulator.answering.verdicts import Answered, Ran, Refused, Verdict, is_cut,
 from emulator.errors import ExecutionFailed, UpstreamFailed
 from emulator.events import AnswerEvent, Finish, FinishReason, Opened, Usage
 from emulator.programs.driver import Driver
+from emulator.programs.origin import Origin
 from emulator.programs.repeats import barren_calls
 from emulator.programs.resume import ProgramContinued, ProgramEnded, resume, save
 from emulator.settings import Settings
@@ -97,7 +98,7 @@ class Answerer:
         if self.store is None:
             return None
         with _sandbox_at_fault():
-            went_on = resume(self.store, driver, self.asked.request.messages)
+            went_on = resume(self.store, driver, self.asked.request.messages, self.asked.client)
         if isinstance(went_on, ProgramContinued) and went_on.saved is not None:
             save(self.store, went_on.saved)
         return went_on
@@ -208,7 +209,8 @@ class Answerer:
         """Remember how the model calls, and the program for its results."""
         self.habits.told(self.asked.request.model, draft.dialects)
         if self.store is not None and (saved := draft.saved()) is not None:
-            save(self.store, saved)
+            origin = Origin.of(self.asked.client, self.asked.request.messages)
+            save(self.store, replace(saved, origin=origin))
 
     def _retry_fields(self, verdict: Refused) -> dict[str, Any]:
         """A grammar of valid calls, where the operator says that the upstream takes one."""

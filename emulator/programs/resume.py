@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -28,6 +28,7 @@ from emulator.programs.driver import (
     ProgramRejected,
     Recorded,
 )
+from emulator.programs.origin import Origin
 from emulator.protocol import Message
 from emulator.reading.diagnostics import render
 from emulator.reading.readers import Statement
@@ -47,6 +48,7 @@ class Saved:
     ids: tuple[str, ...]
     """The recorded calls' ids on the wire, in the same order."""
     seed: int
+    origin: Origin = field(default_factory=Origin)
 
     def pending(self) -> list[ToolCall]:
         """The calls whose results are not in."""
@@ -66,6 +68,7 @@ class Saved:
                 ],
                 "ids": self.ids,
                 "seed": self.seed,
+                "origin": (self.origin.count, self.origin.digest),
             }
         )
 
@@ -81,6 +84,7 @@ class Saved:
             ),
             tuple(kept["ids"]),
             int(kept["seed"]),
+            Origin(*kept["origin"]),
         )
 
 
@@ -127,9 +131,9 @@ def save(store: KeyValueStore, saved: Saved) -> None:
 
 
 def resume(
-    store: KeyValueStore, driver: Driver, messages: Sequence[Message]
+    store: KeyValueStore, driver: Driver, messages: Sequence[Message], client: str = ""
 ) -> ProgramContinued | ProgramEnded | None:
-    """Run on the program whose results end ``messages``; None when there is none to run on.
+    """Run on the program whose results end ``messages``; None when ``client`` has none to run on.
 
     Raises SandboxBusy.
     """
@@ -139,6 +143,9 @@ def resume(
     saved = _find(store, messages[at])
     if saved is None:
         return None
+    start = beginning(messages, set(saved.ids))
+    if not saved.origin.fits(client, messages, start):
+        return None
     results = {m.tool_call_id: value_of(m.text) for m in messages[at + 1 :]}
     answered = replace(
         saved,
@@ -147,7 +154,6 @@ def resume(
             for key, one in zip(saved.ids, saved.recorded, strict=True)
         ),
     )
-    start = beginning(messages, set(saved.ids))
     try:
         outcome = driver.run(answered.program, answered.recorded, answered.seed)
     except ProgramRejected as error:

@@ -10,7 +10,7 @@ import pytest
 from emulator.answering.prompt import render
 from emulator.responses import items
 from emulator.responses.history import messages
-from tests.support.http import send
+from tests.support.raw_http import send
 from tests.support.responses_client import fetch
 from tests.support.responses_tools import FORM, GET_WEATHER, SHELL
 from tests.support.scripted import Reply, ScriptedUpstream

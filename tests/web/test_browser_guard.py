@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.conftest import StartProxy
-from tests.support.http import send
+from tests.support.raw_http import send
 from tests.support.scripted import ScriptedUpstream
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
