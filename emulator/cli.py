@@ -44,14 +44,14 @@ The settings:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Do what the command line asks for; ``serve`` if it names no command."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if given == ["--version"]:
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    if argv == ["--version"]:
         print(f"tool-emulator {emulator.__version__}")
         return
-    if given[:1] in (["--help"], ["-h"]):
+    if argv[:1] in (["--help"], ["-h"]):
         print(USAGE.format(program=_program()))
-    command = COMMANDS.get(given[0]) if given else None
-    sys.exit(command(given[1:]) if command else _serve(given))
+    command = COMMANDS.get(argv[0]) if argv else None
+    sys.exit(command(argv[1:]) if command else _serve(argv))
 
 
 def _serve(arguments: Sequence[str]) -> int:

@@ -195,11 +195,11 @@ def _readable_paths() -> list[Path]:
     # What a link leads to has to be there too: /venv/bin/python -> /usr/bin/python3 -> python3.11
     wanted |= {link for path in wanted for link in _links_from(path)}
     wanted |= {path.resolve() for path in wanted}
-    kept: list[Path] = []
+    folders: list[Path] = []
     for path in sorted(wanted, key=lambda path: (len(path.parts), path)):
-        if path.exists() and not any(path.is_relative_to(folder) for folder in kept):
-            kept.append(path)
-    return kept
+        if path.exists() and not any(path.is_relative_to(folder) for folder in folders):
+            folders.append(path)
+    return folders
 
 
 def _links_from(path: Path) -> Iterator[Path]:

@@ -215,28 +215,28 @@ class KernelSession:
         if kind == "stream":
             text = _text(content["text"])
             stream = "stderr" if content.get("name") == "stderr" else "stdout"
-            kept = self._within("text", text)
-            if kept:
-                self._printed.append(kept)
-                yield Printed(kept, "stderr" if stream == "stderr" else "stdout")
-            if kept != text:
+            within = self._within("text", text)
+            if within:
+                self._printed.append(within)
+                yield Printed(within, "stderr" if stream == "stderr" else "stdout")
+            if within != text:
                 yield from self._too_much("text")
         elif kind in ("execute_result", "display_data"):
             shapes = _shapes(content["data"])
             value = shapes.pop(VALUE_MIME, None)
             text = shapes.get("text/plain", "")
-            kept = self._within("text", text)
+            within = self._within("text", text)
             pictures = sum(len(shape) for name, shape in shapes.items() if name != "text/plain")
             self._sizes["pictures"] += pictures
             if kind == "execute_result":
-                self._shown = Finished("", None if value is None else json.loads(value), kept)
+                self._shown = Finished("", None if value is None else json.loads(value), within)
             else:
-                self._printed.append(f"{kept}\n")
+                self._printed.append(f"{within}\n")
             if self._sizes["pictures"] > _PICTURES * self._limits.output:
                 shapes = {}
                 yield from self._too_much("pictures")
-            yield Displayed({**shapes, "text/plain": kept}, is_result=kind == "execute_result")
-            if kept != text:
+            yield Displayed({**shapes, "text/plain": within}, is_result=kind == "execute_result")
+            if within != text:
                 yield from self._too_much("text")
 
     def _within(self, what: str, text: str) -> str:

@@ -110,8 +110,8 @@ class ChunkWriter:
                     yield chunk({}, "function_call" if legacy_call else reason)
                     yield usage
                 case _:
-                    for told in code.code(event):
-                        yield chunk({**role, "reasoning_content": told.text})
+                    for part in code.code(event):
+                        yield chunk({**role, "reasoning_content": part.text})
                         role = {}
                     continue
             role = {}

@@ -32,14 +32,14 @@ def taken_in(
     A file whose path the container has is there already: a conversation is sent again with each turn, and
     code may have changed the file since. Raises `BadRequest`, `NotFound`, `TooLarge`.
     """
-    held = {file.path for file in containers.files(container.id)}
+    present = {file.path for file in containers.files(container.id)}
 
     def take(file: Part) -> Part:
         with _opened(file, files, container.client) as (name, content):
             path = ROOT + name
-            if path not in held:
+            if path not in present:
                 containers.put_file(container.id, path, content, "user")
-                held.add(path)
+                present.add(path)
         return {"type": "text", "text": f"[the file {path}]"}
 
     return _with_files(messages, take)

@@ -59,7 +59,7 @@ class FileSync:
         """Keep what a cell has written or changed, and remove what it has removed."""
         before, left = self._seen, self._most
         self._look(notebook)
-        kept = []
+        brought = []
         for path, file in self._seen.items():
             if before.get(path) == file:
                 continue
@@ -67,18 +67,18 @@ class FileSync:
                 self.notes.append(f"{path!r} was not kept: there is too much to keep")
                 continue
             left -= file.size
-            kept += self.keep(path, partial(notebook.read, path, file.size))
-        held = {
+            brought += self.keep(path, partial(notebook.read, path, file.size))
+        stored = {
             file.path.removeprefix(ROOT): file.id
             for file in self._containers.files(self._container_id)
         }
         # In a longer list than that, what is not in it may be there all the same.
         gone = self._shared - self._seen.keys() if len(self._seen) < MOST_FILES else set()
         for path in gone:
-            if path in held:
-                self._containers.remove(self._container_id, held[path])
-        self._shared = (self._seen.keys() & held.keys()) | (self._shared - gone)
-        return kept
+            if path in stored:
+                self._containers.remove(self._container_id, stored[path])
+        self._shared = (self._seen.keys() & stored.keys()) | (self._shared - gone)
+        return brought
 
     def keep(self, path: str, content: Callable[[], bytes]) -> list[CreatedFile]:
         """The file as it is kept; none, and a note, if it cannot be."""

@@ -218,13 +218,13 @@ class Interpreter:
 
 def _pictures(cell: RunningCell, file_sync: FileSync) -> list[CreatedFile]:
     """What was displayed, as files: so that it can be linked to."""
-    kept: list[CreatedFile] = []
+    files: list[CreatedFile] = []
     for shapes in cell.transcript.displays:
         picture = image(shapes)
         if picture is not None:
-            name = f"{cell.id}-{len(kept) + 1}.{PICTURES[picture.media_type]}"
-            kept += file_sync.keep(name, partial(bytes, picture.data))
-    return kept
+            name = f"{cell.id}-{len(files) + 1}.{PICTURES[picture.media_type]}"
+            files += file_sync.keep(name, partial(bytes, picture.data))
+    return files
 
 
 def _edited(cell: RunningCell, decision: Decision) -> None:

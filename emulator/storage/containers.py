@@ -65,8 +65,8 @@ class Containers:
         most_memory, most = self._settings.container_memory, self._settings.max_containers
         if _gigabytes(memory_limit) > _gigabytes(most_memory):
             raise BadRequest(f"Invalid 'memory_limit': at most {most_memory} here.", "memory_limit")
-        given = [self._uploaded.get(client, file_id) for file_id in file_ids]
-        Room(self._settings.container_bytes).check(sum(file.bytes for file in given))
+        copied = [self._uploaded.get(client, file_id) for file_id in file_ids]
+        Room(self._settings.container_bytes).check(sum(file.bytes for file in copied))
 
         id_, now = self._folder.new_id("cntr_"), self._folder.now()
         container = Container(
@@ -82,7 +82,7 @@ class Containers:
         )
         with ExitStack() as writing:
             copies = []
-            for file in given:
+            for file in copied:
                 with self._uploaded.open(client, file.id) as content:
                     copy = writing.enter_context(self._folder.written(content, self._check_size))
                 copies.append((ROOT + file.filename, copy))

@@ -52,8 +52,10 @@ def check(tool: Tool, positional: int, keywords: Sequence[str]) -> tuple[Problem
     if positional == 1 and not keywords:
         return ()
     problems = _unfitting(tool, positional, keywords)
-    given = {p.name for p in tool.arguments[:positional]} | set(map(tool.wire_name, keywords))
-    missing = [p for p in tool.arguments if p.required and p.name not in given]
+    named_arguments = {p.name for p in tool.arguments[:positional]} | set(
+        map(tool.wire_name, keywords)
+    )
+    missing = [p for p in tool.arguments if p.required and p.name not in named_arguments]
     return (*problems, *map(_missing, missing))
 
 
@@ -67,16 +69,16 @@ def _unfitting(tool: Tool, positional: int, keywords: Sequence[str]) -> list[Pro
         problems.append(
             Problem("", f"takes {takes}, found {positional}", expected, str(positional))
         )
-    given = {p.name for p in accepted[:positional]}
+    named_arguments = {p.name for p in accepted[:positional]}
     for keyword in keywords:
         name = tool.wire_name(keyword)
-        if name in given:
+        if name in named_arguments:
             problems.append(
                 Problem("", f'argument "{brief(keyword)}" given twice', found=brief(keyword))
             )
         elif tool.members.schema_of(name) is None:
             problems.append(_unknown(keyword, accepted))
-        given.add(name)
+        named_arguments.add(name)
     return problems
 
 
@@ -133,10 +135,10 @@ def _spread(
     if not tool.arguments or not _may_be_object(tool.arguments[0].tree):
         return [], sole
     first = tool.arguments[0]
-    given = set(map(tool.wire_name, sole))
+    named_arguments = set(map(tool.wire_name, sole))
     required = {p.name for p in tool.arguments if p.required}
-    known = all(tool.members.schema_of(name) is not None for name in given)
-    is_full = bool(sole) and known and required <= given
+    known = all(tool.members.schema_of(name) is not None for name in named_arguments)
+    is_full = bool(sole) and known and required <= named_arguments
     fits_alone = required <= {first.name} and reading.admits(sole, first.schema)
     if fits_alone and first.tree and first.name not in reading.members(first.schema).properties:
         own = [value for key, value in sole.items() if tool.wire_name(key) == first.name]

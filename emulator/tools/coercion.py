@@ -22,7 +22,7 @@ MAX_ATTEMPTS = 20_000
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}(\.0{1,9})?")
 _NUMBER = re.compile(r"[+-]?([0-9]{1,18}(\.[0-9]{1,18})?|\.[0-9]{1,18})([eE][+-]?[0-9]{1,2})?")
-_UNTOLD = object()
+_NOT_COERCED = object()
 
 
 def to_integer(value: Any) -> Any:
@@ -31,29 +31,37 @@ def to_integer(value: Any) -> Any:
         return int(value)
     if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
         return int(value.strip().partition(".")[0])
-    return _UNTOLD
+    return _NOT_COERCED
 
 
 def to_number(value: Any) -> Any:
     """``"2.5"`` is 2.5; ``"1,000"`` and ``"5 km"`` have more than one reading."""
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         return float(value) if set(value) & set(".eE") else int(value)
-    return _UNTOLD
+    return _NOT_COERCED
 
 
 def to_boolean(value: Any) -> Any:
     """``"true"`` as JSON, Python or a shouting model writes it; 1 and ``"yes"`` are no booleans."""
-    return _BOOLEANS.get(value.strip().lower(), _UNTOLD) if isinstance(value, str) else _UNTOLD
+    return (
+        _BOOLEANS.get(value.strip().lower(), _NOT_COERCED)
+        if isinstance(value, str)
+        else _NOT_COERCED
+    )
 
 
 def to_string(value: Any) -> Any:
     """A whole number has one spelling (``zip=10115``); 1.10 and true do not."""
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else _UNTOLD
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else _NOT_COERCED
 
 
 def to_null(value: Any) -> Any:
     """``"null"`` or ``"None"`` where only null would do."""
-    return None if isinstance(value, str) and value.strip().lower() in ("null", "none") else _UNTOLD
+    return (
+        None
+        if isinstance(value, str) and value.strip().lower() in ("null", "none")
+        else _NOT_COERCED
+    )
 
 
 _BOOLEANS = {"true": True, "false": False}
@@ -74,7 +82,7 @@ class Coercion:
     def __init__(self, reading: ExpandedSchema) -> None:
         self.reading = reading
         self._attempts = 0
-        self._told: dict[tuple[int, int, bool], tuple[Any, Schema, Any]] = {}
+        self._coerced: dict[tuple[int, int, bool], tuple[Any, Schema, Any]] = {}
 
     def members(self, value: dict[str, Any], schema: Schema) -> dict[str, Any]:
         """An object's members, coerced; None for a member that is optional and not nullable means
@@ -99,11 +107,11 @@ class Coercion:
         `wrapped` says that it stands in a list made for it: it is not put into another.
         """
         key = (id(value), id(schema), wrapped)
-        if key not in self._told:
-            self._told[key] = (value, schema, self._tell(value, schema, wrapped))
-        return self._told[key][2]
+        if key not in self._coerced:
+            self._coerced[key] = (value, schema, self._coerce(value, schema, wrapped))
+        return self._coerced[key][2]
 
-    def _tell(self, value: Any, schema: Schema, wrapped: bool) -> Any:
+    def _coerce(self, value: Any, schema: Schema, wrapped: bool) -> Any:
         view = self.reading.view(schema)
         if "enum" in view or "const" in view:
             return _choice(value, [view["const"]] if "const" in view else view["enum"])
@@ -121,18 +129,18 @@ class Coercion:
         if shapes.is_of(value, kind):
             return self._inside(value, kind, view, schema)
         if kind in SCALARS:
-            told = SCALARS[kind](value)
-            return value if told is _UNTOLD else told
+            coerced = SCALARS[kind](value)
+            return value if coerced is _NOT_COERCED else coerced
         if isinstance(value, str):
-            told = _parsed(value)
-            if shapes.is_of(told, kind):
-                told = self._inside(told, kind, view, schema)
-                if self.reading.admits(told, schema):
-                    return told
+            coerced = _parsed(value)
+            if shapes.is_of(coerced, kind):
+                coerced = self._inside(coerced, kind, view, schema)
+                if self.reading.admits(coerced, schema):
+                    return coerced
         if kind == "array" and value is not None and not wrapped:
-            told = [self.value(value, _item(view, 0), wrapped=True)]
-            if self.reading.admits(told, schema):
-                return told
+            coerced = [self.value(value, _item(view, 0), wrapped=True)]
+            if self.reading.admits(coerced, schema):
+                return coerced
         return value
 
     def _inside(self, value: Any, kind: str, view: dict[str, Any], schema: Schema) -> Any:
@@ -153,9 +161,11 @@ class Coercion:
                 return value
             if valid and not self.reading.admits(value, part):
                 continue
-            told = self.value(value, part, wrapped=wrapped)
-            if self.reading.admits(told, schema) and not any(_identical(told, r) for r in readings):
-                readings.append(told)
+            coerced = self.value(value, part, wrapped=wrapped)
+            if self.reading.admits(coerced, schema) and not any(
+                _identical(coerced, r) for r in readings
+            ):
+                readings.append(coerced)
         if len(readings) == 1:
             return readings[0]
         meant = [part for part in parts if self.reading.is_meant(value, part)]
@@ -173,8 +183,8 @@ def _choice(value: Any, choices: list[Any]) -> Any:
         readings = [text for text in texts if _plain(text) == _plain(value)]
         if readings:
             return readings[0] if len(readings) == 1 else value
-    told = [rule(value) for rule in SCALARS.values()]
-    readings = [choice for choice in choices if any(same(choice, each) for each in told)]
+    coerced = [rule(value) for rule in SCALARS.values()]
+    readings = [choice for choice in choices if any(same(choice, each) for each in coerced)]
     return readings[0] if len(readings) == 1 else value
 
 
@@ -199,12 +209,12 @@ def _item(view: dict[str, Any], n: int) -> Schema:
 def _parsed(text: str) -> Any:
     """JSON text of an object or array, as small models like to send it."""
     if text.strip()[:1] not in ("{", "["):
-        return _UNTOLD
+        return _NOT_COERCED
     try:
         parsed = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
-        return _UNTOLD
-    return parsed if all(depth <= 64 for _, depth in walk(parsed)) else _UNTOLD
+        return _NOT_COERCED
+    return parsed if all(depth <= 64 for _, depth in walk(parsed)) else _NOT_COERCED
 
 
 def _refuse(constant: str) -> Any:

@@ -105,8 +105,8 @@ class Diagnosis:
         self, value: Any, view: dict[str, Any], schema: Schema, path: str
     ) -> Iterator[Problem]:
         level = {
-            keyword: _LEVEL.get(keyword, lambda same: same)(said)
-            for keyword, said in view.items()
+            keyword: _LEVEL.get(keyword, lambda same: same)(text)
+            for keyword, text in view.items()
             if keyword not in _INVOLVED
         }
         for error in compile_validator(level).iter_errors(value):
@@ -163,7 +163,7 @@ class Diagnosis:
         for keyword, message in _INVOLVED.items():
             alone = {k: view[k] for k in (keyword, "then", "else") if k in view}
             if keyword in view and message and not self.reading.admits(value, alone):
-                said = message
+                text = message
                 required = (
                     [b.get("required", ()) for b in view[keyword] if isinstance(b, dict)]
                     if (isinstance(view[keyword], list))
@@ -171,8 +171,8 @@ class Diagnosis:
                 )
                 if required and all(required):
                     either = " or ".join(" and ".join(r) for r in required)
-                    said = f"{message}: needs {brief(either, 200)}"
-                return Problem(path, f"{said} (found {found})", found=found)
+                    text = f"{message}: needs {brief(either, 200)}"
+                return Problem(path, f"{text} (found {found})", found=found)
         return Problem(path, f"not valid (found {found})", found=found)
 
 

@@ -149,7 +149,7 @@ def branches(view: dict[str, Any]) -> tuple[Schema, ...]:
 def alternatives(view: dict[str, Any]) -> Iterator[Schema]:
     """Each branch of a union, completed with what stands beside it."""
     left_out = ("anyOf", "oneOf", "description", "default")
-    beside = {keyword: said for keyword, said in view.items() if keyword not in left_out}
+    beside = {keyword: value for keyword, value in view.items() if keyword not in left_out}
     for branch in branches(view):
         if isinstance(branch, dict):
             yield {"allOf": [branch, beside]} if beside else branch

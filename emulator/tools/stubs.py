@@ -95,7 +95,7 @@ def _declaration(parameter: Parameter) -> str:
 
 def _docstring(description: str, parameters: Sequence[Parameter], definitions: Definitions) -> str:
     remarks = [(p.python_name, _remark(p, definitions)) for p in parameters]
-    entries = "".join(f"    {name}: {_hanging(said)}\n" for name, said in remarks if said)
+    entries = "".join(f"    {name}: {_hanging(remark)}\n" for name, remark in remarks if remark)
     text = _clipped(description, MAX_DESCRIPTION)
     if entries:
         # A client that sends a whole docstring as the description has told its own arguments there.
@@ -109,9 +109,9 @@ def _docstring(description: str, parameters: Sequence[Parameter], definitions: D
 def _remark(parameter: Parameter, definitions: Definitions) -> str:
     """What is said of one parameter: its description, then bounds that its type does not show."""
     view = shapes.expand(parameter.schema, definitions)
-    said = parameter.remark("description")
-    if said is None and "$ref" not in parameter.tree:
-        said = view.get("description")
+    remark = parameter.remark("description")
+    if remark is None and "$ref" not in parameter.tree:
+        remark = view.get("description")
     notes = _bounds(_sole_kind(view, definitions))
     if isinstance(view.get("items"), dict):
         inside = _bounds(shapes.expand(view["items"], definitions))
@@ -120,7 +120,7 @@ def _remark(parameter: Parameter, definitions: Definitions) -> str:
         notes.append(f"one of {_shown(view['enum'], 600)}")
     if parameter.default is not None and (parameter.required or not parameter.shows_default):
         notes.append(f"default {_shown(parameter.default)}")
-    text = _clipped(said or "", MAX_REMARK)
+    text = _clipped(remark or "", MAX_REMARK)
     bounds = "; ".join(notes)
     return f"{text} ({bounds})" if text and bounds else text or bounds[:1].upper() + bounds[1:]
 

@@ -256,24 +256,24 @@ class _Cache:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[bytes, Toolset] = OrderedDict()
+        self._toolsets: OrderedDict[bytes, Toolset] = OrderedDict()
 
     def get(self, key: bytes) -> Toolset | None:
         """Never anything under b""."""
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-            return self._kept.get(key)
+            if key in self._toolsets:
+                self._toolsets.move_to_end(key)
+            return self._toolsets.get(key)
 
     def put(self, key: bytes, toolset: Toolset) -> Toolset:
         """The toolset to use: another thread's if it came first."""
         if not key:
             return toolset
         with self._lock:
-            kept = self._kept.setdefault(key, toolset)
-            while len(self._kept) > MAX_CACHED:
-                self._kept.popitem(last=False)
-            return kept
+            cached = self._toolsets.setdefault(key, toolset)
+            while len(self._toolsets) > MAX_CACHED:
+                self._toolsets.popitem(last=False)
+            return cached
 
 
 _CACHE = _Cache()

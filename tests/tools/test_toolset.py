@@ -241,7 +241,7 @@ def test_the_cache_forgets_what_is_least_used() -> None:
     for n in range(tools_module.MAX_CACHED + 5):
         toolset({}, f"passing{n}")
         assert toolset({}, "kept") is first
-    assert len(tools_module._CACHE._kept) == tools_module.MAX_CACHED
+    assert len(tools_module._CACHE._toolsets) == tools_module.MAX_CACHED
 
 
 def test_arguments_behind_a_reference_stand_at_the_root_once_cleaned() -> None:
