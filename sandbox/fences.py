@@ -18,7 +18,6 @@ from typing import Any
 
 from sandbox import bubblewrap, cgroups
 from sandbox.errors import SandboxUnavailable
-from sandbox.provisioners import SET_LIMITS
 
 _MiB = 1024 * 1024
 _MEMORY = 64 * _MiB
@@ -171,6 +170,8 @@ def _group() -> Check:
 def probe(fences: Iterable[Fence]) -> str:
     """Python source that limits itself (see SET_LIMITS), tries each fence and prints a report."""
     probes = [(fence.name, fence.probe) for fence in fences]
+    from sandbox.provisioners import SET_LIMITS  # brings jupyter_client, which is slow
+
     return f"{SET_LIMITS}\nPROBES = {probes!r}\n{_PROBE}"
 
 

@@ -7,13 +7,15 @@ Does not stop: a program that forges a call, since it can read the stub that mak
 reads every message as data of an expected shape, unpickles nothing and evaluates nothing.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import secrets
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sandbox.awaits import settle_awaits
 from sandbox.engine import Finished, Limits, Paused, Step
@@ -26,10 +28,11 @@ from sandbox.errors import (
     SandboxTimeout,
     render_traceback,
 )
-from sandbox.jupyter import Connected, Message
-from sandbox.kernel_stub import REFUSED, VALUE_MIME
 from sandbox.outputs import Displayed, Output, Printed, Truncated
-from sandbox.values import JSON
+from sandbox.values import JSON, REFUSED, VALUE_MIME
+
+if TYPE_CHECKING:
+    from sandbox.jupyter import Connected, Message
 
 STUB = "__import__('sys').modules['sandbox.kernel_stub']"
 """Python source for the stub, wherever it is read inside a kernel."""

@@ -26,13 +26,9 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 
 from sandbox.kernel_files import files, libraries, own_folder, read, remove, write
-from sandbox.values import plain
+from sandbox.values import REFUSED, VALUE_MIME, plain
 
 __all__ = ["files", "libraries", "offer", "open_session", "prepare", "read", "remove", "write"]
-
-VALUE_MIME = "application/vnd.tool-emulator.value+json"
-REFUSED = "!"
-"""How a reply begins that is no JSON: the call is refused, and what follows says why."""
 
 _OFFERED: dict[str, Callable[..., Any]] = {}
 _PIECES: set[str] = set()

@@ -3,15 +3,19 @@
 Stops: nothing by itself; each row names what does. Does not stop: what that module does not.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sandbox import docker_fences, fences
 from sandbox.errors import SandboxUnavailable
 from sandbox.fences import Check
-from sandbox.jupyter import Connected
+
+if TYPE_CHECKING:
+    from sandbox.jupyter import Connected
 
 Options = Mapping[str, Any]
 """What a place is told: values for the keys of `KernelPlace.options`, and traits of its provisioner."""

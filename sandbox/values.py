@@ -20,6 +20,11 @@ JSON: TypeAlias = bool | int | float | str | list["JSON"] | dict[str, "JSON"] | 
 
 MAX_DEPTH = 100
 
+VALUE_MIME = "application/vnd.tool-emulator.value+json"
+"""The shape in which a kernel displays the value of a cell, beside those for people."""
+REFUSED = "!"
+"""How a reply to a kernel begins that is no JSON: the call is refused, and what follows says why."""
+
 RECORDS: dict[type, Callable[[Any], Mapping[str, Any]]] = {}
 """How to read the fields of an engine's own record types, filled by the engine that has them."""
 

@@ -1,7 +1,10 @@
 """Fixtures: client -> proxy -> upstream, each a real thing on a loopback socket.
 
-`app` and `emulator.settings` are imported inside the fixtures, so that the tests of a room that
-needs neither (the sandbox, the splitter) run without them.
+What is slow to import (`app`, `openai`, `emulator.settings`) is imported inside the fixtures, so that the
+tests of a room that needs none of it (the sandbox, the splitter) run without.
+
+Where ``CI`` is set, hypothesis tries the same examples each time (its profile of that name), so that a run
+fails for a change and not by chance; the search for new ones goes on wherever the tests are run by hand.
 """
 
 from __future__ import annotations
@@ -11,21 +14,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import hypothesis
-import openai
 import pytest
 
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import serve
 from tests.support.uploads import Clock
 
-# CI tries the same examples each time, so that it fails for a change and not by chance; the search for
-# new ones goes on wherever the tests are run by hand.
-hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
-if os.environ.get("CI"):
-    hypothesis.settings.load_profile("ci")
+if TYPE_CHECKING:
+    import openai
 
 StartProxy = Callable[..., str]
 
@@ -140,5 +138,7 @@ def proxy(start_proxy: StartProxy) -> str:
 @pytest.fixture
 def client(proxy: str) -> Iterator[openai.OpenAI]:
     """The official client, pointed at `proxy`. It does not retry: a test sees what was answered."""
+    import openai
+
     with openai.OpenAI(base_url=f"{proxy}/v1", api_key="client-key", max_retries=0) as connected:
         yield connected

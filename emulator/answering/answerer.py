@@ -33,7 +33,7 @@ from emulator.programs.repeats import barren_calls
 from emulator.programs.resume import ProgramContinued, ProgramEnded, resume, save
 from emulator.settings import Settings
 from emulator.storage.key_value import KeyValueStore
-from emulator.upstream.client import Upstream
+from emulator.upstream.interface import Upstream
 from sandbox.engine import Engine, fresh_seed
 from sandbox.errors import SandboxBusy, SandboxError
 

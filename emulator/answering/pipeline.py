@@ -23,7 +23,7 @@ from emulator.protocol import ChatCompletionRequest
 from emulator.settings import Settings
 from emulator.storage.files import Files
 from emulator.storage.key_value import KeyValueStore
-from emulator.upstream.client import Upstream
+from emulator.upstream.interface import Upstream
 from sandbox.engine import Engine
 
 

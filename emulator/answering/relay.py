@@ -25,7 +25,7 @@ from emulator.events import (
 )
 from emulator.protocol import ChatCompletionRequest
 from emulator.settings import Settings
-from emulator.upstream.client import Upstream
+from emulator.upstream.interface import Upstream
 
 
 def relay(asked: Asked, settings: Settings, upstream: Upstream) -> Iterator[Opened | Relayed]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from emulator.events import Usage
-from emulator.upstream.client import Chunk
+from emulator.upstream.interface import Chunk
 
 # What the upstream may tell of its figures; it is told only where they are those of one turn.
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")

@@ -27,7 +27,7 @@ from emulator.events import (
     Usage,
     new_id,
 )
-from emulator.upstream.client import Chunk
+from emulator.upstream.interface import Chunk
 
 
 class ChunkWriter:

@@ -8,7 +8,7 @@ from emulator.answering.pipeline import Pipeline
 from emulator.chat.chunks import ChunkWriter
 from emulator.events import Opened
 from emulator.protocol import ChatCompletionRequest
-from emulator.upstream.client import Chunk
+from emulator.upstream.interface import Chunk
 
 
 def complete(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emulator import metrics
 from emulator.events import CreatedFile, Image, Logs, new_id
@@ -25,8 +25,10 @@ from emulator.settings import Settings
 from emulator.storage.container_rows import Container
 from emulator.storage.containers import Containers
 from emulator.tools.toolset import Toolset
-from sandbox.kernel import KernelEngine
 from sandbox.notebook import Notebook
+
+if TYPE_CHECKING:
+    from sandbox.kernel import KernelEngine
 
 NEW_SESSION = "the Python session was begun anew: variables are gone, files are still there"
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from emulator.errors import ExecutionFailed
 from emulator.interpreter.cell import RunningCell
@@ -19,8 +20,10 @@ from emulator.storage.container_rows import Container
 from emulator.storage.containers import Containers
 from emulator.tools.toolset import Toolset
 from sandbox.errors import SandboxBusy, SandboxError
-from sandbox.kernel import KernelEngine
 from sandbox.notebook import Notebook
+
+if TYPE_CHECKING:
+    from sandbox.kernel import KernelEngine
 
 
 class ContainerKernel:

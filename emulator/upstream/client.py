@@ -6,13 +6,10 @@ the SSE bytes are read raw and each event is decoded once. Knows nothing of tool
 
 from __future__ import annotations
 
-import math
 import socket
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import httpx2
 import openai
@@ -20,34 +17,10 @@ import orjson
 
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
+from emulator.upstream.interface import Chat, Chunk, UpstreamReply
 from emulator.upstream.sse import EventTooLarge, SSEDecoder
 
-Chunk = dict[str, Any]
-Chat = Sequence[Mapping[str, Any]]
-
-_MODELS_FOR_SECONDS = 60
 PASSED_BACK = ("retry-after", "retry-after-ms", "x-should-retry")
-
-
-class UpstreamReply(Protocol):
-    """An open answer of the upstream: iterate it for chunks, leave it to close the connection."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *exc: object) -> None: ...
-
-    def __iter__(self) -> Iterator[Chunk]: ...
-
-    def abort(self) -> None:
-        """Break the connection, from any thread; a read that waits ends at once."""
-
-
-class Upstream(Protocol):
-    def open(self, messages: Chat, fields: Mapping[str, Any]) -> UpstreamReply: ...
-
-    def models(self) -> list[dict[str, Any]]: ...
-
-    def close(self) -> None: ...
 
 
 class OpenAIUpstream:
@@ -95,25 +68,6 @@ class OpenAIUpstream:
 
     def close(self) -> None:
         self._client.close()
-
-
-class ModelList:
-    """The upstream's models, asked for at most once a minute."""
-
-    def __init__(self, upstream: Upstream, now: Callable[[], float] = time.monotonic) -> None:
-        self._upstream = upstream
-        self._now = now
-        self._lock = threading.Lock()
-        self._models: list[dict[str, Any]] = []
-        self._until = -math.inf
-
-    def all(self) -> list[dict[str, Any]]:
-        """Raises `UpstreamFailed`."""
-        with self._lock:
-            if self._now() >= self._until:
-                self._models = self._upstream.models()
-                self._until = self._now() + _MODELS_FOR_SECONDS
-            return self._models
 
 
 class _RawReply:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from typing import TYPE_CHECKING
 
 import structlog
 from flask import Blueprint, Flask, Response, g, request
@@ -36,13 +37,15 @@ from emulator.storage.containers import Containers
 from emulator.storage.files import Files
 from emulator.storage.key_value import open_store
 from emulator.storage.sweeper import Sweeper
-from emulator.upstream.client import ModelList, OpenAIUpstream, Upstream
+from emulator.upstream.interface import ModelList, Upstream
 from emulator.web.browser_guard import guard
 from emulator.web.routes import chat, containers, executions, files, responses
 from emulator.web.routes.reply import json_reply
 from emulator.web.routes.upload import read_upload
 from sandbox.engine import Engine
-from sandbox.kernel import KernelEngine
+
+if TYPE_CHECKING:
+    from sandbox.kernel import KernelEngine
 
 log = structlog.get_logger()
 
@@ -61,6 +64,8 @@ def create_app(
     """
     owned = ExitStack()
     if upstream is None:
+        from emulator.upstream.client import OpenAIUpstream
+
         upstream = OpenAIUpstream(settings)
         owned.callback(upstream.close)
     if engines is None:

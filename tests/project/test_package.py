@@ -133,3 +133,20 @@ def test_the_installed_proxy_makes_a_tool_call_in_any_folder(
             "get_weather", '{"location":"London"}',
         )  # fmt: skip
         assert "def get_weather(" in upstream.requests[0]["messages"][0]["content"]
+
+
+SLOW = (
+    "IPython",
+    "datamodel_code_generator",
+    "httpx2",
+    "jupyter_client",
+    "openai",
+    "pydantic_monty",
+)
+
+
+def test_what_is_slow_to_import_is_imported_where_it_is_used() -> None:
+    """Half of the time that `import app` took."""
+    code = f"import app, sys; print([name for name in {SLOW} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr

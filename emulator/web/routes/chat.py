@@ -12,7 +12,7 @@ from emulator.errors import NotFound
 from emulator.events import Opened
 from emulator.protocol import parse_chat
 from emulator.settings import Settings
-from emulator.upstream.client import ModelList
+from emulator.upstream.interface import ModelList
 from emulator.web.routes.reply import client, json_reply, stream_reply
 from emulator.web.streaming import EventStream
 
