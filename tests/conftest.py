@@ -3,8 +3,8 @@
 What is slow to import (`app`, `openai`, `emulator.settings`) is imported inside the fixtures, so that the
 tests of a room that needs none of it (the sandbox, the splitter) run without.
 
-Where ``CI`` is set, hypothesis tries the same examples each time (its profile of that name), so that a run
-fails for a change and not by chance; the search for new ones goes on wherever the tests are run by hand.
+Where the variable CI is set, hypothesis tries the same examples each time (its profile of that name), so
+that a run fails for a change and not by chance; by hand, the search for new ones goes on.
 """
 
 from __future__ import annotations
