@@ -61,7 +61,11 @@ demo: $(RUNNABLE) $(LOCAL) system-packages ## one request to the embedded model,
 
 .PHONY: test
 test: $(TESTABLE) $(LIBRARIES) system-packages ## the test suite (no model needed)
-	@$(PY) -m pytest -m "not live" --ignore=tests/clients $(ARGS)
+	@$(PY) -m pytest -m "not live and not nightly" --ignore=tests/clients $(ARGS)
+
+.PHONY: test-nightly
+test-nightly: $(TESTABLE) $(LIBRARIES) system-packages ## the tests that run thousands of programs
+	@$(PY) -m pytest -m nightly --ignore=tests/clients $(ARGS)
 
 .PHONY: test-live
 test-live: $(TESTABLE) $(LOCAL) system-packages ## the tests that ask the embedded model

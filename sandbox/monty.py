@@ -9,11 +9,13 @@ swallowing: where Monty cannot do what CPython can and the program catches the r
 (`try: "a".translate(t) except Exception: ...`), the program runs on and no other engine is asked.
 """
 
+import ast
 import datetime as dt
 import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import lru_cache
 from typing import Any, NoReturn, Self
 
 import pydantic_monty as pm
@@ -31,8 +33,10 @@ from sandbox.errors import (
     Unsupported,
     render_traceback,
 )
+from sandbox.lazy import write_out
 from sandbox.monty_gaps import BUILTINS, OPAQUE, holds_opaque, is_gap
-from sandbox.parsing import parse
+from sandbox.monty_language import check
+from sandbox.parsing import line_map, misplaced, parse
 from sandbox.shadows import rename_shadows
 from sandbox.values import JSON, RECORDS, NotPlain, plain
 
@@ -40,6 +44,15 @@ RECORDS[pm.MontyClassProxy] = lambda proxy: proxy.attributes
 
 _NOT_CATCHABLE = re.compile(r"(?:feed|turn) time limit exceeded|memory limit exceeded: ")
 _GUARDS = re.compile(r"\b(?:try|suppress)\b")
+
+_SHIMS = """
+_round = round
+def round(number, ndigits=None):
+    if type(number) is float and type(ndigits) is int and 0 < ndigits < 324:
+        return float(format(number, f".{ndigits}f"))
+    return _round(number, ndigits)
+"""
+"""Builtins as CPython has them: Monty rounds 2.675 to 2.68."""
 
 
 class MontyEngine:
@@ -93,8 +106,7 @@ class MontyEngine:
             raise SandboxDied(str(error)) from error
         try:
             session = _MontySession(checkout, names, self.limits)
-            if preamble:
-                session.run_preamble(preamble)
+            session.run_preamble(_SHIMS + preamble)
             yield session
         finally:
             # Leaving a suspended session makes the pool abort what still runs in it.
@@ -131,7 +143,7 @@ def _resource_limits(limits: Limits) -> pm.ResourceLimits:
     return {
         "max_feed_duration_secs": limits.seconds,
         "max_memory": limits.memory,
-        "max_recursion_depth": 500,
+        "max_recursion_depth": 1000,
         # Name lookups and imports suspend too; `pauses` itself is counted in the session.
         "max_suspensions": 1000 + 4 * limits.pauses,
     }
@@ -145,6 +157,28 @@ def _os_policy(seed: int) -> pm.OSPolicy:
     return policy
 
 
+@lru_cache(maxsize=64)  # a program is run again on each of its turns
+def _for_monty(source: str, names: frozenset[str]) -> tuple[str, dict[int, int]]:
+    """The source that means to Monty what `source` means to CPython, and whence its lines came.
+
+    Raises Unsupported, and SyntaxError for what only CPython's compiler finds.
+    """
+    source = settle_awaits(source, names)
+    try:
+        tree = parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return source, {}  # Monty finds it too
+    for line, words in misplaced(tree):
+        raise SyntaxError(words, ("<program>", line, 1, source.splitlines()[line - 1]))
+    lines: dict[int, int] = {}
+    if write_out(tree):
+        source = ast.unparse(ast.fix_missing_locations(tree))
+        tree, before = parse(source), tree
+        lines = line_map(before, tree)
+    check(tree, names)
+    return rename_shadows(source), lines
+
+
 class _MontySession:
     """One worker's REPL. `_suspended` is the call that waits for `resume`, if any."""
 
@@ -153,6 +187,8 @@ class _MontySession:
         self._names = names
         self._limits = limits
         self._pieces: list[str] = []  # by Monty's running number, as in <python-input-3>
+        self._lines: dict[int, int] = {}
+        """Line of the piece that runs -> line of the program, where the piece was rewritten."""
         self._first = 0  # pieces before this one are the preamble
         self._printed = pm.CollectString()
         self._suspended: pm.FunctionSnapshot | None = None
@@ -160,7 +196,7 @@ class _MontySession:
         self._guarded = False
 
     def run_preamble(self, source: str) -> None:
-        step = self.start(source)
+        step = self._feed(source)
         if not isinstance(step, Finished):
             raise Unsupported("the preamble calls a pausing name")
         self._first = len(self._pieces)
@@ -168,7 +204,19 @@ class _MontySession:
     def start(self, source: str) -> Step:
         if self._suspended is not None:
             raise RuntimeError("the program is paused: resume it before starting another piece")
-        source = rename_shadows(settle_awaits(source, self._names))
+        return self._feed(self._prepared(source))
+
+    def _prepared(self, source: str) -> str:
+        try:
+            source, self._lines = _for_monty(source, self._names)
+        except SyntaxError as error:
+            # What CPython's compiler says of a whole piece before it runs any of it.
+            line, text = error.lineno or 1, (error.text or "").strip()
+            traceback = render_traceback([Frame(line, "<module>", text)], "SyntaxError", error.msg)
+            raise ProgramFailed("SyntaxError", error.msg, line, traceback) from error
+        return source
+
+    def _feed(self, source: str) -> Step:
         self._pieces.append(source)
         self._guarded = self._guarded or bool(_GUARDS.search(source))
         self._printed = pm.CollectString(max_bytes=self._limits.output)
@@ -264,7 +312,12 @@ class _MontySession:
             return Finished(stdout)
         if isinstance(output, str) and OPAQUE.match(output):
             return Finished(stdout, None, output)
-        text = _shown(output)
+        try:
+            text = _shown(output)
+        except ValueError as error:  # CPython writes no number of so many digits
+            raise ProgramFailed(
+                "ValueError", str(error), None, f"ValueError: {error}", stdout
+            ) from error
         if len(text) > self._limits.output:
             raise SandboxLimit("output")
         try:
@@ -322,8 +375,15 @@ class _MontySession:
     def _fail(
         self, error: Exception, kind: str, message: str, trace: Sequence[pm.Frame]
     ) -> NoReturn:
+        current = len(self._pieces) - 1
         frames = [
-            Frame(frame.line, frame.function_name or "<module>", frame.source_line or "")
+            Frame(
+                self._lines.get(frame.line, frame.line)
+                if _piece_number(frame.filename) == current
+                else frame.line,
+                frame.function_name or "<module>",
+                frame.source_line or "",
+            )
             for frame in trace
             if _piece_number(frame.filename) >= self._first
         ]
@@ -339,12 +399,13 @@ class _MontySession:
         """The innermost line within the piece that runs."""
         current = len(self._pieces) - 1
         lines = [frame.line for frame in trace if _piece_number(frame.filename) == current]
-        return lines[-1] if lines else None
+        return self._lines.get(lines[-1], lines[-1]) if lines else None
 
     def _line(self, position: pm.SourceRange) -> int | None:
         if _piece_number(position.filename) != len(self._pieces) - 1:
             return None
-        return self._pieces[-1].encode()[: position.start].count(b"\n") + 1
+        line = self._pieces[-1].encode()[: position.start].count(b"\n") + 1
+        return self._lines.get(line, line)
 
 
 def _piece_number(filename: str) -> int:

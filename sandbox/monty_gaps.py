@@ -26,6 +26,9 @@ _LACKS = re.compile(
     r"|cannot suspend in this synchronous context"
     r"|Internal error in monty"
     r"|is not supported in this environment"
+    r"|'float' object cannot be interpreted as an integer"  # parts of a timedelta
+    r"|Python int too large to convert"
+    r"|(?:invalid literal for int|could not convert string to float).*[^\x00-\x7f]"
 )
 _NO_ATTRIBUTE = re.compile(r"(?:type object )?'([\w.]+)'(?: object)? has no attribute '(\w+)'")
 _NO_INSTANCE = re.compile(r"cannot create '([\w.]+)' instances")

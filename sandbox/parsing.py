@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 _PARSING = threading.Lock()
@@ -25,3 +26,45 @@ def literal(source: str) -> Any:
     """`ast.literal_eval` of text, with all that it raises."""
     with _PARSING:
         return ast.literal_eval(source)
+
+
+def line_map(before: ast.Module, after: ast.Module) -> dict[int, int]:
+    """Line of a rewritten source -> line of the one that it was made from.
+
+    ``before`` is the rewritten tree with the old lines, ``after`` the same parsed from its new source.
+    """
+    return {
+        new.lineno: old.lineno
+        for old, new in zip(ast.walk(before), ast.walk(after), strict=False)
+        if isinstance(old, ast.stmt) and isinstance(new, ast.stmt)
+    }
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def misplaced(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """What CPython's compiler refuses and its parser does not: (line, the SyntaxError's words)."""
+    waiting: list[tuple[ast.AST, bool, bool]] = [(tree, False, False)]
+    while waiting:
+        node, function, loop = waiting.pop()
+        if isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)) and not function:
+            word = "return" if isinstance(node, ast.Return) else "yield"
+            yield node.lineno, f"'{word}' outside function"
+        if isinstance(node, ast.Break) and not loop:
+            yield node.lineno, "'break' outside loop"
+        if isinstance(node, ast.Continue) and not loop:
+            yield node.lineno, "'continue' not properly in loop"
+        for field, value in ast.iter_fields(node):
+            children = value if isinstance(value, list) else [value]
+            inside = loop or (
+                isinstance(node, (ast.For, ast.AsyncFor, ast.While)) and field == "body"
+            )
+            for child in children:
+                if isinstance(child, ast.AST):
+                    if isinstance(node, _FUNCTIONS):
+                        waiting.append((child, True, False))
+                    elif isinstance(node, ast.ClassDef):
+                        waiting.append((child, False, False))
+                    else:
+                        waiting.append((child, function, inside))

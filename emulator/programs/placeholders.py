@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from emulator.programs.taint import Flow, leaves, own_expressions
-from sandbox.parsing import parse
+from sandbox.parsing import line_map, parse
 
 _LATER = "_later_"
 WAIT = "_wait"
@@ -46,16 +46,7 @@ def prepare(tree: ast.Module, tools: Collection[str]) -> Prepared:
     rewriter = _Rewriter(Flow(tree, frozenset(tools)))
     rewritten = ast.fix_missing_locations(ast.Module(rewriter.block(tree.body), []))
     source = ast.unparse(rewritten)
-    return Prepared(source, _line_map(rewritten, parse(source)), rewriter.later)
-
-
-def _line_map(before: ast.Module, after: ast.Module) -> dict[int, int]:
-    """The two trees have the same shape; their line numbers differ."""
-    return {
-        new.lineno: old.lineno
-        for old, new in zip(ast.walk(before), ast.walk(after), strict=False)
-        if isinstance(old, ast.stmt) and isinstance(new, ast.stmt)
-    }
+    return Prepared(source, line_map(rewritten, parse(source)), rewriter.later)
 
 
 class _Rewriter:

@@ -1,0 +1,129 @@
+"""Write out `any`, `all` and `next` of a generator expression as loops. Knows only syntax.
+
+An engine whose generator expressions are lists would evaluate what Python never does:
+``any(price(i) > 3 for i in (1, 2, 3))`` calls `price` once where the first is enough. The expression
+becomes a function in front of its statement:
+
+    def _genexpr_1():
+        for i in (1, 2, 3):
+            if price(i) > 3:
+                return True
+        return False
+"""
+
+import ast
+from collections.abc import Iterator
+
+_CONSUMERS = ("any", "all", "next")
+_OWN_SCOPE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def write_out(tree: ast.Module) -> bool:
+    """Rewrite `tree` where that is certain to mean the same; True if anything has changed.
+
+    New statements stand on the lines of those that they were taken from.
+    """
+    bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not _loads(node)}
+    rewriter = _Rewriter(frozenset(_CONSUMERS) - bound)
+    tree.body = rewriter.block(tree.body)
+    return rewriter.count > 0
+
+
+class _Rewriter:
+    def __init__(self, consumers: frozenset[str]) -> None:
+        self._consumers = consumers
+        self.count = 0
+
+    def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        rewritten: list[ast.stmt] = []
+        for statement in statements:
+            if isinstance(statement, ast.ClassDef):  # its names are not those of its functions
+                rewritten.append(statement)
+                continue
+            for field in ("body", "orelse", "finalbody"):
+                if inner := getattr(statement, field, None):
+                    setattr(statement, field, self.block(inner))
+            for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+                part.body = self.block(part.body)
+            if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                fitting = [call for call in _calls(statement) if self._fits(call)]
+                rewritten += [self._function(call, statement) for call in fitting]
+            rewritten.append(statement)
+        return rewritten
+
+    def _fits(self, call: ast.Call) -> bool:
+        match call:
+            case ast.Call(ast.Name(id=name), [ast.GeneratorExp() as lazy, *rest], []):
+                most = 1 if name == "next" else 0
+                return (
+                    name in self._consumers
+                    and len(rest) <= most
+                    and all(isinstance(each, (ast.Constant, ast.Name)) for each in rest)
+                    and not any(each.is_async for each in lazy.generators)
+                    and not any(isinstance(x, (ast.NamedExpr, ast.Await)) for x in ast.walk(lazy))
+                )
+        return False
+
+    def _function(self, call: ast.Call, place: ast.stmt) -> ast.stmt:
+        """The function that does what `call` did; `call` becomes a call of it."""
+        name, lazy, rest = call.func.id, call.args[0], call.args[1:]  # type: ignore[attr-defined]
+        self.count += 1
+        called = f"_genexpr_{self.count}"
+        generators, item = lazy.generators, lazy.elt  # type: ignore[attr-defined]
+        first = generators[0].iter
+        own = {
+            n.id for each in generators for n in ast.walk(each.target) if isinstance(n, ast.Name)
+        }
+        outside = any(isinstance(n, ast.Name) and n.id in own for n in ast.walk(first))
+        outside = outside or any(isinstance(each, ast.Name) for each in rest)
+        found: dict[str, list[ast.stmt]] = {
+            "any": [ast.If(item, [ast.Return(ast.Constant(True))], [])],
+            "all": [ast.If(item, [ast.Pass()], [ast.Return(ast.Constant(False))])],
+            "next": [ast.Return(item)],
+        }
+        over: dict[str, ast.stmt] = {
+            "any": ast.Return(ast.Constant(False)),
+            "all": ast.Return(ast.Constant(True)),
+            "next": ast.Return(rest[0])
+            if rest
+            else ast.Raise(ast.Call(ast.Name("StopIteration", ast.Load()), [], []), None),
+        }
+        body = found[name]
+        for each in reversed(generators):
+            for test in reversed(each.ifs):
+                body = [ast.If(test, body, [])]
+            body = [ast.For(each.target, each.iter, body, [])]
+        arguments: list[ast.expr] = []
+        parameters: list[ast.arg] = []
+        if outside:
+            arguments, parameters = [first, *rest], [ast.arg("_items"), ast.arg("_default")]
+            body[0].iter = ast.Name("_items", ast.Load())  # type: ignore[attr-defined]
+            parameters = parameters[: len(arguments)]
+            if rest:
+                over["next"] = ast.Return(ast.Name("_default", ast.Load()))
+        signature = ast.arguments([], parameters, None, [], [], None, [])
+        function = ast.FunctionDef(called, signature, [*body, over[name]], [])
+        call.func, call.args = ast.Name(called, ast.Load()), arguments
+        for node in ast.walk(function):
+            if isinstance(node, (ast.stmt, ast.expr, ast.arg)) and not hasattr(node, "lineno"):
+                ast.copy_location(node, place)
+        return ast.copy_location(function, place)
+
+
+def _loads(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Load)
+
+
+def _calls(statement: ast.stmt) -> Iterator[ast.Call]:
+    """The calls in a statement's own expressions, inner ones first, none of a scope within it."""
+    found: list[ast.Call] = []
+    waiting: list[ast.AST] = [statement]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Call):
+            found.append(node)
+        for child in ast.iter_child_nodes(node):
+            in_block = isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case))
+            if not in_block and not isinstance(child, _OWN_SCOPE):
+                waiting.append(child)
+    yield from reversed(found)

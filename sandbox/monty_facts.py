@@ -1,0 +1,218 @@
+"""What of Python Monty has as CPython has it, and what its rules ask about a program.
+
+Every name in the tables is compared with CPython by tests/sandbox/test_python.py. Knows only syntax.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import datetime as dt
+from collections import Counter, defaultdict, deque
+from collections.abc import Mapping, Sequence
+
+_WORDS = str.split
+
+EXACT = frozenset(_WORDS("list tuple sorted join"))
+"""Take all items before they look at any: the same over a list."""
+FOLDS = frozenset(_WORDS("set frozenset dict sum min max"))
+"""Look at each item before they take the next: the same if taking one has no effect."""
+LAZY_CALLS = frozenset(_WORDS("map filter"))
+LAZY_VIEWS = frozenset(
+    _WORDS("zip enumerate reversed product permutations combinations zip_longest chain pairwise")
+)
+"""Lazy, but nothing of the program runs when an item is taken."""
+
+_MATH = """acos acosh asin asinh atan atan2 ceil comb copysign cos cosh degrees dist e exp2 fabs
+factorial floor
+fmod frexp fsum gcd hypot inf isclose isfinite isinf isnan isqrt lcm ldexp log log10 log1p log2 modf nan
+nextafter perm pi pow prod radians remainder sin sinh sqrt tan tanh tau trunc ulp"""
+
+MODULES: Mapping[str, frozenset[str]] = {
+    "asyncio": frozenset(_WORDS("gather run sleep")),
+    "collections": frozenset(_WORDS("Counter defaultdict deque namedtuple")),
+    "copy": frozenset(_WORDS("copy deepcopy")),
+    "dataclasses": frozenset(_WORDS("dataclass field")),
+    "datetime": frozenset(_WORDS("date datetime time timedelta timezone")),
+    "functools": frozenset({"reduce"}),
+    "itertools": frozenset(_WORDS("product permutations combinations zip_longest chain pairwise")),
+    "json": frozenset(_WORDS("JSONDecodeError dumps loads")),
+    "math": frozenset(_MATH.split()),
+    # What asks for files or the environment is refused, and a refusal is final.
+    "os": frozenset(_WORDS("environ getcwd getenv linesep listdir path remove sep walk")),
+    "pathlib": frozenset({"Path"}),
+    "random": frozenset(
+        _WORDS(
+            "choice choices gauss getrandbits randint random randrange sample seed shuffle uniform"
+        )
+    ),
+    "sys": frozenset(_WORDS("stderr stdout")),
+    "time": frozenset(_WORDS("sleep time")),
+    "typing": frozenset(
+        _WORDS(
+            "Any Callable Dict Iterable Iterator List Literal Mapping Optional Sequence Set Tuple Union"
+        )
+    ),
+}
+
+BUILTINS = frozenset(
+    """abs all any bin bool chr dict divmod enumerate filter float format frozenset hex int
+    isinstance iter len list map max min next oct ord pow print range repr reversed round set sorted
+    str sum tuple type zip True False None Ellipsis __name__ open""".split()
+) | {
+    name
+    for name, kind in vars(builtins).items()
+    if isinstance(kind, type) and issubclass(kind, BaseException)
+}
+"""Exceptions that Monty lacks tell so when they are reached, outside any `except`."""
+
+METHODS = frozenset(
+    """capitalize casefold center count endswith expandtabs find format index isalnum isalpha
+    isascii isdecimal isdigit islower isspace istitle isupper join ljust lower lstrip partition
+    removeprefix removesuffix replace rfind rindex rjust rpartition rsplit rstrip split splitlines
+    startswith strip swapcase title upper zfill append clear copy extend insert pop remove reverse
+    sort get items keys setdefault update values fromkeys add discard issubset issuperset isdisjoint
+    is_integer appendleft popleft most_common total elements year month day hour minute second
+    microsecond tzinfo days seconds total_seconds date time weekday isoweekday isoformat strftime
+    fromisoformat strptime now today utcnow utc timestamp replace astimezone max""".split()
+)
+_KINDS: tuple[type, ...] = (
+    *(str, bytes, list, tuple, dict, set, frozenset, int, float, complex, range, type),
+    *(Exception, StopIteration, KeyError, UnicodeDecodeError),
+    *(dt.date, dt.datetime, dt.time, dt.timedelta, dt.timezone, Counter, deque),
+    *(type(_WORDS), type(lambda: 0), type({}.keys())),
+)
+KNOWN = frozenset(name for kind in _KINDS for name in dir(kind))
+"""An attribute of no known type is the program's own, or its mistake: the same in every Python."""
+
+MUTATORS = frozenset(
+    """append extend insert remove pop clear sort reverse update setdefault add discard popitem popleft
+    appendleft""".split()
+)
+PURE = frozenset(
+    """abs bool chr dict divmod float format frozenset int isinstance len list max min ord pow range
+    repr round set sorted str sum tuple type zip enumerate reversed any all""".split()
+)
+SEARCHES = frozenset(_WORDS("count find rfind index rindex startswith endswith"))
+DUMPS = frozenset(_WORDS("indent sort_keys ensure_ascii separators"))
+SET_USES = METHODS & frozenset(
+    _WORDS("add discard remove update issubset issuperset isdisjoint clear")
+)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class Program:
+    """What the rules ask about a program."""
+
+    def __init__(self, tree: ast.Module, pausing: frozenset[str]) -> None:
+        self.pausing = pausing
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.bound: set[str] = set()
+        self.modules: dict[str, str] = {}
+        self.uses: dict[str, list[ast.Name]] = defaultdict(list)
+        self.catches = False
+        functions: dict[str, list[ast.AST]] = defaultdict(list)
+        for node in ast.walk(tree):
+            for child in ast.iter_child_nodes(node):
+                self.parents[child] = node
+            match node:
+                case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                    self.bound.add(name)
+                case (
+                    ast.arg(arg=name) | ast.ExceptHandler(name=str(name)) | ast.ClassDef(name=name)
+                ):
+                    self.bound.add(name)
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    self.bound.add(name)
+                    functions[name].append(node)
+                case ast.Import(names=names):
+                    self.modules |= {(each.asname or each.name): each.name for each in names}
+                case ast.ImportFrom(names=names):
+                    self.bound |= {each.asname or each.name for each in names}
+            if isinstance(node, ast.Name):
+                self.uses[node.id].append(node)
+            self.catches = self.catches or isinstance(node, (ast.Try, ast.TryStar))
+        self.suspending = suspending(functions, pausing)
+
+    def builtin(self, node: ast.AST | None) -> str | None:
+        """The builtin's name, or that of an iterator of itertools, which a call's function is."""
+        match node:
+            case ast.Name(id=name) if name not in self.bound - LAZY_VIEWS:
+                return name
+            case ast.Attribute(value=ast.Name(id=module), attr=name) if module in self.modules:
+                return name
+        return None
+
+    def consumer(self, node: ast.AST) -> str | None:
+        """What takes the items of ``node``, as far as it is known: a function, or "for"."""
+        parent = self.parents[node]
+        match parent:
+            case ast.Call(func=ast.Attribute(attr="join"), args=[only]) if only is node:
+                return "join"
+            case ast.Call(func=ast.Name(), args=arguments) if node in arguments:
+                name = self.builtin(parent.func)
+                if name in ("zip", "enumerate"):
+                    return self.consumer(parent)
+                return name if arguments[0] is node or name in ("min", "max") else None
+            case ast.For(iter=each) if each is node:
+                return "for"
+            case ast.comprehension(iter=each) if each is node:
+                return "comprehension"
+            case ast.Starred():
+                return "list"
+        return None
+
+    def loop(self, node: ast.AST) -> ast.AST:
+        """The loop or comprehension around an iterable."""
+        while not isinstance(node, (ast.For, *COMPREHENSIONS)):
+            node = self.parents[node]
+        return node
+
+    def effects(self, *nodes: ast.AST) -> bool:
+        """Whether evaluating ``nodes`` may do more than give a value or an error."""
+        return any(self._acts(inner) for node in nodes for inner in ast.walk(node))
+
+    def _acts(self, node: ast.AST) -> bool:
+        match node:
+            case ast.Call(func=ast.Name(id=name)):
+                return name not in PURE or name in self.bound
+            case ast.Call(func=ast.Attribute(attr=name, value=value)):
+                of_module = isinstance(value, ast.Name) and value.id in self.modules
+                return not of_module and name not in METHODS - MUTATORS
+            case ast.Call():
+                return True
+        return isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom))
+
+    def mutates(self, *nodes: ast.AST) -> bool:
+        """Whether running ``nodes`` may change a list or dict that exists already."""
+        for node in nodes:
+            for inner in ast.walk(node):
+                match inner:
+                    case ast.Call(func=ast.Name(id=name)):
+                        if name not in PURE | {"print"} | self.pausing:
+                            return True
+                    case ast.Call(func=ast.Attribute(attr=name)):
+                        if name not in METHODS - MUTATORS:
+                            return True
+                    case ast.Subscript(ctx=ast.Store() | ast.Del()) | ast.AugAssign() | ast.Await():
+                        return True
+        return False
+
+    def suspends(self, function: ast.AST) -> bool:
+        """Whether calling ``function`` may pause."""
+        return bool(_names(function) & (self.pausing | self.suspending))
+
+
+def suspending(functions: Mapping[str, Sequence[ast.AST]], pausing: frozenset[str]) -> set[str]:
+    """The program's functions whose call may pause."""
+    reads = {name: set().union(*map(_names, bodies)) for name, bodies in functions.items()}
+    found: set[str] = set()
+    growing = True
+    while growing:
+        more = {name for name, read in reads.items() if read & (pausing | found)}
+        growing, found = more != found, more
+    return found
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
