@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from emulator.answering.prompt import render
+from emulator.answering.transcript import render
 from emulator.errors import BadRequest
 from emulator.reading import loose_json
 from emulator.reading.statements import Unreadable

@@ -15,8 +15,10 @@ from emulator.answering.asked import Asked
 from emulator.answering.bench import Bench
 from emulator.answering.cell_draft import CellDraft
 from emulator.answering.cell_resume import EndedCell, go_on
+from emulator.answering.conversation import Conversation
 from emulator.answering.first_turn import first_turn
 from emulator.answering.habits import Habits
+from emulator.answering.passages import cell_passage
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.prose import Prose
 from emulator.answering.reply import Drafting, Reply
@@ -26,11 +28,20 @@ from emulator.answering.turn_state import TurnState
 from emulator.answering.usage import Meter
 from emulator.answering.verdicts import Answered, Ran, Refused, Verdict, is_cut, told_reason
 from emulator.errors import ExecutionFailed, UpstreamFailed
-from emulator.events import AnswerEvent, Finish, FinishReason, Opened, Usage
+from emulator.events import (
+    AnswerEvent,
+    ContentDelta,
+    Finish,
+    FinishReason,
+    Opened,
+    ToolCall,
+    Usage,
+)
 from emulator.programs.driver import Driver
+from emulator.programs.ended import ProgramEnded
 from emulator.programs.origin import Origin
 from emulator.programs.repeats import barren_calls
-from emulator.programs.resume import ProgramContinued, ProgramEnded, resume, save
+from emulator.programs.resume import ProgramContinued, resume, save
 from emulator.settings import Settings
 from emulator.storage.key_value import KeyValueStore
 from emulator.upstream.interface import Upstream
@@ -84,21 +95,49 @@ class Answerer:
             if bench is not None:
                 held = bench.taken_in(request.messages)
                 request = request.model_copy(update={"messages": held})
+            conversation = Conversation(
+                self.store, self.asked.client, request.messages, request.model
+            )
+            if isinstance(went_on, EndedCell):
+                passages = [cell_passage(went_on, request.messages)]
+            else:
+                passages = conversation.passages(self.asked.toolset, went_on)
             messages, fields = first_turn(
                 self.settings,
                 replace(self.asked, request=request),
-                habit=self.habits.of(self.asked.request.model),
-                ended=went_on,
+                habit=conversation.habit(self.habits.of(self._habitat)),
+                passages=passages,
                 bench=bench,
             )
-            yield from self._asked(driver, TurnState(messages, fields, self.asked.choice, bench))
+            state = TurnState(messages, fields, self.asked.choice, bench)
+            yield from self._noting(conversation, state, self._asked(driver, state))
+
+    def _noting(
+        self, conversation: Conversation, state: TurnState, events: Iterator[AnswerEvent]
+    ) -> Iterator[AnswerEvent]:
+        """The same events; keeps what was asked for again on the way to the answer."""
+        words: list[str] = []
+        calls: list[ToolCall] = []
+        for event in events:
+            match event:
+                case ContentDelta(text):
+                    words.append(text)
+                case ToolCall():
+                    calls.append(event)
+                case Finish() if self.open_bench is None:
+                    conversation.keep_asked_again(state.asked_again, "".join(words), calls)
+            yield event
+
+    @property
+    def _habitat(self) -> tuple[str, str, str]:
+        """Whose habits these are: each upstream's, model's and client's are their own."""
+        return self.settings.base_url, self.asked.request.model, self.asked.client
 
     def _resumed(self, driver: Driver) -> ProgramContinued | ProgramEnded | None:
         """What became of a program whose results end the history."""
         if self.store is None:
             return None
-        with _sandbox_at_fault():
-            went_on = resume(self.store, driver, self.asked.request.messages, self.asked.client)
+        went_on = resume(self.store, driver, self.asked.request.messages, self.asked.client)
         if isinstance(went_on, ProgramContinued) and went_on.saved is not None:
             save(self.store, went_on.saved)
         return went_on
@@ -207,7 +246,7 @@ class Answerer:
 
     def _keep(self, draft: Drafting) -> None:
         """Remember how the model calls, and the program for its results."""
-        self.habits.told(self.asked.request.model, draft.dialects)
+        self.habits.told(self._habitat, draft.dialects)
         if self.store is not None and (saved := draft.saved()) is not None:
             origin = Origin.of(self.asked.client, self.asked.request.messages)
             save(self.store, replace(saved, origin=origin))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from emulator.answering.asked import Asked
 from emulator.answering.bench import Bench
 from emulator.answering.profiles import choose
-from emulator.answering.prompt import EndedProgram, ModelMessage, instruct
+from emulator.answering.prompt import instruct
 from emulator.answering.tiny.turn import DEFAULTS as TINY_DEFAULTS
 from emulator.answering.tiny.turn import tiny_turn
+from emulator.answering.transcript import ModelMessage, Passage
 from emulator.settings import Settings
 
 # Fields that would spoil a turn in which the model is to write Python.
@@ -21,7 +23,7 @@ def first_turn(
     asked: Asked,
     *,
     habit: str,
-    ended: EndedProgram | None = None,
+    passages: Sequence[Passage] = (),
     bench: Bench | None = None,
 ) -> tuple[list[ModelMessage], dict[str, Any]]:
     """What the model is told, and the other fields of the upstream request."""
@@ -42,12 +44,12 @@ def first_turn(
             choice,
             profile,
             told_format,
-            ended=ended,
+            passages=passages,
             habit=habit,
             workplace=bench.workplace() if bench else None,
         )
         return messages, fields
-    turn = tiny_turn(request.messages, toolset, choice)
+    turn = tiny_turn(request.messages, toolset, choice, passages)
     if turn.grammar is not None and settings.grammar:
         fields["grammar"] = turn.grammar
     told = turn.messages

@@ -1,4 +1,7 @@
-"""How each model has been writing its calls of late. In memory only; bounded; shared by all threads."""
+"""How each model has been writing its calls of late, for each client.
+
+In memory only; bounded; shared by all threads.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,12 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Collection
 
-_MODELS = 256
+_HABITATS = 256
 _REMEMBERED = 8
 _FIRM = 4
+
+Habitat = tuple[str, str, str]
+"""Upstream, model and client."""
 
 
 class Habits:
@@ -16,18 +22,18 @@ class Habits:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._seen: OrderedDict[str, deque[str]] = OrderedDict()
+        self._seen: OrderedDict[Habitat, deque[str]] = OrderedDict()
 
-    def told(self, model: str, dialects: Collection[str]) -> None:
+    def told(self, habitat: Habitat, dialects: Collection[str]) -> None:
         with self._lock:
-            seen = self._seen.setdefault(model, deque(maxlen=_REMEMBERED))
+            seen = self._seen.setdefault(habitat, deque(maxlen=_REMEMBERED))
             seen.extend(sorted(dialects))
-            self._seen.move_to_end(model)
-            if len(self._seen) > _MODELS:
+            self._seen.move_to_end(habitat)
+            if len(self._seen) > _HABITATS:
                 self._seen.popitem(last=False)
 
-    def of(self, model: str) -> str:
+    def of(self, habitat: Habitat) -> str:
         """The dialect in which the model has written its last calls; ``python`` until that is firm."""
         with self._lock:
-            seen = list(self._seen.get(model, ()))[-_FIRM:]
+            seen = list(self._seen.get(habitat, ()))[-_FIRM:]
         return seen[0] if len(seen) == _FIRM and len(set(seen)) == 1 else "python"

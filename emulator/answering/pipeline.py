@@ -67,7 +67,7 @@ class Pipeline:
         Raises `EmulatorError`, before the first event or after any.
         """
         if asked.relayed:
-            return relay(asked, self.settings, self.upstream)
+            return relay(asked, self.settings, self.upstream, self.store)
         answerer = Answerer(
             settings=self.settings,
             upstream=self.upstream,

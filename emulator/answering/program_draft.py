@@ -13,7 +13,7 @@ from emulator.events import AnswerEvent, ToolCall, call_id
 from emulator.programs import validate
 from emulator.programs.driver import Call, Driver, Program, ProgramRejected, Recorded
 from emulator.programs.resume import Saved
-from emulator.reading.diagnostics import Diagnostic
+from emulator.reading.diagnostics import Diagnostic, render
 from emulator.reading.readers import (
     READERS,
     Reader,
@@ -74,6 +74,8 @@ class ProgramDraft:
         self.rejected: list[Diagnostic] = []
         self._waits = False
         self._output = ""
+        self._given_up: Program | None = None
+        """The program up to the fault for which it was rejected."""
 
     @property
     def offered(self) -> list[str]:
@@ -103,17 +105,19 @@ class ProgramDraft:
         if self.calls:
             return Answered()
         if self.rejected:
-            return Refused("invalid", {"diagnostics": self.rejected})
+            return Refused("invalid", {"diagnostics": self.rejected, "output": self._output})
         if self.cut:
             return Refused("cut", {"tail": self.cut[-TAIL:]})
         return Refused("output", {"diagnostics": self._output}) if self.wrote else None
 
     def saved(self) -> Saved | None:
         """The program, to be gone on with when results come; None if it was not read to its end."""
-        if self.rejected or self.cut or not self.calls:
+        if self.cut or not self.calls:
             return None
         ids = tuple(call.id for call in self.calls)
-        return Saved(self.program, tuple(self._recorded), ids, self._seed)
+        failure = render(self.rejected)
+        program = self._given_up or self.program
+        return Saved(program, tuple(self._recorded), ids, self._seed, failure=failure)
 
     def begin(self, dialect: str, raw: str, *, in_a_row: bool = False) -> Iterator[AnswerEvent]:
         """A block opens; ``in_a_row`` if no word stands between it and the block before."""
@@ -152,7 +156,7 @@ class ProgramDraft:
             except Unreadable as error:
                 block.error = error
         if block.error and not cut_off and (block.is_program or self._means_a_call(block)):
-            self._reject(block.error.diagnostics)
+            self._reject(block.error.diagnostics, self._with(block))
         elif block.is_program:
             yield from self._run(block)
             if not self.rejected:
@@ -213,14 +217,15 @@ class ProgramDraft:
         if self._waits or program is None:
             return
         if diagnostics := validate.check(program, self._toolset):
-            self._reject(diagnostics)
+            self._reject(diagnostics, program)
             return
         try:
             outcome = self._driver.run(program, self._recorded, self._seed)
         except ProgramRejected as error:
             # A call that has left cannot be taken back; then the rest of the program is given up.
             calls = error.calls if self.calls else ()
-            self._reject(error.diagnostics)
+            self._reject(error.diagnostics, program)
+            self._output = error.stdout.rstrip("\n")
         else:
             calls = outcome.calls
             self._waits = outcome.stopped
@@ -235,8 +240,9 @@ class ProgramDraft:
             metrics.TOOL_CALLS.inc()
             yield self.calls[-1]
 
-    def _reject(self, diagnostics: Sequence[Diagnostic]) -> None:
+    def _reject(self, diagnostics: Sequence[Diagnostic], program: Program | None = None) -> None:
         self.rejected += diagnostics
+        self._given_up = self._given_up or program
 
 
 def _repeated(program: Program, call: Call) -> Diagnostic:

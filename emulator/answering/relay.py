@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from emulator.answering.asked import Asked
+from emulator.answering.conversation import Conversation
 from emulator.answering.profiles import choose
-from emulator.answering.prompt import transcript
 from emulator.answering.tool_choice import NO_TOOLS
+from emulator.answering.transcript import transcript
 from emulator.answering.usage import Meter
 from emulator.answering.verdicts import told_reason
 from emulator.events import (
@@ -23,12 +24,14 @@ from emulator.events import (
     ReasoningDelta,
     Relayed,
 )
-from emulator.protocol import ChatCompletionRequest
 from emulator.settings import Settings
+from emulator.storage.key_value import KeyValueStore
 from emulator.upstream.interface import Upstream
 
 
-def relay(asked: Asked, settings: Settings, upstream: Upstream) -> Iterator[Opened | Relayed]:
+def relay(
+    asked: Asked, settings: Settings, upstream: Upstream, store: KeyValueStore | None = None
+) -> Iterator[Opened | Relayed]:
     """`Opened`, chunks with choices, and one with the usage if the upstream tells it.
 
     Raises `UpstreamFailed`, before the first item or after any.
@@ -38,7 +41,7 @@ def relay(asked: Asked, settings: Settings, upstream: Upstream) -> Iterator[Open
     fields = request.passed_on(profile.drops | set(settings.drop_fields))
     fields["stream_options"] = {"include_usage": True}
     usage, base = None, {}
-    with upstream.open(_messages(request), fields) as reply:
+    with upstream.open(_messages(asked, store), fields) as reply:
         yield Opened(reply.abort)
         for chunk in reply:
             usage = chunk.pop("usage", None) or usage
@@ -71,13 +74,15 @@ def spelled_out(asked: Asked, events: Iterable[AnswerEvent]) -> Iterator[AnswerE
                 yield ContentDelta(content)
             if reason := choice.get("finish_reason"):
                 finish_reason = told_reason(reason)
-    yield Finish(finish_reason, meter.usage(_messages(asked.request)))
+    yield Finish(finish_reason, meter.usage(_messages(asked)))
 
 
-def _messages(request: ChatCompletionRequest) -> list[dict[str, Any]]:
+def _messages(asked: Asked, store: KeyValueStore | None = None) -> list[dict[str, Any]]:
     """The client's messages untouched, unless they hold what a model without tools cannot read."""
+    request = asked.request
     if any(
         m.tool_calls or m.function_call or m.role in ("tool", "function") for m in request.messages
     ):
-        return transcript(request.messages, NO_TOOLS)
+        conversation = Conversation(store, asked.client, request.messages, request.model)
+        return transcript(request.messages, NO_TOOLS, conversation.passages(NO_TOOLS))
     return [message.model_dump(exclude_unset=True) for message in request.messages]

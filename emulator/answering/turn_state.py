@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from emulator.answering.bench import Bench
-from emulator.answering.prompt import ModelMessage, ran, repair
+from emulator.answering.prompt import ran, repair
 from emulator.answering.reply import Reply
 from emulator.answering.tool_choice import Choice
+from emulator.answering.transcript import ModelMessage
 from emulator.answering.usage import Meter
 from emulator.answering.verdicts import Ran, Refused
 from emulator.errors import ModelFailed
@@ -31,6 +32,8 @@ class TurnState:
     """The first reply was prose that promises a call: an answer, if none is called."""
     told: str = ""
     cells: list[str] = field(default_factory=list)
+    asked_again: list[ModelMessage] = field(default_factory=list)
+    """The replies that were of no use, and what was said to them."""
     failures: int = 0
     """Cells that failed in a row."""
     cut: str = ""
@@ -60,7 +63,9 @@ class TurnState:
         self.attempt += 1
         self.promised = self.promised or verdict.kind == "promised"
         self.cut = reply.draft.cut
-        self.messages += repair(reply.text, kind=verdict.kind, **_facts(verdict))
+        exchange = repair(reply.text, kind=verdict.kind, **_facts(verdict))
+        self.messages += exchange
+        self.asked_again += exchange
 
     def goes_on(self, reply: Reply, meter: Meter, settings: Settings) -> bool:
         """Whether the model may be asked to go on with a reply that was cut off; takes from its budget.
@@ -101,6 +106,7 @@ _REASONS = {
 def _facts(verdict: Refused) -> dict[str, Any]:
     facts = {
         "diagnostics": "",
+        "output": "",
         "names": [],
         "example": "function_name(argument=value)",
         **verdict.facts,

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from emulator.events import ToolKind
+from emulator.programs.missing_keys import keys_there_are
 from emulator.programs.placeholders import READY, WAIT, Prepared, prepare
 from emulator.reading.diagnostics import Diagnostic
 from emulator.reading.readers import Statement
@@ -43,6 +44,16 @@ class Program:
     @cached_property
     def source(self) -> str:
         return "\n".join(statement.source for statement in self.statements)
+
+    def before(self, line: int) -> Program:
+        """The statements that end before ``line`` of `source`."""
+        kept, end = [], 0
+        for statement in self.statements:
+            end += statement.source.count("\n") + 1
+            if end >= line:
+                break
+            kept.append(statement)
+        return Program(tuple(kept))
 
     def tree(self) -> ast.Module:
         """A new tree, whose lines are those of `source`."""
@@ -87,6 +98,8 @@ class Outcome:
     pending: bool = False
     stdout: str = ""
     value: str | None = None
+    made: tuple[tuple[int, str], ...] = ()
+    """Line and tool of every call of the run, the recorded ones first."""
 
     @property
     def output(self) -> str:
@@ -98,13 +111,20 @@ class Outcome:
 class ProgramRejected(Exception):
     """The program cannot be run or did something that it may not; the model can repair it.
 
-    ``calls`` left the run before that.
+    ``calls`` left the run before that, and ``stdout`` was printed.
     """
 
-    def __init__(self, diagnostics: Sequence[Diagnostic], calls: tuple[Call, ...] = ()) -> None:
+    def __init__(
+        self, diagnostics: Sequence[Diagnostic], calls: tuple[Call, ...] = (), stdout: str = ""
+    ) -> None:
         super().__init__("; ".join(diagnostic.message for diagnostic in diagnostics))
         self.diagnostics = tuple(diagnostics)
         self.calls = calls
+        self.stdout = stdout
+
+
+class ProgramTooSlow(ProgramRejected):
+    """The program, or the sandbox that it runs in, took too long; from here the two look alike."""
 
 
 class Diverged(Exception):
@@ -147,12 +167,10 @@ class Driver:
                 unable = Unsupported(f"{unable.message} ({error.reason})", unable.line)
                 break
             except ProgramFailed as error:
-                message = f"{error.kind}: {error.message}"
-                raise attempt.rejected(message, error.line) from error
+                raise attempt.failed(error) from error
             except SandboxTimeout as error:
-                raise attempt.rejected(
-                    f"the program ran longer than {error.seconds:g} s"
-                ) from error
+                message = f"the program ran longer than {error.seconds:g} s"
+                raise attempt.rejected(message, kind=ProgramTooSlow) from error
             except SandboxLimit as error:
                 raise attempt.rejected(f"the program used too much: {error.what}") from error
         assert isinstance(unable, Unsupported), "there is at least one engine"
@@ -177,6 +195,7 @@ class _Attempt:
         self._unknown: Counter[int] = Counter()
         """Calls whose results are not known, by site."""
         self._new: list[Call] = []
+        self._lines: list[tuple[int, str]] = []
         self.names = driver.toolset.names | frozenset(prepared.later) | {WAIT, READY}
 
     def drive(self, session: Session) -> Outcome:
@@ -208,6 +227,7 @@ class _Attempt:
         assert tool is not None, "bind refuses unknown tools"
         call = Call(tool.name, arguments, tool.kind)
         position, self._made = self._made, self._made + 1
+        self._lines.append((self._line(step.line), tool.name))
         if self._made > self._driver.max_calls:
             raise self.rejected(f"the program makes more than {self._driver.max_calls} tool calls")
         if position < len(self._recorded):
@@ -236,10 +256,25 @@ class _Attempt:
         ]
 
     def rejected(
-        self, message: str, line: int | None = None, hint: str | None = None
+        self,
+        message: str,
+        line: int | None = None,
+        hint: str | None = None,
+        *,
+        stdout: str = "",
+        kind: type[ProgramRejected] = ProgramRejected,
     ) -> ProgramRejected:
         diagnostic = self._program.diagnostic(message, self._line(line), hint=hint)
-        return ProgramRejected([diagnostic], tuple(self._new))
+        return kind([diagnostic], tuple(self._new), stdout)
+
+    def failed(self, error: ProgramFailed) -> ProgramRejected:
+        """What the program raised; the keys there are, where it looked for one that is missing."""
+        line = self._line(error.line)
+        results = [(one.call.name, one.result) for one in self._recorded if one.known]
+        hint = keys_there_are(error.kind, error.message, results)
+        message = f"{error.kind}: {error.message}" if error.message else error.kind
+        diagnostic = self._program.diagnostic(message, line, hint=hint)
+        return ProgramRejected([diagnostic], tuple(self._new), error.stdout)
 
     def _line(self, line: int | None) -> int:
         """The program's own line for one of the rewritten source; a statement's inner lines are its first."""
@@ -252,4 +287,6 @@ class _Attempt:
     def _finished(self, step: Finished) -> Outcome:
         if self._unknown.total():
             return Outcome(tuple(self._new), pending=True)
-        return Outcome(tuple(self._new), stdout=step.stdout, value=step.text)
+        return Outcome(
+            tuple(self._new), stdout=step.stdout, value=step.text, made=tuple(self._lines)
+        )

@@ -8,7 +8,6 @@ replay) means an ordinary turn over the same history, never an error.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,17 +22,17 @@ from emulator.programs.driver import (
     Call,
     Diverged,
     Driver,
-    Outcome,
     Program,
     ProgramRejected,
+    ProgramTooSlow,
     Recorded,
 )
+from emulator.programs.ended import ProgramEnded, ended_well
 from emulator.programs.origin import Origin
 from emulator.protocol import Message
 from emulator.reading.diagnostics import render
 from emulator.reading.readers import Statement
 from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
-from emulator.tools.toolset import Toolset
 from sandbox.errors import SandboxBusy, SandboxError
 
 log = structlog.get_logger()
@@ -49,6 +48,8 @@ class Saved:
     """The recorded calls' ids on the wire, in the same order."""
     seed: int
     origin: Origin = field(default_factory=Origin)
+    failure: str = ""
+    """Why nothing behind these calls is to run, where the rest of the program could not be used."""
 
     def pending(self) -> list[ToolCall]:
         """The calls whose results are not in."""
@@ -69,6 +70,7 @@ class Saved:
                 "ids": self.ids,
                 "seed": self.seed,
                 "origin": (self.origin.count, self.origin.digest),
+                **({"failure": self.failure} if self.failure else {}),
             }
         )
 
@@ -85,6 +87,7 @@ class Saved:
             tuple(kept["ids"]),
             int(kept["seed"]),
             Origin(*kept["origin"]),
+            str(kept.get("failure", "")),
         )
 
 
@@ -97,23 +100,6 @@ class ProgramContinued:
 
     saved: Saved | None
     calls: Sequence[ToolCall]
-
-
-@dataclass(frozen=True)
-class ProgramEnded:
-    """The program is over: it came to its end, or failed with ``diagnostics``.
-
-    ``start`` is the place in the history of the message in which it began.
-    """
-
-    program: Program
-    start: int
-    output: str
-    diagnostics: str = ""
-
-    @property
-    def source(self) -> str:
-        return self.program.source
 
 
 def save(store: KeyValueStore, saved: Saved) -> None:
@@ -135,7 +121,7 @@ def resume(
 ) -> ProgramContinued | ProgramEnded | None:
     """Run on the program whose results end ``messages``; None when ``client`` has none to run on.
 
-    Raises SandboxBusy.
+    A sandbox that is busy, slow or broken is not the program's fault: that is None too.
     """
     at = last_calls(messages)
     if at is None:
@@ -154,21 +140,27 @@ def resume(
             for key, one in zip(saved.ids, saved.recorded, strict=True)
         ),
     )
+    if answered.failure:
+        waiting = answered.pending()
+        return ProgramContinued(None, waiting) if waiting else _given_up(driver, answered)
     try:
         outcome = driver.run(answered.program, answered.recorded, answered.seed)
+    except ProgramTooSlow as error:
+        _dropped("slow", error)
+        return None
     except ProgramRejected as error:
-        return ProgramEnded(saved.program, start, "", render(error.diagnostics))
+        return _failed(driver, replace(answered, failure=render(error.diagnostics)), error)
     except Diverged as error:
         _dropped("diverged", error)
         return None
-    except SandboxBusy:
-        raise  # the same request may go on in a moment
+    except SandboxBusy as error:
+        _dropped("busy", error)
+        return None
     except SandboxError as error:
         _dropped("sandbox", error)
         return None
     if not outcome.pending:
-        plain = start == at and _only_calls(saved.program, outcome, driver.toolset)
-        return ProgramEnded(saved.program, start, "" if plain else outcome.output)
+        return ended_well(saved.program, outcome, saved.ids, driver.toolset)
     if not outcome.calls:
         # Only some of the results are in, and the program can do nothing without the others. What is
         # kept stays as it is: the next request brings all results again.
@@ -234,16 +226,33 @@ def beginning(messages: Sequence[Message], ids: Collection[str]) -> int:
     )
 
 
-def _only_calls(program: Program, outcome: Outcome, toolset: Toolset) -> bool:
-    """Whether the program made nothing of its results: then these themselves are what to tell."""
-    last = program.tree().body[-1]
-    is_call = (
-        isinstance(last, ast.Expr)
-        and isinstance(last.value, ast.Call)
-        and isinstance(last.value.func, ast.Name)
-        and last.value.func.id in toolset.names
+def _given_up(driver: Driver, saved: Saved) -> ProgramEnded:
+    """What was made of a program whose rest could not be used when the model wrote it."""
+    try:
+        outcome = driver.run(saved.program, saved.recorded, saved.seed)
+    except ProgramRejected as error:
+        return _failed(driver, saved, error)
+    except (Diverged, SandboxError):
+        return ProgramEnded(saved.program.source, saved.ids, failure=saved.failure)
+    printed = "" if outcome.pending else outcome.stdout.rstrip("\n")
+    return ProgramEnded(saved.program.source, saved.ids, output=printed, failure=saved.failure)
+
+
+def _failed(driver: Driver, saved: Saved, error: ProgramRejected) -> ProgramEnded:
+    """What a program made before ``error``: what its run says that it printed, or else what the statements
+    before the faulty one print."""
+    printed = error.stdout
+    before = saved.program.before(error.diagnostics[0].line)
+    if not printed and before.statements:
+        try:
+            outcome = driver.run(before, saved.recorded, saved.seed)
+        except (ProgramRejected, Diverged, SandboxError):
+            pass
+        else:
+            printed = "" if outcome.pending else outcome.stdout
+    return ProgramEnded(
+        saved.program.source, saved.ids, output=printed.rstrip("\n"), failure=saved.failure
     )
-    return is_call and not outcome.stdout
 
 
 def object_of(text: str) -> Any:

@@ -130,16 +130,6 @@ def _json_calls(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
     return [inner for call in found for inner in parse(call.source).body] or node
 
 
-def _printed(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
-    assert isinstance(node, ast.Expr)
-    match node.value:
-        case ast.Call(func=ast.Name(id="print"), args=[_, *_] as args, keywords=[]) if all(
-            called(argument, names) for argument in args
-        ):
-            return _statements(args)
-    return node
-
-
 def _batch(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
     assert isinstance(node, ast.Expr)
     match node.value:
@@ -253,7 +243,6 @@ REWRITES: tuple[Rewrite, ...] = (
     Rewrite("stubs and models need no import", (ast.Import, ast.ImportFrom), _imported, top=True),
     Rewrite("a call written as a string", ast.Expr, _quoted, top=True),
     Rewrite("a call written as a dict", ast.Expr, _json_calls, top=True),
-    Rewrite("print(f()) asks for what f() asks for", ast.Expr, _printed, top=True),
     Rewrite("[f(1), g(2)] is a batch of independent calls", ast.Expr, _batch, top=True),
 )
 

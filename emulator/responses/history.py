@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from emulator.answering.prompt import render
+from emulator.answering.transcript import render
 from emulator.events import same_answer
 from emulator.protocol import CustomCall, FunctionCall, HistoryCall, Message
 from emulator.responses import items as given

@@ -23,6 +23,7 @@ MAX_VALUE_BYTES = 4 * 2**20
 # A Redis that cannot be reached is left alone for so long: each try may cost a time-out.
 REST_SECONDS = 5.0
 _REDIS_SECONDS = 1.0
+_KEYS_AT_ONCE = 500
 
 
 class StoreFailed(Exception):
@@ -40,6 +41,9 @@ class KeyValueStore(Protocol):
 
     def get(self, key: str) -> bytes | None:
         """What was put under ``key``, unless it has expired. Raises `StoreFailed`."""
+
+    def get_many(self, keys: Collection[str]) -> dict[str, bytes]:
+        """What was put under those of ``keys`` that hold something. Raises `StoreFailed`."""
 
     def delete(self, keys: Collection[str]) -> None:
         """Forget what was put under ``keys``, if anything was. Raises `StoreFailed`."""
@@ -106,6 +110,20 @@ class SQLiteStore:
             raise StoreFailed(str(error)) from error
         return row[0] if row else None
 
+    def get_many(self, keys: Collection[str]) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        for some in _portions(keys):
+            marks = ", ".join("?" * len(some))
+            query = (
+                f"SELECT key, CAST(value AS BLOB) FROM kept WHERE key IN ({marks}) AND expires >= ?"
+            )
+            try:
+                with self._lock, closing(self._connection.cursor()) as cursor:
+                    found |= dict(cursor.execute(query, (*some, self._now())).fetchall())
+            except sqlite3.Error as error:
+                raise StoreFailed(str(error)) from error
+        return found
+
     def delete(self, keys: Collection[str]) -> None:
         try:
             with self._lock, self._connection as connection:
@@ -145,6 +163,12 @@ def _oldest(connection: sqlite3.Connection, wanted: int) -> Iterator[tuple[str]]
             return
         wanted -= length
         yield (key,)
+
+
+def _portions(keys: Collection[str]) -> Iterator[list[str]]:
+    listed = list(keys)
+    for start in range(0, len(listed), _KEYS_AT_ONCE):
+        yield listed[start : start + _KEYS_AT_ONCE]
 
 
 class RedisStore:
@@ -192,6 +216,14 @@ class RedisStore:
         with self._asking():
             value = self._redis.get(f"emulator:{key}")
         return bytes(value) if value is not None else None
+
+    def get_many(self, keys: Collection[str]) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        for some in _portions(keys):
+            with self._asking():
+                values = self._redis.mget([f"emulator:{key}" for key in some])
+            found |= {k: bytes(v) for k, v in zip(some, values, strict=True) if v is not None}
+        return found
 
     def delete(self, keys: Collection[str]) -> None:
         if keys:

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from emulator.answering.profiles import choose
-from emulator.answering.prompt import Workplace, instruct, ran, repair, transcript
+from emulator.answering.prompt import Workplace, instruct, ran, repair
 from emulator.answering.tiny.turn import tiny_turn
 from emulator.answering.tool_choice import Choice
+from emulator.answering.transcript import transcript
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 from tests.support.tools import CREATE_EVENT, GET_WEATHER, SEND_MAIL
@@ -120,7 +121,8 @@ def test_the_words_of_a_cells_output_are_golden(run: str) -> None:
 
 
 REPAIRS: dict[str, dict[str, Any]] = {
-    "invalid": {"diagnostics": "error: unknown argument"},
+    "invalid": {"diagnostics": "error: unknown argument", "output": ""},
+    "invalid after prints": {"diagnostics": "error: KeyError: 'a'", "output": "1\n```\n2"},
     "required": {"names": ["get_weather"], "example": "f(argument=value)"},
     "cut": {"tail": "```python\nget_weather(loca"},
     "empty": {"names": ["get_weather"]},

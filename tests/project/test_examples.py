@@ -342,7 +342,7 @@ def test_an_edited_code_is_what_runs(run: Run, upstream: ScriptedUpstream, folde
     calls = [run_python_code("print(10)"), "Ten or so."]
     upstream.reply(*calls)
     run("approval.py", ["?", "edit", "print(11)\nprint(12)\n.", "exit"])
-    assert "11\\n12" in told(upstream)
+    assert "11\n12" in told(upstream)
     upstream.reply(*calls)
     run("approval.py", ["?", "edit", "exit"], EDITOR="sed -i s/10/13/")
     assert "13" in told(upstream) and "the user changed the code" in told(upstream)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from emulator.answering.prompt import render
+from emulator.answering.transcript import render
 from emulator.responses import items
 from emulator.responses.history import messages
 from tests.support.raw_http import send

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from emulator.answering.prompt import ModelMessage, render, transcript
 from emulator.answering.tiny.grammar import gbnf
 from emulator.answering.tiny.shortlist import shortlist
 from emulator.answering.tool_choice import Choice
+from emulator.answering.transcript import ModelMessage, Passage, render, transcript
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 
@@ -36,7 +36,12 @@ class TinyTurn:
     """None where prose is wanted."""
 
 
-def tiny_turn(messages: Sequence[Message], toolset: Toolset, choice: Choice) -> TinyTurn:
+def tiny_turn(
+    messages: Sequence[Message],
+    toolset: Toolset,
+    choice: Choice,
+    passages: Sequence[Passage] = (),
+) -> TinyTurn:
     """The turn that follows `messages`.
 
     Where results came last and no call is required, the model is asked to say them, and not offered
@@ -59,7 +64,7 @@ def tiny_turn(messages: Sequence[Message], toolset: Toolset, choice: Choice) -> 
         parallel=not choice.one_at_a_time,
         source=source,
     )
-    return TinyTurn(few_shot(examples, transcript(messages, toolset)), grammar)
+    return TinyTurn(few_shot(examples, transcript(messages, toolset, passages)), grammar)
 
 
 def few_shot(examples: str, told: Sequence[Mapping[str, Any]]) -> list[ModelMessage]:

@@ -1,0 +1,172 @@
+"""What is kept of a conversation beside the client's messages: each prompt goes on where the last ended.
+
+A client knows calls, results and answers. What the model saw besides (its program and what that printed, a
+reply that it was asked to mend, a line on the form of its calls) is kept in the store. Whatever is lost there
+is shown as the client's messages have it. Knows nothing of upstreams.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import orjson
+import structlog
+
+from emulator.answering.passages import ended_passage
+from emulator.answering.transcript import ModelMessage, Passage
+from emulator.events import ToolCall
+from emulator.programs.ended import (
+    ProgramEnded,
+    apart,
+    keys,
+    only_calls,
+    placed,
+    remember,
+    remembered,
+)
+from emulator.protocol import Message
+from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
+from emulator.tools.toolset import Toolset
+
+log = structlog.get_logger()
+
+
+class Conversation:
+    """One request's view of it: the history that it sent, and what is kept of that."""
+
+    def __init__(
+        self, store: KeyValueStore | None, client: str, messages: Sequence[Message], model: str = ""
+    ) -> None:
+        self._store = store
+        self._messages = messages
+        self._client = client
+        self._start = f"{client}\n{model}"
+
+    def passages(self, toolset: Toolset, ended: ProgramEnded | None = None) -> list[Passage]:
+        """What the model saw of the history; ``ended`` is a program that came to its end just now."""
+        if self._store is None:
+            return []
+        values = [value for key, value in self._kept.items() if key.startswith("ended:")]
+        programs = remembered(values, self._messages)
+        if ended is not None and not only_calls(ended):
+            place = placed(ended, self._messages)
+            if place is not None and place not in programs:
+                programs.append(place)
+                remember(self._store, self._client, ended, self._messages)
+        programs = apart(programs)
+        shown = [ended_passage(one, self._messages, toolset) for one in programs]
+        inside = {at for one in programs for at in range(one.start + 1, one.stop)}
+        again = [one for one in self._asked_again() if one.start not in inside]
+        return sorted([*again, *shown], key=lambda one: (one.start, one.stop))
+
+    def keep_asked_again(
+        self, exchange: Sequence[ModelMessage], words: str, calls: Sequence[ToolCall]
+    ) -> None:
+        """Keep the replies that were of no use and what was said to them, before the answer that was."""
+        if self._store is None or not exchange:
+            return
+        if calls:
+            key = self._again(calls[0].id)
+        else:
+            answer = Message(role="assistant", content=words)
+            *_, digest = _digests(self._start, [*self._messages, answer])
+            key = self._again(digest)
+        self._put(key, orjson.dumps(list(exchange)))
+
+    def habit(self, current: str) -> str:
+        """The habit that this conversation began with, ``current`` if it begins now."""
+        known = self._kept.get(self._habit_key)
+        if known is not None:
+            return known.decode(errors="replace")
+        under_way = any(message.role == "assistant" for message in self._messages)
+        if under_way or self._store is None or current == "python":
+            return "python"
+        self._put(self._habit_key, current.encode())
+        return current
+
+    @cached_property
+    def _kept(self) -> dict[str, bytes]:
+        """All that is kept of this history, in one look."""
+        if self._store is None:
+            return {}
+        try:
+            return self._store.get_many(
+                [*keys(self._client, self._messages), *self._answers, self._habit_key]
+            )
+        except StoreFailed as error:
+            log.warning("the history is shown as the client has it", reason=str(error))
+            return {}
+
+    @cached_property
+    def _digests(self) -> list[str]:
+        return list(_digests(self._start, self._messages))
+
+    @cached_property
+    def _habit_key(self) -> str:
+        """By what stands before the first answer."""
+        roles = [message.role for message in self._messages]
+        opening = roles.index("assistant") if "assistant" in roles else len(roles)
+        return f"habit:{self._digests[opening - 1] if opening else ''}"
+
+    @cached_property
+    def _answers(self) -> dict[str, int]:
+        """Where the exchange before each answer may be kept, and the answer's place."""
+        answers: dict[str, int] = {}
+        for at, message in enumerate(self._messages):
+            if message.role == "assistant":
+                calls = message.tool_calls or ()
+                answers[self._again(calls[0].id if calls else self._digests[at])] = at
+        return answers
+
+    def _again(self, answer: str) -> str:
+        """Where the exchange before an answer is kept, by the id of its first call or its digest."""
+        owner = hashlib.sha256(_bytes(self._client)).hexdigest()
+        return f"again:{owner}:{hashlib.sha256(_bytes(answer)).hexdigest()}"
+
+    def _asked_again(self) -> Iterator[Passage]:
+        """The exchanges that stood before answers of the history."""
+        for key, at in self._answers.items():
+            value = self._kept.get(key)
+            if value is not None and (exchange := _load(value)) is not None:
+                yield Passage(at, at, exchange)
+
+    def _put(self, key: str, value: bytes) -> None:
+        if self._store is None or len(value) > MAX_VALUE_BYTES:
+            return
+        try:
+            self._store.put({key: value})
+        except StoreFailed as error:
+            log.warning("not kept for later turns", reason=str(error))
+
+
+def _digests(start: str, messages: Sequence[Message]) -> Iterator[str]:
+    """For each message a digest of the conversation up to and with it.
+
+    Of a message only that which clients send back as they got it.
+    """
+    running = hashlib.sha256(start.encode(errors="surrogatepass"))
+    for message in messages:
+        said: list[Any] = [message.role, message.text.strip(), message.tool_call_id]
+        said.append([call.id for call in message.tool_calls or ()])
+        if message.function_call is not None:
+            said.append(message.function_call.name)
+        running.update(orjson.dumps([hashlib.sha256(_bytes(one)).hexdigest() for one in said]))
+        yield running.hexdigest()
+
+
+def _bytes(value: Any) -> bytes:
+    return repr(value).encode(errors="surrogatepass")
+
+
+def _load(value: bytes) -> list[ModelMessage] | None:
+    try:
+        exchange = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return None
+    fits = isinstance(exchange, list) and all(
+        isinstance(m, dict) and m.keys() == {"role", "content"} for m in exchange
+    )
+    return exchange if fits else None

@@ -1,0 +1,104 @@
+"""What the model saw of a history, where that is more than the client's messages say.
+
+A program that is over stands as the model wrote it, with what it printed; one that failed with all that it
+did before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from emulator.answering.transcript import (
+    Passage,
+    ToldResult,
+    joined,
+    other_parts,
+    render,
+    results_by_id,
+    transcript,
+)
+from emulator.programs.ended import Placed
+from emulator.protocol import Message
+from emulator.tools.toolset import Toolset
+
+_FAILED_RESULTS = 12_000
+"""Characters of all results that are told with a failure: they may be long, and the code is at fault."""
+_FAILED_RESULT = 400
+"""Each result has so many, however many there are."""
+
+
+def ended_passage(placed: Placed, messages: Sequence[Message], toolset: Toolset) -> Passage:
+    """An ended program as the model wrote it, and what came of it, in place of its calls and results."""
+    ended = placed.ended
+    span = messages[placed.start : placed.stop]
+    ids = set(ended.ids)
+    own = [m for m in span if m.tool_call_id in ids or _calls(m, ids)]
+    results = results_by_id(own, toolset)
+    told = [results[key] for key in ended.ids if key in results]
+    if ended.failure:
+        told = _shortened(told)
+    elif ended.output or ended.alone:
+        told = [results[key] for key in ended.alone if key in results]
+    said = render(
+        "ended.jinja",
+        failure=ended.failure,
+        output=ended.output,
+        results=told,
+        offered=bool(toolset.tools),
+    )
+    words = span[0].text
+    others = [m for m in span if m not in own]
+    return Passage(
+        placed.start,
+        placed.stop,
+        [
+            {
+                "role": "assistant",
+                "content": render("calls.jinja", text=words, source=ended.source),
+            },
+            *transcript(others, toolset),
+            {"role": "user", "content": joined(said, other_parts(own))},
+        ],
+    )
+
+
+class Cell(Protocol):
+    """What is needed of `cell_resume.EndedCell`."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def output(self) -> str: ...
+    @property
+    def diagnostics(self) -> str: ...
+
+
+def cell_passage(cell: Cell, messages: Sequence[Message]) -> Passage:
+    """A cell whose calls end the history, as one block and its output."""
+    said = render(
+        "ended.jinja", failure=cell.diagnostics, output=cell.output, results=(), offered=True
+    )
+    words = messages[cell.start].text
+    block = render("calls.jinja", text=words, source=cell.source.rstrip("\n"))
+    told = [{"role": "assistant", "content": block}, {"role": "user", "content": said}]
+    return Passage(cell.start, len(messages), told)
+
+
+def _calls(message: Message, ids: set[str]) -> bool:
+    return any(call.id in ids for call in message.tool_calls or ())
+
+
+def _shortened(results: Sequence[ToldResult]) -> list[ToldResult]:
+    limit = max(_FAILED_RESULT, _FAILED_RESULTS // max(len(results), 1))
+    return [ToldResult(one.call, _cut(one.content, limit)) for one in results]
+
+
+def _cut(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    head, tail = limit * 2 // 3, limit // 3
+    left_out = len(text) - head - tail
+    return f"{text[:head]}\n... [{left_out:,} characters left out] ...\n{text[-tail:]}"

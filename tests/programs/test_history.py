@@ -1,0 +1,335 @@
+"""What the model sees of its programs afterwards: at least what it would have seen without them."""
+
+from __future__ import annotations
+
+import ast
+import json
+from typing import Any
+
+import hypothesis
+import openai
+import pytest
+from hypothesis import strategies as st
+
+from app import create_app
+from emulator.answering.python_calls import literal
+from emulator.settings import Settings
+from sandbox.monty import MontyEngine
+from tests.conftest import StartProxy
+from tests.support.agents import broken_prefixes, converse
+from tests.support.chat import plain
+from tests.support.programs import CHAIN, HITS, LOCAL, TOOLS, result, started
+from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.serving import serve
+from tests.support.tools import function, strings
+
+ENGINES = pytest.mark.parametrize("engine", ["monty", "kernel"])
+
+
+def block(code: str) -> str:
+    return f"```python\n{code}\n```"
+
+
+def last_told(upstream: ScriptedUpstream) -> str:
+    """The user's last message of the last prompt."""
+    told = upstream.requests[-1]["messages"][-1]
+    assert told["role"] == "user"
+    return str(told["content"])
+
+
+FAILED = """The program made its calls, then it failed:
+
+```text
+error: KeyError: 'prize'
+ --> line 3
+  |
+3 | print(x[0]['prize'])
+  | ^^^^^^^^^^^^^^^^^^^^
+  = help: the keys there are: 'id', 'price' (in the result of search)
+```
+
+It had printed:
+
+```text
+on time
+```
+
+Calls that it made, with their results:
+
+check(id='a2') returned:
+on time
+
+search(to='Oslo') returned:
+[{"id": "a1", "price": 90}, {"id": "a2", "price": 50}]
+
+Answer the request, or write another Python block. What was called is not undone."""
+
+
+@ENGINES
+def test_a_failure_is_told_with_its_line_the_output_so_far_and_all_calls(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, engine: str
+) -> None:
+    client = openai.OpenAI(base_url=start_proxy(engines=(engine,)), api_key="k", max_retries=0)
+    program = block("print(check('a2'))\nx = search('Oslo')\nprint(x[0]['prize'])")
+    upstream.reply(program, "I am sorry.", "Again.")
+    converse(client, ["Go.", "And now?"], tools=TOOLS, local=LOCAL)
+    shown = upstream.requests[1]["messages"]
+    assert [m["content"] for m in shown[2:]] == [program, FAILED]
+    assert broken_prefixes(upstream.requests) == []
+
+
+FAILURES: list[tuple[str, str, list[str]]] = [
+    (
+        "a call that does not fit its schema, found while it runs",
+        "a = check('a2')\nprint('seen', a)\nbook(id=a, note=[1])",
+        ["seen on time", 'book(id="on time"', "check(id='a2') returned:\non time"],
+    ),
+    (
+        "an attribute in place of a key",
+        "print('first')\nx = search('Oslo')\nx[0].prize",
+        ["first", "the keys there are: 'id', 'price'"],
+    ),
+    (
+        "a block that cannot be read behind one whose call has left",
+        "print('begun')\na = check('a2')\nprint(a)\nif a:\n  x = )",
+        ["invalid Python", "begun\non time", "check(id='a2') returned:\non time"],
+    ),
+    (
+        "an argument that there is not, behind a call that has left",
+        "a = check('a2')\nprint(a)\nbook(identity='x')",
+        ["identity", "check(id='a2') returned:\non time"],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [row[1:] for row in FAILURES], ids=[r[0] for r in FAILURES]
+)
+def test_whatever_stops_a_program_is_told_with_what_it_did_before(
+    client: openai.OpenAI, upstream: ScriptedUpstream, code: str, words: list[str]
+) -> None:
+    upstream.reply(Reply(block(code), chunks=5), "I am sorry.", "Again.")
+    converse(client, ["Go.", "And now?"], tools=TOOLS, local=LOCAL)
+    told = str(upstream.requests[1]["messages"][-1]["content"])
+    assert "The program made its calls, then it failed" in told
+    assert [word for word in words if word not in told] == []
+    assert broken_prefixes(upstream.requests) == []
+
+
+def test_long_results_of_a_failed_program_are_cut_with_a_mark(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(block("a = [check(str(n)) for n in range(20)]\nprint(a[99])"), "Sorry.")
+    converse(client, ["Go."], tools=TOOLS, local={"check": lambda id: f"{id} " + "x" * 8_000})
+    told = last_told(upstream)
+    assert told.count("characters left out") == 20 and "IndexError" in told
+    assert len(told) < 20_000
+
+
+OUTPUTS: list[tuple[str, str, str]] = [
+    ("a printed call prints", "print(check('a2'))", "Its output:\n\n```text\non time\n```"),
+    (
+        "two printed calls print in their order",
+        "print(check('a2'), check('a2'))\nprint('end')",
+        "Its output:\n\n```text\non time on time\nend\n```",
+    ),
+    (
+        "the result of a call that stands alone is shown beside what is printed",
+        "book('a1')\nprint('booked')",
+        'book(id=\'a1\') returned:\n{"booked": "a1", "note": ""}\n\nThe program has run to its end',
+    ),
+    (
+        "also of one in a loop",
+        "for i in ('a1', 'a2'):\n    check(i)\nprint('end')",
+        "check(id='a2') returned:\non time\n\nThe program has run to its end",
+    ),
+    (
+        "where nothing is printed the results are shown",
+        "x = check('a2')\ny = check('a1')",
+        "check(id='a2') returned:\non time\n\ncheck(id='a1') returned:\n{\"late\": 10}\n\nAnswer",
+    ),
+    (
+        "what is printed may hold a fence",
+        "print('```python\\n' + check('a2'))",
+        "Its output:\n\n````text\n```python\non time\n````",
+    ),
+]
+
+
+@ENGINES
+@pytest.mark.parametrize(
+    ("code", "words"), [row[1:] for row in OUTPUTS], ids=[r[0] for r in OUTPUTS]
+)
+def test_a_program_that_is_over_stays_as_it_was_written_with_what_it_said(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, engine: str, code: str, words: str
+) -> None:
+    client = openai.OpenAI(base_url=start_proxy(engines=(engine,)), api_key="k", max_retries=0)
+    upstream.reply(f"I look.\n\n{block(code)}", "Done.", "Again.")
+    converse(client, ["Go.", "And now?"], tools=TOOLS, local=LOCAL)
+    assert words in last_told(upstream) or words in upstream.requests[1]["messages"][-1]["content"]
+    assert upstream.requests[2]["messages"][2]["content"] == f"I look.\n\n{block(code)}"
+    assert broken_prefixes(upstream.requests) == []
+
+
+def test_twenty_long_results_do_not_come_back_a_turn_later(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    """One user turn later the prompt went from 1,319 to 165,175 characters."""
+    upstream.reply(
+        block("found = [check(str(n)) for n in range(20)]\nprint(sum(map(len, found)))"),
+        "160000.",
+        "Yes.",
+    )
+    converse(client, ["Go.", "Sure?"], tools=TOOLS, local={"check": lambda id: "x" * 8_000})
+    sizes = [sum(len(m["content"]) for m in r["messages"]) for r in upstream.requests]
+    assert sizes[2] - sizes[1] < 50
+    assert broken_prefixes(upstream.requests) == []
+
+
+def test_programs_stay_in_the_history_over_streams_programs_and_requests_without_tools(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    second = block("x = book('a1')\nprint(x['booked'])")
+    upstream.reply(CHAIN, second, "Done.", "Title.")
+    history = converse(client, ["Go."], tools=TOOLS, local=LOCAL)
+    assert broken_prefixes(upstream.requests) == []
+    plain(client, model="m", messages=[*history, {"role": "user", "content": "A title?"}])
+    shown = upstream.requests[-1]["messages"]
+    assert [m["content"] for m in shown if m["role"] == "assistant"] == [CHAIN, second, "Done."]
+
+
+def lost(history: list[Any]) -> list[Any]:
+    return [json.loads(json.dumps(m).replace("on time", "late")) for m in history]
+
+
+def test_a_history_with_other_results_shows_them_as_they_are(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(block("x = check('a2')\nprint('it is', x)"), "Done.", "Again.")
+    history = converse(client, ["Go."], tools=TOOLS, local=LOCAL)
+    changed = [*lost(history), {"role": "user", "content": "And now?"}]
+    plain(client, model="m", messages=changed, tools=TOOLS)
+    shown = upstream.requests[-1]["messages"]
+    assert shown[2]["content"] == block("check(id='a2')")
+    assert "check(id='a2') returned:\nlate" in shown[3]["content"]
+
+
+def test_a_record_that_is_lost_means_the_calls_and_their_results(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    one, other = (openai.OpenAI(base_url=start_proxy(), api_key="k") for _ in range(2))
+    upstream.reply(block("x = check('a2')\nprint('it is', x)"), "Done.", "Again.")
+    history = converse(one, ["Go."], tools=TOOLS, local=LOCAL)
+    plain(other, model="m", messages=[*history, {"role": "user", "content": "?"}], tools=TOOLS)
+    shown = upstream.requests[-1]["messages"]
+    assert shown[2]["content"] == block("check(id='a2')")
+
+
+def test_images_in_results_are_shown_with_what_the_program_printed(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(block("x = check('a2')\nprint('seen')"), "Nice.")
+    messages, message = started(client, "")
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    parts = [{"type": "text", "text": "on time"}, picture]
+    told = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": parts}
+    plain(client, model="m", messages=[*messages, told], tools=TOOLS)
+    content = upstream.requests[-1]["messages"][-1]["content"]
+    assert "seen" in content[0]["text"] and content[1] == picture
+
+
+# Busy and slow sandboxes
+
+
+def test_a_sandbox_that_is_slow_on_resume_makes_an_ordinary_turn(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    url = start_proxy(engines=("monty",), program_seconds=1)
+    client = openai.OpenAI(base_url=url, api_key="k", max_retries=0)
+    upstream.reply(block("x = check('a2')\nif x:\n    while True:\n        pass"), "I see.")
+    messages, message = started(client, "")
+    messages.append(result(message.tool_calls[0], "on time"))
+    answer = plain(client, model="m", messages=messages, tools=TOOLS)
+    assert answer.choices[0].message.content == "I see."
+    told = last_told(upstream)
+    assert "check(id='a2') returned:\non time" in told and "fail" not in told
+
+
+def test_a_sandbox_that_is_busy_on_resume_makes_an_ordinary_turn(
+    upstream: ScriptedUpstream,
+) -> None:
+    upstream.reply(block("x = check('a2')\nprint(x)"), "I see.")
+    settings = Settings(base_url=upstream.base_url, api_key="k", store=":memory:")
+    with (
+        MontyEngine(workers=1, patience=0.01) as engine,
+        serve(create_app(settings, engines=[engine])) as url,
+    ):
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)
+        messages, message = started(client, "")
+        messages.append(result(message.tool_calls[0], "on time"))
+        with engine.session(frozenset()):
+            answer = plain(client, model="m", messages=messages, tools=TOOLS)
+    assert answer.choices[0].message.content == "I see."
+    assert "check(id='a2') returned:\non time" in last_told(upstream)
+
+
+# Long arguments
+
+
+WRITE = [function("write_file", strings("path", "content"))]
+FILE = "".join(f'print("line {n}\\\\n")  # it\'s """quoted"""\n' for n in range(300))
+
+
+def test_long_arguments_are_told_once_and_lines_as_lines(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    """A file of 12,000 characters cost 28,228."""
+    upstream.reply(block(f"write_file(path='a.py', content={FILE!r})"), "Written.", "Yes.")
+    converse(
+        client, ["Go.", "Sure?"], tools=WRITE, local={"write_file": lambda path, content: "ok"}
+    )
+    called, told = (m["content"] for m in upstream.requests[1]["messages"][2:])
+    assert len(called) + len(told) < 1.2 * len(FILE)
+    assert f"[{len(FILE):,} characters]) returned:\nok" in told
+    tree = ast.parse(called.removeprefix("```python\n").removesuffix("\n```"))
+    call = tree.body[0].value  # type: ignore[attr-defined]
+    assert ast.literal_eval(call.keywords[1].value) == FILE and called.count("\n") > 300
+    assert broken_prefixes(upstream.requests) == []
+
+
+def test_two_calls_that_differ_where_they_are_cut_are_told_apart(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    code = "\n".join(f"write_file(path='a', content='{'x' * 200}{n}')" for n in (1, 2))
+    upstream.reply(block(code), "Written.")
+    converse(client, ["Go."], tools=WRITE, local={"write_file": lambda path, content: content[-1]})
+    told = last_told(upstream)
+    assert "(number 1) returned:\n1" in told and "(number 2) returned:\n2" in told
+
+
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+    | st.text(alphabet="\"'\\\n\r\tab`"),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.too_slow])
+@hypothesis.given(JSON_VALUES)
+def test_a_value_as_a_literal_is_that_value_for_python(value: Any) -> None:
+    assert ast.literal_eval(literal(value)) == value
+
+
+def test_the_model_is_told_the_keys_that_there_are_not_all_of_a_large_table(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(block("x = check('a')\nx['nothing']"), "Sorry.")
+    table = {f"column {n}": n for n in range(1000)}
+    converse(client, ["Go."], tools=TOOLS, local={"check": lambda id: table})
+    told = last_told(upstream)
+    assert "'column 19', and 980 more" in told and "'column 20'" not in told.partition("Calls")[0]
+    assert HITS not in told
