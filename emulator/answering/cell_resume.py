@@ -20,7 +20,7 @@ from emulator.protocol import Message
 
 @dataclass(frozen=True)
 class EndedCell:
-    """See `prompt.EndedProgram`."""
+    """See `passages.Cell`."""
 
     source: str
     start: int
