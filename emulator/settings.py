@@ -185,6 +185,9 @@ class Settings(BaseSettings):
     )
 
     upstream_seconds: float = Field(600, gt=0, description="longest silence of the upstream")
+    answer_seconds: float = Field(
+        3600, gt=0, description="deadline of one answer, with all turns of the model"
+    )
     upstream_connect_seconds: float = Field(10, gt=0, description="longest wait for a connection")
     upstream_retries: int = Field(
         2, ge=0, le=10, description="retries of a failed upstream request"

@@ -43,6 +43,8 @@ _PICTURES = 64
 """What is displayed (images, HTML) may take so many times what is printed."""
 _FLOOD = 16
 """A lenient session drops what is beyond its limit; what sends so many times as much is ended."""
+_OWN_SECONDS = 10.0
+"""Seconds beside a piece's own that all expressions of ours may take until the next piece begins."""
 _LARGEST_CALL = 1024 * 1024
 _END_OF_INPUT = "\x04"  # Jupyter's reply that makes input() raise EOFError
 
@@ -65,6 +67,7 @@ class KernelSession:
         self._running: str | None = None
         """The execute_request being served, if any."""
         self._left = 0.0  # seconds of the piece's deadline
+        self._own_left = limits.seconds + _OWN_SECONDS
         self._pauses = 0
         self._sizes = {"text": 0, "pictures": 0}
         self._printed: list[str] = []
@@ -101,16 +104,21 @@ class KernelSession:
         """Let the paused call raise TypeError(`message`) in the program; then as `run`."""
         yield from self._answered(REFUSED + message)
 
-    def evaluate(self, expression: str, seconds: float = 30.0) -> JSON:
-        """The value of an expression of our own, between pieces. Raises SandboxError."""
+    def evaluate(self, expression: str) -> JSON:
+        """The value of an expression of our own, between pieces. Raises SandboxError.
+
+        All expressions between two pieces share one deadline: a program may have replaced what they call.
+        """
         if self.over or self.paused:
             raise SandboxDied("this session has ended" if self.over else "this session is paused")
+        began = time.monotonic()
         sent = self._kernel.execute("", silent=True, expressions={"it": expression})
         try:
-            for channel, message in self._kernel.messages(seconds):
+            for channel, message in self._kernel.messages(self._own_left):
                 if channel == "shell" and message["parent_header"].get("msg_id") == sent:
                     found = message["content"]["user_expressions"]["it"]
                     value: JSON = json.loads(found["data"][VALUE_MIME])
+                    self._own_left -= time.monotonic() - began
                     return value
         except (TimeoutError, LookupError, TypeError, ValueError, RecursionError) as error:
             self._end()
@@ -142,6 +150,7 @@ class KernelSession:
         if self.over:
             raise SandboxDied("this session has ended")
         self._left = self._limits.seconds
+        self._own_left = self._limits.seconds + _OWN_SECONDS
         self._sizes = {"text": 0, "pictures": 0}
         self._printed, self._shown = [], Finished()
         self._running = self._kernel.execute(source)

@@ -96,14 +96,14 @@ class Notebook:
 
     def read(self, path: str, most: int) -> bytes:
         """The content of a file of at most `most` bytes. Raises FileFault."""
-        content = b""
+        content = bytearray()
         while True:
             chunk = self._read(path, len(content))
             content += chunk
             if len(content) > most:
                 raise FileFault(f"{path} is larger than {most} bytes")
             if len(chunk) < _CHUNK:
-                return content
+                return bytes(content)
 
     def _read(self, path: str, start: int) -> bytes:
         chunk = self._session.evaluate(f"{STUB}.read({path!r}, {start}, {_CHUNK})")

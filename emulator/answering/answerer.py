@@ -44,7 +44,7 @@ from emulator.programs.repeats import barren_calls
 from emulator.programs.resume import ProgramContinued, resume, save
 from emulator.settings import Settings
 from emulator.storage.key_value import KeyValueStore
-from emulator.upstream.interface import Upstream
+from emulator.upstream.interface import Turns
 from sandbox.engine import Engine, fresh_seed
 from sandbox.errors import SandboxBusy, SandboxError
 
@@ -54,7 +54,7 @@ class Answerer:
     """Makes the events of one choice of one request."""
 
     settings: Settings
-    upstream: Upstream
+    upstream: Turns
     engines: Sequence[Engine]
     store: KeyValueStore | None
     habits: Habits
@@ -223,6 +223,7 @@ class Answerer:
     ) -> Generator[AnswerEvent, None, str | None]:
         """Read one reply; returns the upstream's finish_reason, or None when we closed it."""
         finish_reason: str | None = None
+        size = 0
         container_id = state.bench.container.id if state.bench else ""
         with _sandbox_at_fault():
             with self.upstream.open(state.messages, state.fields) as stream:
@@ -234,11 +235,13 @@ class Answerer:
                     for choice in chunk.get("choices") or ():
                         delta = choice.get("delta") or {}
                         reasoning = delta.get("reasoning_content") or delta.get("reasoning") or ""
-                        yield from reply.feed(delta.get("content") or "", reasoning)
+                        content = delta.get("content") or ""
+                        size += len(content) + len(reasoning)
+                        yield from reply.feed(content, reasoning)
                         finish_reason = choice.get("finish_reason") or finish_reason
                     if reply.done:
                         break
-                    if len(reply.text) > self.settings.max_reply_chars:
+                    if size > self.settings.max_reply_chars:
                         finish_reason = "length"
                         break
             yield from reply.close(cut_off=not reply.done and is_cut(finish_reason))

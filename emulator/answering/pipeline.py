@@ -66,11 +66,12 @@ class Pipeline:
 
         Raises `EmulatorError`, before the first event or after any.
         """
+        upstream = self.upstream.for_one_answer()
         if asked.relayed:
-            return relay(asked, self.settings, self.upstream, self.store)
+            return relay(asked, self.settings, upstream, self.store)
         answerer = Answerer(
             settings=self.settings,
-            upstream=self.upstream,
+            upstream=upstream,
             engines=self.engines,
             store=self.store,
             habits=self.habits,

@@ -26,11 +26,11 @@ from emulator.events import (
 )
 from emulator.settings import Settings
 from emulator.storage.key_value import KeyValueStore
-from emulator.upstream.interface import Upstream
+from emulator.upstream.interface import Turns
 
 
 def relay(
-    asked: Asked, settings: Settings, upstream: Upstream, store: KeyValueStore | None = None
+    asked: Asked, settings: Settings, upstream: Turns, store: KeyValueStore | None = None
 ) -> Iterator[Opened | Relayed]:
     """`Opened`, chunks with choices, and one with the usage if the upstream tells it.
 
@@ -41,6 +41,7 @@ def relay(
     fields = request.passed_on(profile.drops | set(settings.drop_fields))
     fields["stream_options"] = {"include_usage": True}
     usage, base = None, {}
+    left = settings.max_reply_chars * (request.n or 1)
     with upstream.open(_messages(asked, store), fields) as reply:
         yield Opened(reply.abort)
         for chunk in reply:
@@ -48,9 +49,23 @@ def relay(
             if chunk.get("choices"):
                 named = {**chunk, "object": "chat.completion.chunk", "model": request.model}
                 yield Relayed(named)
+                left -= sum(map(_size, chunk["choices"]))
             base = {name: value for name, value in chunk.items() if name != "choices"}
+            if left < 0:  # as long as any reply may be: the rest is not waited for
+                yield Relayed({**base, "choices": [_cut(n) for n in range(request.n or 1)]})
+                break
         if usage:
             yield Relayed({**base, "choices": [], "usage": usage})
+
+
+def _size(choice: Any) -> int:
+    """About as many characters as a chunk adds to its choice, whichever of its fields has them."""
+    delta = choice.get("delta") or {}
+    return sum(len(str(value)) for name, value in delta.items() if value and name != "role")
+
+
+def _cut(index: int) -> dict[str, Any]:
+    return {"index": index, "delta": {}, "finish_reason": "length"}
 
 
 def spelled_out(asked: Asked, events: Iterable[AnswerEvent]) -> Iterator[AnswerEvent]:

@@ -25,6 +25,7 @@ from emulator.settings import Settings
 from emulator.storage.container_rows import Container
 from emulator.storage.containers import Containers
 from emulator.tools.toolset import Toolset
+from sandbox.errors import SandboxError
 from sandbox.notebook import Notebook
 
 if TYPE_CHECKING:
@@ -206,13 +207,18 @@ class Interpreter:
     ) -> Execution:
         assert kernel.notebook is not None
         files = _pictures(cell, kernel.file_sync)
-        if kernel.notebook.over:
+        try:
+            if not kernel.notebook.over:
+                files += kernel.file_sync.bring_out(kernel.notebook)
+        except SandboxError as error:  # what the cell printed is told all the same
+            kernel.notebook.kill()
+            cell.notes.append(f"the files that it wrote were not kept: {error}")
+        over = kernel.notebook.over
+        if over:
             cell.notes.append(NEW_SESSION)
-        else:
-            files += kernel.file_sync.bring_out(kernel.notebook)
         cell.notes += kernel.file_sync.notes
         kernel.file_sync.notes.clear()
-        if kernel.notebook.over or not container.stateful:
+        if over or not container.stateful:
             kernel.end()
         self.containers.touch(container.id)
         return cell.execution(container.id, ended, tuple(files))

@@ -6,9 +6,12 @@ the SSE bytes are read raw and each event is decoded once. Knows nothing of tool
 
 from __future__ import annotations
 
+import math
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Self
 
 import httpx2
@@ -35,13 +38,20 @@ class OpenAIUpstream:
                 settings.upstream_seconds, connect=settings.upstream_connect_seconds
             ),
         )
+        self._answer_seconds = settings.answer_seconds
 
-    def open(self, messages: Chat, fields: Mapping[str, Any]) -> UpstreamReply:
+    def for_one_answer(self) -> _OneAnswer:
+        return _OneAnswer(self, time.monotonic() + self._answer_seconds)
+
+    def open(
+        self, messages: Chat, fields: Mapping[str, Any], until: float = math.inf
+    ) -> UpstreamReply:
         """Send a chat completion request; returns once the upstream has answered with a status.
 
         ``fields`` are the request's other fields as JSON, ``model`` among them. Raises
         `UpstreamFailed`.
         """
+        _check(until)
         extra = {name: value for name, value in fields.items() if name != "model"}
         opened = self._client.chat.completions.with_streaming_response.create(
             model=fields["model"],
@@ -53,7 +63,7 @@ class OpenAIUpstream:
             response = opened.__enter__()
         except openai.OpenAIError as error:
             raise _failure(error) from error
-        return _RawReply(opened, response.http_response)
+        return _RawReply(opened, response.http_response, until)
 
     def models(self) -> list[dict[str, Any]]:
         """The upstream's model list. Raises `UpstreamFailed`."""
@@ -70,10 +80,20 @@ class OpenAIUpstream:
         self._client.close()
 
 
+@dataclass(frozen=True)
+class _OneAnswer:
+    upstream: OpenAIUpstream
+    until: float
+
+    def open(self, messages: Chat, fields: Mapping[str, Any]) -> UpstreamReply:
+        return self.upstream.open(messages, fields, self.until)
+
+
 class _RawReply:
-    def __init__(self, opened: Any, response: httpx2.Response) -> None:
+    def __init__(self, opened: Any, response: httpx2.Response, until: float) -> None:
         self._opened = opened
         self._response = response
+        self._until = until
 
     def __enter__(self) -> Self:
         return self
@@ -94,6 +114,7 @@ class _RawReply:
         finished = False
         try:
             for data in self._response.iter_bytes():
+                _check(self._until)  # also while nothing but comments comes
                 for event in decoder.feed(data):
                     if event == b"[DONE]":
                         return
@@ -108,6 +129,16 @@ class _RawReply:
             raise UpstreamFailed("The upstream ended its answer without a finish_reason.")
 
 
+def _check(until: float) -> None:
+    if time.monotonic() > until:
+        raise UpstreamFailed(
+            "The upstream took longer than an answer may (setting answer_seconds).",
+            code="answer_timeout",
+            headers={"x-should-retry": "false"},
+            status=504,
+        )
+
+
 def _chunk(event: bytes) -> Chunk:
     try:
         chunk = orjson.loads(event)
@@ -118,7 +149,25 @@ def _chunk(event: bytes) -> Chunk:
     if reported := chunk.get("error"):
         message = reported.get("message") if isinstance(reported, dict) else reported
         raise UpstreamFailed(f"The upstream reported an error: {message}")
+    _check_shape(chunk)
     return chunk
+
+
+def _check_shape(chunk: Chunk) -> None:
+    """What is read of a chunk anywhere must be of its type: garbage is the upstream's fault, not ours."""
+    choices, usage = chunk.get("choices") or [], chunk.get("usage")
+    fits = isinstance(choices, list) and isinstance(usage, dict | None)
+    for choice in choices if fits else ():
+        delta = (choice.get("delta") or {}) if isinstance(choice, dict) else None
+        fits = (
+            fits and isinstance(delta, dict) and isinstance(choice.get("finish_reason"), str | None)
+        )
+        if fits and delta:
+            said = (delta.get(name) for name in ("content", "reasoning_content", "reasoning"))
+            fits = all(isinstance(text, str | None) for text in said)
+    counted = ("prompt_tokens", "completion_tokens")
+    if not fits or any(type((usage or {}).get(name) or 0) is not int for name in counted):
+        raise UpstreamFailed("The upstream sent an event that is no chat.completion.chunk.")
 
 
 def _finishes(chunk: Chunk) -> bool:

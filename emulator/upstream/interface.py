@@ -27,8 +27,14 @@ class UpstreamReply(Protocol):
         """Break the connection, from any thread; a read that waits ends at once."""
 
 
-class Upstream(Protocol):
+class Turns(Protocol):
+    """An upstream for the turns of one answer, which all together have one deadline."""
+
     def open(self, messages: Chat, fields: Mapping[str, Any]) -> UpstreamReply: ...
+
+
+class Upstream(Protocol):
+    def for_one_answer(self) -> Turns: ...
 
     def models(self) -> list[dict[str, Any]]: ...
 

@@ -19,6 +19,7 @@ import openai
 import pytest
 
 from sandbox import fences
+from sandbox.kernel_session import STUB
 from tests.conftest import StartProxy
 from tests.support.scripted import ScriptedUpstream
 
@@ -749,3 +750,22 @@ def test_a_file_that_finds_no_room_in_the_sandbox_is_told(start_proxy: StartProx
     [note] = report["notes"]
     assert "late.bin" in note and "No space left on device" in note
     assert container.files()["/mnt/data/late.bin"]["bytes"] == 500_000
+
+
+SLOW_FILES = f"""import time
+stub = {STUB}
+stub.files = lambda most: [[f"f{{n}}", 1, n] for n in range(1000)]
+stub.read = lambda *_: time.sleep(1) or "YQ=="
+print("patched")"""
+
+
+def test_a_cell_that_slows_down_the_fetching_of_its_files_holds_nobody_up(
+    start_proxy: StartProxy,
+) -> None:
+    """A thousand files, a second for each: all together have one deadline, and output is told."""
+    container = Container(start_proxy(interpreter_seconds=2))
+    report = container.execute(SLOW_FILES)
+    assert report["stdout"] == "patched\n"
+    notes = " ".join(report["notes"])
+    assert "were not kept" in notes and "begun anew" in notes
+    assert container.execute("1 + 1")["result"] == "2"
