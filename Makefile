@@ -104,6 +104,10 @@ bench-accuracy: $(RUNNABLE) $(LOCAL) ## how often the embedded model calls right
 bench-bfcl: $(RUNNABLE) $(BENCH) ## whether ideal replies to BFCL's cases are read rightly -> docs/accuracy.md
 	@exec $(PY) -m benchmarks.bfcl $(ARGS)
 
+.PHONY: bench-multi-turn
+bench-multi-turn: $(RUNNABLE) $(BENCH) ## BFCL's multi-turn worlds behind clients that run calls in any order -> docs/programs.md
+	@exec $(PY) -m benchmarks.bfcl_multi_turn $(ARGS)
+
 .PHONY: test-gateway
 test-gateway: $(TESTABLE) $(WEBSOCKETS) $(GATEWAY) ## the tests against a Jupyter Kernel Gateway
 	@JUPYTER_GATEWAY="$(abspath $(GATEWAY_VENV))/bin/python -m kernel_gateway" \

@@ -23,6 +23,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+Order = Literal["auto", "dataflow", "strict"]
+"""Which calls of a program leave together."""
 MemoryLimit = Literal["1g", "4g", "16g", "64g"]
 
 PROVIDER_VARIABLES = {
@@ -106,6 +108,11 @@ class Settings(BaseSettings):
 
     programs: Literal["on", "off"] = Field(
         "on", description="go on with a program when its results arrive, without asking the model"
+    )
+    order: Order = Field(
+        "auto",
+        description="which calls leave together: those whose order cannot matter, all that need no "
+        "result of each other, or none",
     )
     store: str = Field(
         "~/.cache/tool-use-api-emulator/programs.sqlite",

@@ -76,6 +76,7 @@ class Answerer:
             self.engines,
             self.asked.toolset,
             max_calls=self.settings.program_calls,
+            order=self.asked.order,
             one_at_a_time=self.asked.choice.one_at_a_time,
         )
         went_on: ProgramContinued | ProgramEnded | EndedCell | Answered | None = None

@@ -9,7 +9,7 @@ from typing import Any
 from emulator.answering.answer_format import AnswerFormat
 from emulator.answering.tool_choice import INTERPRETER, Choice, interpreter_tool, offered
 from emulator.protocol import ChatCompletionRequest
-from emulator.settings import Settings
+from emulator.settings import Order, Settings
 from emulator.tools.toolset import Toolset
 
 
@@ -25,6 +25,8 @@ class Asked:
     answer_format: AnswerFormat | None
     interpreter: Mapping[str, Any] | None
     """The code interpreter as a tool, if the model may use it."""
+    order: Order
+    """Which calls leave together."""
     relayed: bool
     """Nothing is to be emulated: the upstream's own words are the answer, all ``n`` choices at once."""
 
@@ -40,8 +42,10 @@ def read_request(
     settings: Settings,
     *,
     interpreter_by_default: bool = False,
+    order: Order | None = None,
 ) -> Asked:
-    """``interpreter_by_default``: a request that leaves all open gets an interpreter, if that is on here.
+    """``interpreter_by_default``: a request that leaves all open gets an interpreter, if that is on here;
+    ``order``: what the request says of it, None for nothing.
 
     Raises `BadRequest` naming the place.
     """
@@ -57,7 +61,16 @@ def read_request(
     answer_format = AnswerFormat.parse(request.response_format)
     formatted = answer_format is not None and settings.response_format != "pass"
     relayed = not toolset.tools and interpreter is None and not formatted
-    return Asked(request, client, toolset, choice, answer_format, interpreter, relayed)
+    return Asked(
+        request,
+        client,
+        toolset,
+        choice,
+        answer_format,
+        interpreter,
+        order or settings.order,
+        relayed,
+    )
 
 
 def _leaves_open(request: ChatCompletionRequest) -> bool:

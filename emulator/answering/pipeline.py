@@ -20,7 +20,7 @@ from emulator.events import AnswerEvent
 from emulator.interpreter.attachments import written_out
 from emulator.interpreter.interpreter import Interpreter
 from emulator.protocol import ChatCompletionRequest
-from emulator.settings import Settings
+from emulator.settings import Order, Settings
 from emulator.storage.files import Files
 from emulator.storage.key_value import KeyValueStore
 from emulator.upstream.interface import Upstream
@@ -45,14 +45,23 @@ class Pipeline:
         client: str = "",
         *,
         interpreter_by_default: bool = False,
+        order: Order | None = None,
     ) -> Asked:
-        """What ``request`` asks for; ``client`` is whose containers and files may be used.
+        """What ``request`` asks for; ``client`` is whose containers and files may be used, ``order`` what a
+        header says of which calls leave together.
 
         Raises `BadRequest` naming the place, `NotFound` for a file.
         """
         asked = read_request(
-            request, client, self.settings, interpreter_by_default=interpreter_by_default
+            request,
+            client,
+            self.settings,
+            interpreter_by_default=interpreter_by_default,
+            order=order,
         )
+        if self.store is None and asked.order == "auto":
+            # What is kept back could only be asked of the model again.
+            asked = replace(asked, order="dataflow")
         if asked.interpreter is not None:
             if self.interpreter is None or self.files is None:
                 raise BadRequest("The code interpreter is off here.", "tools", "interpreter_off")

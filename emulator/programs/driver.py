@@ -16,9 +16,11 @@ from typing import Any
 
 from emulator.events import ToolKind
 from emulator.programs.missing_keys import keys_there_are
-from emulator.programs.placeholders import READY, WAIT, Prepared, prepare
+from emulator.programs.order import Batch, Outgoing
+from emulator.programs.placeholders import READY, TOGETHER, WAIT, Prepared, prepare
 from emulator.reading.diagnostics import Diagnostic
 from emulator.reading.readers import Statement
+from emulator.settings import Order
 from emulator.tools.toolset import BindError, Toolset
 from sandbox.engine import Engine, Finished, Paused, Session
 from sandbox.errors import (
@@ -127,6 +129,10 @@ class ProgramTooSlow(ProgramRejected):
     """The program, or the sandbox that it runs in, took too long; from here the two look alike."""
 
 
+class _KeptBack(Exception):
+    """A call that may not leave beside those that are out."""
+
+
 class Diverged(Exception):
     """A replayed program made another call than the recorded one."""
 
@@ -139,6 +145,7 @@ class Driver:
     toolset: Toolset
     max_calls: int = 128
     one_at_a_time: bool = False
+    order: Order = "auto"
 
     def run(self, program: Program, recorded: Sequence[Recorded] = (), seed: int = 0) -> Outcome:
         """Run ``program`` to its end, or to where it needs a result that is not ``recorded``.
@@ -194,9 +201,12 @@ class _Attempt:
         self._made = 0
         self._unknown: Counter[int] = Counter()
         """Calls whose results are not known, by site."""
+        self._outgoing = Outgoing(driver.order)
+        self._batches: Counter[int] = Counter()
+        """How often each site has begun calls that leave together."""
         self._new: list[Call] = []
         self._lines: list[tuple[int, str]] = []
-        self.names = driver.toolset.names | frozenset(prepared.later) | {WAIT, READY}
+        self.names = driver.toolset.names | frozenset(prepared.later) | {WAIT, READY, TOGETHER}
 
     def drive(self, session: Session) -> Outcome:
         step = session.start(self._prepared.source)
@@ -207,8 +217,14 @@ class _Attempt:
                 if self._waits(step):
                     return self._stopped()
                 step = session.resume(None)
+            elif step.name == TOGETHER:
+                self._batches.update(site for site in step.args if isinstance(site, int))
+                step = session.resume(None)
             else:
-                known, result = self._call(step)
+                try:
+                    known, result = self._call(step)
+                except _KeptBack:
+                    return self._stopped()
                 must_stop = step.name not in self._prepared.later or self._driver.one_at_a_time
                 if not known and must_stop:
                     return self._stopped()
@@ -216,7 +232,10 @@ class _Attempt:
         return self._finished(step)
 
     def _call(self, step: Paused) -> tuple[bool, Any]:
-        """Bind one call in the host, and find its result: whether it is known, and which it is."""
+        """Bind one call in the host, and find its result: whether it is known, and which it is.
+
+        Raises `_KeptBack` where it must wait for calls that are out.
+        """
         site, name = self._prepared.later.get(step.name, (0, step.name))
         tool = self._driver.toolset.find(name)
         try:
@@ -226,6 +245,7 @@ class _Attempt:
             raise ProgramRejected(diagnostics, tuple(self._new)) from error
         assert tool is not None, "bind refuses unknown tools"
         call = Call(tool.name, arguments, tool.kind)
+        batch: Batch | None = (site, self._batches[site]) if self._batches[site] else None
         position, self._made = self._made, self._made + 1
         self._lines.append((self._line(step.line), tool.name))
         if self._made > self._driver.max_calls:
@@ -234,8 +254,13 @@ class _Attempt:
             recorded = self._recorded[position]
             if recorded.call != call:
                 raise Diverged(f"call {position} was {recorded.call}, now it is {call}")
-            self._unknown[site] += not recorded.known
+            if not recorded.known:
+                self._unknown[site] += 1
+                self._outgoing.add(tool, arguments, batch)
             return recorded.known, recorded.result
+        if not self._outgoing.may_leave(tool, arguments, batch):
+            raise _KeptBack
+        self._outgoing.add(tool, arguments, batch)
         self._new.append(call)
         self._unknown[site] += 1
         return False, None

@@ -16,6 +16,7 @@ import orjson
 import structlog
 
 from emulator.programs.driver import Outcome, Program
+from emulator.programs.taint import leaves
 from emulator.protocol import Message
 from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
 from emulator.tools.toolset import Toolset
@@ -50,14 +51,11 @@ def ended_well(
     program: Program, outcome: Outcome, ids: Sequence[str], toolset: Toolset
 ) -> ProgramEnded:
     """What a program made that came to its end; ``ids`` are those of all its calls."""
-    standing = dict(_standing_calls(program.tree().body, toolset))
-    alone = tuple(
-        key
-        for key, (line, name) in zip(ids, outcome.made, strict=False)
-        if standing.get(line) == name
-    )
+    standing = set(_standing_calls(program.tree().body, toolset))
+    alone = tuple(key for key, made in zip(ids, outcome.made, strict=False) if made in standing)
     last = program.tree().body[-1]
-    shown = outcome.stdout.rstrip("\n") if last.lineno in standing else outcome.output
+    stands = any(line == last.lineno for line, _ in standing)
+    shown = outcome.stdout.rstrip("\n") if stands else outcome.output
     return ProgramEnded(program.source, tuple(ids), alone, shown)
 
 
@@ -116,16 +114,15 @@ def placed(ended: ProgramEnded, messages: Sequence[Message]) -> Placed | None:
 
 
 def _standing_calls(statements: Sequence[ast.stmt], toolset: Toolset) -> Iterator[tuple[int, str]]:
-    """Lines on which a call of a tool stands as a statement, outside functions, and the tool's wire name."""
+    """Lines on which a call of a tool, or a list of calls, stands as a statement, outside functions, and the
+    tool's wire name."""
     for statement in statements:
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
         if isinstance(statement, ast.Expr):
-            value = statement.value
-            call = value.value if isinstance(value, ast.Await) else value
-            named = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id
-            if named and (tool := toolset.find(named)):
-                yield statement.lineno, tool.name
+            found = [_called(leaf, toolset) for leaf in leaves(statement.value)]
+            if all(found):
+                yield from ((statement.lineno, name) for name in found if name)
             continue
         for field in ("body", "orelse", "finalbody"):
             yield from _standing_calls(getattr(statement, field, ()), toolset)
@@ -133,6 +130,15 @@ def _standing_calls(statements: Sequence[ast.stmt], toolset: Toolset) -> Iterato
             yield from _standing_calls(handler.body, toolset)
         for case in getattr(statement, "cases", ()):
             yield from _standing_calls(case.body, toolset)
+
+
+def _called(value: ast.expr, toolset: Toolset) -> str | None:
+    """The wire name of the tool that ``value`` calls."""
+    call = value.value if isinstance(value, ast.Await) else value
+    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
+        return None
+    tool = toolset.find(call.func.id)
+    return tool.name if tool else None
 
 
 def _results(messages: Sequence[Message]) -> dict[str, str]:

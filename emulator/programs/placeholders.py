@@ -10,6 +10,8 @@ unknown. `prepare` rewrites a program so that an engine which can only pause at 
 * before each statement that reads a name which may hold a placeholder (`taint.py` says which) stands
   ``_wait(3)``, where the driver stops while a call of one of these sites is unknown;
 * a ``print`` of such names runs only when all is known: what a suspended run prints is thrown away;
+* before a statement whose display or comprehension makes several calls stands ``_together(3)``: what it calls
+  was written as simultaneous (`order.py`);
 * every other call keeps its name: the driver stops at it.
 """
 
@@ -20,12 +22,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from emulator.programs.taint import Flow, leaves, own_expressions
+from emulator.programs.taint import Flow, leaves, makes_a_batch, own_expressions
 from sandbox.parsing import line_map, parse
 
 _LATER = "_later_"
 WAIT = "_wait"
 READY = "_ready"
+TOGETHER = "_together"
 
 _Node = TypeVar("_Node", bound=ast.AST)
 
@@ -69,18 +72,21 @@ class _Rewriter:
         if printed := self._print(statement):
             return printed
         read = self._reads(statement)
+        before: list[ast.stmt] = []
         if (store := self._flow.store(statement)) is not None:
+            if makes_a_batch(store[1], self._flow.is_call):
+                before = [_at(ast.Expr(_call(TOGETHER, [self._flow.site(statement)])), statement)]
             for leaf in leaves(store[1]):
                 self._defer(leaf, self._flow.site(statement))
         sites = self._flow.reaching(read)
         if not sites:
-            return [statement]
+            return [*before, statement]
         if isinstance(statement, ast.While):
             # The test is read again on each round, so the wait stands inside it; it returns None.
             test = ast.BoolOp(ast.Or(), [_call(WAIT, sites), statement.test])
             statement.test = _at(test, statement.test)
             return [statement]
-        return [_at(ast.Expr(_call(WAIT, sites)), statement), statement]
+        return [_at(ast.Expr(_call(WAIT, sites)), statement), *before, statement]
 
     def _reads(self, statement: ast.stmt) -> set[str]:
         """The names that a statement's own expressions read."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 
 _BUILTINS = frozenset(dir(builtins))
@@ -204,6 +204,8 @@ class Flow:
                 return {name}, value
             case ast.Expr(value=value) if self.is_call(value):
                 return set(), value
+            case ast.Expr(value=ast.List() | ast.Tuple() | ast.Dict() | ast.ListComp() as value):
+                return set(), value
             case ast.Assign(targets=targets, value=value):
                 pass
             case ast.AnnAssign(target=ast.expr() as annotated, value=ast.expr() as value):
@@ -249,6 +251,22 @@ def leaves(value: ast.expr, *, keys: bool = False) -> Iterator[ast.expr]:
             yield from leaves(part, keys=keys)
         case _:
             yield value
+
+
+def makes_a_batch(value: ast.expr, is_call: Callable[[ast.AST], bool]) -> bool:
+    """Whether a stored value makes calls that were written as simultaneous."""
+    comprehends = any(isinstance(node, (ast.ListComp, ast.DictComp)) for node in _shown(value))
+    calls = sum(1 for leaf in leaves(value) if is_call(leaf))
+    return calls > 1 or (calls == 1 and comprehends)
+
+
+def _shown(value: ast.expr) -> Iterator[ast.expr]:
+    """A display and those that stand, unread, in it."""
+    yield value
+    match value:
+        case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts):
+            for part in parts:
+                yield from _shown(part)
 
 
 def own_expressions(statement: ast.stmt) -> Iterator[ast.AST]:

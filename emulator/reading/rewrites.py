@@ -130,16 +130,6 @@ def _json_calls(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
     return [inner for call in found for inner in parse(call.source).body] or node
 
 
-def _batch(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
-    assert isinstance(node, ast.Expr)
-    match node.value:
-        case ast.List(elts=[_, *_] as items) | ast.Tuple(elts=[_, *_] as items) if all(
-            called(item, names) for item in items
-        ):
-            return _statements(items)
-    return node
-
-
 _SCHEMA_BASES = frozenset({"BaseModel", "pydantic.BaseModel", "TypedDict", "typing.TypedDict"})
 
 
@@ -243,7 +233,6 @@ REWRITES: tuple[Rewrite, ...] = (
     Rewrite("stubs and models need no import", (ast.Import, ast.ImportFrom), _imported, top=True),
     Rewrite("a call written as a string", ast.Expr, _quoted, top=True),
     Rewrite("a call written as a dict", ast.Expr, _json_calls, top=True),
-    Rewrite("[f(1), g(2)] is a batch of independent calls", ast.Expr, _batch, top=True),
 )
 
 

@@ -22,6 +22,7 @@ from emulator.responses.request import ResponseRequest
 from emulator.responses.response import begun
 from emulator.responses.stored import StoredResponses
 from emulator.responses.writer import ResponseWriter
+from emulator.settings import Order
 
 _ENDS = ("response.completed", "response.incomplete")
 
@@ -34,7 +35,11 @@ class ResponseFront:
     stored: StoredResponses
 
     def answer(
-        self, client: str, request: ResponseRequest, given: list[Json]
+        self,
+        client: str,
+        request: ResponseRequest,
+        given: list[Json],
+        order: Order | None = None,
     ) -> tuple[ResponseWriter, StreamEvents]:
         """The stream's events, `Opened` first, and their writer, for the event of a failure.
 
@@ -49,7 +54,7 @@ class ResponseFront:
         containers = [item.container_id for item in said if isinstance(item, items.CodeCall)]
         try:
             chat = chat_request(request, messages(said), containers)
-            asked = self.pipeline.read(chat, client)
+            asked = self.pipeline.read(chat, client, order=order)
         except BadRequest as error:
             raise told_as_sent(error) from error
         answer = spelled_out(asked, self.pipeline.answer(asked))

@@ -10,6 +10,7 @@ import jsonschema_rs
 
 from emulator.events import ToolKind
 from emulator.tools import shapes
+from emulator.tools.effects import Effect
 from emulator.tools.trees import Parameter
 from emulator.tools.validator import compile_validator
 
@@ -27,6 +28,8 @@ class Tool:
     arguments: tuple[Parameter, ...]
     """In schema order, which is what positional arguments follow."""
     kind: ToolKind = "function"
+    effect: Effect = Effect.ORDERED
+    """How its calls may leave beside others."""
 
     @cached_property
     def members(self) -> shapes.Members:

@@ -20,6 +20,7 @@ import orjson
 
 from emulator.events import ToolKind
 from emulator.tools import binding, codegen, constructors, names, schemas, stubs
+from emulator.tools.effects import Effect, effect_of, hints_of
 from emulator.tools.guards import SchemaError, guard, kind_of
 from emulator.tools.models import Catalog, Model
 from emulator.tools.problems import BindError, Problem
@@ -180,6 +181,7 @@ def _parsed(tools: Sequence[Mapping[str, Any]], skip: Collection[str]) -> Toolse
             item.parameters,
             catalog.parameters(item.parameters, item.parameters.get("$defs", {})),
             item.kind,
+            item.effect,
         )
         for name, item in read.items()
     )
@@ -204,6 +206,7 @@ class _Item:
     parameters: dict[str, Any]
     kind: ToolKind
     place: str
+    effect: Effect
 
 
 def _read(item: Mapping[str, Any], place: str) -> _Item:
@@ -227,7 +230,20 @@ def _read(item: Mapping[str, Any], place: str) -> _Item:
         raise SchemaError("description must be text", f"{place}.description")
     written = _CUSTOM_PARAMETERS if kind == "custom" else inside.get("parameters")
     parameters = schemas.clean(written, f"{place}.parameters")
-    return _Item(name, description or "", parameters, kind, place)
+    effect = effect_of(
+        name,
+        description or "",
+        # Free text is a command, a patch or a program as often as not.
+        ["code"] if kind == "custom" else _names(parameters),
+        hints=hints_of(item, inside),
+        schema=written if isinstance(written, Mapping) else {},
+    )
+    return _Item(name, description or "", parameters, kind, place, effect)
+
+
+def _names(parameters: Mapping[str, Any]) -> list[str]:
+    properties = parameters.get("properties")
+    return list(properties) if isinstance(properties, Mapping) else []
 
 
 def _is_name(name: str) -> bool:

@@ -103,7 +103,7 @@ REWRITTEN: list[tuple[str, str, str]] = [
     (
         "unpacking needs the value, a tuple of calls does not",
         "a, b = get(1)\nc, d = get(2), get(3)",
-        "a, b = get(1)\nc, d = (_later_1_get(2), _later_1_get(3))",
+        "a, b = get(1)\n_together(1)\nc, d = (_later_1_get(2), _later_1_get(3))",
     ),
     (
         "an alias made before the call is read with care",
@@ -200,6 +200,7 @@ REWRITTEN: list[tuple[str, str, str]] = [
         print(orders[0])
         """,
         """
+        _together(1)
         offers = [_later_1_get(i) for i in items]
         orders = []
         _wait(1)

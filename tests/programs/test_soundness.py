@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from emulator.programs.driver import Driver, Program, ProgramRejected, Recorded
 from emulator.reading.readers import Statement
+from emulator.settings import Order
 from emulator.tools.toolset import Toolset
 from sandbox.engine import Engine, Limits
 from sandbox.errors import SandboxUnavailable
@@ -74,15 +75,15 @@ def over_turns(driver: Driver, source: str) -> tuple[list[tuple[str, Any]], str,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-@given(seed=st.integers(0, 2**64), one_at_a_time=st.booleans())
+@given(seed=st.integers(0, 2**64), order=st.sampled_from(get_args(Order)))
 def test_over_turns_exactly_the_references_calls_come_out(
-    monty: Engine, seed: int, one_at_a_time: bool
+    monty: Engine, seed: int, order: Order
 ) -> None:
     source = Writer(random.Random(seed)).program()
     expected, printed, fails = reference(source)
     if len(expected) > MAX_CALLS:
         return
-    driver = Driver([monty], TOOLSET, max_calls=200, one_at_a_time=one_at_a_time)
+    driver = Driver([monty], TOOLSET, max_calls=200, order=order)
     made, stdout, failed, turns = over_turns(driver, source)
     assert made == expected, source
     assert failed == fails, source
@@ -105,7 +106,7 @@ def test_the_kernel_keeps_the_same_law(kernel: Engine, seed: int) -> None:
 
 def test_independent_calls_share_a_turn(monty: Engine) -> None:
     """The law alone could be kept by waiting at each call."""
-    driver = Driver([monty], TOOLSET)
+    driver = Driver([monty], TOOLSET, order="dataflow")
     source = "xs = [num(q) for q in range(5)]\nys = {q: lst(q) for q in range(5)}\nprint(xs, ys)"
     made, _, _, turns = over_turns(driver, source)
     assert (len(made), turns) == (10, 2)

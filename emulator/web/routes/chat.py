@@ -13,7 +13,7 @@ from emulator.events import Opened
 from emulator.protocol import parse_chat
 from emulator.settings import Settings
 from emulator.upstream.interface import ModelList
-from emulator.web.routes.reply import client, json_reply, stream_reply
+from emulator.web.routes.reply import client, json_reply, order, stream_reply
 from emulator.web.streaming import EventStream
 
 log = structlog.get_logger()
@@ -26,7 +26,7 @@ def add_routes(api: Blueprint, pipeline: Pipeline, models: ModelList, settings: 
         if settings.log_bodies:
             log.info("request body", body=body.decode(errors="replace"))
         chat = parse_chat(body)
-        chunks = complete(pipeline, chat, client(), request.host_url.rstrip("/"))
+        chunks = complete(pipeline, chat, client(), request.host_url.rstrip("/"), order())
         # The upstream's refusal comes out here, and so keeps its status in a stream too.
         opened = next(chunks)
         if not chat.stream:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import get_args
 
-from flask import Response, g
+from flask import Response, g, request
 
+from emulator.errors import BadRequest
+from emulator.settings import Order
 from emulator.upstream.sse import json_bytes
 from emulator.web.streaming import EventStream
 
@@ -24,3 +27,20 @@ def stream_reply(stream: EventStream | Iterable[bytes]) -> Response:
 def client() -> str:
     """Whose request this is: equal for requests with the same key. Nobody sees what another keeps here."""
     return str(g.client)
+
+
+def order() -> Order | None:
+    """What the request's header says of which calls leave together. Raises `BadRequest`."""
+    said = request.headers.get(_ORDER, "").strip().lower()
+    for known in _ORDERS:
+        if said == known:
+            return known
+    if said:
+        raise BadRequest(
+            f"The header {_ORDER} is {said[:40]!r}; it can be {', '.join(_ORDERS)}.", _ORDER
+        )
+    return None
+
+
+_ORDER = "x-emulator-order"
+_ORDERS: tuple[Order, ...] = get_args(Order)

@@ -21,7 +21,7 @@ from emulator.settings import Settings
 from emulator.storage.key_value import KeyValueStore
 from emulator.storage.paging import page_among
 from emulator.upstream.sse import encode_json
-from emulator.web.routes.reply import client, json_reply, stream_reply
+from emulator.web.routes.reply import client, json_reply, order, stream_reply
 from emulator.web.streaming import EventStream, Frames
 
 log = structlog.get_logger()
@@ -51,7 +51,7 @@ class _Routes:
         if self.settings.log_bodies:
             log.info("request body", body=body.decode(errors="replace"))
         asked, given = parse_request(body)
-        writer, events = self.front.answer(client(), asked, given)
+        writer, events = self.front.answer(client(), asked, given, order())
         # The upstream's refusal comes out here, and so keeps its status in a stream too.
         opened = next(events)
         code_outputs = CODE_OUTPUTS in (asked.include or ())
