@@ -106,6 +106,7 @@ bench-bfcl: $(RUNNABLE) $(BENCH) ## whether ideal replies to BFCL's cases are re
 
 .PHONY: bench-multi-turn
 bench-multi-turn: $(RUNNABLE) $(BENCH) ## BFCL's multi-turn worlds behind clients that run calls in any order -> docs/programs.md
+	@$(PY) -m benchmarks.bfcl_order $(ARGS)
 	@exec $(PY) -m benchmarks.bfcl_multi_turn $(ARGS)
 
 .PHONY: test-gateway

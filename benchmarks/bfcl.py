@@ -33,7 +33,7 @@ from benchmarks.bfcl_styles import PROSE, STYLES, Call
 from benchmarks.bfcl_truth import Arguments, Case
 from benchmarks.report import write_section
 from emulator import logs
-from emulator.settings import Settings
+from emulator.settings import Order, Settings
 from emulator.tools.toolset import Toolset
 from tests.support.scripted import Body, Reply, ScriptedUpstream
 from tests.support.serving import serve
@@ -98,10 +98,17 @@ class Bench:
             del self._scripts[trial.id]
         return Outcome(trial, _fault(trial, message))
 
-    def _ask(self, trial: Trial) -> ChatCompletionMessage:
+    def first_calls(self, trial: Trial, order: Order) -> list[tuple[str, Arguments]]:
+        """The calls of the first message."""
+        # Several threads may ask for one trial, each in another order.
+        self._scripts[trial.id] = trial
+        return _calls(self._ask(trial, order))
+
+    def _ask(self, trial: Trial, order: Order = "dataflow") -> ChatCompletionMessage:
         request: dict[str, Any] = {
             "model": trial.id,
             "messages": list(trial.case.messages),
+            "extra_headers": {"x-emulator-order": order},
         }
         if trial.case.tools:  # four cases have none, and OpenAI's API refuses an empty list
             request["tools"] = trial.case.tools
@@ -142,15 +149,19 @@ def bench() -> Iterator[Bench]:
 
 def _fault(trial: Trial, message: ChatCompletionMessage) -> str:
     """What is wrong with an answer; "" for nothing."""
-    calls: list[tuple[str, Arguments]] = [
-        (call.function.name, json.loads(call.function.arguments))
-        for call in message.tool_calls or ()
-        if call.type == "function"
-    ]
+    calls = _calls(message)
     fault = bfcl_truth.judge(trial.case, calls)
     if not fault and not trial.case.truth and message.content != trial.reply:
         fault = f"the prose came out as {message.content!r}"
     return fault
+
+
+def _calls(message: ChatCompletionMessage) -> list[tuple[str, Arguments]]:
+    return [
+        (call.function.name, json.loads(call.function.arguments))
+        for call in message.tool_calls or ()
+        if call.type == "function"
+    ]
 
 
 def run(cases: Sequence[Case], style: str | None, jobs: int) -> list[Outcome]:

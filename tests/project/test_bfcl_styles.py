@@ -108,7 +108,13 @@ def test_a_style_writes_what_such_a_model_would(style: str, calls: str, reply: s
 
 def ask(client: openai.OpenAI) -> ChatCompletionMessage:
     messages: list[Any] = [{"role": "user", "content": "Go."}]
-    completion = client.chat.completions.create(model="any", messages=messages, tools=TOOLS)
+    completion = client.chat.completions.create(
+        model="any",
+        messages=messages,
+        tools=TOOLS,
+        # What was said is read here, not when it leaves.
+        extra_headers={"x-emulator-order": "dataflow"},
+    )
     return completion.choices[0].message
 
 

@@ -204,8 +204,8 @@ def test_calls_that_come_back_each_with_its_output_are_still_of_one_answer(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     """A loop over the calls that appends each with its output had the program's results apart."""
-    tools = [function("one"), function("two"), function("add", "a", "b")]
-    upstream.reply("```python\na = one()\nb = two()\nadd(a=str(a), b=str(b))\n```")
+    tools = [function("get_one"), function("get_two"), function("add", "a", "b")]
+    upstream.reply("```python\na = get_one()\nb = get_two()\nadd(a=str(a), b=str(b))\n```")
     items: list[Any] = [{"role": "user", "content": "Add them."}]
     for n, call in enumerate(client.responses.create(model="m", input=items, tools=tools).output):
         assert call.type == "function_call"
