@@ -300,8 +300,8 @@ def test_long_arguments_are_told_once_and_lines_as_lines(
 def test_two_calls_that_differ_where_they_are_cut_are_told_apart(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
-    code = "\n".join(f"write_file(path='a', content='{'x' * 200}{n}')" for n in (1, 2))
-    upstream.reply(block(code), "Written.")
+    code = ", ".join(f"write_file(path='a', content='{'x' * 200}{n}')" for n in (1, 2))
+    upstream.reply(block(f"[{code}]"), "Written.")
     converse(client, ["Go."], tools=WRITE, local={"write_file": lambda path, content: content[-1]})
     told = last_told(upstream)
     assert "(number 1) returned:\n1" in told and "(number 2) returned:\n2" in told
