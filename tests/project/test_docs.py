@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,9 @@ from tests.support.scripted import ScriptedUpstream
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "examples" / "README.md"]
+IGNORED = shutil.ignore_patterns("__pycache__", "node_modules", "clients")
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 
 
 @pytest.mark.parametrize("name", Settings.model_fields)
@@ -51,6 +58,53 @@ def test_the_readmes_python_runs(
     ]
 
 
-@pytest.mark.parametrize("link", re.findall(r"\]\(((?!http)[^)#]+)", README))
-def test_the_readmes_links_lead_somewhere(link: str) -> None:
-    assert (ROOT / link).exists()
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    links = re.findall(r"\]\(((?!http)[^)#]+)", text)
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_architecture_names_each_room_and_what_stands_in_it() -> None:
+    rooms = {file.parent.name for file in (ROOT / "emulator").glob("*/__init__.py")} | {"sandbox"}
+    table = ARCHITECTURE.split("## Rooms")[1].split("## Two laws")[0]
+    assert rooms <= set(re.findall(r"\[(\w+)\]", table))
+    links = re.findall(r"\[`([\w.]+)`\]\(\.\./([\w/]+\.py)\)", ARCHITECTURE)
+    assert len(links) > 20
+    for name, file in links:
+        first, _, member = name.partition(".")
+        source = (ROOT / file).read_text()
+        assert re.search(rf"^(?:def |class )?{first}\b", source, re.MULTILINE), name
+        assert re.search(rf"^    (?:def )?{member}\b", source, re.MULTILINE), name
+
+
+@pytest.mark.slow
+def test_the_contributors_example_works_as_told(tmp_path: Path) -> None:
+    """The first two steps of CONTRIBUTING.md in a copy: the case fails, and passes with the row."""
+    for folder in ("emulator", "sandbox", "tests"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=IGNORED)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    row = re.search(r"`(Tag\(.*\))` in `TAGS`", text)
+    case = re.search(r"```text\n(.*?)```", text, re.DOTALL)
+    command = re.search(r'ARGS="(tests/reading -k [^"]+)"` fails', text)
+    assert row is not None
+    assert case is not None
+    assert command is not None
+
+    def passes() -> bool:
+        arguments = [sys.executable, "-m", "pytest", *command[1].split()]
+        return (
+            subprocess.run(
+                arguments, cwd=tmp_path, stdout=subprocess.DEVNULL, check=False
+            ).returncode
+            == 0
+        )
+
+    with (tmp_path / "tests" / "replies" / "markup.md").open("a") as cases:
+        cases.write(f"\n{textwrap.dedent(case[1])}")
+    assert not passes()
+    table = tmp_path / "emulator" / "reading" / "tags.py"
+    begin = "TAGS: tuple[Tag, ...] = (\n"
+    table.write_text(table.read_text().replace(begin, f"{begin}    {row[1]},\n"))
+    assert passes()
