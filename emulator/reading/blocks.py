@@ -18,15 +18,29 @@ from emulator.reading.tool_names import WrittenNames
 
 
 def tagged(text: Incoming, tag: Tag) -> Scanner:
-    """From the opening tag to its closing."""
+    """From the opening tag to its closing, which is none where it stands inside of a value."""
     opening = text.take(len(tag.opening))
     yield BlockStart(tag.dialect, opening if tag.framed else "")
     if not tag.framed:
         yield BlockDelta(opening, opening)
+    body = tag.body()
     while True:
         before, closing = text.closing(tag.closings)
-        raw = text.take(before)
-        yield BlockDelta(raw, raw)
+        if before:
+            raw = text.take(before)
+            body.feed(raw)
+            yield BlockDelta(raw, raw)
+        if closing is not None:
+            following = text.text[text.at + len(closing) : text.at + len(closing) + HOLD]
+            verdict = body.closes(following, final=text.final or len(following) == HOLD)
+            if verdict is Verdict.MAYBE:
+                yield None
+                continue
+            if verdict is Verdict.NO:
+                raw = text.take(len(closing))
+                body.feed(raw)
+                yield BlockDelta(raw, raw)
+                continue
         if closing == tag.opening:  # written where the closing should be; opens the next block
             yield BlockEnd("", closed=True)
             return After.LINE
@@ -37,7 +51,7 @@ def tagged(text: Incoming, tag: Tag) -> Scanner:
             yield BlockEnd(closing if tag.framed else "", closed=True)
             return After.PROSE
         if text.final:
-            yield BlockEnd("", closed=tag.endless, with_reply=True)
+            yield BlockEnd("", closed=tag.endless and body.whole, with_reply=True)
             return After.LINE
         yield None
 

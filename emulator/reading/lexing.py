@@ -116,20 +116,28 @@ def in_code(change: Callable[[str], str]) -> Callable[[str], str]:
 
 
 _JSON = re.compile(r"[\"'{}\[\]]")
-_JSON_STRINGS = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
+_CODE_TOO = re.compile(r"\"\"\"|\'\'\'|[\"'{}\[\]()]")
+_JSON_STRINGS = {
+    '"': re.compile(r'["\\]'),
+    "'": re.compile(r"['\\]"),
+    '"""': re.compile(r'"""|\\'),
+    "'''": re.compile(r"'''|\\"),
+}
 
 
 @dataclass
 class JsonScan:
     """Fed pieces cut anywhere; says where the first bracketed value ends.
 
-    Reads single-quoted strings too: models write Python dicts for JSON.
+    Reads single-quoted strings too: models write Python dicts for JSON. With `code` also parentheses
+    and triple quotes, which no cut may divide.
     """
 
     brackets: list[str] = field(default_factory=list)
     deepest: int = 0
     quote: str = ""
     escaped: bool = False
+    code: bool = False
 
     @property
     def missing(self) -> str:
@@ -143,7 +151,8 @@ class JsonScan:
                 self.escaped = False
                 at += 1
                 continue
-            match = (_JSON_STRINGS[self.quote] if self.quote else _JSON).search(text, at)
+            outside = _CODE_TOO if self.code else _JSON
+            match = (_JSON_STRINGS[self.quote] if self.quote else outside).search(text, at)
             if match is None:
                 return None
             found, at = match.group(), match.end()

@@ -30,10 +30,12 @@ class Value:
     end: int
 
 
-def values(text: str, *, first: bool = False) -> Iterator[Value]:
-    """The bracketed values in `text`, in order (only the first, if so asked). Raises Unreadable."""
-    at = counted = 0
-    line = 1
+def values(text: str, *, first: bool = False, at: int = 0, line: int = 1) -> Iterator[Value]:
+    """The bracketed values in `text` from `at` on, in order; with `first` only the first.
+
+    `line` is that of the place `at`. Raises Unreadable.
+    """
+    counted = at
     while (opening := _OPENING.search(text, at)) is not None:
         start = opening.start()
         line += text.count("\n", counted, start)

@@ -1,236 +1,322 @@
 """Read calls in the tags and tokens that models were trained on for tool use.
 
-One table, one row a form. Values in XML parameters stay text: the schema says what they are.
-The tags themselves belong to the text of the block, whoever framed it.
+One table, one row for each way in which a call can begin. A block is read from left to right: what
+begins first says how the call goes on, and the next one is looked for behind its end, so that nothing
+inside of a value is ever taken for a tag. Values in elements stay text: the schema says what they are.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
-from emulator.reading.calls import JSON, statement
-from emulator.reading.data_readers import read_json, read_python
+from emulator.reading.arguments import MARK, children, gemma, marked
+from emulator.reading.calls import JSON, calls_in, statement
+from emulator.reading.data_readers import read_python
+from emulator.reading.elements import PREFIX, SUFFIX, Elements
 from emulator.reading.loose_json import values
-from emulator.reading.statements import Statement, unreadable
+from emulator.reading.python_syntax import calls_tool
+from emulator.reading.statements import Statement, Unreadable, unreadable
 from emulator.reading.tool_names import WrittenNames
-
-
-@dataclass(frozen=True)
-class Form:
-    """`opening` begins one call; `call` matches the whole of it with `name` and `body`."""
-
-    of: str
-    opening: re.Pattern[str]
-    call: re.Pattern[str]
-    arguments: Callable[[str], JSON]
-
-
-def _form(of: str, opening: str, rest: str, closing: str, arguments: Callable[[str], JSON]) -> Form:
-    # A call ends at its closing, before the next opening, or with the text.
-    return Form(
-        of,
-        re.compile(opening),
-        re.compile(f"{opening}{rest}(?P<body>.*?)(?:{closing}|(?={opening})|\\Z)", re.DOTALL),
-        arguments,
-    )
-
-
-def _parameters(opening: str, closing: str) -> Callable[[str], JSON]:
-    """Arguments from elements; falls back to JSON, which some models put there instead."""
-    begin, end = re.compile(opening), re.compile(closing)
-
-    def read(body: str) -> JSON:
-        found: dict[str, JSON] = {}
-        at = 0
-        while (parameter := begin.search(body, at)) is not None:
-            closed = end.search(body, parameter.end())
-            if closed is None:
-                raise unreadable("the call is cut off within a parameter", hint="write it again")
-            value = body[parameter.end() : closed.start()]
-            found[parameter["key"].strip(" \"'")] = _trimmed(value)
-            at = closed.end()
-        return found or _object(body)
-
-    return read
-
-
-def _trimmed(value: str) -> str:
-    return value.removeprefix("\n").removesuffix("\n")
-
-
-def _object(body: str) -> JSON:
-    """The JSON object in `body`, None if there is nothing. Raises Unreadable for other text."""
-    for found in values(body, first=True):
-        return found.value
-    text = re.sub(r"</?[\w:|]+>?|```\w*", "", body).strip()
-    if text:
-        raise unreadable(
-            "expected the arguments as a JSON object",
-            source_line=text.split("\n")[0][:200],
-            hint='write {"argument": value}',
-        )
-    return None
-
-
-_ESCAPED = re.compile(
-    r"(?<!\w)(?P<key>\w+):(?:<escape>(?P<text>.*?)<escape>|(?P<plain>[^,{}<]*))", re.DOTALL
-)
-
-
-def _gemma(body: str) -> JSON:
-    found: dict[str, JSON] = {}
-    for match in _ESCAPED.finditer(body):
-        text = match["text"]
-        found[match["key"]] = text if text is not None else match["plain"].strip()
-    return found
-
-
-_NAME = r"\s*(?P<name>[^\s<>\[\]{}\"']+)\s*"
-
-FORMS: tuple[Form, ...] = (
-    _form(
-        "Qwen3-Coder, Llama: <function=f><parameter=a>1</parameter></function>",
-        r"<function=",
-        rf"{_NAME}>",
-        r"</function>",
-        _parameters(
-            r"<(?:parameter|param|arg)=(?P<key>[^>\n]{1,200})>", r"</(?:parameter|param|arg)>"
-        ),
-    ),
-    _form(
-        'Claude, MiniMax: <invoke name="f"><parameter name="a">1</parameter></invoke>',
-        r"<(?:\w{1,40}:)?invoke name=",
-        r"[\"']?(?P<name>[^\"'>]{1,200})[\"']?>",
-        r"</(?:\w{1,40}:)?invoke>",
-        _parameters(
-            r"<(?:\w{1,40}:)?parameter name=[\"']?(?P<key>[^\"'>]{1,200})[\"']?[^>\n]{0,200}>",
-            r"</(?:\w{1,40}:)?parameter>",
-        ),
-    ),
-    _form(
-        "GLM: <tool_call>f <arg_key>a</arg_key><arg_value>1</arg_value></tool_call>",
-        r"<tool_call>(?=\s*[\w.\-]+\s*<arg_key>)",
-        _NAME,
-        r"</tool_call>",
-        _parameters(r"<arg_key>(?P<key>[^<]{1,200})</arg_key>\s*<arg_value>", r"</arg_value>"),
-    ),
-    _form(
-        "DeepSeek: <|tool_call_begin|>function<|tool_sep|>f then JSON",
-        r"<\|tool_call_begin\|>(?=[^{]*<\|tool_sep\|>)",
-        rf"(?:function<\|tool_sep\|>)?{_NAME}(?:<\|tool_sep\|>)?",
-        r"<\|tool_call_end\|>",
-        _object,
-    ),
-    _form(
-        "Kimi: <|tool_call_begin|>functions.f:0<|tool_call_argument_begin|> then JSON",
-        r"<\|tool_call_begin\|>",
-        rf"{_NAME}<\|tool_call_argument_begin\|>",
-        r"<\|tool_call_end\|>",
-        _object,
-    ),
-    _form(
-        "gpt-oss: <|channel|>commentary to=functions.f <|message|> then JSON",
-        r"to=(?=functions\.)",
-        rf"{_NAME}[^{{]*?<\|message\|>",
-        r"<\|(?:call|end|start)\|>",
-        _object,
-    ),
-    _form(
-        "Mistral: [TOOL_CALLS]f[ARGS] then JSON",
-        r"(?:\[TOOL_CALLS\]\s*|(?<=\})\s*)(?=[\w.\-]+\s*(?:\[CALL_ID\]|\[ARGS\]|\{))",
-        rf"{_NAME}(?:\[CALL_ID\]\w*)?(?:\[ARGS\])?",
-        r"(?<=\})\s*(?=\[TOOL_CALLS\])",
-        _object,
-    ),
-    _form(
-        "Gemma: <start_function_call>call:f{a:<escape>text<escape>}<end_function_call>",
-        r"<start_function_call>\s*call:",
-        r"(?P<name>[\w.\-]+)",
-        r"<end_function_call>",
-        _gemma,
-    ),
-)
 
 #: DeepSeek's tokens use look-alikes of bar and space; so many tools print them plain.
 _PLAIN = str.maketrans("｜▁", "|_")
 
-#: Tags around calls in JSON or Python, and the tokens that end a turn.
-_FRAME = re.compile(
-    r"</?(?:tool_calls?|function_calls?|functioncall|tool_use|minimax:tool_call|tools?)>"
-    r"|<\|/?(?:python_tag|tool_calls?(?:_start|_end|_begin)?|START_ACTION|END_ACTION)\|>"
-    r"|<\|(?:eom_id|eot_id|im_end|end|return)\|>|\[/?TOOL_CALLS\]|\bfunctools(?=\[)|</s>"
+_NAME = r"(?P<{0}>[\w.\-:/]{{1,200}})"
+
+
+class Block:
+    """The text of a block, as it was written and with look-alikes made plain."""
+
+    def __init__(self, text: str, names: WrittenNames) -> None:
+        self.text = text
+        self.plain = text.translate(_PLAIN)
+        self.names = names
+        self._counted, self._line = 0, 1
+
+    @cached_property
+    def end(self) -> int:
+        """Where the tags begin that close the block."""
+        return _end(self.plain)
+
+    @cached_property
+    def elements(self) -> Elements:
+        return Elements(self.plain, self.text)
+
+    def line(self, at: int) -> int:
+        """The 1-based line of a place; places are asked for in order."""
+        self._line += self.text.count("\n", self._counted, at)
+        self._counted = max(self._counted, at)
+        return self._line
+
+    def json(self, at: int) -> tuple[JSON, int]:
+        """The JSON value at a place, and the place behind it. Raises Unreadable."""
+        inner = self.text if self.end == len(self.text) else self.text[: self.end]
+        for found in values(inner, first=True, at=at, line=self.line(at)):
+            return found.value, found.end
+        raise unreadable("the call is cut off before its arguments", line=self.line(at))
+
+
+Read = Callable[[Block, re.Match[str], str], tuple[list[tuple[str, JSON]], int]]
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a call begins. ``opening`` has a group called as the row, which is the function's name."""
+
+    key: str
+    like: str
+    opening: str
+    read: Read
+
+
+_JSON_FOLLOWS = re.compile(r"\s*(?:```\w*\s*)?(?=\{)")
+_CHILD_FOLLOWS = re.compile(r"\s*<[A-Za-z_]")
+_BAD_ARGUMENTS = re.compile(r"\s*(?:```\w*\s*)?(?P<text>[^\s<\[`][^\n]{0,200})")
+
+
+def _json_or_none(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple[str, JSON]], int]:
+    """The arguments as a JSON object, or no arguments where nothing or a further tag follows."""
+    begins = _JSON_FOLLOWS.match(block.text, match.end())
+    if begins is not None:
+        value, end = block.json(begins.end())
+        inner = list(calls_in(value, block.names))
+        if len(inner) == 1 and inner[0][0] == name:  # the call says its name twice
+            return inner, end
+        return [(name, value)], end
+    other = _BAD_ARGUMENTS.match(block.text, match.end())
+    if other is not None:
+        raise unreadable(
+            "expected the arguments as a JSON object",
+            line=block.line(other.start("text")),
+            source_line=other["text"][:200],
+            hint='write {"argument": value}',
+        )
+    return [(name, None)], match.end()
+
+
+def _elements(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple[str, JSON]], int]:
+    if _JSON_FOLLOWS.match(block.text, match.end()):
+        return _json_or_none(block, match, name)
+    found = block.elements.arguments(match.end())
+    if found is None:
+        if match.end() == len(block.text.rstrip()):
+            return [(name, None)], len(block.text)
+        raise unreadable(
+            "the call is cut off within a parameter",
+            line=block.line(match.start()),
+            hint="write it again, complete",
+        )
+    arguments, end = found
+    if not arguments and match.lastgroup == "named" and _CHILD_FOLLOWS.match(block.text, match.end()):
+        arguments, end = children(block.text, match.end(), "invoke")
+    if not arguments:
+        return _json_or_none(block, match, name)[0], end
+    return [(name, arguments)], end
+
+
+def _gemma(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple[str, JSON]], int]:
+    arguments, end = gemma(block.text, match.end())
+    return [(name, arguments)], end
+
+
+def _marked(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple[str, JSON]], int]:
+    arguments, end = marked(block.text, match.end())
+    return [(name, arguments)], end
+
+
+def _element(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple[str, JSON]], int]:
+    if match.group().endswith("/>"):
+        return [(name, None)], match.end()
+    if _JSON_FOLLOWS.match(block.text, match.end()):
+        return _json_or_none(block, match, name)
+    parent = "parameters" if match.lastgroup == "claude_2" else name
+    arguments, end = children(block.text, match.end(), parent)
+    if not arguments and not block.text.startswith(f"</{parent}>", end - len(parent) - 3):
+        return _json_or_none(block, match, name)
+    return [(name, arguments)], end
+
+
+def _json(block: Block, match: re.Match[str], _: str) -> tuple[list[tuple[str, JSON]], int]:
+    value, end = block.json(match.start())
+    return list(calls_in(value, block.names)) or list(_by_key(value)), end
+
+
+def _by_key(value: JSON) -> Iterator[tuple[str, JSON]]:
+    """``{"f": {"a": 1}}``, whether or not f is offered."""
+    for item in value if isinstance(value, list) else [value]:
+        match item:
+            case dict() if len(item) == 1 and all(isinstance(v, dict) for v in item.values()):
+                yield from item.items()
+
+
+def _name(key: str) -> str:
+    return _NAME.format(key)
+
+
+FORMS: tuple[Form, ...] = (
+    Form(
+        "marked",
+        "MiniMax M3",
+        rf"{re.escape(MARK)}\s*<invoke name=[\"']?(?P<marked>[^\"'>]{{1,200}})[\"']?>",
+        _marked,
+    ),
+    Form(
+        "equals",
+        "<function=f><parameter=a>1</parameter></function>; also with JSON inside",
+        rf"<{PREFIX}function=\s*[\"']?(?P<equals>[^\s<>\"']{{1,200}})[\"']?\s*>",
+        _elements,
+    ),
+    Form(
+        "named",
+        '<invoke name="f"><parameter name="a">1</parameter></invoke>; also function, tool, call',
+        rf"<{PREFIX}(?:invoke|function|function_call|tool_call|tool|call)\s+name="
+        r"[\"']?(?P<named>[^\"'<>]{1,200}?)[\"']?\s*>",
+        _elements,
+    ),
+    Form(
+        "claude_2",
+        "<invoke><tool_name>f</tool_name><parameters><a>1</a></parameters></invoke>",
+        r"<invoke>\s*<tool_name>\s*(?P<claude_2>[^\s<>]{1,200})\s*</tool_name>\s*(?:<parameters>)?",
+        _element,
+    ),
+    Form(
+        "pairs",
+        "<tool_call>f <arg_key>a</arg_key><arg_value>1</arg_value></tool_call>",
+        rf"(?:<{PREFIX}tool_call{SUFFIX}>\s*|^[ \t]*){_name('pairs')}\s*"
+        rf"(?:<tool_sep{SUFFIX}>\s*)?(?=<{PREFIX}arg_key|</{PREFIX}tool_call)",
+        _elements,
+    ),
+    Form(
+        "solar_2",
+        "<|tool_call:start|>f, <|tool_arg:start|>a<|tool_arg:value|>1<|tool_arg:end|>",
+        rf"<\|tool_call:start\|>\s*{_name('solar_2')}",
+        _elements,
+    ),
+    Form(
+        "kimi_3",
+        '<|open|>call tool="f"<|sep|><|open|>argument key="a"<|sep|>1<|close|>argument<|sep|>',
+        r"<\|open\|>call\s+tool=\"(?P<kimi_3>[^\"]{1,200})\"[^<]{0,200}<\|sep\|>",
+        _elements,
+    ),
+    Form(
+        "deepseek",
+        "<|tool_call_begin|>function<|tool_sep|>f, then JSON; Kimi's functions.f:0",
+        r"<\|tool_call_begin\|>(?!function<\|tool_sep\|>\s*<)\s*(?:function<\|tool_sep\|>)?"
+        rf"\s*{_name('deepseek')}\s*(?:<\|tool_sep\|>|<\|tool_call_argument_begin\|>)?",
+        _json_or_none,
+    ),
+    Form(
+        "harmony",
+        "to=functions.f <|message|> then JSON",
+        r"\bto=(?:functions\.)?(?P<harmony>[\w.\-]{1,200})"
+        r"(?:[^{<]{0,60}<\|\w{1,20}\|>){0,4}[^{<]{0,60}(?=\{)",
+        _json_or_none,
+    ),
+    Form(
+        "mistral",
+        "[TOOL_CALLS]f[ARGS] then JSON, perhaps with a [CALL_ID]",
+        r"(?:\[TOOL_CALLS\]\s*|(?<=\})\s*)(?P<mistral>[\w.\-]{1,200})\s*"
+        r"(?:\[CALL_ID\]\w*)?(?:\[ARGS\]|(?=\s*\{))",
+        _json_or_none,
+    ),
+    Form(
+        "solar",
+        "<|tool_call:name|>f<|tool_call:args|> then JSON",
+        rf"<\|tool_call:name\|>{_name('solar')}<\|tool_call:args\|>",
+        _json_or_none,
+    ),
+    Form("functionary", ">>>f, then JSON", rf">>>\s*{_name('functionary')}\s*(?=\{{)", _json_or_none),
+    Form("gemma", "call:f{a:<escape>1<escape>}", rf"\bcall:{_name('gemma')}(?=\{{)", _gemma),
+    Form(
+        "element",
+        "<f><a>1</a></f>",
+        r"<(?P<element>[A-Za-z_][\w.\-]{0,200})(?:\s?/)?>",
+        _element,
+    ),
+    Form(
+        "bare",
+        "f then JSON; what is left when special tokens are stripped",
+        r"(?<![\w.\-:=|])(?:functions\.|function(?=\w))?(?P<bare>[A-Za-z_][\w.\-]{0,200})(?::\d{1,4})?"
+        r"(?=\s*(?:```\w*\s*)?\{)",
+        _json_or_none,
+    ),
+    Form("json", "a call in JSON", r"(?P<json>\{|\[(?=\s*[\[{]))", _json),
+    Form("python", "a call in Python", r"(?P<python>\[\s*[\w.]+\s*\(|[A-Za-z_][\w.]*\()", _json),
 )
-_BORDERS = re.compile(r"\A\s*```\w*(?=\n)|```\s*\Z")
-_NAME_THEN_JSON = re.compile(r"\s*(?P<name>[\w.\-]+)\s*(?=\{)")
-_JSON_BEGINS = re.compile(r"\s*(?:\{|\[\s*\{)")
+
+_BEGINS = re.compile("|".join(form.opening for form in FORMS), re.MULTILINE)
+_BY_KEY = {form.key: form for form in FORMS}
+#: A name of these rows may as well be something else: only an offered one counts.
+_OFFERED_ONLY = ("element", "bare")
+
+#: A tag around calls, or a token that ends a turn.
+_FRAME = (
+    r"</?[\w:|.\-]{1,60}>|<\|?[\w/:| ]{1,60}\|?>|\[/?[A-Z_]{1,30}\]|\bfunctools(?=\[)"
+    r"|```(?:\w+(?=\n))?"
+)
+_LEADING = re.compile(rf"(?:\s|{_FRAME})*")
+_TRAILING = re.compile(r"(?:</?[\w:|.\-]{1,60}>|<\|?[\w/:| ]{1,60}\|?>|\[/?[A-Z_]{1,30}\]|```)\Z")
+_LONGEST = 64
+_MAY_BE_PYTHON = re.compile(r"[^\W\d]|\[\s*[^\W\d]|\[\s*[\"']\w+\(|[\"'#@(]")
 
 
 def read_markup(text: str, names: WrittenNames) -> list[Statement]:
-    """The calls in `text`: by the first form that occurs in it, else JSON or Python in a frame."""
-    plain = text.translate(_PLAIN)
-    for form in FORMS:
-        if form.opening.search(plain):
-            return _by_form(form, plain, text, names)
-    return _by_element(text, names) or _in_frames(plain, text, names)
-
-
-def _in_frames(plain: str, text: str, names: WrittenNames) -> list[Statement]:
-    found: list[Statement] = []
-    start, line = 0, 1
-    for end, after in [*(m.span() for m in _FRAME.finditer(plain)), (len(text), len(text))]:
-        found += [
-            Statement(inner.source, inner.line + line - 1)
-            for inner in _in_frame(text[start:end], names)
-        ]
-        line += text.count("\n", start, after)
-        start = after
-    return found
-
-
-def _in_frame(text: str, names: WrittenNames) -> list[Statement]:
-    inner = _BORDERS.sub(lambda border: "\n" * border.group().count("\n"), text)
-    bare_name = _NAME_THEN_JSON.match(inner)
-    if bare_name and names.find(bare_name["name"]):
-        return [statement(bare_name["name"], _object(inner[bare_name.end() :]), names, 1)]
-    if _JSON_BEGINS.match(inner):
-        return read_json(inner, names)
-    return read_python(inner, names)
-
-
-def _by_form(form: Form, plain: str, text: str, names: WrittenNames) -> list[Statement]:
-    found: list[Statement] = []
-    counted, line = 0, 1
-    for match in form.call.finditer(plain):
-        line += plain.count("\n", counted, match.start())
-        counted = match.start()
-        name = re.sub(r":\d+\Z", "", match["name"])  # Kimi numbers its calls
-        body = text[match.start("body") : match.end("body")]
-        found.append(statement(name, form.arguments(body), names, line))
-    if len(found) < sum(1 for _ in form.opening.finditer(plain)):
+    """The calls in ``text``. Raises Unreadable where there is none."""
+    block = Block(text, names)
+    found = _as_python(block)
+    at = 0
+    while at or not found:
+        match = _BEGINS.search(block.plain, at)
+        if match is None:
+            break
+        form = _BY_KEY[str(match.lastgroup)]
+        if form.key == "python":
+            return found + _python(block, match.start())
+        name = re.sub(r":\d{1,6}\Z", "", text[slice(*match.span(form.key))].strip())
+        if form.key in _OFFERED_ONLY and not names.find(name):
+            at = match.end()
+            continue
+        line = block.line(match.start())
+        calls, at = form.read(block, match, name)
+        found += [statement(written, arguments, names, line) for written, arguments in calls]
+        at = max(at, match.start() + 1)
+    if not found:
         raise unreadable(
-            "the call is cut off", line=line, hint=f"write it again, complete ({form.of})"
+            "there is no call in it",
+            source_line=text.strip().split("\n")[0][:200],
+            hint='write {"name": "function", "arguments": {"argument": value}} between the tags',
         )
     return found
 
 
-_ELEMENT = re.compile(r"<(?P<name>[A-Za-z_][\w.\-]{0,200})(?P<empty>\s?/)?>")
-_CHILD = re.compile(r"<(?P<key>[A-Za-z_]\w*)>(?P<value>.*?)</(?P=key)>", re.DOTALL)
+def _end(plain: str) -> int:
+    """Where the tags begin that close a block."""
+    end = len(plain)
+    while True:
+        end = len(plain[:end].rstrip()) if plain[end - 1 : end].isspace() else end
+        tag = _TRAILING.search(plain, max(0, end - _LONGEST), end)
+        if tag is None:
+            return end
+        end = tag.start()
 
 
-def _by_element(text: str, names: WrittenNames) -> list[Statement]:
-    """``<get_weather><city>Oslo</city></get_weather>``: the element is the function."""
-    found: list[Statement] = []
-    at = 0
-    while (tag := _ELEMENT.search(text, at)) is not None:
-        at = tag.end()
-        if names.find(tag["name"]) is None:
-            continue
-        end = at if tag["empty"] else text.find(f"</{tag['name']}>", at)
-        body = text[at : end if end >= 0 else len(text)]
-        at += len(body)
-        children: JSON = {m["key"]: _trimmed(m["value"]) for m in _CHILD.finditer(body)}
-        line = 1 + text.count("\n", 0, tag.start())
-        found.append(statement(tag["name"], children or _object(body), names, line))
-    return found
+def _as_python(block: Block) -> list[Statement]:
+    """The statements of a block that is Python from its beginning to its end."""
+    leading = _LEADING.match(block.plain)
+    start = leading.end() if leading else 0
+    if not _MAY_BE_PYTHON.match(block.plain, start):
+        return []
+    try:
+        found = _python(block, start)
+    except Unreadable:
+        return []
+    return found if any(calls_tool(one.source, block.names) for one in found) else []
+
+
+def _python(block: Block, start: int) -> list[Statement]:
+    line = 1 + block.text.count("\n", 0, start)
+    found = read_python(block.text[start : max(start, block.end)], block.names)
+    return [Statement(one.source, one.line + line - 1) for one in found]

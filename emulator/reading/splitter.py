@@ -21,7 +21,7 @@ from emulator.reading.fences import fenced
 from emulator.reading.incoming import Incoming
 from emulator.reading.openings import FENCES, LINES, fence_in, json_opens
 from emulator.reading.scanner import After, Scanner
-from emulator.reading.tags import REASONING, tags_for
+from emulator.reading.tags import AMBIGUOUS, REASONING, SILENT, Tags, may_be_element
 from emulator.reading.tool_names import WrittenNames
 
 __all__ = [
@@ -39,7 +39,10 @@ __all__ = [
 #: A longer run of backticks is decoration.
 _RUN = 64
 #: Where prose may stop being prose; `f` only where it may begin "functools[".
-_POINT = re.compile(r"[\n`<\[{]|f(?=\Z|u(?:\Z|n(?:\Z|c)))")
+_POINT = re.compile(r"[\n`<\[{]|\](?=\Z|<)|f(?=\Z|u(?:\Z|n(?:\Z|c)))")
+#: Characters of a tag that is not known by heart.
+_ELEMENT = 100
+_ELEMENT_BEGINS = re.compile(r"<[\w｜|]")
 _QUOTES = frozenset("`'\"“‘”’")
 
 
@@ -54,10 +57,10 @@ class Splitter:
 
     def __init__(self, names: Collection[str] = (), *, reasoning_open: bool = False) -> None:
         self._names = WrittenNames(names)
-        self._tags = tags_for(names)
-        # "<|end|>" ends other things as well; alone it says nothing of reasoning.
-        closings = [closing for closing in REASONING.values() if closing != "<|end|>"]
-        self._known = (*REASONING, *self._tags, *closings)
+        self._tags = Tags(names)
+        closings = [closing for closing in REASONING.values() if closing not in AMBIGUOUS]
+        known = {*REASONING, *self._tags.literal, *closings, *SILENT}
+        self._known = tuple(sorted(known, key=len, reverse=True))
         self._heads = {tag[:2] for tag in self._known}
         self._longest = max(map(len, self._known))
         self._text = Incoming()
@@ -167,7 +170,10 @@ class Splitter:
             return self._backticks()
         if self._inline:
             return character
-        if character != "f" or not self._text.last.isalnum():
+        last = self._text.last
+        if character == "]" and last.strip():
+            return character
+        if character != "f" or not last.isalnum():
             found = self._tag()
             if not isinstance(found, Verdict) or found is Verdict.MAYBE:
                 return found
@@ -204,21 +210,30 @@ class Splitter:
 
     def _tag(self) -> Scanner | Verdict:
         """The scanner of the tag at hand; NO where none stands, or where it is only spoken of."""
-        rest, _ = self._text.head(self._longest)
-        if len(rest) > 1 and rest[:2] not in self._heads:
+        rest, whole = self._text.head(max(self._longest, _ELEMENT))
+        if len(rest) > 1 and rest[:2] not in self._heads and not _ELEMENT_BEGINS.match(rest):
             return Verdict.NO
         tag = next((tag for tag in self._known if rest.startswith(tag)), None)
-        if tag is None:
-            part = not self._text.final and any(known.startswith(rest) for known in self._known)
-            return Verdict.MAYBE if part else Verdict.NO
-        mention = self._mentioned(tag)
+        longer = not whole and any(len(rest) < len(one) and one.startswith(rest) for one in self._known)
+        if longer:
+            return Verdict.MAYBE
+        element = self._tags.literal.get(tag) if tag else self._tags.element(rest)
+        if tag is None and element is None:
+            return Verdict.MAYBE if not whole and may_be_element(rest) else Verdict.NO
+        mention = self._mentioned(tag or (element.opening if element else ""))
         if mention is not Verdict.NO:
             return Verdict.MAYBE if mention is Verdict.MAYBE else Verdict.NO
-        if tag in self._tags:
-            return blocks.tagged(self._text, self._tags[tag])
+        if element is not None:
+            return blocks.tagged(self._text, element)
         if tag in REASONING:
-            return self._thinking(tag)
-        return self._unopened(tag)
+            return self._thinking(str(tag))
+        if tag in SILENT:
+            return self._silent(str(tag))
+        return self._unopened(str(tag))
+
+    def _silent(self, token: str) -> Scanner:
+        yield Reasoning("", self._text.take(len(token)))
+        return After.LINE
 
     def _mentioned(self, tag: str) -> Verdict:
         """Whether the tag at hand stands in quotes, and so is only spoken of."""

@@ -1,4 +1,4 @@
-"""The tags and tokens that open reasoning or a block anywhere in prose.
+"""The tags and tokens that open reasoning or a block anywhere in prose, and those that mean nothing.
 
 Adding a model's habit is adding a row. Knows nothing of what stands inside a block.
 """
@@ -8,6 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from emulator.reading.bare import Verdict
+from emulator.reading.body import Body
+from emulator.reading.lexing import PythonScan
+
+_ANTHROPIC = "antml"
 
 #: Reasoning: opening -> closing.
 REASONING = {
@@ -15,11 +23,74 @@ REASONING = {
     "<thinking>": "</thinking>",
     "<thought>": "</thought>",
     "<reasoning>": "</reasoning>",
+    f"<{_ANTHROPIC}:thinking>": f"</{_ANTHROPIC}:thinking>",
     "<seed:think>": "</seed:think>",
+    "<longcat_think>": "</longcat_think>",
+    "<ifm|think>": "</ifm|think>",
+    "<ifm|think_fast>": "</ifm|think_fast>",
+    "<ifm|think_faster>": "</ifm|think_faster>",
     "<|begin_of_thought|>": "<|end_of_thought|>",
+    "<|thought_start|>": "<|thought_end|>",
+    "<|inner_prefix|>": "<|inner_suffix|>",
+    "<|START_THINKING|>": "<|END_THINKING|>",
     "<|channel|>analysis<|message|>": "<|end|>",
+    "<|channel>thought": "<channel|>",
+    "<|open|>think<|sep|>": "<|close|>think<|sep|>",
+    "<|start|>assistant to=self<|message|>": "<|eom|>",
+    "<|think|>": "<|end|>",
     "[THINK]": "[/THINK]",
 }
+
+#: Closings that end other things as well; alone they say nothing of reasoning.
+AMBIGUOUS = frozenset({"<|end|>", "<|eom|>", "<channel|>"})
+
+#: Tokens that say where a message or a channel begins and ends. No reader is to see them.
+SILENT = frozenset(
+    {
+        *("<|start|>assistant", "<|channel|>final<|message|>", "<|channel|>commentary<|message|>"),
+        *("<|end|>", "<|return|>", "<|call|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>"),
+        *("<|im_start|>assistant", "<|endoftext|>", "<|end_of_text|>", "</s>", "<end_of_turn>"),
+        *("<｜end▁of▁sentence｜>", "<|eot|>", "<|eom|>", "<|end_of_turn|>", "<|END_OF_TURN_TOKEN|>"),
+        *("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
+        *("<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"),
+        *("<|begin|>assistant", "<|content|>", "<|tool_calls|>", "<|message_model|><|content_text|>"),
+        *("<|end_message|>", "<|message_sep|>", "<turn|>", "[BEGIN FINAL RESPONSE]"),
+        *("[END FINAL RESPONSE]", "<end_code>", "<|assistant|>", "<|user|>", "<|observation|>"),
+    }
+)
+
+
+class Inside(Protocol):
+    """Knows where the values inside of a block are; see `body.Body`."""
+
+    @property
+    def whole(self) -> bool: ...
+    def feed(self, text: str) -> None: ...
+    def closes(self, following: str, *, final: bool) -> Verdict: ...
+
+
+class Code:
+    """Python between tags: a tag inside of a string closes nothing."""
+
+    def __init__(self) -> None:
+        self._scan = PythonScan()
+        self._parts: list[str] = []
+
+    @property
+    def whole(self) -> bool:
+        return not self._scan.open
+
+    def feed(self, text: str) -> None:
+        *lines, rest = text.split("\n")
+        for line in lines:
+            self._scan.feed("".join([*self._parts, line, "\n"]))
+            self._parts.clear()
+        self._parts.append(rest)
+
+    def closes(self, following: str, *, final: bool) -> Verdict:  # noqa: ARG002
+        self._scan.feed("".join(self._parts))
+        self._parts.clear()
+        return Verdict.NO if self._scan.quote else Verdict.YES
 
 
 @dataclass(frozen=True)
@@ -28,7 +99,7 @@ class Tag:
 
     `framed`: the tags are not part of the block's text, because the reader knows none.
     `endless`: the block may last as long as the reply. A closing that equals the opening begins
-    the next block.
+    the next block. `by_name`: the element is called like the function.
     """
 
     opening: str
@@ -36,6 +107,11 @@ class Tag:
     closings: tuple[str, ...]
     framed: bool = False
     endless: bool = False
+    by_name: bool = False
+
+    def body(self) -> Inside:
+        """A scanner of what stands in the block."""
+        return Code() if self.dialect == "python" else Body(by_name=self.by_name)
 
 
 def _element(name: str, dialect: str = "markup", *, framed: bool = False) -> Tag:
@@ -43,36 +119,86 @@ def _element(name: str, dialect: str = "markup", *, framed: bool = False) -> Tag
 
 
 _ENDS = ("<|eom_id|>", "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>")
+_HARMONY = ("<|call|>", "<|end|>", "<|return|>", "<|eom|>", "<|eot|>")
+_endless = partial(Tag, dialect="markup", endless=True)
+_tokens = partial(Tag, dialect="markup")
 
 TAGS: tuple[Tag, ...] = (
-    _element("tool_call"),
-    _element("tool_calls"),
-    _element("function_call"),
-    _element("function_calls"),
-    _element("functioncall"),
-    _element("tool_use"),
     _element("tool_code", "python", framed=True),
     _element("execute", "python", framed=True),
-    _element("minimax:tool_call"),
-    Tag("<function=", "markup", ("</function>",)),
-    Tag("<invoke name=", "markup", ("</invoke>",)),
-    Tag("<|tool_call|>", "markup", ("<|/tool_call|>", "<|tool_call|>", *_ENDS), endless=True),
-    Tag("<|tool_call_start|>", "markup", ("<|tool_call_end|>", *_ENDS)),
-    Tag("<|START_ACTION|>", "markup", ("<|END_ACTION|>",)),
-    Tag("<start_function_call>", "markup", ("<end_function_call>",)),
-    Tag("<｜tool▁calls▁begin｜>", "markup", ("<｜tool▁calls▁end｜>", "<｜end▁of▁sentence｜>")),
-    Tag("<｜tool▁call▁begin｜>", "markup", ("<｜tool▁call▁end｜>", "<｜end▁of▁sentence｜>")),
-    Tag("<|tool_calls_begin|>", "markup", ("<|tool_calls_end|>", *_ENDS)),
-    Tag("<|tool▁calls▁begin|>", "markup", ("<|tool▁calls▁end|>", *_ENDS)),
-    Tag("<|tool_calls_section_begin|>", "markup", ("<|tool_calls_section_end|>", *_ENDS)),
-    Tag("<|channel|>commentary to=", "markup", ("<|call|>", "<|end|>", "<|return|>")),
-    Tag("<|python_tag|>", "markup", _ENDS, endless=True),
-    Tag("[TOOL_CALLS]", "markup", ("</s>", *_ENDS), endless=True),
-    Tag("functools[", "markup", _ENDS, endless=True),
+    _element("code", "python", framed=True),
+    _endless("<|tool_call|>", closings=("<|/tool_call|>", "<|tool_call|>", *_ENDS)),
+    _tokens("<|tool_call>", closings=("<tool_call|>", *_ENDS)),
+    _tokens("<|tool_call_start|>", closings=("<|tool_call_end|>", *_ENDS)),
+    _tokens("<|tool_call:begin|>", closings=("<|tool_call:end|>", *_ENDS)),
+    _tokens("<|tool_call:start|>", closings=("<|tool_call:end|>", *_ENDS)),
+    _tokens("<|START_ACTION|>", closings=("<|END_ACTION|>",)),
+    _tokens("<|action_start|>", closings=("<|action_end|>", *_ENDS)),
+    _tokens("<|tools_prefix|>", closings=("<|tools_suffix|>",)),
+    _tokens("<|python_start|>", closings=("<|python_end|>", *_ENDS)),
+    _tokens("<start_function_call>", closings=("<end_function_call>",)),
+    _tokens("<｜tool▁calls▁begin｜>", closings=("<｜tool▁calls▁end｜>", "<｜end▁of▁sentence｜>")),
+    _tokens("<｜tool▁call▁begin｜>", closings=("<｜tool▁call▁end｜>", "<｜end▁of▁sentence｜>")),
+    _tokens("<｜tool_calls_begin｜>", closings=("<｜tool_calls_end｜>",)),
+    _tokens("<｜tool_call_begin｜>", closings=("<｜tool_call_end｜>",)),
+    _tokens("<|tool_calls_begin|>", closings=("<|tool_calls_end|>", *_ENDS)),
+    _tokens("<|tool▁calls▁begin|>", closings=("<|tool▁calls▁end|>", *_ENDS)),
+    _tokens("<|tool_calls_section_begin|>", closings=("<|tool_calls_section_end|>", *_ENDS)),
+    _tokens("<|tool_call_begin|>", closings=("<|tool_call_end|>", *_ENDS)),
+    _tokens("<|open|>tools<|sep|>", closings=("<|close|>tools<|sep|>",)),
+    _tokens("<|open|>call ", closings=("<|close|>call<|sep|>",)),
+    _tokens("<|channel|>commentary to=", closings=_HARMONY),
+    _tokens("<|channel|>analysis to=", closings=_HARMONY),
+    _tokens("<|start|>assistant to=", closings=_HARMONY),
+    _tokens("<|message_model|>", closings=("<|end_message|>",)),
+    _endless("<|message_sep|>\n\nfunction call<|role_sep|>", closings=("</s>", *_ENDS)),
+    _endless("function call<|role_sep|>", closings=("</s>", "<|message_sep|>", *_ENDS)),
+    _endless("<|function_call|>", closings=("</s>", "<|message_sep|>", *_ENDS)),
+    _endless("<|python_tag|>", closings=_ENDS),
+    _endless("[TOOL_CALLS]", closings=("</s>", *_ENDS)),
+    _endless("functools[", closings=_ENDS),
+    _tokens("]<]minimax[>[<tool_call>", closings=("]<]minimax[>[</tool_call>",)),
+)
+
+_PREFIX = r"(?:\w{1,20}:|[｜|]\w{1,20}[｜|]|ifm\|)?"
+#: Elements around calls, with any namespace: ``<function_calls>``, ``<｜DSML｜tool_calls>``.
+_ELEMENT = re.compile(
+    rf"<(?P<name>{_PREFIX}(?P<bare>(?:\w{{1,20}}_)?tool_calls?|(?:\w{{1,20}}_)?function_calls?"
+    r"|functioncall|tool_use|TOOLCALL|invoke)(?::\w{1,20})?)>"
+)
+#: ... and those that say in their first tag what they call.
+_CALLING = re.compile(
+    rf"<(?P<name>{_PREFIX}(?:function|invoke|function_call|tool_call|tool|call))(?:=| name=)"
+)
+_PARTIAL = re.compile(
+    rf"<[\w:.|｜▁\-]{{0,64}}\Z|<{_PREFIX}(?:function|invoke|function_call|tool_call|tool|call) n?a?m?e?\Z"
 )
 
 
-def tags_for(names: Iterable[str]) -> dict[str, Tag]:
-    """All tags by opening; an element may also be called like the function it calls."""
-    own = [_element(name) for name in names if re.fullmatch(r"[A-Za-z_][\w.\-]*", name)]
-    return {tag.opening: tag for tag in (*own, *TAGS)}
+class Tags:
+    """All tags that open a block, for the functions that are offered."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        own = [
+            Tag(f"<{name}>", "markup", (f"</{name}>", f"<{name}>"), by_name=True)
+            for name in names
+            if re.fullmatch(r"[A-Za-z_][\w.\-]*", name)
+        ]
+        self.literal = {tag.opening: tag for tag in (*own, *TAGS)}
+        self.longest = max(map(len, self.literal))
+
+    def element(self, head: str) -> Tag | None:
+        """The tag of the element that ``head`` begins with."""
+        match = _ELEMENT.match(head)
+        if match is not None:
+            closings = dict.fromkeys((f"</{match['name']}>", f"</{match['bare']}>", match.group()))
+            return Tag(match.group(), "markup", tuple(closings))
+        match = _CALLING.match(head)
+        if match is not None:
+            return Tag(match.group(), "markup", (f"</{match['name']}>",))
+        return None
+
+
+def may_be_element(head: str) -> bool:
+    """Whether more text could make an element of ``head``."""
+    return _PARTIAL.match(head) is not None

@@ -1,0 +1,143 @@
+"""Arguments that are neither JSON nor plain elements: Gemma's, MiniMax M3's, and elements by name.
+
+Each reader takes the text and the place where the arguments begin; it gives them and the place
+behind them, or raises `Unreadable`. Each reads its text once.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from emulator.reading.elements import unwrapped
+from emulator.reading.statements import unreadable
+
+_NESTING = 100
+_CUT = "the call is cut off within its arguments"
+
+# ---------------------------------------------------------------------------- Gemma
+
+_QUOTES = ("<escape>", '<|"|>', '"')
+_PLAIN = re.compile(r"[^,{}\[\]]*")
+_KEY = re.compile(r"[\s,]*(?P<key>[\w.\-]+|\"[^\"\n]{1,200}\")\s*:\s*")
+_SPACE = re.compile(r"[\s,]*")
+_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None, "None": None}
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,300})(?:\.\d{1,300})?(?:[eE][+-]?\d{1,2})?")
+
+
+def gemma(text: str, at: int) -> tuple[dict[str, Any], int]:
+    """``{city:<escape>Oslo<escape>,days:3}``; ``at`` is the place of the opening brace."""
+    value, end = _gemma_value(text, at, 0)
+    if not isinstance(value, dict):
+        raise unreadable("expected the arguments in braces")
+    return value, end
+
+
+def _gemma_value(text: str, at: int, depth: int) -> tuple[Any, int]:
+    if depth > _NESTING:
+        raise unreadable(f"arguments nested more than {_NESTING} deep")
+    for quote in _QUOTES:
+        if text.startswith(quote, at):
+            end = text.find(quote, at + len(quote))
+            if end < 0:
+                raise unreadable(_CUT)
+            return text[at + len(quote) : end], end + len(quote)
+    if text.startswith("{", at):
+        return _gemma_object(text, at + 1, depth)
+    if text.startswith("[", at):
+        return _gemma_list(text, at + 1, depth)
+    match = _PLAIN.match(text, at)
+    word = match.group().strip() if match else ""
+    end = match.end() if match else at
+    if end >= len(text):
+        raise unreadable(_CUT)
+    if word in _WORDS:
+        return _WORDS[word], end
+    if _NUMBER.fullmatch(word):
+        return (float(word) if any(c in ".eE" for c in word) else int(word)), end
+    return word, end
+
+
+def _gemma_object(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:
+    found: dict[str, Any] = {}
+    while True:
+        at = _after_space(text, at)
+        if text.startswith("}", at):
+            return found, at + 1
+        key = _KEY.match(text, at)
+        if key is None:
+            raise unreadable(_CUT if at >= len(text) else "expected an argument: name:value")
+        found[key["key"].strip('"')], at = _gemma_value(text, key.end(), depth + 1)
+
+
+def _gemma_list(text: str, at: int, depth: int) -> tuple[list[Any], int]:
+    found: list[Any] = []
+    while True:
+        at = _after_space(text, at)
+        if text.startswith("]", at):
+            return found, at + 1
+        if at >= len(text) or text.startswith("}", at):
+            raise unreadable(_CUT)
+        item, at = _gemma_value(text, at, depth + 1)
+        found.append(item)
+
+
+def _after_space(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
+
+
+# ---------------------------------------------------------------------------- MiniMax M3
+
+MARK = "]<]minimax[>["
+_MARKED = re.compile(rf"{re.escape(MARK)}\s*<(?P<close>/?)(?P<key>[^<>\n]{{1,200}})>")
+
+
+def marked(text: str, at: int) -> tuple[dict[str, Any], int]:
+    """Elements behind marks, nested; ``at`` is the place behind the call's header."""
+    stack: list[tuple[str, dict[str, Any] | list[Any], int]] = [("", {}, at)]
+    for tag in _MARKED.finditer(text, at):
+        if not tag["close"]:
+            if len(stack) > _NESTING:
+                raise unreadable(f"arguments nested more than {_NESTING} deep")
+            stack.append((tag["key"].strip(), {}, tag.end()))
+            continue
+        if len(stack) == 1:
+            top = stack[0][1]
+            return (top if isinstance(top, dict) else {}), tag.end()
+        key, inner, begin = stack.pop()
+        value: Any = inner or unwrapped(text[begin : tag.start()])
+        name, outer, start = stack[-1]
+        if key == "item" and not (isinstance(outer, dict) and outer):
+            outer = outer if isinstance(outer, list) else []
+            outer.append(value)
+            stack[-1] = (name, outer, start)
+        elif isinstance(outer, dict):
+            outer[key] = value
+    raise unreadable(_CUT)
+
+
+# ---------------------------------------------------------------------------- elements by name
+
+_CHILD = re.compile(r"\s*<(?P<close>/?)(?P<key>[A-Za-z_][\w.\-]{0,200})(?P<empty>\s?/)?>")
+
+
+def children(text: str, at: int, parent: str) -> tuple[dict[str, Any], int]:
+    """``<city>Oslo</city>`` up to ``</parent>``; an argument ends at the first tag that closes it."""
+    found: dict[str, Any] = {}
+    while (tag := _CHILD.match(text, at)) is not None:
+        key, at = tag["key"], tag.end()
+        if tag["close"]:
+            if key == parent:
+                return found, at
+        elif tag["empty"]:
+            found[key] = ""
+        else:
+            closing = text.find(f"</{key}>", at)
+            if closing < 0:
+                raise unreadable(_CUT)
+            found[key] = unwrapped(text[at:closing])
+            at = closing + len(key) + 3
+    if found or not text[at:].strip():
+        raise unreadable(_CUT)
+    return {}, at

@@ -1,0 +1,151 @@
+"""Whether a closing tag closes its block, or stands inside of a value: where the arguments' own syntax is.
+
+A scanner between the tags of one block, fed as the text comes, in time linear in it. It knows quotes
+and brackets of JSON and Python, and the elements that hold one value each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import ClassVar
+
+from emulator.reading.bare import Verdict
+from emulator.reading.elements import ARGUMENTS, PREFIX, STRUCTURE, SUFFIX
+from emulator.reading.lexing import JsonScan
+
+#: Characters that an opening and a closing tag may have.
+_TAG, _WORD = 400, 64
+
+# DeepSeek's look-alikes of bar and space.
+_PLAIN = str.maketrans("｜▁", "|_")
+_OUTSIDE = re.compile(r"[<({\[]")
+_QUOTES = (re.compile("<escape>"), re.compile(r'<\|"\|>'))
+#: What closes a value, and what opens it.
+_OPENINGS: tuple[tuple[re.Pattern[str] | None, re.Pattern[str]], ...] = (
+    *((quote, quote) for quote in _QUOTES),
+    *((re.compile(one.closing), re.compile(one.opening)) for one in ARGUMENTS),
+)
+_BY_NAME = ((None, re.compile(r"<(?P<key>[A-Za-z_][\w.\-]{0,200})>")),)
+#: Opening tags that have a bracket inside.
+_LONG = re.compile(rf"<(?:{PREFIX}arg_key|\|tool_arg:start|\|open\|>argument)")
+_QUOTES_END = re.compile(r"[\"']{1,2}\Z")
+_AFTER = re.compile(
+    r"<\||\[/?TOOL|\]<\]"
+    rf"|</?{PREFIX}(?:parameters|function\w*|invoke|tool\w*|\w*_tool_calls?|TOOLCALL|call){SUFFIX}\b"
+)
+
+
+class _In(Enum):
+    NOTHING = auto()
+    BRACKETS = auto()
+    VALUE = auto()
+    CLOSED = auto()  # a value's closing tag has come; what follows says whether it was one
+
+
+class Body:
+    """What stands between an opening tag and each place where its closing tag may stand."""
+
+    def __init__(self, *, by_name: bool = False) -> None:
+        """``by_name``: each argument is an element called like it: ``<city>Oslo</city>``."""
+        self._text = ""
+        self._state = _In.NOTHING
+        self._scan = JsonScan(code=True)
+        self._by_name = by_name
+        self._openings = _BY_NAME if by_name else _OPENINGS
+        self._closing = _QUOTES[0]
+        self._strict = False  # the closing tag of the value ends it wherever it stands
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is open."""
+        return self._state in (_In.NOTHING, _In.CLOSED)
+
+    def feed(self, text: str) -> None:
+        """More of the block."""
+        self._text += text.translate(_PLAIN)
+        at, more = 0, True
+        while more and at < len(self._text):
+            at, more = self._STEPS[self._state](self, at)
+        self._text = self._text[at:]
+
+    def closes(self, following: str, *, final: bool) -> Verdict:
+        """Whether a closing tag that comes now, before ``following``, closes the block."""
+        if self._state is _In.BRACKETS:
+            self._scan.feed(self._text)
+            self._text = ""
+            return Verdict.NO if self._scan.quote else Verdict.YES
+        if self._state is not _In.VALUE:
+            return Verdict.YES
+        # A value that was never closed: the block ends only where calls end.
+        rest = following.translate(_PLAIN).lstrip()
+        if not rest or (not final and rest[0] in "<[]" and len(rest) < _WORD and not _ended(rest)):
+            return Verdict.YES if final else Verdict.MAYBE
+        return Verdict.YES if _AFTER.match(rest) else Verdict.NO
+
+    # Each step looks at the text from a place on; it gives the place up to which that is decided, and
+    # whether to go on. What is behind that place is looked at again with more text.
+
+    def _nothing(self, at: int) -> tuple[int, bool]:
+        found = _OUTSIDE.search(self._text, at)
+        if found is None:
+            return len(self._text), False
+        start = found.start()
+        if found.group() != "<":
+            self._state = _In.BRACKETS
+            self._scan = JsonScan(code=True)
+            return start, True
+        for closing, opening in self._openings:
+            match = opening.match(self._text, start)
+            if match is not None:
+                self._state = _In.VALUE
+                self._closing = closing or re.compile(f"</{re.escape(match['key'])}>")
+                self._strict = self._by_name or closing in _QUOTES
+                return match.end(), True
+        return (start, False) if self._may_be_tag(start) else (start + 1, True)
+
+    def _may_be_tag(self, start: int) -> bool:
+        """Whether more text could make the opening tag of a value of what begins at ``start``."""
+        rest = self._text[start : start + _TAG]
+        if len(rest) == _TAG or rest[1:2].isspace():
+            return False
+        return ">" not in rest or "<|open|>argument".startswith(rest[:16]) or bool(_LONG.match(rest))
+
+    def _brackets(self, at: int) -> tuple[int, bool]:
+        # Two quotes may be an empty string or begin one in triple quotes.
+        quotes = _QUOTES_END.search(self._text, max(at, len(self._text) - 2))
+        stop = quotes.start() if quotes else len(self._text)
+        closed = self._scan.feed(self._text[:stop], at)
+        if closed is None:
+            return stop, False
+        self._state = _In.NOTHING
+        return closed, True
+
+    def _value(self, at: int) -> tuple[int, bool]:
+        match = self._closing.search(self._text, at)
+        if match is not None:
+            self._state = _In.NOTHING if self._strict else _In.CLOSED
+            return match.end(), True
+        begins = self._text.rfind("<", max(at, len(self._text) - _WORD))
+        return (len(self._text) if begins < 0 else begins), False
+
+    def _closed(self, at: int) -> tuple[int, bool]:
+        rest = self._text[at:]
+        begins = rest.lstrip()
+        if not begins or (begins[0] in "<[]`" and len(begins) < _WORD and not _ended(begins)):
+            return at, False
+        self._state = _In.NOTHING if STRUCTURE.match(rest) else _In.VALUE
+        return at, True
+
+    _STEPS: ClassVar[dict[_In, Callable[[Body, int], tuple[int, bool]]]] = {
+        _In.NOTHING: _nothing,
+        _In.BRACKETS: _brackets,
+        _In.VALUE: _value,
+        _In.CLOSED: _closed,
+    }
+
+
+def _ended(text: str) -> bool:
+    """Whether the tag that begins ``text`` has ended, or is none."""
+    return re.match(r"[<\[\]`][^\s>\]]*[\s>\]]", text) is not None

@@ -1,0 +1,261 @@
+"""Arguments in elements: ``<parameter=city>Oslo</parameter>`` and its relatives, one table.
+
+A value is any text, so it may itself hold tags. It ends at its closing tag where the call can go on
+behind that; what is not followed by a tag of the call was part of the value. Where a model forgot the
+closing tag, the value ends at the next argument that begins a line, or with the call.
+
+Everything here reads the text once: the tags of a whole block are found first.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+#: Prefixes and suffixes of tag names: ``steptml:invoke``, ``|DSML|invoke``, ``arg_key:opensource``.
+PREFIX = r"(?:\w{1,20}:|\|\w{1,20}\||ifm\|)?"
+SUFFIX = r"(?::\w{1,20})?"
+
+_KEY = r"[\"']?(?P<{0}>[^\"'<>\n]{{1,200}})[\"']?"
+_TYPED = r"(?:\s+(?:string=[\"']?(?P<{0}_string>\w+)|type=[\"']?(?P<{0}_type>\w+))[\"']?)?[^<>\n]{{0,200}}"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A kind of element that holds one argument.
+
+    ``opening`` has the group ``key``; ``implied``: a further opening at the beginning of a line closes
+    an element that was left open.
+    """
+
+    name: str
+    opening: str
+    closing: str
+    implied: bool = False
+
+
+ARGUMENTS: tuple[Argument, ...] = (
+    Argument(
+        "equals",  # <parameter=city>
+        rf"<{PREFIX}(?:parameter|param|arg)={_KEY.format('equals')}>",
+        rf"</{PREFIX}(?:parameter|param|arg)>",
+        implied=True,
+    ),
+    Argument(
+        "named",  # <parameter name="city" string="true">
+        rf"<{PREFIX}(?:parameter|param|arg(?:ument)?)\s+name={_KEY.format('named')}"
+        rf"{_TYPED.format('named')}>",
+        rf"</{PREFIX}(?:parameter|param|arg(?:ument)?)>",
+    ),
+    Argument(
+        "pair",  # <arg_key>city</arg_key><arg_value>
+        rf"<{PREFIX}arg_key{SUFFIX}>(?P<pair>[^<]{{1,200}})</{PREFIX}arg_key{SUFFIX}>\s*"
+        rf"(?:<{PREFIX}arg_type>(?P<pair_type>[^<]{{0,40}})</{PREFIX}arg_type>\s*)?"
+        rf"<{PREFIX}arg_value{SUFFIX}>",
+        rf"</{PREFIX}arg_value{SUFFIX}>",
+        implied=True,
+    ),
+    Argument(
+        "kimi",  # <|open|>argument key="city" type="string"<|sep|>
+        rf"<\|open\|>argument\s+key={_KEY.format('kimi')}{_TYPED.format('kimi')}<\|sep\|>",
+        r"<\|close\|>argument<\|sep\|>",
+    ),
+    Argument(
+        "solar",  # <|tool_arg:start|>city<|tool_arg:value|>
+        r"<\|tool_arg:start\|>(?P<solar>[^<]{1,200})<\|tool_arg:value\|>",
+        r"<\|tool_arg:end\|>",
+    ),
+)
+
+#: What may stand behind a closed argument, besides white space: the call goes on or ends.
+STRUCTURE = re.compile(
+    r"\s*(?:\Z|<\||\]<\]|\[/?TOOL|```"
+    rf"|</?{PREFIX}(?:parameters?|param|arg\w*|function\w*|invoke|tool\w*|\w*_?tool_calls?|TOOLCALL)\b)"
+)
+#: What begins a further call.
+HEAD = rf"<{PREFIX}(?:function=|(?:invoke|function|tool|call|tool_calls?|function_calls?){SUFFIX}[\s>])"
+#: What ends a call.
+END = (
+    rf"</{PREFIX}(?:function(?:_calls?)?|invoke|tool_calls?|tool|call|tool_use){SUFFIX}>"
+    r"|<\|close\|>call<\|sep\|>|<\|tool_call:end\|>|<\|tool_call_end\|>"
+)
+
+_TOKEN = re.compile(
+    "|".join(
+        [
+            *(f"(?P<open_{one.name}>{one.opening})" for one in ARGUMENTS),
+            *(f"(?P<close_{number}>{one.closing})" for number, one in enumerate(ARGUMENTS)),
+            f"(?P<end>{END})",
+            f"(?P<head>{HEAD})",
+        ]
+    )
+)
+_IMPLIED = {one.name for one in ARGUMENTS if one.implied}
+_CLOSES = {one.name: re.compile(one.closing) for one in ARGUMENTS}
+_CDATA = re.compile(r"\s*<!\[CDATA\[(?P<text>.*)\]\]>\s*", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Token:
+    """A tag in the block. ``kind``: the name of its row for an opening, else ``close``, ``end`` or ``head``.
+
+    ``closes``: behind it stands what may stand behind the end of a value, or of a call.
+    """
+
+    kind: str
+    start: int
+    end: int
+    tag: str
+    key: str = ""
+    is_data: bool = False
+    implies: bool = False
+    closes: bool = False
+
+
+class Elements:
+    """The argument elements of one block. ``plain`` is its text with look-alikes made plain."""
+
+    def __init__(self, plain: str, text: str) -> None:
+        self._text = text
+        self._tokens = _ends_of_calls([_token(m, plain) for m in _TOKEN.finditer(plain)], plain)
+        self._starts = [token.start for token in self._tokens]
+        # Row -> for each token the next closing tag that counts, found from behind.
+        self._next: dict[str, list[int]] = {}
+
+    def arguments(self, at: int) -> tuple[dict[str, Any], int] | None:
+        """The arguments of the call whose header ends at ``at``, and where the call ends.
+
+        None if the text breaks off within it.
+        """
+        found: dict[str, Any] = {}
+        index = bisect.bisect_left(self._starts, at)
+        while index < len(self._tokens):
+            token = self._tokens[index]
+            if token.kind == "end":
+                return found, token.end
+            if token.kind == "head":
+                return found, token.start
+            if token.kind == "close":
+                index += 1
+                continue
+            ending = self._ending(index)
+            if ending is None:
+                return None
+            value = self._text[token.end : self._tokens[ending].start]
+            found[token.key] = _value(value, token)
+            index = ending + (self._tokens[ending].kind == "close")
+        return None
+
+    def none_before(self, at: int, end: int) -> bool:
+        """Whether no argument begins between the two places."""
+        index = bisect.bisect_left(self._starts, at)
+        while index < len(self._tokens) and self._tokens[index].start < end:
+            if self._tokens[index].kind in _CLOSES:
+                return False
+            index += 1
+        return True
+
+    def _ending(self, index: int) -> int | None:
+        """The token at which the value that token ``index`` opens ends."""
+        kind, count = self._tokens[index].kind, len(self._tokens)
+        closing = self._closing(kind)[index + 1]
+        last = None
+        for further in range(index + 1, closing):
+            token = self._tokens[further]
+            if token.kind == kind and token.implies:
+                return further
+            if token.kind == "end":
+                if token.closes:
+                    return further
+                last = further if last is None else last
+        return closing if closing < count else last
+
+    def _closing(self, kind: str) -> list[int]:
+        if kind not in self._next:
+            count = len(self._tokens)
+            following = [count] * (count + 1)
+            for index in range(count - 1, -1, -1):
+                token = self._tokens[index]
+                closes = token.closes and _CLOSES[kind].fullmatch(token.tag) is not None
+                following[index] = index if closes else following[index + 1]
+            self._next[kind] = following
+        return self._next[kind]
+
+
+def _token(match: re.Match[str], plain: str) -> Token:
+    groups = match.groupdict()
+    kind = next((name for name in _CLOSES if groups[f"open_{name}"]), "")
+    tag, start, end = match.group(), match.start(), match.end()
+    if not kind:
+        kind = next((name for name in ("end", "head") if groups[name]), "close")
+        closes = kind == "close" and STRUCTURE.match(plain, end) is not None
+        return Token(kind, start, end, tag, closes=closes)
+    text = (groups.get(f"{kind}_string") or "").lower()
+    given = (groups.get(f"{kind}_type") or "string").lower()
+    return Token(
+        kind,
+        start,
+        end,
+        tag,
+        key=groups[kind].strip(" \"'"),
+        is_data=text == "false" or (not text and given not in ("string", "str", "text")),
+        implies=kind in _IMPLIED and _implies(plain, start),
+    )
+
+
+def _implies(plain: str, start: int) -> bool:
+    """Whether an opening tag begins its line, or stands in the line of the tag before it."""
+    line = plain[max(0, start - _NEAR) : start].rpartition("\n")
+    return not line[2].strip() or (not line[1] and ">" in line[2])
+
+
+_NEAR = 200
+
+
+def _ends_of_calls(tokens: list[Token], plain: str) -> list[Token]:
+    """``tokens``; a closing tag of a call counts if only more such, a further call or nothing follows."""
+    closes = True
+    follows = len(plain)
+    for index in range(len(tokens) - 1, -1, -1):
+        token = tokens[index]
+        closes = closes and not _AROUND.sub("", plain[token.end : follows]).strip()
+        follows = token.start
+        if token.kind == "end":
+            tokens[index] = replace(token, closes=closes)
+        else:
+            closes = token.kind == "head"
+    return tokens
+
+
+#: Tokens that may stand among the closing tags of calls.
+_AROUND = re.compile(r"<\|[^<>|]{1,40}\|>|\[/?[A-Z_]+\]|\]<\]minimax\[>\[|</[\w:|]{1,60}>|```")
+
+
+def _value(value: str, token: Token) -> Any:
+    cdata = _CDATA.fullmatch(value)
+    if cdata is not None:
+        return cdata["text"]
+    value = unwrapped(value, loose=token.kind == "equals")
+    if token.is_data:
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def unwrapped(value: str, *, loose: bool = False) -> str:
+    """A value without the line ends that a template puts around it.
+
+    ``loose``: the template always puts some, so that a single line with one was meant without.
+    """
+    if loose and "\n" not in value.strip("\n"):
+        return value.removeprefix("\n").removesuffix("\n")
+    if loose and value[:1] == "\n" != value[-1:]:
+        return value[1:]
+    if len(value) > 1 and value[0] == value[-1] == "\n":
+        return value[1:-1]
+    return value
