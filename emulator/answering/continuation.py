@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection
 
 from emulator.reading.openings import FENCES
-from emulator.reading.tags import REASONING, tags_for
+from emulator.reading.tags import REASONING, Tags
 
 TAIL = 200
 """Characters of the cut block that the model is shown."""
@@ -32,8 +32,8 @@ class Continuation:
         self._decided = False
         self._held = ""
         beginning = cut.lstrip()
-        tags = sorted((tag for tag in tags_for(names) if beginning.startswith(tag)), key=len)
-        self._openings = [beginning[:_SAMPLE], *tags[-1:]]
+        tag = Tags(names).opening(beginning)
+        self._openings = [beginning[:_SAMPLE], *([tag.opening] if tag else [])]
         if fence := _FENCE.match(beginning):
             self._openings.append(fence.group().rstrip())
         last = cut.rpartition("\n")[2].lstrip()

@@ -110,7 +110,9 @@ class Body:
         rest = self._text[start : start + _TAG]
         if len(rest) == _TAG or rest[1:2].isspace():
             return False
-        return ">" not in rest or "<|open|>argument".startswith(rest[:16]) or bool(_LONG.match(rest))
+        return (
+            ">" not in rest or "<|open|>argument".startswith(rest[:16]) or bool(_LONG.match(rest))
+        )
 
     def _brackets(self, at: int) -> tuple[int, bool]:
         # Two quotes may be an empty string or begin one in triple quotes.

@@ -77,7 +77,9 @@ _CHILD_FOLLOWS = re.compile(r"\s*<[A-Za-z_]")
 _BAD_ARGUMENTS = re.compile(r"\s*(?:```\w*\s*)?(?P<text>[^\s<\[`][^\n]{0,200})")
 
 
-def _json_or_none(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple[str, JSON]], int]:
+def _json_or_none(
+    block: Block, match: re.Match[str], name: str
+) -> tuple[list[tuple[str, JSON]], int]:
     """The arguments as a JSON object, or no arguments where nothing or a further tag follows."""
     begins = _JSON_FOLLOWS.match(block.text, match.end())
     if begins is not None:
@@ -110,7 +112,11 @@ def _elements(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple
             hint="write it again, complete",
         )
     arguments, end = found
-    if not arguments and match.lastgroup == "named" and _CHILD_FOLLOWS.match(block.text, match.end()):
+    if (
+        not arguments
+        and match.lastgroup == "named"
+        and _CHILD_FOLLOWS.match(block.text, match.end())
+    ):
         arguments, end = children(block.text, match.end(), "invoke")
     if not arguments:
         return _json_or_none(block, match, name)[0], end
@@ -228,7 +234,9 @@ FORMS: tuple[Form, ...] = (
         rf"<\|tool_call:name\|>{_name('solar')}<\|tool_call:args\|>",
         _json_or_none,
     ),
-    Form("functionary", ">>>f, then JSON", rf">>>\s*{_name('functionary')}\s*(?=\{{)", _json_or_none),
+    Form(
+        "functionary", ">>>f, then JSON", rf">>>\s*{_name('functionary')}\s*(?=\{{)", _json_or_none
+    ),
     Form("gemma", "call:f{a:<escape>1<escape>}", rf"\bcall:{_name('gemma')}(?=\{{)", _gemma),
     Form(
         "element",

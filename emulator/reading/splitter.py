@@ -214,7 +214,9 @@ class Splitter:
         if len(rest) > 1 and rest[:2] not in self._heads and not _ELEMENT_BEGINS.match(rest):
             return Verdict.NO
         tag = next((tag for tag in self._known if rest.startswith(tag)), None)
-        longer = not whole and any(len(rest) < len(one) and one.startswith(rest) for one in self._known)
+        longer = not whole and any(
+            len(rest) < len(one) and one.startswith(rest) for one in self._known
+        )
         if longer:
             return Verdict.MAYBE
         element = self._tags.literal.get(tag) if tag else self._tags.element(rest)

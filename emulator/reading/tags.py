@@ -50,10 +50,21 @@ SILENT = frozenset(
         *("<|start|>assistant", "<|channel|>final<|message|>", "<|channel|>commentary<|message|>"),
         *("<|end|>", "<|return|>", "<|call|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>"),
         *("<|im_start|>assistant", "<|endoftext|>", "<|end_of_text|>", "</s>", "<end_of_turn>"),
-        *("<｜end▁of▁sentence｜>", "<|eot|>", "<|eom|>", "<|end_of_turn|>", "<|END_OF_TURN_TOKEN|>"),
+        *(
+            "<｜end▁of▁sentence｜>",
+            "<|eot|>",
+            "<|eom|>",
+            "<|end_of_turn|>",
+            "<|END_OF_TURN_TOKEN|>",
+        ),
         *("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
         *("<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"),
-        *("<|begin|>assistant", "<|content|>", "<|tool_calls|>", "<|message_model|><|content_text|>"),
+        *(
+            "<|begin|>assistant",
+            "<|content|>",
+            "<|tool_calls|>",
+            "<|message_model|><|content_text|>",
+        ),
         *("<|end_message|>", "<|message_sep|>", "<turn|>", "[BEGIN FINAL RESPONSE]"),
         *("[END FINAL RESPONSE]", "<end_code>", "<|assistant|>", "<|user|>", "<|observation|>"),
     }
@@ -186,6 +197,11 @@ class Tags:
         ]
         self.literal = {tag.opening: tag for tag in (*own, *TAGS)}
         self.longest = max(map(len, self.literal))
+
+    def opening(self, head: str) -> Tag | None:
+        """The tag that ``head`` begins with, by heart or by its form."""
+        known = [tag for opening, tag in self.literal.items() if head.startswith(opening)]
+        return max(known, key=lambda tag: len(tag.opening), default=None) or self.element(head)
 
     def element(self, head: str) -> Tag | None:
         """The tag of the element that ``head`` begins with."""

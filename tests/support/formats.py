@@ -60,7 +60,9 @@ class Format:
             "NAME": lambda: name,
             "ARGS": lambda: self.arguments(arguments),
             "PARAMS": lambda: "".join(self._parameter(*item) for item in arguments.items()),
-            "PYTHON": lambda: f"{name}({', '.join(self._keyword(*item) for item in arguments.items())})",
+            "PYTHON": lambda: (
+                f"{name}({', '.join(self._keyword(*item) for item in arguments.items())})"
+            ),
             "N": lambda: str(number),
         }
         return re.sub(r"@([A-Z]+)@", lambda match: parts[match[1]](), self.call)
