@@ -83,7 +83,7 @@ def explain(
         raise BadRequest("code_interpreter runs cells; only function tools are explained.", "tools")
     if asked.relayed:
         return Explanation((Section("Relayed", "No tool may be called: nothing is emulated."),))
-    messages, fields = first_turn(settings, asked, habit="python")
+    messages, fields = first_turn(settings, asked, habit="python", engines=settings.engines)
     profile = choose(settings.profile, request.model)
     shown = [
         Section("Tools as Python", asked.toolset.stubs or "none"),

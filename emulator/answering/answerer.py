@@ -107,6 +107,7 @@ class Answerer:
                 self.settings,
                 replace(self.asked, request=request),
                 habit=conversation.habit(self.habits.of(self._habitat)),
+                engines=[engine.name for engine in self.engines],
                 passages=passages,
                 bench=bench,
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from emulator.answering.asked import Asked
@@ -23,6 +23,7 @@ def first_turn(
     asked: Asked,
     *,
     habit: str,
+    engines: Collection[str],
     passages: Sequence[Passage] = (),
     bench: Bench | None = None,
 ) -> tuple[list[ModelMessage], dict[str, Any]]:
@@ -46,6 +47,7 @@ def first_turn(
             told_format,
             passages=passages,
             habit=habit,
+            engines=engines,
             workplace=bench.workplace() if bench else None,
         )
         return messages, fields

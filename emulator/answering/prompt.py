@@ -8,11 +8,12 @@ The history in them is `transcript.py`'s. Knows nothing of HTTP or engines.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from emulator.answering.profiles import Profile
+from emulator.answering.taught_syntax import taught_syntax
 from emulator.answering.tool_choice import Choice
 from emulator.answering.transcript import (
     ModelMessage,
@@ -24,6 +25,13 @@ from emulator.answering.transcript import (
 )
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
+
+# What there is for programs, by the strongest engine.
+_PYTHON = {
+    "kernel": "There is the standard library, but no file and no network.",
+    "monty": "Python is small here: no inheritance, no files, no network, and of the standard library only"
+    " collections, datetime, functools, itertools, json, math and random.",
+}
 
 
 @dataclass(frozen=True)
@@ -45,13 +53,14 @@ def instruct(
     *,
     passages: Sequence[Passage] = (),
     habit: str = "python",
+    engines: Collection[str] = ("monty", "kernel"),
     workplace: Workplace | None = None,
 ) -> list[ModelMessage]:
     """The messages for a turn in which the model may call ``toolset``'s functions.
 
     ``answer_format`` is what to tell of the form of a final answer; ``passages`` what the model saw of
-    the history; ``habit`` the dialect in which the model has been calling; ``workplace`` where its code
-    runs, if there is an interpreter.
+    the history; ``habit`` the dialect in which the model has been calling; ``engines`` the names of those
+    that run programs; ``workplace`` where its code runs, if there is an interpreter.
     """
     instructions = answer_format
     if workplace is not None:
@@ -62,16 +71,17 @@ def instruct(
             libraries=", ".join(f"{name} {v}" for name, v in workplace.libraries.items()),
             files=workplace.files,
             answer_format=answer_format,
+            taught=taught_syntax(messages),
         )
     elif toolset.tools:
         instructions = render(
             "tools.jinja",
             stubs=toolset.stubs,
-            tools=toolset.tools,
             choice=str(choice),
             one_at_a_time=choice.one_at_a_time,
             programs=choice.programs,
-            example="result = function_name(argument=value)",
+            python=_PYTHON["kernel" if "kernel" in engines else "monty"],
+            taught=taught_syntax(messages),
             answer_format=answer_format,
             habit=habit,
         )

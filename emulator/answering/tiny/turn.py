@@ -71,8 +71,8 @@ def few_shot(examples: str, told: Sequence[Mapping[str, Any]]) -> list[ModelMess
     """The turns of a rendered ``tiny.jinja``, then the conversation `told`.
 
     The last turn, which offers the functions, goes in front of the last user message; the
-    conversation's system messages go behind the first turn. No client can open a turn: tools are
-    one line each and begin with a Python name.
+    system message that opens the conversation goes behind the first turn. No client can open a turn:
+    tools are one line each and begin with a Python name.
     """
     _, *parts = _TURN.split(examples)
     turns: list[ModelMessage] = [
@@ -80,9 +80,9 @@ def few_shot(examples: str, told: Sequence[Mapping[str, Any]]) -> list[ModelMess
         for role, text in zip(parts[::2], parts[1::2], strict=True)
     ]
     offer = turns.pop()["content"]
-    system = [str(m["content"]) for m in told if m["role"] == "system"]
+    system = [str(m["content"]) for m in told[:1] if m["role"] == "system"]
     turns[0]["content"] = "\n\n".join([turns[0]["content"], *system])
-    rest = [dict(m) for m in told if m["role"] != "system"]
+    rest = [dict(m) for m in told[len(system) :]]
     request = rest.pop()["content"] if rest and rest[-1]["role"] == "user" else ""
     return [*turns, *rest, {"role": "user", "content": _behind(offer, request)}]
 
