@@ -141,7 +141,7 @@ class Answerer:
             return None
         went_on = resume(self.store, driver, self.asked.request.messages, self.asked.client)
         if isinstance(went_on, ProgramContinued) and went_on.saved is not None:
-            save(self.store, went_on.saved)
+            save(self.store, went_on.saved, went_on.calls)
         return went_on
 
     def _asked(self, driver: Driver, state: TurnState) -> Iterator[AnswerEvent]:
@@ -254,7 +254,7 @@ class Answerer:
         self.habits.told(self._habitat, draft.dialects)
         if self.store is not None and (saved := draft.saved()) is not None:
             origin = Origin.of(self.asked.client, self.asked.request.messages)
-            save(self.store, replace(saved, origin=origin))
+            save(self.store, replace(saved, origin=origin), saved.pending())
 
     def _retry_fields(self, verdict: Refused) -> dict[str, Any]:
         """A grammar of valid calls, where the operator says that the upstream takes one."""

@@ -70,6 +70,8 @@ def remember(
     """Keep ``ended`` for later turns of ``client``. A failing store is logged, not raised."""
     results = _results(messages)
     last = ended.ids[-1]
+    if last not in results:
+        return  # the client has forgotten it
     value = orjson.dumps({**asdict(ended), "results": _digest(ended.ids, results)})
     if len(value) > MAX_VALUE_BYTES:
         log.warning("ended program not kept: it is too large", bytes=len(value))
@@ -151,7 +153,7 @@ def _key(client: str, last: str, result: str) -> str:
 
 
 def _digest(ids: Sequence[str], results: Mapping[str, str]) -> str:
-    return _hash("".join(_hash(results[key]) for key in ids))
+    return _hash("".join(_hash(results.get(key, "")) for key in ids))
 
 
 def _hash(text: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import orjson
@@ -18,6 +19,12 @@ import structlog
 
 from emulator import metrics
 from emulator.events import ToolCall, call_id
+from emulator.programs.answered import (
+    MOST_ROUNDS,
+    answered_program,
+    fruitless_rounds,
+    results_of,
+)
 from emulator.programs.driver import (
     Call,
     Diverged,
@@ -102,14 +109,14 @@ class ProgramContinued:
     calls: Sequence[ToolCall]
 
 
-def save(store: KeyValueStore, saved: Saved) -> None:
-    """Keep a program under the ids of its pending calls. A failing store is logged, not raised."""
+def save(store: KeyValueStore, saved: Saved, calls: Sequence[ToolCall]) -> None:
+    """Keep a program under the ids of the ``calls`` that it has just made. A failing store is logged."""
     value = saved.dump()
     if len(value) > MAX_VALUE_BYTES:
         log.warning("program not kept: its results are too large", bytes=len(value))
         return
     key = hashlib.sha256(value).hexdigest()
-    aliases = {f"call:{call.id}": key.encode() for call in saved.pending()}
+    aliases = {f"call:{call.id}": key.encode() for call in calls}
     try:
         store.put({f"program:{key}": value, **aliases})
     except StoreFailed as error:
@@ -123,26 +130,17 @@ def resume(
 
     A sandbox that is busy, slow or broken is not the program's fault: that is None too.
     """
-    at = last_calls(messages)
-    if at is None:
-        return None
-    saved = _find(store, messages[at])
+    saved = answered_program(messages, partial(_find, store))
     if saved is None:
         return None
     start = beginning(messages, set(saved.ids))
     if not saved.origin.fits(client, messages, start):
         return None
-    results = {m.tool_call_id: value_of(m.text) for m in messages[at + 1 :]}
-    answered = replace(
-        saved,
-        recorded=tuple(
-            replace(one, result=results[key], known=True) if key in results else one
-            for key, one in zip(saved.ids, saved.recorded, strict=True)
-        ),
-    )
+    answered = _with_results(saved, messages)
     if answered.failure:
-        waiting = answered.pending()
-        return ProgramContinued(None, waiting) if waiting else _given_up(driver, answered)
+        return (
+            _asked_again(answered, messages) if answered.pending() else _given_up(driver, answered)
+        )
     try:
         outcome = driver.run(answered.program, answered.recorded, answered.seed)
     except ProgramTooSlow as error:
@@ -162,9 +160,7 @@ def resume(
     if not outcome.pending:
         return ended_well(saved.program, outcome, saved.ids, driver.toolset)
     if not outcome.calls:
-        # Only some of the results are in, and the program can do nothing without the others. What is
-        # kept stays as it is: the next request brings all results again.
-        return ProgramContinued(None, answered.pending())
+        return _asked_again(answered, messages)
     fresh = tuple(_new_id(answered, n) for n in range(len(outcome.calls)))
     after = replace(
         answered,
@@ -172,6 +168,31 @@ def resume(
         ids=(*answered.ids, *fresh),
     )
     return ProgramContinued(after, after.pending()[-len(fresh) :])
+
+
+def _with_results(saved: Saved, messages: Sequence[Message]) -> Saved:
+    """The program with what the history has of its results; one that is known stays as it was."""
+    results = results_of(messages, set(saved.ids))
+    return replace(
+        saved,
+        recorded=tuple(
+            replace(one, result=value_of(results[key]), known=True)
+            if not one.known and key in results
+            else one
+            for key, one in zip(saved.ids, saved.recorded, strict=True)
+        ),
+    )
+
+
+def _asked_again(answered: Saved, messages: Sequence[Message]) -> ProgramContinued | None:
+    """The calls whose results are nowhere, as long as asking brings any.
+
+    What is kept stays as it is: the next request brings all results again.
+    """
+    if fruitless_rounds(messages, set(answered.ids)) >= MOST_ROUNDS:
+        _dropped("unanswered", LookupError("the client does not answer all calls"))
+        return None
+    return ProgramContinued(None, answered.pending())
 
 
 def last_calls(messages: Sequence[Message]) -> int | None:
@@ -183,33 +204,19 @@ def last_calls(messages: Sequence[Message]) -> int | None:
     return at if answered and at >= 0 and messages[at].tool_calls else None
 
 
-def _find(store: KeyValueStore, message: Message) -> Saved | None:
-    """The program that made the calls of ``message``, if they are still what it made."""
-    calls = message.tool_calls or []
+def _find(store: KeyValueStore, call: str) -> Saved | None:
+    """What is kept under the id of a call."""
     try:
-        keys = {store.get(f"call:{call.id}") for call in calls}
-        key = keys.pop() if len(keys) == 1 else None
+        key = store.get(f"call:{call}")
         value = store.get(f"program:{key.decode()}") if key else None
         if key and value and hashlib.sha256(value).hexdigest() != key.decode():
             raise ValueError("its bytes have changed")
-        saved = Saved.load(value) if value else None
+        return Saved.load(value) if value else None
     except StoreFailed as error:
         _dropped("store", error)
-        return None
     except (ValueError, TypeError, KeyError) as error:
         _dropped("unreadable", error)
-        return None
-    if saved is None:
-        return None
-    made = {
-        key: (one.call.name, one.call.arguments)
-        for key, one in zip(saved.ids, saved.recorded, strict=True)
-    }
-    for call in calls:
-        function = call.called
-        if function is None or made.get(call.id) != (function.name, object_of(function.arguments)):
-            return None
-    return saved
+    return None
 
 
 def _dropped(reason: str, error: Exception) -> None:
