@@ -6,13 +6,16 @@ Knows nothing of chunks, items or HTTP.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 ToolKind = Literal["function", "custom"]
 RunStatus = Literal["completed", "failed", "incomplete"]
+
+DELTA_CHARS = 256
+"""Most characters of a call's arguments in one delta: clients show them as they come."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +164,12 @@ AnswerEvent = (
     | CodeRan
     | Finish
 )
+
+
+def pieces(text: str) -> Iterator[str]:
+    """``text`` in the deltas that a stream tells it in: one at least, none much longer than a line."""
+    for start in range(0, max(len(text), 1), DELTA_CHARS):
+        yield text[start : start + DELTA_CHARS]
 
 
 def call_id(answer: str, place: int) -> str:

@@ -15,6 +15,9 @@ MODEL_TURNS = Counter(
 )
 REPAIRS = Counter("emulator_repairs", "Model turns that were of no use", ["kind"])
 TOOL_CALLS = Counter("emulator_tool_calls", "Tool calls sent to clients")
+TOOLS_DROPPED = Counter(
+    "emulator_tools_dropped", "Hosted tools that were left out of a request", ["type"]
+)
 TURNS_SAVED = Counter(
     "emulator_turns_saved", "Answers that a waiting program gave without the model"
 )

@@ -96,7 +96,7 @@ class AllowedTools(BaseModel):
 class ToolChoice(Lenient):
     """The object forms of ``tool_choice``."""
 
-    type: Literal["function", "custom", "allowed_tools", "code_interpreter"]
+    type: str
     function: dict[str, Any] | None = None
     custom: dict[str, Any] | None = None
     allowed_tools: AllowedTools | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from emulator.answering.answer_format import AnswerFormat
-from emulator.answering.tool_choice import INTERPRETER, Choice, interpreter_tool, offered
+from emulator.answering.tool_choice import INTERPRETER, Choice, interpreter_tool, left_out, offered
 from emulator.protocol import ChatCompletionRequest
 from emulator.settings import Order, Settings
 from emulator.tools.toolset import Toolset
@@ -29,6 +29,8 @@ class Asked:
     """Which calls leave together."""
     relayed: bool
     """Nothing is to be emulated: the upstream's own words are the answer, all ``n`` choices at once."""
+    dropped: tuple[str, ...] = ()
+    """Types of hosted tools that the model is not offered, since nobody could run them here."""
 
     @property
     def answers(self) -> int:
@@ -70,6 +72,7 @@ def read_request(
         interpreter,
         order or settings.order,
         relayed,
+        left_out(request),
     )
 
 

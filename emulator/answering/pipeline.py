@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import structlog
+
+from emulator import metrics
 from emulator.answering.answerer import Answerer
 from emulator.answering.asked import Asked, read_request
 from emulator.answering.bench import Bench, open_bench
@@ -25,6 +28,11 @@ from emulator.storage.files import Files
 from emulator.storage.key_value import KeyValueStore
 from emulator.upstream.interface import Upstream
 from sandbox.engine import Engine
+
+log = structlog.get_logger()
+
+# What clients offer most; whatever else they name must not become a label.
+_COUNTED = ("web_search", "file_search", "image_generation", "mcp", "computer", "tool_search")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +70,7 @@ class Pipeline:
         if self.store is None and asked.order == "auto":
             # What is kept back could only be asked of the model again.
             asked = replace(asked, order="dataflow")
+        _tell_dropped(asked.dropped)
         if asked.interpreter is not None:
             if self.interpreter is None or self.files is None:
                 raise BadRequest("The code interpreter is off here.", "tools", "interpreter_off")
@@ -101,3 +110,12 @@ class Pipeline:
             asked.request,
             asked.interpreter,
         )
+
+
+def _tell_dropped(kinds: Sequence[str]) -> None:
+    if not kinds:
+        return
+    log.info("tools left out", types=[kind[:64] for kind in kinds[:16]])
+    for kind in kinds:
+        label = next((name for name in _COUNTED if kind.startswith(name)), "other")
+        metrics.TOOLS_DROPPED.labels(label).inc()

@@ -15,6 +15,9 @@ from emulator.tools.toolset import SchemaError, Toolset
 INTERPRETER = "code_interpreter"
 """The type of the one hosted tool that there is."""
 
+RUN_HERE = frozenset({"function", "custom", INTERPRETER})
+"""The types of tools that can be offered; one of any other type would run at its maker's."""
+
 NO_TOOLS = Toolset.parse([])
 
 
@@ -32,14 +35,16 @@ class Choice:
         return self.name or ("required" if self.required else "auto")
 
 
+_FORMS = RUN_HERE | {"allowed_tools"}
+
+
 def offered(request: ChatCompletionRequest) -> tuple[Toolset, Choice]:
     """The tools that the model may call in this turn. Raises `BadRequest` naming the place."""
     if request.functions is not None and request.tools is None:
         return _legacy(request, request.functions)
     tools = request.tools or []
-    if request.tools is not None and not tools:
-        raise BadRequest("tools must not be an empty array; leave it out.", param="tools")
-    everything = _parsed(tools)
+    dropped = left_out(request)
+    everything = _parsed(tools, dropped)
     choice = request.tool_choice
     one = request.parallel_tool_calls is False
     if not tools:
@@ -48,21 +53,45 @@ def offered(request: ChatCompletionRequest) -> tuple[Toolset, Choice]:
         return everything, Choice()
     if choice == "none":
         return NO_TOOLS, Choice()
+    if isinstance(choice, ToolChoice) and choice.type not in _FORMS:
+        raise BadRequest(
+            f"tool_choice.type is {choice.type[:64]!r}; expected one of {', '.join(sorted(_FORMS))}:"
+            " no other tool can be run here.",
+            "tool_choice.type",
+            "unsupported_tool",
+        )
     if isinstance(choice, ToolChoice) and choice.type == INTERPRETER:
         if interpreter_tool(request) is None:
             raise BadRequest("tool_choice asks for a tool that is not there.", "tool_choice")
         return NO_TOOLS, Choice(required=True)
     if not isinstance(choice, ToolChoice):
+        if choice == "required" and not (everything.tools or interpreter_tool(request)):
+            raise _none_left("tool_choice", dropped)
         return everything, Choice(required=choice == "required", one_at_a_time=one)
     if choice.allowed_tools is not None:
         allowed = [
             _chosen(everything, entry, f"tool_choice.allowed_tools.tools[{n}]")
             for n, entry in enumerate(choice.allowed_tools.tools)
-            if entry.get("type") != INTERPRETER
+            if entry.get("type", "function") in ("function", "custom")
         ]
-        return _only(tools, allowed), Choice(choice.allowed_tools.mode == "required", None, one)
+        required = choice.allowed_tools.mode == "required"
+        if required and not (allowed or interpreter_tool(request)):
+            raise _none_left("tool_choice.allowed_tools.tools", dropped)
+        return _only(tools, allowed), Choice(required, None, one)
     tool = _chosen(everything, choice.model_dump(), "tool_choice")
     return _only(tools, [tool]), Choice(True, tool.python_name, one)
+
+
+def left_out(request: ChatCompletionRequest) -> tuple[str, ...]:
+    """The types of the tools that nobody can run here (web search and the like), each once."""
+    kinds = (tool.get("type") for tool in request.tools or ())
+    return tuple(dict.fromkeys(k for k in kinds if isinstance(k, str) and k not in RUN_HERE))
+
+
+def _none_left(place: str, dropped: Sequence[str]) -> BadRequest:
+    named = f" ({', '.join(kind[:64] for kind in dropped[:16])})" if dropped else ""
+    message = f"{place} asks for a tool, but none of those offered{named} can be run here."
+    return BadRequest(message, place, "unsupported_tool")
 
 
 def interpreter_tool(request: ChatCompletionRequest) -> Mapping[str, Any] | None:
@@ -97,9 +126,11 @@ def _legacy(
     return everything, Choice(one_at_a_time=True)
 
 
-def _parsed(tools: Sequence[Mapping[str, Any]], *, legacy: bool = False) -> Toolset:
+def _parsed(
+    tools: Sequence[Mapping[str, Any]], dropped: Sequence[str] = (), *, legacy: bool = False
+) -> Toolset:
     try:
-        return Toolset.parse(tools, skip={INTERPRETER})
+        return Toolset.parse(tools, skip={INTERPRETER, *dropped})
     except SchemaError as error:
         param = error.param
         if legacy:

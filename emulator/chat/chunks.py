@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import orjson
-
 from emulator.chat.code_as_text import CodeAsText
 from emulator.events import (
     AnswerEvent,
@@ -26,8 +24,10 @@ from emulator.events import (
     ToolCall,
     Usage,
     new_id,
+    pieces,
 )
 from emulator.upstream.interface import Chunk
+from emulator.upstream.sse import json_bytes
 
 
 class ChunkWriter:
@@ -96,9 +96,9 @@ class ChunkWriter:
                 case ToolCall():
                     if role:
                         role["content"] = None
-                    announced, argued = self._call(event, calls)
+                    announced, *argued = self._call(event, calls)
                     yield chunk({**role, **announced})
-                    yield chunk(argued)
+                    yield from map(chunk, argued)
                     calls += 1
                 case Finish(reason, usage):
                     for words in code.links(event):
@@ -116,24 +116,21 @@ class ChunkWriter:
                     continue
             role = {}
 
-    def _call(self, call: ToolCall, index: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The delta that announces a call, and the one with all that it is called with."""
-        written = orjson.dumps(call.arguments).decode()
+    def _call(self, call: ToolCall, index: int) -> Iterator[dict[str, Any]]:
+        """The delta that announces a call, and those with all that it is called with."""
+        written = json_bytes(call.arguments).decode()
         if self._legacy:
-            return (
-                {"function_call": {"name": call.name, "arguments": ""}},
-                {"function_call": {"arguments": written}},
-            )
-        first = {"index": index, "id": call.id, "type": call.kind}
+            yield {"function_call": {"name": call.name, "arguments": ""}}
+            for piece in pieces(written):
+                yield {"function_call": {"arguments": piece}}
+            return
+        field, text = "arguments", written
         if call.kind == "custom":
-            text = str(call.arguments.get("input", ""))
-            announced, argued = {"name": call.name, "input": ""}, {"input": text}
-        else:
-            announced, argued = {"name": call.name, "arguments": ""}, {"arguments": written}
-        return (
-            {"tool_calls": [{**first, call.kind: announced}]},
-            {"tool_calls": [{"index": index, call.kind: argued}]},
-        )
+            field, text = "input", str(call.arguments.get("input", ""))
+        first = {"index": index, "id": call.id, "type": call.kind}
+        yield {"tool_calls": [{**first, call.kind: {"name": call.name, field: ""}}]}
+        for piece in pieces(text):
+            yield {"tool_calls": [{"index": index, call.kind: {field: piece}}]}
 
 
 def collect(chunks: Iterable[Chunk | Opened]) -> dict[str, Any]:

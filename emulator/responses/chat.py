@@ -6,7 +6,7 @@ Errors that the core finds in it are told at the places of the request that the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +15,7 @@ from emulator.errors import BadRequest
 from emulator.protocol import EMULATED, ChatCompletionRequest, Message, validated
 from emulator.responses.items import Json
 from emulator.responses.request import ResponseRequest, supported
-
-_CALLABLE = ("function", "custom")
+from emulator.responses.tools import CALLABLE, CLIENT_TOOLS, qualified
 
 # Sent upstream under the name that chat has for it.
 _RENAMED: Mapping[str, str] = {
@@ -29,6 +28,8 @@ _RENAMED: Mapping[str, str] = {
     "max_tool_calls": "max_tool_calls",
     "parallel_tool_calls": "parallel_tool_calls",
 }
+
+_TOOL = re.compile(r"\btools\[(\d+)\](?!\.tools\b)")
 
 # What only chat has, and what is made here.
 _CHATS_OWN = EMULATED | {"n", "response_format", "stream_options"}
@@ -48,9 +49,13 @@ _PLACES: Sequence[tuple[re.Pattern[str], str]] = tuple(
 
 
 def chat_request(
-    request: ResponseRequest, messages: Sequence[Message], containers: Sequence[str] = ()
+    request: ResponseRequest,
+    messages: Sequence[Message],
+    tools: Sequence[Json],
+    containers: Sequence[str] = (),
 ) -> ChatCompletionRequest:
-    """``containers`` are those that earlier cells ran in, the latest last. Raises `BadRequest`."""
+    """``tools`` are in chat's shape (`tools.offer`); ``containers`` those that earlier cells ran in, the
+    latest last. Raises `BadRequest`."""
     told = [*messages]
     if request.instructions:
         told.insert(0, Message(role="system", content=request.instructions))
@@ -63,8 +68,8 @@ def chat_request(
         for name, chat in _RENAMED.items()
         if (value := getattr(request, name)) is not None
     }
-    if request.tools:
-        fields["tools"] = [_nested(_going_on(tool, containers)) for tool in request.tools]
+    if tools:
+        fields["tools"] = [_going_on(tool, containers) for tool in tools]
     if request.tool_choice is not None:
         fields["tool_choice"] = _choice(request.tool_choice)
     if request.text is not None and request.text.verbosity is not None:
@@ -77,15 +82,23 @@ def chat_request(
     return validated(ChatCompletionRequest, fields)
 
 
-def told_as_sent(error: BadRequest) -> BadRequest:
-    """An error about the chat request, about the request that it was made from."""
-    return replace(error, message=_sent(error.message), param=error.param and _sent(error.param))
+def told_as_sent(error: BadRequest, places: Sequence[str]) -> BadRequest:
+    """An error about the chat request, about the request that it was made from.
+
+    ``places`` are those of the tools there, by their place here.
+    """
+    param = error.param and _sent(error.param, places)
+    return replace(error, message=_sent(error.message, places), param=param)
 
 
-def _sent(text: str) -> str:
+def _sent(text: str, places: Sequence[str]) -> str:
     for pattern, place in _PLACES:
         text = pattern.sub(place, text)
-    return text
+    return _TOOL.sub(lambda tool: _place(int(tool[1]), places), text)
+
+
+def _place(n: int, places: Sequence[str]) -> str:
+    return places[n] if n < len(places) else f"tools[{n}]"
 
 
 def _going_on(tool: Json, containers: Sequence[str]) -> Json:
@@ -96,30 +109,23 @@ def _going_on(tool: Json, containers: Sequence[str]) -> Json:
     return {**tool, "container": {**container, "reuse": list(containers)}}
 
 
-def _nested(tool: Json) -> Json:
-    """A tool in chat's shape: what describes it stands under its type."""
-    kind = tool["type"]
-    if kind not in _CALLABLE or kind in tool:
-        return tool
-    return {"type": kind, kind: {name: value for name, value in tool.items() if name != "type"}}
-
-
 def _choice(choice: str | Json) -> str | Json:
     if isinstance(choice, str):
         return choice
-    form = _CHOICES.get(str(choice.get("type")))
-    if form is None:
-        supported(choice.get("type"), "tool_choice.type")
-        return choice  # for the core to read, as the tool itself
-    return form(choice)
-
-
-def _named(choice: Json, place: str = "tool_choice") -> Json:
     kind = choice.get("type")
-    supported(kind, f"{place}.type")
-    if kind not in _CALLABLE or isinstance(choice.get(kind), Mapping):
+    if kind == "allowed_tools":
+        return _allowed(choice)
+    supported(kind, "tool_choice.type")
+    return _named(choice)
+
+
+def _named(choice: Json) -> Json:
+    kind = choice.get("type")
+    if kind in CLIENT_TOOLS:
+        return {"type": "function", "function": {"name": kind}}
+    if kind not in CALLABLE or isinstance(choice.get(kind), Mapping):
         return choice
-    return {"type": kind, kind: {"name": choice.get("name")}}
+    return {"type": kind, kind: {"name": qualified(choice.get("namespace"), choice.get("name"))}}
 
 
 def _allowed(choice: Json) -> Json:
@@ -132,15 +138,8 @@ def _allowed(choice: Json) -> Json:
     for tool, place in zip(tools, places, strict=True):
         if not isinstance(tool, dict):
             raise BadRequest(f"{place} must be an object.", param=place)
-    named = [_named(tool, place) for tool, place in zip(tools, places, strict=True)]
+    named = [_named(tool) for tool in tools]
     return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": named}}
-
-
-_CHOICES: Mapping[str, Callable[[Json], Json]] = {
-    "function": _named,
-    "custom": _named,
-    "allowed_tools": _allowed,
-}
 
 
 def _response_format(request: ResponseRequest) -> Json | None:

@@ -6,8 +6,9 @@ Knows nothing of Flask.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from emulator.answering.pipeline import Pipeline
 from emulator.answering.relay import spelled_out
@@ -21,12 +22,25 @@ from emulator.responses.items import Json
 from emulator.responses.request import ResponseRequest
 from emulator.responses.response import begun
 from emulator.responses.stored import StoredResponses
+from emulator.responses.tools import further, offer
 from emulator.responses.writer import ResponseWriter
 from emulator.settings import Order
 
 _ENDS = ("response.completed", "response.incomplete")
 
 StreamEvents = Iterator[Json | Opened]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response as it is made."""
+
+    writer: ResponseWriter
+    """Of the event that tells a failure."""
+    events: StreamEvents
+    """The stream's events, `Opened` first. Raises `EmulatorError`."""
+    dropped: tuple[str, ...]
+    """Types of hosted tools that were left out."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +54,8 @@ class ResponseFront:
         request: ResponseRequest,
         given: list[Json],
         order: Order | None = None,
-    ) -> tuple[ResponseWriter, StreamEvents]:
-        """The stream's events, `Opened` first, and their writer, for the event of a failure.
-
-        Raises `BadRequest`, `NotFound` or `StoreUnavailable` at once, `EmulatorError` from the iterator.
-        """
+    ) -> Answer:
+        """Raises `BadRequest`, `NotFound` or `StoreUnavailable` at once."""
         given = self.stored.resolved(client, given)
         before = self.stored.history(client, request.previous_response_id)
         said = [
@@ -52,27 +63,32 @@ class ResponseFront:
             *items.parse(self.stored.with_outputs(client, given)),
         ]
         containers = [item.container_id for item in said if isinstance(item, items.CodeCall)]
+        tools = request.tools or []
+        brought = further([*before, *given], tools)
+        offered = offer([*tools, *brought])
         try:
-            chat = chat_request(request, messages(said), containers)
+            chat = chat_request(request, messages(said), offered.tools, containers)
             asked = self.pipeline.read(chat, client, order=order)
         except BadRequest as error:
-            raise told_as_sent(error) from error
+            raise told_as_sent(error, offered.places) from error
         answer = spelled_out(asked, self.pipeline.answer(asked))
         start, event_log = begun(request), EventLog()
-        writer = ResponseWriter(start)
+        writer = ResponseWriter(start, brought)
         events = writer.write(event_log.record(answer))
         if request.store is not False:
-            events = self._keeping(client, start, given, event_log, events)
-        return writer, events
+            keep = partial(
+                self.stored.keep, client, begun=start, given=given, tools=brought, events=event_log
+            )
+            events = _keeping(keep, events)
+        return Answer(writer, events, asked.dropped)
 
-    def _keeping(
-        self, client: str, start: Json, given: list[Json], event_log: EventLog, events: StreamEvents
-    ) -> StreamEvents:
-        """The events; the response is kept before its client learns that it is whole."""
-        for event in events:
-            if not isinstance(event, Opened) and event["type"] in _ENDS:
-                self.stored.keep(client, start, event["response"], given, event_log)
-            yield event
+
+def _keeping(keep: Callable[[Json], None], events: StreamEvents) -> StreamEvents:
+    """The events; the response is kept before its client learns that it is whole."""
+    for event in events:
+        if not isinstance(event, Opened) and event["type"] in _ENDS:
+            keep(event["response"])
+        yield event
 
 
 def last(events: StreamEvents) -> Json:

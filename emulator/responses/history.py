@@ -10,6 +10,7 @@ from emulator.events import same_answer
 from emulator.protocol import CustomCall, FunctionCall, HistoryCall, Message
 from emulator.responses import items as given
 from emulator.responses.items import Item, Json, Part
+from emulator.responses.tools import qualified
 
 _PICTURE = "[a picture]"
 
@@ -25,11 +26,13 @@ def messages(items: Sequence[Item]) -> list[Message]:
         match item:
             case given.Message(role=role, content=parts):
                 told.append(Message(role=role, content=_content(role, parts)))
-            case given.FunctionCall(call_id=key, name=name, arguments=arguments):
+            case given.FunctionCall(call_id=key, arguments=arguments):
+                name = qualified(item.namespace, item.name)
                 function = FunctionCall(name=name, arguments=arguments)
                 _call(told, HistoryCall(id=key, function=function))
-            case given.CustomCall(call_id=key, name=name, input=text):
-                _call(told, HistoryCall(id=key, custom=CustomCall(name=name, input=text)))
+            case given.CustomCall(call_id=key, input=text):
+                custom = CustomCall(name=qualified(item.namespace, item.name), input=text)
+                _call(told, HistoryCall(id=key, custom=custom))
             case given.CallOutput(call_id=key, output=parts):
                 told.append(Message(role="tool", tool_call_id=key, content=_content("tool", parts)))
             case given.CodeCall():

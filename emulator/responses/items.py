@@ -6,7 +6,7 @@ tolerated as they send it: with fields that are null, and with those that only o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from emulator.errors import BadRequest
 from emulator.events import new_id
 from emulator.protocol import validated
+from emulator.responses import tool_items
+from emulator.upstream.sse import json_bytes
 
 Json: TypeAlias = dict[str, Any]
 Status = Literal["in_progress", "interpreting", "completed", "incomplete", "failed"]
@@ -31,7 +33,7 @@ class Shape(BaseModel):
 
 
 class TextPart(Shape):
-    type: Literal["input_text", "output_text", "text"]
+    type: Literal["input_text", "output_text", "text", "summary_text", "reasoning_text"]
     text: str
 
 
@@ -59,6 +61,8 @@ PARTS: Mapping[str, type[Part]] = {
     "input_text": TextPart,
     "output_text": TextPart,
     "text": TextPart,
+    "summary_text": TextPart,
+    "reasoning_text": TextPart,
     "refusal": RefusalPart,
     "input_image": ImagePart,
     "input_file": FilePart,
@@ -86,6 +90,7 @@ class FunctionCall(Shape):
     id: str
     call_id: str = Field(min_length=1)
     name: str
+    namespace: str | None = None
     arguments: str
 
 
@@ -94,10 +99,13 @@ class CustomCall(Shape):
     id: str
     call_id: str = Field(min_length=1)
     name: str
+    namespace: str | None = None
     input: str
 
 
 class CallOutput(Shape):
+    """What a call gave, whatever the type of its tool."""
+
     type: Literal["function_call_output", "custom_tool_call_output"]
     id: str
     call_id: str = Field(min_length=1)
@@ -141,10 +149,17 @@ ITEMS: Mapping[str, tuple[type[Item], str]] = {
     "item_reference": (Reference, ""),
 }
 
+# Items that a model reads as a call and its result, or not at all: the prefixes of their ids.
+_OTHERS: Mapping[str, str] = {
+    **dict.fromkeys(tool_items.CALLS, "tc_"),
+    **dict.fromkeys(tool_items.OUTPUTS, "tco_"),
+    **dict.fromkeys(tool_items.SKIPPED, "item_"),
+}
+
 
 def parse(items: Sequence[Json], place: str = "input") -> list[Item]:
     """Items as `normal` makes them. Raises `BadRequest` naming the place: ``input[2].content[0].type``."""
-    return [_parsed(item, f"{place}[{n}]") for n, item in enumerate(items)]
+    return [read for n, item in enumerate(items) for read in _read(item, f"{place}[{n}]")]
 
 
 def normal(written: Any) -> list[Json]:
@@ -175,13 +190,17 @@ def _normal(written: Any, place: str) -> Json:
         item["type"] = kind = "message"
     elif kind is None and set(item) == {"id"}:
         item["type"] = kind = "item_reference"
-    if not isinstance(kind, str) or kind not in ITEMS:
+    if not isinstance(kind, str) or not (kind in ITEMS or kind in _OTHERS):
         known = ", ".join(ITEMS)
-        message = f"{place}.type is {quoted(kind)}; supported here are {known}."
+        message = (
+            f"{place}.type is {quoted(kind)}; supported are {known} and those of hosted tools."
+        )
         raise BadRequest(message, param=f"{place}.type", code="unsupported_item")
     if kind == "item_reference":
         return item
-    item.setdefault("id", new_id(ITEMS[kind][1]))
+    item.setdefault("id", new_id(ITEMS[kind][1] if kind in ITEMS else _OTHERS[kind]))
+    if kind in _OTHERS:
+        return item
     spoken = item.get("role") == "assistant"
     for name in ("content", "output"):
         if isinstance(text := item.get(name), str):
@@ -195,6 +214,29 @@ def _text(text: str, *, output: bool) -> Json:
     if output:
         return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     return {"type": "input_text", "text": text}
+
+
+def _read(item: Json, place: str) -> Iterator[Item]:
+    """The item, or the call and the result that stand for it."""
+    kind = item["type"]
+    if kind in ITEMS:
+        yield _parsed(item, place)
+    elif kind in tool_items.OUTPUTS:
+        said = tool_items.output(item)
+        parts = [_text(said, output=False)] if isinstance(said, str) else said
+        # A local shell's output has its call's id for its own.
+        key = item.get("call_id") or item.get("id")
+        whole = {"type": "function_call_output", "id": item["id"], "call_id": key, "output": parts}
+        yield _parsed(whole, place)
+    elif kind in tool_items.CALLS and (told := tool_items.call(item)) is not None:
+        name, arguments, result = told
+        key = item.get("call_id") or item.get("id")
+        named = {"id": item["id"], "call_id": key}
+        written = json_bytes(arguments).decode()
+        yield _parsed({"type": "function_call", **named, "name": name, "arguments": written}, place)
+        if result is not None:
+            parts = [_text(result, output=False)]
+            yield _parsed({"type": "function_call_output", **named, "output": parts}, place)
 
 
 def _parsed(item: Json, place: str) -> Item:

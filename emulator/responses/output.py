@@ -7,18 +7,19 @@ response around it; events come without their sequence numbers.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar
 
-import orjson
-
-from emulator.events import CodeRan, Image, Logs, ToolCall
+from emulator.events import CodeRan, Image, Logs, ToolCall, pieces
 from emulator.responses.items import Json
+from emulator.responses.tools import CallForm, ClientTool
+from emulator.upstream.sse import json_bytes
 
 Events = Iterator[Json]
 
 
 class OutputItem:
-    """Begins with `begin`; ``self.item`` is the item as it has become."""
+    """Begins with `begin`; ``self.item`` is the item in its latest state."""
 
     def __init__(self, index: int, item: Json) -> None:
         self.index = index
@@ -108,30 +109,91 @@ class ReasoningItem(OutputItem):
 
 
 class CallItem(OutputItem):
-    """A call, whole from the start: one delta."""
+    """A call of a function or of a custom tool."""
 
-    def __init__(self, index: int, key: str, call: ToolCall) -> None:
-        named = {"id": key, "call_id": call.id, "name": call.name}
-        self._custom = call.kind == "custom"
-        if self._custom:
-            super().__init__(index, {**named, "type": "custom_tool_call", "input": ""})
-            self._text = str(call.arguments.get("input", ""))
-        else:
-            item = {**named, "type": "function_call", "arguments": "", "status": "in_progress"}
-            super().__init__(index, item)
-            self._text = orjson.dumps(call.arguments).decode()
+    prefix: ClassVar[str]
+    _field: ClassVar[str]
+    _events: ClassVar[str]
+
+    def __init__(self, index: int, key: str, call: ToolCall, form: CallForm, text: str) -> None:
+        item = {"id": key, "call_id": call.id, "name": form.name, self._field: ""}
+        if form.namespace is not None:
+            item["namespace"] = form.namespace
+        super().__init__(index, item)
+        self._text = text
 
     def whole(self) -> Events:
         yield from self.begin()
-        if self._custom:
-            yield self._event("custom_tool_call_input.delta", delta=self._text)
-            yield self._event("custom_tool_call_input.done", input=self._text)
-            yield self._done(input=self._text)
-        else:
-            name = self.item["name"]
-            yield self._event("function_call_arguments.delta", delta=self._text)
-            yield self._event("function_call_arguments.done", name=name, arguments=self._text)
-            yield self._done(arguments=self._text, status="completed")
+        for piece in pieces(self._text):
+            yield self._event(f"{self._events}.delta", delta=piece)
+        yield self._closed()
+        self.item[self._field] = self._text
+        yield self._whole()
+
+    def _whole(self) -> Json:
+        return self._done()
+
+    def _closed(self) -> Json:
+        raise NotImplementedError
+
+
+class FunctionItem(CallItem):
+    prefix, _field, _events = "fc_", "arguments", "function_call_arguments"
+
+    def __init__(self, index: int, key: str, call: ToolCall, form: CallForm) -> None:
+        super().__init__(index, key, call, form, json_bytes(call.arguments).decode())
+        self.item |= {"type": "function_call", "status": "in_progress"}
+
+    def _closed(self) -> Json:
+        name = self.item["name"]
+        return self._event(f"{self._events}.done", name=name, arguments=self._text)
+
+    def _whole(self) -> Json:
+        return self._done(status="completed")
+
+
+class CustomItem(CallItem):
+    prefix, _field, _events = "ctc_", "input", "custom_tool_call_input"
+
+    def __init__(self, index: int, key: str, call: ToolCall, form: CallForm) -> None:
+        super().__init__(index, key, call, form, str(call.arguments.get("input", "")))
+        self.item["type"] = "custom_tool_call"
+
+    def _closed(self) -> Json:
+        return self._event(f"{self._events}.done", input=self._text)
+
+
+class ClientToolItem(OutputItem):
+    """A call of a tool that has an item of its own: ``shell_call`` and the like."""
+
+    def __init__(self, index: int, key: str, call: ToolCall, tool: ClientTool) -> None:
+        named = {"id": key, "type": tool.call_type, "call_id": call.id, "status": "in_progress"}
+        super().__init__(index, {**named, **tool.fields(call.arguments)})
+
+    def whole(self) -> Events:
+        yield from self.begin()
+        if self.item["type"] == "shell_call":
+            for n, command in enumerate(self.item["action"]["commands"]):
+                yield self._command(n, "added", command="")
+                for piece in pieces(command):
+                    yield self._command(n, "delta", delta=piece)
+                yield self._command(n, "done", command=command)
+        yield self._done(status="completed")
+
+    def _command(self, n: int, kind: str, **fields: object) -> Json:
+        place = {"output_index": self.index, "command_index": n}
+        return {"type": f"response.shell_call_command.{kind}", **place, **fields}
+
+
+def call_item(
+    index: int, key: Callable[[str], str], call: ToolCall, form: CallForm | None
+) -> FunctionItem | CustomItem | ClientToolItem:
+    """The item of a call; ``key`` makes an id that begins with a prefix."""
+    form = form or CallForm(call.name)
+    if form.tool is not None:
+        return ClientToolItem(index, key(form.tool.prefix), call, form.tool)
+    kind = CustomItem if call.kind == "custom" else FunctionItem
+    return kind(index, key(kind.prefix), call, form)
 
 
 class CodeItem(OutputItem):

@@ -12,10 +12,12 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from emulator.answering.tool_choice import RUN_HERE
 from emulator.errors import BadRequest
 from emulator.protocol import Lenient, read_object, validated
 from emulator.responses import items
 from emulator.responses.items import Json, quoted
+from emulator.responses.tools import CLIENT_TOOLS
 
 CODE_OUTPUTS = "code_interpreter_call.outputs"
 
@@ -31,8 +33,6 @@ INCLUDABLE = frozenset(
         "message.output_text.logprobs",
     }
 )
-
-TOOL_TYPES = frozenset({"function", "custom", "code_interpreter"})
 
 _UNSUPPORTED: Mapping[str, str] = {
     "background": "Responses are not run in the background here; leave background out and stream.",
@@ -119,16 +119,18 @@ def parse_request(body: bytes) -> tuple[ResponseRequest, list[Json]]:
     request = validated(ResponseRequest, value)
     check_include(request.include or [])
     for n, tool in enumerate(request.tools or ()):
-        supported(tool.get("type"), f"tools[{n}].type")
+        if not isinstance(tool.get("type"), str):
+            raise BadRequest(f"tools[{n}].type must say what the tool is.", f"tools[{n}].type")
     written = items.normal([] if request.input is None else request.input)
     items.parse(written)
     return request, written
 
 
 def supported(kind: Any, place: str) -> None:
-    """Raises `BadRequest` for a hosted tool that is not to be had here."""
-    if not isinstance(kind, str) or kind not in TOOL_TYPES:
-        known = ", ".join(sorted(TOOL_TYPES))
+    """Raises `BadRequest` for a tool that must be called and cannot be run here."""
+    choosable = RUN_HERE | CLIENT_TOOLS.keys()
+    if not isinstance(kind, str) or kind not in choosable:
+        known = ", ".join(sorted(choosable))
         message = f"{place} is {quoted(kind)}; supported here are {known}."
         raise BadRequest(message, param=place, code="unsupported_tool")
 

@@ -7,7 +7,7 @@ which knows the one before it. Knows nothing of HTTP.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -36,6 +36,8 @@ class StoredResponse:
     rows: Any
     """Its answer's events, as `event_log` writes them."""
     size: int
+    tools: list[Json] = field(default_factory=list)
+    """Those that its input brought along."""
 
     @property
     def items(self) -> list[Json]:
@@ -45,7 +47,7 @@ class StoredResponse:
     def events(self) -> Iterator[Json]:
         """The stream once more, exactly as it was."""
         finished = self.response["completed_at"] or 0
-        writer = ResponseWriter(self.begun, now=lambda: finished)
+        writer = ResponseWriter(self.begun, self.tools, now=lambda: finished)
         answer: list[AnswerEvent] = event_log.load(self.rows)
         return (event for event in writer.write(answer) if not isinstance(event, Opened))
 
@@ -61,12 +63,21 @@ class StoredResponses:
     max_read_bytes: int = 32 * 2**20
 
     def keep(
-        self, client: str, begun: Json, response: Json, given: list[Json], taped: EventLog
+        self,
+        client: str,
+        response: Json,
+        *,
+        begun: Json,
+        given: Sequence[Json],
+        tools: Sequence[Json] = (),
+        events: EventLog,
     ) -> None:
         """A response that cannot be kept is logged: its client has got it all the same."""
         if self.store is None:
             return
-        kept = {"begun": begun, "response": response, "input": given, "rows": taped.dump()}
+        kept = {"begun": begun, "response": response, "input": given, "rows": events.dump()}
+        if tools:
+            kept["tools"] = tools
         value = json_bytes(kept)
         if len(value) > MAX_VALUE_BYTES:
             log.warning("response not kept: it is too large", bytes=len(value))

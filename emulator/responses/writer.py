@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from emulator.errors import EmulatorError
@@ -30,13 +30,14 @@ from emulator.events import (
 from emulator.responses import citations
 from emulator.responses.items import Json
 from emulator.responses.output import (
-    CallItem,
     CodeItem,
     Events,
     MessageItem,
     OutputItem,
     ReasoningItem,
+    call_item,
 )
+from emulator.responses.tools import offer
 
 Kind = TypeVar("Kind", bound=OutputItem)
 
@@ -49,11 +50,15 @@ _INCOMPLETE: dict[FinishReason, str] = {
 class ResponseWriter:
     """Writes one response; ``response`` is what it is in front of its first item.
 
-    The same response and answer events give the same stream, ids included.
+    The same response, tools and answer events give the same stream, ids included. ``tools`` are those that
+    the input brought along, besides those of the response.
     """
 
-    def __init__(self, response: Json, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, response: Json, tools: Sequence[Json] = (), *, now: Callable[[], float] = time.time
+    ) -> None:
         self._response = response
+        self._forms = offer([*response["tools"], *tools]).forms
         self._now = now
         self._numbers = 0
         self._output: list[Json] = []
@@ -101,8 +106,8 @@ class ResponseWriter:
                 yield from self._open_as(MessageItem).feed(text)
             case ToolCall():
                 yield from self._last_message()
-                prefix = "ctc_" if event.kind == "custom" else "fc_"
-                yield from CallItem(len(self._output), self._id(prefix), event).whole()
+                form = self._forms.get(event.name)
+                yield from call_item(len(self._output), self._id, event, form).whole()
             case CodeBegun(key, container_id):
                 yield from self._begin(lambda n: CodeItem(n, key, container_id))
             case CodeDelta(text):

@@ -10,7 +10,11 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import structlog
@@ -41,14 +45,14 @@ CHAT = Frames(encode_json, lambda error: encode_json(error.body()), DONE)
 
 
 class EventStream:
-    """An iterable of SSE bytes; `close`, which WSGI servers call, stops the upstream too."""
+    """An iterable of SSE bytes; `close`, which WSGI servers call, stops the upstream too.
+
+    `first` is to be asked before the response begins: a quick refusal is an error of its own there, a late
+    one the stream's last event.
+    """
 
     def __init__(
-        self,
-        first: Event | Opened,
-        events: Iterator[Event | Opened],
-        ping_seconds: float,
-        frames: Frames = CHAT,
+        self, events: Iterator[Event | Opened], ping_seconds: float, frames: Frames = CHAT
     ) -> None:
         self._events = events
         self._frames = frames
@@ -56,13 +60,24 @@ class EventStream:
         self._queue: queue.Queue[bytes | None] = queue.Queue(_WAITING_EVENTS)
         self._closed = threading.Event()
         self._opened: Opened | None = None
-        self._first = self._encoded(first)
-        self._thread = threading.Thread(target=self._read, name="event-stream", daemon=True)
+        self._first: Future[Event | Opened] = Future()
+        # In the request's context: what is logged there names the request too.
+        read = partial(copy_context().run, self._read)
+        threading.Thread(target=read, name="event-stream", daemon=True).start()
+
+    def first(self) -> Event | Opened | None:
+        """The first event; None if there is none within the time after which a stream gets a comment.
+
+        Raises the `EmulatorError` that came in its place.
+        """
+        try:
+            return self._first.result(self._ping_seconds)
+        except TimeoutError:
+            return None if self._first.cancel() else self._first.result()
 
     def __iter__(self) -> Iterator[bytes]:
-        self._thread.start()
-        if self._first:
-            yield self._first
+        if self._first.cancelled():
+            yield PING
         while True:
             try:
                 data = self._queue.get(timeout=self._ping_seconds)
@@ -90,24 +105,31 @@ class EventStream:
     def _read(self) -> None:
         try:
             for event in self._events:
-                if (data := self._encoded(event)) and not self._put(data):
+                data = self._encoded(event)
+                with suppress(InvalidStateError):
+                    self._first.set_result(event)
+                if data and not self._put(data):
                     return
             if self._frames.end:
                 self._put(self._frames.end)
         except EmulatorError as error:
-            self._failed(error)
-        except Exception:
+            self._failed(error, error)
+        except Exception as error:
             if not self._closed.is_set():
                 log.exception("stream failed")
-                self._failed(EmulatorError("The proxy failed; its log says why."))
+                self._failed(error, EmulatorError("The proxy failed; its log says why."))
         finally:
             self._events_closed()
             self._put(None)
 
-    def _failed(self, error: EmulatorError) -> None:
-        if not self._closed.is_set():
-            log.warning("stream broken off", reason=error.message, code=error.code)
-            self._put(self._frames.failed(error))
+    def _failed(self, error: Exception, told: EmulatorError) -> None:
+        """Told by `first`, or by the stream if that has begun."""
+        try:
+            self._first.set_exception(error)
+        except InvalidStateError:
+            if not self._closed.is_set():
+                log.warning("stream broken off", reason=told.message, code=told.code)
+                self._put(self._frames.failed(told))
 
     def _events_closed(self) -> None:
         close: Any = getattr(self._events, "close", None)

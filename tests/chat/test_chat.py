@@ -368,6 +368,29 @@ def test_a_silent_upstream_is_bridged_with_comments(
     assert text.rstrip().endswith("data: [DONE]")
 
 
+def test_a_stream_begins_before_the_upstream_has_answered(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    proxy = start_proxy(ping_seconds=0.05)
+    upstream.reply(Reply("Hello", first_delay=0.5))
+    upstream.reply(Reply(status=400, body={"error": {"message": "too long"}}, first_delay=0.5))
+    body = {"model": "m", "messages": ASK, "stream": True}
+    answers = []
+    for _ in range(2):
+        request = urllib.request.Request(
+            f"{proxy}/v1/chat/completions",
+            json.dumps(body).encode(),
+            {"content-type": "application/json"},
+        )
+        with urllib.request.urlopen(request) as response:
+            assert response.status == 200
+            answers.append(response.read().decode().replace("\r", ""))
+    assert all(answer.startswith(": ping\n") for answer in answers)
+    assert answers[0].rstrip().endswith("data: [DONE]")
+    error = json.loads(answers[1].rstrip().rpartition("data: ")[2])["error"]
+    assert error["message"] == "too long"
+
+
 @BOTH
 def test_reasoning_comes_out_beside_the_content(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any

@@ -294,7 +294,9 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"functions": []}, "functions"),
     ({"functions": [{"name": "f", "parameters": {"type": 5}}]}, "functions[0].parameters.type"),
     ({**LEGACY, "function_call": {"name": "nobody"}}, "function_call.name"),
-    ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+    ({"tools": [{"type": "mcp"}], "tool_choice": {"type": "mcp"}}, "tool_choice.type"),
+    ({"tools": [{"type": "web_search"}], "tool_choice": "required"}, "tool_choice"),
+    ({"tools": [{"type": ["web_search"]}]}, "tools[0].type"),
     ({"tools": [GET_WEATHER, GET_WEATHER]}, "tools[1].function.name"),
     ({"tools": [GET_WEATHER], "n": 0}, "n"),
 ]
@@ -307,3 +309,27 @@ def test_what_cannot_be_done_is_refused_by_place(
     body = {"model": "m", "messages": ASK, **fields}
     status, _, answer = send(f"{proxy}/v1/chat/completions", body)
     assert (status, answer["error"]["param"]) == (400, param)
+
+
+@pytest.mark.parametrize("tools", [[], [{"type": "web_search"}], [{"type": "of_tomorrow", "x": 1}]])
+def test_without_a_tool_that_can_be_run_the_model_just_answers(
+    proxy: str, upstream: ScriptedUpstream, tools: list[dict[str, Any]]
+) -> None:
+    upstream.reply("Hello!")
+    body = {"model": "m", "messages": ASK, "tools": tools, "tool_choice": "auto"}
+    status, headers, answer = send(f"{proxy}/v1/chat/completions", body)
+    assert (status, answer["choices"][0]["message"]["content"]) == (200, "Hello!")
+    left_out = ", ".join(tool["type"] for tool in tools)
+    assert headers.get("x-emulator-dropped-tools", "") == left_out
+    assert not {"tools", "tool_choice"} & upstream.requests[0].keys()
+
+
+def test_a_hosted_tool_does_not_keep_the_others_from_being_offered(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(LONDON)
+    body = {"model": "m", "messages": ASK, "tools": [{"type": "mcp"}, GET_WEATHER]}
+    _, headers, answer = send(f"{proxy}/v1/chat/completions", body)
+    [call] = answer["choices"][0]["message"]["tool_calls"]
+    assert call["function"]["name"] == "get_weather"
+    assert headers["x-emulator-dropped-tools"] == "mcp"

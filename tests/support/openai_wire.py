@@ -1,8 +1,8 @@
 """What OpenAI publishes and what clients send: tests/data, as the tests of the wire use it.
 
 client_requests.jsonl holds bodies that today's clients send (recorded from openai, LangChain, LangGraph,
-PydanticAI and Instructor); openai-schemas.json OpenAI's published schemas, from
-github.com/openai/openai-openapi at f85dbe2.
+PydanticAI, Instructor and Codex CLI, whose long texts are cut); openai-schemas.json OpenAI's published
+schemas, from github.com/openai/openai-openapi at f85dbe2.
 """
 
 from __future__ import annotations

@@ -97,8 +97,13 @@ def check_events(events: list[Json]) -> Json:
             output.append(item)
             open_item = None
             continue
-        assert event["item_id"] == open_item["id"]
+        assert event.get("item_id", open_item["id"]) == open_item["id"]
+        if kind == "shell_call_command.added":
+            assert event["command_index"] == told.count("\0")
         told += event.get("delta", "")
+        if kind == "shell_call_command.done":
+            told += "\0"
+            continue
         if kind.endswith(".done"):
             [text] = [
                 event[name]
@@ -125,6 +130,10 @@ def whole_text(item: Json) -> str:
             return str(item["input"])
         case "code_interpreter_call":
             return str(item["code"])
+        case "shell_call":
+            return "".join(f"{command}\0" for command in item["action"]["commands"])
+        case "local_shell_call" | "apply_patch_call":
+            return ""  # they come without deltas
     raise AssertionError(item)
 
 

@@ -31,7 +31,7 @@ BAD_BODIES: list[tuple[bytes, str | None, str]] = [
     (b'{"model": "m", "messages": [{"role": "king", "content": "x"}]}', "messages[0].role", "king"),
     (b'{"model": "m", "messages": [{"role": "user", "content": 5}]}', "messages[0].content", ""),
     (b'{"model": "m", "messages": [{"role": "user"}], "tool_choice": "maybe"}', "tool_choice", ""),
-    (b'{"model": "m", "messages": [{"role": "user"}], "tools": []}', "tools", "empty"),
+    (b'{"model": "m", "messages": [{"role": "user"}], "tools": {}}', "tools", "list"),
     (
         b'{"model": "m", "messages": [{"role": "user"}], "tool_choice": "required"}',
         "tool_choice",

@@ -9,11 +9,10 @@ from emulator.answering.pipeline import Pipeline
 from emulator.chat.chunks import collect
 from emulator.chat.front import complete
 from emulator.errors import NotFound
-from emulator.events import Opened
 from emulator.protocol import parse_chat
 from emulator.settings import Settings
 from emulator.upstream.interface import ModelList
-from emulator.web.routes.reply import client, json_reply, order, stream_reply
+from emulator.web.routes.reply import client, json_reply, order, stream_reply, tell
 from emulator.web.streaming import EventStream
 
 log = structlog.get_logger()
@@ -26,18 +25,15 @@ def add_routes(api: Blueprint, pipeline: Pipeline, models: ModelList, settings: 
         if settings.log_bodies:
             log.info("request body", body=body.decode(errors="replace"))
         chat = parse_chat(body)
-        chunks = complete(pipeline, chat, client(), request.host_url.rstrip("/"), order())
-        # The upstream's refusal comes out here, and so keeps its status in a stream too.
-        opened = next(chunks)
+        asked = pipeline.read(chat, client(), interpreter_by_default=True, order=order())
+        chunks = complete(pipeline, asked, request.host_url.rstrip("/"))
         if not chat.stream:
-            response = json_reply(collect(chunks))
-        else:
-            response = stream_reply(EventStream(opened, chunks, settings.ping_seconds))
-        if isinstance(opened, Opened):
-            response.headers["x-emulator-turns-saved"] = str(opened.turns_saved)
-            if opened.container_id:
-                response.headers["x-emulator-container"] = opened.container_id
-        return response
+            opened = next(chunks)
+            return tell(json_reply(collect(chunks)), opened, asked.dropped)
+        stream = EventStream(chunks, settings.ping_seconds)
+        # A refusal that the upstream is quick to give comes out here, and so keeps its status.
+        first = stream.first()
+        return tell(stream_reply(stream), first, asked.dropped)
 
     @api.get("/models")
     def list_models() -> Response:

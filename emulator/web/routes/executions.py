@@ -55,7 +55,9 @@ def add_routes(api: Blueprint, interpreter: Interpreter, settings: Settings) -> 
         container = containers.get(client(), container_id)
         events = _events(interpreter, container, asked.code)
         if asked.stream:
-            return stream_reply(EventStream(next(events), events, settings.ping_seconds))
+            stream = EventStream(events, settings.ping_seconds)
+            stream.first()  # a refusal keeps its status
+            return stream_reply(stream)
         for event in events:
             if isinstance(event, dict) and event["type"] == "execution":
                 return json_reply(event["execution"])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from typing import get_args
 
 from flask import Response, g, request
 
 from emulator.errors import BadRequest
+from emulator.events import Opened
 from emulator.settings import Order
 from emulator.upstream.sse import json_bytes
 from emulator.web.streaming import EventStream
@@ -44,3 +46,18 @@ def order() -> Order | None:
 
 _ORDER = "x-emulator-order"
 _ORDERS: tuple[Order, ...] = get_args(Order)
+
+
+def tell(response: Response, opened: object, dropped: Sequence[str]) -> Response:
+    """The response, with headers on how the answer came about.
+
+    ``opened`` is its first event, if that is there already; ``dropped`` are types of tools left out.
+    """
+    if dropped:
+        named = (re.sub(r"[^\w.-]", "_", kind[:64], flags=re.ASCII) for kind in dropped[:16])
+        response.headers["x-emulator-dropped-tools"] = ", ".join(named)
+    if isinstance(opened, Opened):
+        response.headers["x-emulator-turns-saved"] = str(opened.turns_saved)
+        if opened.container_id:
+            response.headers["x-emulator-container"] = opened.container_id
+    return response

@@ -10,7 +10,6 @@ from flask import Blueprint, Response, request
 
 from emulator.answering.pipeline import Pipeline
 from emulator.errors import BadRequest, EmulatorError
-from emulator.events import Opened
 from emulator.responses.front import ResponseFront, last
 from emulator.responses.items import Json
 from emulator.responses.request import CODE_OUTPUTS, check_include, parse_request
@@ -21,7 +20,7 @@ from emulator.settings import Settings
 from emulator.storage.key_value import KeyValueStore
 from emulator.storage.paging import page_among
 from emulator.upstream.sse import encode_json
-from emulator.web.routes.reply import client, json_reply, order, stream_reply
+from emulator.web.routes.reply import client, json_reply, order, stream_reply, tell
 from emulator.web.streaming import EventStream, Frames
 
 log = structlog.get_logger()
@@ -51,20 +50,18 @@ class _Routes:
         if self.settings.log_bodies:
             log.info("request body", body=body.decode(errors="replace"))
         asked, given = parse_request(body)
-        writer, events = self.front.answer(client(), asked, given, order())
-        # The upstream's refusal comes out here, and so keeps its status in a stream too.
-        opened = next(events)
+        answer = self.front.answer(client(), asked, given, order())
         code_outputs = CODE_OUTPUTS in (asked.include or ())
-        if asked.stream:
-            frames = _frames(writer, code_outputs=code_outputs)
-            stream = EventStream(opened, events, self.settings.ping_seconds, frames)
-            response = stream_reply(stream)
-        else:
-            whole = last(events)["response"]
+        if not asked.stream:
+            opened = next(answer.events)
+            whole = last(answer.events)["response"]
             response = json_reply(shown(whole, code_outputs=code_outputs))
-        if isinstance(opened, Opened):
-            response.headers["x-emulator-turns-saved"] = str(opened.turns_saved)
-        return response
+            return tell(response, opened, answer.dropped)
+        frames = _frames(answer.writer, code_outputs=code_outputs)
+        stream = EventStream(answer.events, self.settings.ping_seconds, frames)
+        # A refusal that the upstream is quick to give comes out here, and so keeps its status.
+        first = stream.first()
+        return tell(stream_reply(stream), first, answer.dropped)
 
     def retrieve_response(self, response_id: str) -> Response:
         code_outputs = _includes_code_outputs()
