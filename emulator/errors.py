@@ -81,6 +81,19 @@ class UnsupportedMediaType(EmulatorError):
     type = "invalid_request_error"
 
 
+class RateLimited(EmulatorError):
+    """The caller asks too much in too short a time; ``retry-after`` says when to come again."""
+
+    status = 429
+    type = "requests"
+
+
+class Overloaded(EmulatorError):
+    """All callers together ask more than can be served at once."""
+
+    status = 503
+
+
 class NotStored(EmulatorError):
     """The host's disk is full or failed. The client is told not to retry at once."""
 

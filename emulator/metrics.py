@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 REQUESTS = Counter("emulator_requests", "HTTP requests", ["path", "status"])
+OPEN_REQUESTS = Gauge("emulator_open_requests", "Requests being served, streams until they end")
+WAITING_REQUESTS = Gauge("emulator_waiting_requests", "Requests that wait for a thread")
 SECONDS = Histogram(
     "emulator_request_seconds",
     "Time until a response began",

@@ -201,6 +201,23 @@ class Settings(BaseSettings):
     )
     ping_seconds: float = Field(10, gt=0, description="silence after which a stream gets a comment")
     threads: int = Field(512, ge=1, le=4096, description="most requests served at the same time")
+    waiting_requests: int = Field(
+        64, ge=0, le=4096, description="most requests that wait for a thread; others are told 503"
+    )
+    client_seconds: float = Field(
+        20,
+        gt=0,
+        description="longest wait for a request's head, and for its body before 16 KiB/s are due",
+    )
+    client_open_requests: int = Field(
+        0, ge=0, description="most open requests of one client key, streams too; 0 for no limit"
+    )
+    client_requests_per_minute: int = Field(
+        0, ge=0, description="most requests of one client key in a minute; 0 for no limit"
+    )
+    requests_per_minute: int = Field(
+        0, ge=0, description="most requests of all clients in a minute; 0 for no limit"
+    )
     max_body_bytes: int = Field(32 * 2**20, ge=1024, description="largest request body")
     max_reply_chars: int = Field(2**20, ge=1024, description="longest reply of the model")
     log_level: Literal["debug", "info", "warning", "error"] = Field(

@@ -38,7 +38,9 @@ from emulator.storage.files import Files
 from emulator.storage.key_value import open_store
 from emulator.storage.sweeper import Sweeper
 from emulator.upstream.interface import ModelList, Upstream
+from emulator.web.admission import Admission
 from emulator.web.browser_guard import guard
+from emulator.web.limits import add_limits
 from emulator.web.routes import chat, containers, executions, files, responses
 from emulator.web.routes.reply import json_reply
 from emulator.web.routes.upload import read_upload
@@ -104,6 +106,7 @@ def create_app(
     )
     read = partial(read_upload, folder.scratch, settings.max_file_bytes)
     api = _api(settings)
+    add_limits(app, api, settings)
     chat.add_routes(api, pipeline, ModelList(upstream), settings)
     responses.add_routes(api, pipeline, settings, store)
     files.add_routes(api, uploaded, read)
@@ -115,6 +118,10 @@ def create_app(
     @app.get("/healthz")
     def healthz() -> Response:
         return json_reply({"status": "ok", "engines": [engine.name for engine in engines]})
+
+    @app.get("/readyz")
+    def readyz() -> Response:
+        return json_reply({"status": "ready"})
 
     @app.get("/metrics")
     def metrics_page() -> Response:
@@ -136,6 +143,8 @@ def create_app(
     app.before_request(guard(settings))
     app.after_request(_end)
     app.register_error_handler(Exception, _failed)
+    admission = Admission(app.wsgi_app, settings.threads, settings.waiting_requests)
+    app.wsgi_app = admission  # type: ignore[method-assign]  # Flask's documented way
     return app
 
 

@@ -12,6 +12,8 @@ from typing import Any
 from gunicorn.app.base import BaseApplication
 
 from emulator.settings import Settings
+from emulator.web.admission import RESERVED_THREADS
+from emulator.web.worker import worker_class
 
 _IDLE_SECONDS = 75
 
@@ -25,12 +27,13 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         super().__init__()
 
     def load_config(self) -> None:
+        threads = self._settings.threads + self._settings.waiting_requests + RESERVED_THREADS
         options = {
             "bind": f"{self._settings.host}:{self._settings.port}",
-            "worker_class": "gthread",
+            "worker_class": worker_class(self._settings.client_seconds),
             "workers": 1,
-            "threads": self._settings.threads,
-            "worker_connections": self._settings.threads * 4,
+            "threads": threads,
+            "worker_connections": threads * 4,
             "keepalive": _IDLE_SECONDS,
             "timeout": 120,
             "graceful_timeout": 5,

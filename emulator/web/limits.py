@@ -1,0 +1,140 @@
+"""Requests a minute, and requests that are open at once, of each client and of all.
+
+Counted by the ``limits`` library: in memory, or in the Redis of the setting ``store``, which replicas share.
+The headers are OpenAI's ("Rate limits", "Rate limits in headers"). Who has no key is known by address.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import Counter
+
+import structlog
+from flask import Blueprint, Flask, Response, g, request
+from limits import RateLimitItem, RateLimitItemPerMinute
+from limits.errors import StorageError
+from limits.storage import MemoryStorage, Storage, storage_from_string
+from limits.strategies import MovingWindowRateLimiter
+
+from emulator.errors import RateLimited
+from emulator.settings import Settings
+
+log = structlog.get_logger()
+
+_GRACE_SECONDS = 0.5
+_REDIS = {"redis://": "redis://", "rediss://": "rediss://", "unix://": "redis+unix://"}
+
+
+def add_limits(app: Flask, api: Blueprint, settings: Settings) -> None:
+    """Check the requests of ``api``, once their client is known."""
+    rates = _Rates(settings)
+    open_requests = _OpenRequests(settings.client_open_requests)
+
+    @api.before_request
+    def check() -> None:
+        if request.method == "OPTIONS":
+            return
+        client = g.client or request.remote_addr or ""
+        if open_requests.most:
+            open_requests.enter(client)
+            g.open_request_of = client
+        rates.hit(client)
+
+    @app.after_request
+    def tell(response: Response) -> Response:
+        if (client := g.pop("open_request_of", None)) is not None:
+            response.call_on_close(lambda: open_requests.leave(client))
+        response.headers.update(g.pop("rate_headers", {}))
+        return response
+
+
+class _Rates:
+    """Requests a minute. A Redis that fails is done without: each replica counts for itself then."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._client = _item(settings.client_requests_per_minute)
+        self._all = _item(settings.requests_per_minute)
+        self._memory = MovingWindowRateLimiter(MemoryStorage())
+        shared = _shared(settings.store) if self._client or self._all else None
+        self._shared = MovingWindowRateLimiter(shared) if shared is not None else self._memory
+
+    def hit(self, client: str) -> None:
+        """Raises `RateLimited`. The stricter of two limits is told."""
+        asked = [(self._client, ("client", client)), (self._all, ("all",))]
+        for item, names in asked:
+            if item is None:
+                continue
+            try:
+                self._hit(self._shared, item, names)
+            except StorageError as error:
+                log.warning("rate limits are counted in memory", reason=str(error))
+                self._hit(self._memory, item, names)
+
+    def _hit(
+        self, limiter: MovingWindowRateLimiter, item: RateLimitItem, names: tuple[str, ...]
+    ) -> None:
+        allowed = limiter.hit(item, *names)
+        window = limiter.get_window_stats(item, *names)
+        seconds = max(0.0, window.reset_time - time.time())
+        told = {
+            "x-ratelimit-limit-requests": str(item.amount),
+            "x-ratelimit-remaining-requests": str(window.remaining),
+            "x-ratelimit-reset-requests": f"{math.ceil(1000 * seconds)}ms",
+        }
+        before = g.get("rate_headers")
+        if before is None or window.remaining < int(before["x-ratelimit-remaining-requests"]):
+            g.rate_headers = told
+        if not allowed:
+            g.rate_headers = told
+            whose = "of this client" if names[0] == "client" else "of all clients"
+            raise RateLimited(
+                f"Rate limit reached: {item.amount} requests a minute {whose}. "
+                f"Please try again in {seconds:.1f} s.",
+                code="rate_limit_exceeded",
+                headers={"retry-after": str(max(1, math.ceil(seconds)))},
+            )
+
+
+class _OpenRequests:
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._changed = threading.Condition()
+        self._open: Counter[str] = Counter()
+
+    def enter(self, client: str) -> None:
+        """Raises `RateLimited`; else `leave` must follow."""
+        with self._changed:
+            # Whoever has read an answer to its end may ask again before we have put it away.
+            if not self._changed.wait_for(lambda: self._open[client] < self.most, _GRACE_SECONDS):
+                raise RateLimited(
+                    f"This client has {self.most} open requests, as many as it may: "
+                    "wait for one of them to end.",
+                    code="too_many_open_requests",
+                    headers={"retry-after": "1"},
+                )
+            self._open[client] += 1
+
+    def leave(self, client: str) -> None:
+        with self._changed:
+            self._open[client] -= 1
+            if not self._open[client]:
+                del self._open[client]
+            self._changed.notify_all()
+
+
+def _item(a_minute: int) -> RateLimitItem | None:
+    return RateLimitItemPerMinute(a_minute, namespace="emulator") if a_minute else None
+
+
+def _shared(store: str) -> Storage | None:
+    """The Redis that the proxy keeps its programs in, if it does."""
+    for ours, theirs in _REDIS.items():
+        if store.startswith(ours):
+            url = theirs + store.removeprefix(ours)
+            options = {"socket_timeout": 1, "socket_connect_timeout": 1}
+            storage = storage_from_string(url, wrap_exceptions=True, **options)
+            assert isinstance(storage, Storage)
+            return storage
+    return None

@@ -1,0 +1,225 @@
+"""gunicorn's gthread worker, made patient: a connection gets a thread only for a request whose head is whole.
+
+A thread that reads a head waits for its client, and slow clients would hold them all (Slowloris). So the
+worker's own loop collects heads, without waiting, and cuts off those that take too long; when there are
+too many connections, the oldest unfinished ones give way. A body is read by the request's thread, against a
+deadline that moves as it comes, as Apache's mod_reqtimeout has it (MinRate). Knows nothing of the app.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import time
+from contextlib import suppress
+from functools import partial
+from selectors import EVENT_READ
+from typing import Any
+
+from gunicorn.workers.gthread import TConn, ThreadWorker
+
+HEAD_BYTES = 64 * 1024
+BODY_BYTES_A_SECOND = 16 * 1024
+"""Slower bodies are cut off, once their first `client_seconds` are over."""
+WRITE_SECONDS = 60
+"""Longest wait for a client to take a piece of its answer."""
+_SPARE = 16
+"""Connections that are always left for those who come next."""
+_DRAIN_SECONDS = 0.2
+_LINGER_SECONDS = 2.0
+_PIECE = 64 * 1024
+_END = b"\r\n\r\n"
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
+class _Socket:
+    """A connection as gunicorn reads a body from it, with a deadline for all that is read."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection = connection
+        self._limit: float | None = None
+        self._until = time.monotonic() + seconds
+
+    def recv(self, size: int) -> bytes:
+        """Raises TimeoutError."""
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the request's body comes too slowly")
+        self._connection.settimeout(left if self._limit is None else min(left, self._limit))
+        try:
+            data = self._connection.recv(size)
+        finally:
+            self._connection.settimeout(WRITE_SECONDS)
+        self._until += len(data) / BODY_BYTES_A_SECOND
+        return data
+
+    def gettimeout(self) -> float | None:
+        return self._limit
+
+    def settimeout(self, seconds: float | None) -> None:
+        """A limit for each read, beside the deadline of all."""
+        self._limit = seconds
+
+
+class _Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
+    head = b""
+    """What has come of the next request's head."""
+    seconds = 20.0
+
+    def init(self) -> None:
+        super().init()
+        reader = self.parser.unreader
+        reader.unread(self.head)
+        self.head = b""
+        reader.sock = _Socket(self.sock, self.seconds)
+        self.sock.settimeout(WRITE_SECONDS)
+
+
+def worker_class(client_seconds: float) -> type[Worker]:
+    """The worker whose clients have so many seconds for a head, and for a body before its rate counts."""
+    return type("Worker", (Worker,), {"client_seconds": client_seconds})
+
+
+class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
+    client_seconds = 20.0
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._heads: dict[_Connection, None] = {}
+        """Connections whose head is not whole, the oldest first."""
+        self._lingering: dict[_Connection, None] = {}
+        """Connections that have had their last answer, until their clients close them too."""
+
+    def accept(self, listener: socket.socket) -> None:
+        try:
+            client, address = listener.accept()
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.ECONNABORTED, errno.EWOULDBLOCK):
+                raise
+            return
+        self.nr_conns += 1
+        connection = _Connection(self.cfg, client, address, listener.getsockname())
+        connection.seconds = self.client_seconds
+        self._await_head(connection)
+        self._make_room()
+
+    def on_client_socket_readable(self, conn: _Connection, client: socket.socket) -> None:
+        self.poller.unregister(client)
+        self.keepalived_conns.remove(conn)
+        self._await_head(conn)
+
+    def finish_request(self, conn: _Connection, fs: Any) -> None:
+        """As the base class; but what has been read of a next request is a head like any other."""
+        if fs.cancelled() or fs.exception() is not None or fs.result() is not True:
+            self._linger(conn)
+        elif begun := conn.parser.unreader.take_buffered():
+            conn.sock.setblocking(False)
+            self._await_head(conn, begun)
+        else:
+            super().finish_request(conn, fs)
+
+    def murder_pending(self) -> None:
+        super().murder_pending()
+        now = time.monotonic()
+        for connection in [one for one in self._heads if one.timeout < now]:
+            self._drop(connection, _TOO_SLOW if connection.head else b"")
+        for connection in [one for one in self._lingering if one.timeout < now]:
+            self._end(connection)
+
+    def _keepalive_after(self, conn: _Connection, keepalive: Any) -> bool:
+        """As the base class, but what nobody read of a body is hardly waited for."""
+        return bool(keepalive) and conn.parser.finish_body(time.monotonic() + _DRAIN_SECONDS)
+
+    def _cap_keepalive(self, deadline: float) -> None:
+        """The worker stops: requests that have not come by now are not waited for."""
+        super()._cap_keepalive(deadline)
+        for connection in list(self._heads):
+            self._drop(connection)
+
+    def _await_head(self, connection: _Connection, begun: bytes = b"") -> None:
+        connection.timeout = time.monotonic() + self.client_seconds
+        self._heads[connection] = None
+        self.poller.register(connection.sock, EVENT_READ, partial(self._more_of, connection))
+        if begun:
+            self._take(connection, begun)
+
+    def _more_of(self, connection: _Connection, client: socket.socket) -> None:
+        try:
+            data = client.recv(_PIECE)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if data:
+            self._take(connection, data)
+        else:
+            self._drop(connection)
+
+    def _take(self, connection: _Connection, data: bytes) -> None:
+        seen = max(0, len(connection.head) - len(_END))
+        connection.head += data
+        if connection.head.find(_END, seen) >= 0:
+            self._forget(connection)
+            connection.data_ready = True
+            self.enqueue_req(connection)
+        elif len(connection.head) > HEAD_BYTES:
+            self._drop(connection, _TOO_LARGE)
+
+    def _forget(self, connection: _Connection) -> None:
+        del self._heads[connection]
+        self.poller.unregister(connection.sock)
+
+    def _drop(self, connection: _Connection, last_words: bytes = b"") -> None:
+        self._forget(connection)
+        self.nr_conns -= 1
+        if last_words:
+            with suppress(OSError):
+                connection.sock.send(last_words)
+        connection.close()
+
+    def _linger(self, connection: _Connection) -> None:
+        """Close when the client does, lest a reset overtake the answer (RFC 9112, 9.6).
+
+        gunicorn waits for that in its loop, where any client could hold up all others.
+        """
+        try:
+            connection.sock.setblocking(False)
+            connection.sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            self.nr_conns -= 1
+            connection.close()
+            return
+        connection.timeout = time.monotonic() + _LINGER_SECONDS
+        self._lingering[connection] = None
+        self.poller.register(connection.sock, EVENT_READ, partial(self._last_of, connection))
+
+    def _last_of(self, connection: _Connection, client: socket.socket) -> None:
+        with suppress(BlockingIOError, InterruptedError):
+            try:
+                data = client.recv(_PIECE)
+            except ConnectionError:
+                data = b""
+            if not data:
+                self._end(connection)
+
+    def _end(self, connection: _Connection) -> None:
+        del self._lingering[connection]
+        self.poller.unregister(connection.sock)
+        self.nr_conns -= 1
+        connection.close()
+
+    def _make_room(self) -> None:
+        """Those who send nothing, and those who hold a connection for later, give way to who comes."""
+        while self.nr_conns > self.worker_connections - _SPARE:
+            if self._lingering:
+                self._end(next(iter(self._lingering)))
+            elif self._heads:
+                self._drop(next(iter(self._heads)))
+            elif self.keepalived_conns:
+                connection = self.keepalived_conns.popleft()
+                self.poller.unregister(connection.sock)
+                self.nr_conns -= 1
+                connection.close()
+            else:
+                return

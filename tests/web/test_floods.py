@@ -1,0 +1,275 @@
+"""Slow clients, too many of them, and clients that ask too much: the real server process.
+
+Operators' routes answer all the while, and whoever asks for no more than his share is served.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import threading
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import StartProxy
+from tests.support.processes import REDIS_MISSING, proxy, redis_server
+from tests.support.raw_http import send
+from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.uploads import wait_until
+
+CHAT = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+STREAM = CHAT | {"stream": True}
+OPERATORS = ("/healthz", "/readyz", "/metrics")
+HEAD = (
+    b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+)
+
+
+def request(body: Any) -> bytes:
+    data = json.dumps(body).encode()
+    return HEAD + b"content-length: %d\r\n\r\n" % len(data) + data
+
+
+class Crowd:
+    """Connections to one server, closed at the end."""
+
+    def __init__(self, url: str) -> None:
+        host, port = url.removeprefix("http://").split(":")
+        self.address = (host, int(port))
+        self.open = ExitStack()
+
+    def say(self, data: bytes) -> socket.socket:
+        connection = socket.create_connection(self.address, timeout=30)
+        self.open.enter_context(connection)
+        connection.sendall(data)
+        return connection
+
+
+def heard(connection: socket.socket, words: bytes = b"") -> bytes:
+    """What comes until ``words`` do, or to the end."""
+    data = b""
+    while not words or words not in data:
+        try:
+            piece = connection.recv(65536)
+        except ConnectionResetError:
+            break
+        if not piece:
+            break
+        data += piece
+    return data
+
+
+def text(url: str, path: str) -> str:
+    with urllib.request.urlopen(f"{url}{path}", timeout=30) as answer:
+        return str(answer.read().decode())
+
+
+def answers(url: str) -> bool:
+    """Whether all that operators ask is answered."""
+    return all(text(url, path) for path in OPERATORS)
+
+
+@pytest.fixture
+def silent() -> Iterator[ScriptedUpstream]:
+    """An upstream that says one word and then nothing more."""
+    with ScriptedUpstream(default=Reply(chunks=["word", "x"], fault="silent", after=1)) as server:
+        yield server
+
+
+def test_operators_are_answered_while_every_thread_holds_a_stream(
+    silent: ScriptedUpstream, tmp_path: Path
+) -> None:
+    """The next ones wait, those behind them are told to come again, and there is room when one ends."""
+    options = ("--threads", "3", "--waiting-requests", "2", "--store", ":memory:")
+    options += ("--ping-seconds", "0.2")  # a client that has left is seen at the next one
+    with proxy(silent.base_url, tmp_path / "log", *options) as (_, url):
+        crowd = Crowd(url)
+        with crowd.open:
+            streams = [crowd.say(request(STREAM)) for _ in range(3)]
+            for stream in streams:
+                assert b"word" in heard(stream, b"word")
+            waiting = [crowd.say(request(STREAM)) for _ in range(2)]
+            wait_until(lambda: "emulator_waiting_requests 2.0" in text(url, "/metrics"))
+            status, headers, body = send(f"{url}/v1/files")
+            assert (status, body["error"]["code"]) == (503, "overloaded")
+            assert headers["retry-after"] == "1"
+            assert answers(url)
+            for stream in streams:
+                stream.close()
+            for stream in waiting:
+                assert b"word" in heard(stream, b"word")
+
+
+SLOW: dict[str, bytes] = {
+    "nothing": b"",
+    "half a head": HEAD,
+    "a head without a body": HEAD + b"content-length: 1000\r\n\r\n",
+    "half a body": HEAD + b"content-length: 1000\r\n\r\n" + b" " * 500,
+    "a chunked body without an end": HEAD + b"transfer-encoding: chunked\r\n\r\n4\r\n    \r\n",
+    "half a request behind a whole one": b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\nGET /he",
+}
+
+
+def test_operators_are_answered_while_slow_clients_hold_all_that_they_can(
+    silent: ScriptedUpstream, tmp_path: Path
+) -> None:
+    """More connections than the server has threads, and none of them ever finishes its request."""
+    options = ("--threads", "3", "--waiting-requests", "2", "--store", ":memory:")
+    with proxy(silent.base_url, tmp_path / "log", *options) as (_, url):
+        for slow in SLOW.values():
+            crowd = Crowd(url)
+            with crowd.open:
+                for _ in range(120):
+                    crowd.say(slow)
+                assert answers(url), slow
+
+
+def test_slow_clients_are_cut_off_and_others_served(
+    silent: ScriptedUpstream, tmp_path: Path
+) -> None:
+    options = ("--threads", "2", "--waiting-requests", "0", "--client-seconds", "1")
+    with proxy(silent.base_url, tmp_path / "log", "--store", ":memory:", *options) as (_, url):
+        crowd = Crowd(url)
+        with crowd.open:
+            connections = [crowd.say(slow) for slow in SLOW.values() for _ in range(4)]
+            for connection in connections:
+                heard(connection)  # comes to its end: the server has closed it
+            wait_until(lambda: send(f"{url}/v1/files")[0] == 200)
+
+
+def test_a_head_that_drips_is_not_kept_alive_by_it(
+    silent: ScriptedUpstream, tmp_path: Path
+) -> None:
+    options = ("--threads", "2", "--client-seconds", "1", "--store", ":memory:")
+    with proxy(silent.base_url, tmp_path / "log", *options) as (_, url):
+        crowd = Crowd(url)
+        with crowd.open:
+            connection = crowd.say(HEAD)
+            ended = threading.Event()
+
+            def drip() -> None:
+                while not ended.wait(0.1):
+                    try:
+                        connection.sendall(b"a: b\r\n")
+                    except OSError:
+                        return
+
+            thread = threading.Thread(target=drip)
+            thread.start()
+            heard(connection)  # comes to its end all the same
+            ended.set()
+            thread.join()
+
+
+def test_a_head_may_come_in_pieces_and_requests_behind_one_another(
+    silent: ScriptedUpstream, tmp_path: Path
+) -> None:
+    with proxy(silent.base_url, tmp_path / "log", "--store", ":memory:") as (_, url):
+        crowd = Crowd(url)
+        one = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
+        last = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+        with crowd.open:
+            connection = crowd.say(b"")
+            for n in range(len(one)):
+                connection.sendall(one[n : n + 1])
+            connection.sendall(one + last)
+            answer = heard(connection)
+            while b'"ok"' not in answer[-200:] or answer.count(b'"ok"') < 3:
+                more = heard(connection)
+                assert more, answer
+                answer += more
+            assert answer.count(b"HTTP/1.1 200") == 3
+
+
+def test_a_head_without_end_is_refused(silent: ScriptedUpstream, tmp_path: Path) -> None:
+    with proxy(silent.base_url, tmp_path / "log", "--store", ":memory:") as (_, url):
+        crowd = Crowd(url)
+        with crowd.open:
+            assert b" 431 " in heard(crowd.say(HEAD + b"a: " + b"b" * 70_000))
+
+
+# Limits of each client
+
+
+def ask(url: str, key: str = "") -> tuple[int, dict[str, str], Any]:
+    return send(f"{url}/v1/files", headers={"authorization": f"Bearer {key}"})
+
+
+def test_a_client_has_so_many_requests_a_minute_and_others_have_theirs(
+    start_proxy: StartProxy,
+) -> None:
+    url = start_proxy(client_keys=("a", "b"), client_requests_per_minute=3)
+    for left in (2, 1, 0):
+        status, headers, _ = ask(url, "a")
+        assert status == 200
+        assert headers["x-ratelimit-limit-requests"] == "3"
+        assert headers["x-ratelimit-remaining-requests"] == str(left)
+        assert headers["x-ratelimit-reset-requests"].endswith("ms")
+    status, headers, body = ask(url, "a")
+    error = body["error"]
+    assert (status, error["type"], error["code"]) == (429, "requests", "rate_limit_exceeded")
+    assert 1 <= int(headers["retry-after"]) <= 60
+    assert headers["x-ratelimit-remaining-requests"] == "0"
+    assert ask(url, "b")[0] == 200
+    assert ask(url, "c")[0] == 401
+    assert send(f"{url}/healthz")[0] == 200
+
+
+def test_all_clients_together_have_so_many_requests_a_minute(start_proxy: StartProxy) -> None:
+    url = start_proxy(client_keys=("a", "b"), requests_per_minute=2)
+    assert [ask(url, key)[0] for key in "abab"] == [200, 200, 429, 429]
+
+
+def test_without_limits_no_headers_tell_of_any(proxy: str) -> None:
+    assert not [name for name in ask(proxy)[1] if name.startswith("x-ratelimit")]
+
+
+def test_replicas_share_the_limits_in_redis_and_do_without_it(
+    start_proxy: StartProxy, tmp_path: Path
+) -> None:
+    if shutil.which("redis-server") is None:
+        pytest.skip(REDIS_MISSING)
+    with redis_server(tmp_path) as server:
+        options: dict[str, Any] = {"store": server.url, "client_requests_per_minute": 2}
+        urls = [start_proxy(**options) for _ in range(2)]
+        assert [ask(url)[0] for url in (*urls, *urls)] == [200, 200, 429, 429]
+        server.stop()
+        assert ask(urls[0])[0] == 200
+
+
+def test_a_client_has_so_many_open_requests_and_a_stream_counts_until_it_ends(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    url = start_proxy(client_keys=("a", "b"), client_open_requests=2, ping_seconds=0.1)
+    upstream.default = Reply(chunks=["word", "x"], fault="silent", after=1)
+    crowd = Crowd(url)
+    data = json.dumps(STREAM).encode()
+    head = HEAD + b"authorization: Bearer a\r\ncontent-length: %d\r\n\r\n" % len(data)
+    with crowd.open:
+        streams = [crowd.say(head + data) for _ in range(2)]
+        for stream in streams:
+            assert b"word" in heard(stream, b"word")
+        status, headers, body = ask(url, "a")
+        assert (status, body["error"]["code"]) == (429, "too_many_open_requests")
+        assert headers["retry-after"] == "1"
+        assert ask(url, "b")[0] == 200
+        streams[0].close()
+        wait_until(lambda: ask(url, "a")[0] == 200)
+
+
+def test_what_fails_gives_its_place_back(start_proxy: StartProxy) -> None:
+    url = start_proxy(client_open_requests=1)
+    for path, body in (("files/none", None), ("chat/completions", {}), ("nothing", None)):
+        for _ in range(3):
+            assert send(f"{url}/v1/{path}", body)[0] in (400, 404)
+    with ThreadPoolExecutor(8) as pool:
+        statuses = list(pool.map(lambda _: ask(url)[0], range(40)))
+    assert set(statuses) <= {200, 429} and 200 in statuses
+    assert ask(url)[0] == 200
