@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -26,11 +27,15 @@ def _monty(_: Settings, limits: Limits) -> Engine:
     return MontyEngine(limits)
 
 
+_LIBRARIES = 512 * 2**20
+"""Bytes of a program's kernel: numpy, pandas, scipy and the like map 400 MiB before they do anything."""
+
+
 def _kernel(settings: Settings, limits: Limits) -> Engine:
     from sandbox.kernel import KernelEngine
 
     engine = KernelEngine(
-        limits,
+        replace(limits, memory=_LIBRARIES),
         warm=settings.warm_kernels,
         most=settings.max_kernels,
         max_age=settings.kernel_age_seconds,

@@ -13,15 +13,19 @@ from collections.abc import Collection, Iterator
 from sandbox.parsing import parse
 
 
-def settle_awaits(source: str, names: Collection[str]) -> str:
-    """Return `source` with awaited calls of `names` made good; unparsable source as it is."""
+def settle_awaits(source: str, names: Collection[str], awaited: str = "") -> str:
+    """Return `source` with awaited calls of `names` made good; unparsable source as it is.
+
+    ``awaited`` is the name of a function that makes any value awaitable, where the engine has one: names
+    and other things are awaited through it, since they may be results.
+    """
     if "await" not in source and "asyncio" not in source:
         return source
     try:
         tree = parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return source
-    edits = sorted(_edits(tree, names), reverse=True)
+    edits = sorted(_edits(tree, names, awaited), reverse=True)
     lines = [line.encode() for line in source.splitlines(keepends=True)]
     for line, column, dropped, put in edits:
         text = lines[line - 1]
@@ -30,11 +34,17 @@ def settle_awaits(source: str, names: Collection[str]) -> str:
     return b"".join(lines).decode()
 
 
-def _edits(tree: ast.AST, names: Collection[str]) -> Iterator[tuple[int, int, int, bytes]]:
+def _edits(
+    tree: ast.AST, names: Collection[str], awaited: str
+) -> Iterator[tuple[int, int, int, bytes]]:
     """(line, byte column, bytes to drop, bytes to put) for each change."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Await) and _pauses(node.value, names):
             yield node.lineno, node.col_offset, len(b"await"), b""
+        elif isinstance(node, ast.Await) and awaited and not isinstance(node.value, ast.Call):
+            value = node.value
+            yield value.lineno, value.col_offset, 0, awaited.encode() + b"("
+            yield value.end_lineno or value.lineno, value.end_col_offset or 0, 0, b")"
         elif isinstance(node, ast.Call) and _is_asyncio(node.func):
             for argument in node.args:
                 for call in _calls(argument, names):

@@ -48,6 +48,7 @@ ENVIRONMENT = {
     "IPYTHONDIR": f"{RUN}/ipython",
     "MPLCONFIGDIR": f"{RUN}/matplotlib",
     "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",  # a program that is run again sees its sets in the same order
     "JUPYTER_PLATFORM_DIRS": "1",
     # Each of these otherwise maps or starts as much as there are cores.
     "MALLOC_ARENA_MAX": "2",

@@ -258,7 +258,7 @@ def _stub_loader() -> str:
     here = Path(__file__).parent
     modules = [
         (f"sandbox.{name}", (here / f"{name}.py").read_text())
-        for name in ("values", "kernel_files", "kernel_stub")
+        for name in ("values", "kernel_files", "kernel_clock", "kernel_threads", "kernel_stub")
     ]
     return (
         "import sys, types\n"

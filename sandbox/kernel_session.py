@@ -29,7 +29,8 @@ from sandbox.errors import (
     render_traceback,
 )
 from sandbox.outputs import Displayed, Output, Printed, Truncated
-from sandbox.values import JSON, REFUSED, VALUE_MIME
+from sandbox.parsing import misplaced, parse
+from sandbox.values import AWAITED, JSON, REFUSED, VALUE_MIME
 
 if TYPE_CHECKING:
     from sandbox.jupyter import Connected, Message
@@ -76,7 +77,9 @@ class KernelSession:
         self._over = False
 
     def open(self, preamble: str, seed: int) -> None:
-        self._own(_call("open_session", seed=seed), self._offer(preamble))
+        self._own(
+            _call("open_session", seed=seed, ordered=not self._lenient), self._offer(preamble)
+        )
 
     def offer(self, names: frozenset[str], preamble: str = "") -> None:
         """Let calls of `names`, and of no others, pause from here on."""
@@ -93,8 +96,23 @@ class KernelSession:
         """Start a piece: its outputs as they come, a `Step` last. Raises as `start` does."""
         if self.paused:
             raise RuntimeError("the program is paused: resume it before starting another piece")
-        self._begin(settle_awaits(source, self._names))
+        source = settle_awaits(source, self._names, awaited=AWAITED)
+        if not self._lenient:
+            self._compile(source)
+        self._begin(source)
         yield from self._messages()
+
+    def _compile(self, source: str) -> None:
+        """What CPython's compiler says of a whole program; IPython would run its beginning first."""
+        try:
+            wrong = next(misplaced(parse(source)), None)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return  # the kernel's to tell
+        if wrong is not None:
+            line, words = wrong
+            text = source.splitlines()[line - 1].strip()
+            traceback = render_traceback([Frame(line, "<module>", text)], "SyntaxError", words)
+            raise ProgramFailed("SyntaxError", words, line, traceback)
 
     def run_on(self, value: JSON) -> Iterator[Output | Step]:
         """Give the paused call its result; then as `run`."""

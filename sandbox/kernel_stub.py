@@ -11,22 +11,22 @@ believes no message beyond its shape, and a hostile program can at most forge a 
 # ruff: noqa: SLF001 - IPython and asyncio have no public way to these
 import asyncio
 import contextlib
-import datetime as dt
 import importlib
 import json
 import linecache
-import random
+import os
 import sys
-import time
-import uuid
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from IPython.core.getipython import get_ipython
 
+from sandbox.kernel_clock import freeze
 from sandbox.kernel_files import files, libraries, own_folder, read, remove, write
-from sandbox.values import REFUSED, VALUE_MIME, plain
+from sandbox.kernel_threads import REASON, finish, one_after_the_other, run_waiting, settled
+from sandbox.values import AWAITED, REFUSED, VALUE_MIME, plain
 
 __all__ = ["files", "libraries", "offer", "open_session", "prepare", "read", "remove", "write"]
 
@@ -46,10 +46,8 @@ def prepare(most: int, preload: Sequence[str] = (), *, shared: bool = False) -> 
     """
     global _restart_count  # noqa: PLW0603 - one kernel, one session
     shell: Any = get_ipython()
-    for name in ("exit", "quit", "open"):
-        shell.user_ns.pop(
-            name, None
-        )  # IPython's own; the builtins of those names do as Python does
+    shell.user_ns.pop("open", None)  # IPython's own; the builtin does as Python does
+    shell.user_ns.update({"exit": _leave, "quit": _leave, AWAITED: settled})
     shell.transform_cell = _as_it_is  # `?x` and `!ls` are not Python
     shell._tee = _no_tee
     warnings.filterwarnings("ignore", "To exit: use", UserWarning)
@@ -66,11 +64,17 @@ def prepare(most: int, preload: Sequence[str] = (), *, shared: bool = False) -> 
 
 
 def open_session(payload: str) -> None:
-    """Give a prepared kernel to one session. `payload` is JSON: seed."""
+    """Give a prepared kernel to one session. `payload` is JSON: seed, ordered.
+
+    `ordered` is for programs that are run again: their threads take turns.
+    """
     asked = json.loads(payload)
     shell: Any = get_ipython()
     if asked["seed"]:
-        _freeze(asked["seed"])
+        freeze(asked["seed"], run_waiting)
+    if asked["ordered"]:
+        one_after_the_other(_PIECES.__contains__)
+        shell.events.register("post_run_cell", _end_threads)
     compiler_name = shell.compile.get_code_name
 
     def remember(*args: Any, **kwargs: Any) -> str:
@@ -98,6 +102,15 @@ def offer(payload: str) -> None:
     shell.user_ns.update(_OFFERED)
 
 
+def _end_threads(_: Any) -> None:
+    finish()
+
+
+def _leave(code: object = None) -> None:
+    """What `exit` and `quit` are in Python."""
+    raise SystemExit(code)
+
+
 def _as_it_is(cell: str) -> str:
     return cell
 
@@ -119,12 +132,14 @@ def _warning(
     return f"{place}{category.__name__}: {message}\n"
 
 
-def _no_sleep(seconds: float, /) -> None:
-    """The clock stands still, and so does not wait."""
-
-
 def _pausing(name: str, marker: str, ask: Callable[[str], str]) -> Callable[..., Any]:
+    main, process = threading.get_ident(), os.getpid()
+
     def pausing(*args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() != main or os.getpid() != process:
+            raise RuntimeError(
+                f"{name}() cannot be called from another thread or process: {REASON}"
+            )
         try:
             call = {
                 "name": name,
@@ -233,61 +248,3 @@ def _run_nested(main: Any, **kwargs: Any) -> Any:
     finally:
         asyncio.events._set_running_loop(outer)
         asyncio.set_event_loop(outer)
-
-
-def _freeze(seed: int) -> None:
-    """Stop the wall clock at `seed` microseconds since 1970 UTC and derive randomness from it."""
-    seconds = seed / 1_000_000
-    random.seed(seed)
-    draw = random.Random(seed)
-    uuid.uuid4 = lambda: uuid.UUID(int=draw.getrandbits(128), version=4)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(seed % 2**32)
-    vars(time)["sleep"] = _no_sleep
-    time.time_ns = lambda: seed * 1000
-    time.time = lambda: seconds
-    for name in ("gmtime", "localtime"):
-        setattr(time, name, _at_instant(getattr(time, name), seconds))
-    real, real_date = dt.datetime, dt.date
-    instant = real.fromtimestamp(seconds, dt.UTC)
-
-    # A subclass that makes no instances of itself: every value stays a real datetime.
-    class Kind(type):
-        def __instancecheck__(cls, value: object) -> bool:
-            return isinstance(value, cls.__mro__[1])
-
-        def __subclasscheck__(cls, kind: type) -> bool:
-            return issubclass(kind, cls.__mro__[1])
-
-    class FrozenDatetime(dt.datetime, metaclass=Kind):
-        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-            return real(*args, **kwargs)
-
-        @classmethod
-        def now(cls, tz: Any = None) -> Any:
-            return instant.astimezone(tz) if tz else instant.replace(tzinfo=None)
-
-        @classmethod
-        def utcnow(cls) -> Any:
-            return instant.replace(tzinfo=None)
-
-        @classmethod
-        def today(cls) -> Any:
-            return cls.now()
-
-    class FrozenDate(dt.date, metaclass=Kind):
-        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-            return real_date(*args, **kwargs)
-
-        @classmethod
-        def today(cls) -> Any:
-            return instant.date()
-
-    for frozen, original in ((FrozenDatetime, real), (FrozenDate, real_date)):
-        frozen.__name__ = frozen.__qualname__ = original.__name__
-        frozen.__module__ = "datetime"
-    vars(dt).update(datetime=FrozenDatetime, date=FrozenDate)
-
-
-def _at_instant(function: Callable[..., Any], instant: float) -> Callable[..., Any]:
-    return lambda seconds=None, /: function(instant if seconds is None else seconds)

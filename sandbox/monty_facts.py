@@ -109,6 +109,7 @@ class Program:
         self.parents: dict[ast.AST, ast.AST] = {}
         self.bound: set[str] = set()
         self.modules: dict[str, str] = {}
+        self.coroutines: set[str] = set()
         self.uses: dict[str, list[ast.Name]] = defaultdict(list)
         self.catches = False
         functions: dict[str, list[ast.AST]] = defaultdict(list)
@@ -125,6 +126,8 @@ class Program:
                 case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                     self.bound.add(name)
                     functions[name].append(node)
+                    if isinstance(node, ast.AsyncFunctionDef):
+                        self.coroutines.add(name)
                 case ast.Import(names=names):
                     self.modules |= {(each.asname or each.name): each.name for each in names}
                 case ast.ImportFrom(names=names):

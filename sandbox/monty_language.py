@@ -288,6 +288,15 @@ def _keys(_: Program, node: ast.Dict | ast.Subscript) -> str | None:
     return None
 
 
+def _awaited(program: Program, node: ast.Await) -> str | None:
+    match node.value:
+        case ast.Call(func=ast.Name(id=name)) if name in program.coroutines:
+            return None
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=module))) if module in program.modules:
+            return None
+    return "no await of what may be a plain value"
+
+
 _RULES: dict[type[ast.AST], Callable[[Program, Any], str | None]] = {
     ast.GeneratorExp: _generator,
     ast.ClassDef: _class,
@@ -305,6 +314,7 @@ _RULES: dict[type[ast.AST], Callable[[Program, Any], str | None]] = {
     ast.Dict: _keys,
     ast.Subscript: _keys,
     ast.Call: lambda program, node: _call(program, node) or _set(program, node),
+    ast.Await: _awaited,
     ast.AsyncFor: lambda *_: "no async for",
     ast.AsyncWith: lambda *_: "no async with",
     ast.Yield: lambda *_: "no yield",

@@ -22,6 +22,9 @@ MAX_DEPTH = 100
 
 VALUE_MIME = "application/vnd.tool-emulator.value+json"
 """The shape in which a kernel displays the value of a cell, beside those for people."""
+AWAITED = "_awaited_"
+"""The name under which programs in a kernel find what makes any value awaitable."""
+
 REFUSED = "!"
 """How a reply to a kernel begins that is no JSON: the call is refused, and what follows says why."""
 
