@@ -29,8 +29,8 @@ def freeze(seed: int, rest: Callable[[], None]) -> None:
     draw = random.Random(seed)
     uuid.uuid4 = lambda: uuid.UUID(int=draw.getrandbits(128), version=4)
     vars(uuid)["_generate_time_safe"] = None
-    os.urandom = draw.randbytes
-    vars(random)["_urandom"] = draw.randbytes  # of SystemRandom, and so of `secrets`
+    os.urandom = random.Random(seed + 1).randbytes
+    vars(random)["_urandom"] = os.urandom  # of SystemRandom, and so of `secrets`
 
     def sleep(seconds: float, /) -> None:  # noqa: ARG001 - the clock stands still, and so does not wait
         rest()

@@ -174,6 +174,8 @@ class Driver:
                 unable = Unsupported(f"{unable.message} ({error.reason})", unable.line)
                 break
             except ProgramFailed as error:
+                if error.kind == "SystemExit":
+                    return attempt.left(error)
                 raise attempt.failed(error) from error
             except SandboxTimeout as error:
                 message = f"the program ran longer than {error.seconds:g} s"
@@ -308,6 +310,12 @@ class _Attempt:
 
     def _stopped(self) -> Outcome:
         return Outcome(tuple(self._new), stopped=True, pending=True)
+
+    def left(self, error: ProgramFailed) -> Outcome:
+        """``exit()`` ends a program as its last line does; a text that it is given is printed."""
+        said = error.message if error.message not in ("", "None", "0") else ""
+        printed = error.stdout + (f"{said}\n" if said else "")
+        return self._finished(Finished(printed))
 
     def _finished(self, step: Finished) -> Outcome:
         if self._unknown.total():

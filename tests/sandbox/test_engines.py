@@ -36,6 +36,7 @@ from tests.support.places import kernels, needs_bubblewrap
 
 ROOT = Path(__file__).parents[2]
 LIMITS = Limits(seconds=2.0, output=10_000, pauses=5)
+ROOMY = Limits(seconds=20.0, memory=512 * 2**20)
 SEED = 1_700_000_000_123_456  # 2023-11-14 22:13:20 UTC
 
 
@@ -379,14 +380,86 @@ KERNEL_ONLY: dict[str, tuple[str, list[Seen]]] = {
         " d.datetime(2024, 1, 1) - d.datetime(2023, 1, 1)][:2]"),
         [Finished("", [True, True], "[True, True]")],
     ),
+    "libraries import beside the frozen clock": (
+        ("import numpy as np, pandas as pd\nfrom datetime import datetime\n"
+        "[str(pd.Timestamp.now()), str(datetime.now()), pd.Series([1, 2]).sum() == 3,"
+        " isinstance(pd.Timestamp(0), datetime), np.random.default_rng().random() < 0.019]"),
+        [Finished("", ["2023-11-14 22:13:20.123456", "2023-11-14 22:13:20.123456", True, True, True],
+                  "['2023-11-14 22:13:20.123456', '2023-11-14 22:13:20.123456', np.True_, True, True]")],
+    ),
+    "sets have the same order each time": (
+        "list({'Oslo', 'Rome', 'Paris', 'Bern'})",
+        [Finished("", ["Oslo", "Paris", "Bern", "Rome"], "['Oslo', 'Paris', 'Bern', 'Rome']")],
+    ),
+    "threads run in the order in which they started": (
+        ("import threading\nseen = []\ndef work(n): seen.append(n)\n"
+        "threads = [threading.Thread(target=work, args=(n,)) for n in range(5)]\n"
+        "for t in threads: t.start()\nfor t in threads: t.join()\nask(seen)"),
+        [Paused("ask", ([0, 1, 2, 3, 4],), {}, 7)],
+    ),
+    "a thread may call": (
+        "import threading\nt = threading.Thread(target=ask, args=(1,)); t.start(); t.join()",
+        [Paused("ask", (1,), {}, 2)],
+    ),
+    "a queue between threads": (
+        ("import queue, threading\nq, out = queue.Queue(), []\ndef work():\n"
+        "    while (n := q.get()) is not None: out.append(n)\n"
+        "t = threading.Thread(target=work); t.start()\nfor n in (1, 2, None): q.put(n)\nt.join(); out"),
+        [Finished("", [1, 2], "[1, 2]")],
+    ),
+    "threads that need each other are refused": (
+        "import threading\nthreading.Event().wait()",
+        [Failed("RuntimeError", "threads run one after the other here, and this one waits for another; "
+                                "call the functions in order instead", 2)],
+    ),
+    "executors keep order": (
+        ("from concurrent.futures import ThreadPoolExecutor, as_completed\nseen = []\n"
+        "with ThreadPoolExecutor(4) as ex:\n    fs = [ex.submit(seen.append, n) for n in range(4)]\n"
+        "    for f in as_completed(fs): f.result()\n[seen, list(ex.map(abs, [-1]))]"),
+        [Finished("", [[0, 1, 2, 3], [1]], "[[0, 1, 2, 3], [1]]")],
+    ),
+    "a pool's threads call": (
+        ("from concurrent.futures import ThreadPoolExecutor\n"
+        "with ThreadPoolExecutor() as ex: ex.submit(ask, 1)"),
+        [Paused("ask", (1,), {}, 2)],
+    ),
+    "tasks finish in the order in which they were made": (
+        ("import asyncio\nasync def one(n): return n\nasync def main():\n"
+        "    async with asyncio.TaskGroup() as group:\n"
+        "        tasks = [group.create_task(one(n)) for n in range(3)]\n"
+        "    done, _ = await asyncio.wait([asyncio.ensure_future(one(n)) for n in (7, 8)])\n"
+        "    late = [await each for each in asyncio.as_completed([one(5), one(6)])]\n"
+        "    return [t.result() for t in tasks] + [t.result() for t in done] + late\nasyncio.run(main())"),
+        [Finished("", [0, 1, 2, 7, 8, 5, 6], "[0, 1, 2, 7, 8, 5, 6]")],
+    ),
+    "what is no awaitable is its own result": (
+        ("import asyncio\nx = [1, 2]\nt = asyncio.create_task({'a': 1})\n"
+        "[await x, await t, await asyncio.gather(*x)]"),
+        [Finished("", [[1, 2], {"a": 1}, [1, 2]], "[[1, 2], {'a': 1}, [1, 2]]")],
+    ),
+    "async for and async with": (
+        ("async def each():\n    yield 1\n    yield 2\nout = [x async for x in each()]\n"
+        "async for x in each(): out.append(x)\nout"),
+        [Finished("", [1, 2, 1, 2], "[1, 2, 1, 2]")],
+    ),
+    "exit is Python's": ("print(1)\nexit()\nprint(2)", [Failed("SystemExit", "None", 2, "1\n")]),
+    "a misplaced return is found before anything runs": (
+        "print(1)\nif True:\n    return\n", [Failed("SyntaxError", "'return' outside function", 3)],
+    ),
     "no IPython syntax": ("!ls", [Failed("SyntaxError", "invalid syntax", 1)]),
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def roomy_kernel() -> Iterator[Engine]:
+    with kernels(ROOMY, warm=2) as engine:
+        yield engine
+
+
 @pytest.mark.parametrize("case", KERNEL_ONLY)
-def test_the_kernel_runs_all_of_python(kernel: Engine, case: str) -> None:
+def test_the_kernel_runs_all_of_python(roomy_kernel: Engine, case: str) -> None:
     source, expected = KERNEL_ONLY[case]
-    assert run(kernel, source, seed=SEED) == expected
+    assert run(roomy_kernel, source, seed=SEED) == expected
 
 
 @needs_bubblewrap
