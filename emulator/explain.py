@@ -101,6 +101,7 @@ def explain(
             engines,
             asked.toolset,
             max_calls=settings.program_calls,
+            order=asked.order,
             one_at_a_time=asked.choice.one_at_a_time,
         )
         course = TurnState(messages, fields, asked.choice, None)

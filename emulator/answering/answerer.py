@@ -27,7 +27,7 @@ from emulator.answering.tiny.grammar import gbnf
 from emulator.answering.turn_state import TurnState
 from emulator.answering.usage import Meter
 from emulator.answering.verdicts import Answered, Ran, Refused, Verdict, is_cut, told_reason
-from emulator.errors import ExecutionFailed, UpstreamFailed
+from emulator.errors import ExecutionFailed, ModelFailed, UpstreamFailed
 from emulator.events import (
     AnswerEvent,
     ContentDelta,
@@ -37,7 +37,7 @@ from emulator.events import (
     ToolCall,
     Usage,
 )
-from emulator.programs.driver import Driver
+from emulator.programs.driver import Call, Driver
 from emulator.programs.ended import ProgramEnded
 from emulator.programs.origin import Origin
 from emulator.programs.repeats import barren_calls
@@ -145,9 +145,20 @@ class Answerer:
         return went_on
 
     def _asked(self, driver: Driver, state: TurnState) -> Iterator[AnswerEvent]:
+        """Ask the model; a call that it was only asked about leaves when nothing better comes of that."""
+        meter = Meter()
+        try:
+            yield from self._attempts(driver, state, meter)
+        except (ModelFailed, UpstreamFailed):
+            if state.suspect is None:
+                raise
+            yield from state.suspect.released()
+            self._keep(state.suspect)
+            yield Finish("tool_calls", meter.usage(state.messages))
+
+    def _attempts(self, driver: Driver, state: TurnState, meter: Meter) -> Iterator[AnswerEvent]:
         """Ask the model, and ask again while its reply is of no use or has run code."""
         seed = fresh_seed()
-        meter = Meter()
         verdict: Verdict = Answered()
         reason: FinishReason
         while True:
@@ -197,13 +208,19 @@ class Answerer:
             state.refused(reply, verdict)
             state.fields |= self._retry_fields(verdict)
 
+    def _barren_calls(self, state: TurnState) -> list[Call]:
+        """Calls to ask about, once: they are valid, so that whoever means them gets them."""
+        if state.attempt or not self.settings.repair_attempts:
+            return []
+        return barren_calls(self.asked.request.messages)
+
     def _reply(self, driver: Driver, seed: int, state: TurnState) -> Reply:
         read = ProgramDraft(
             driver,
             required=state.choice.required and state.bench is None,
             by_statement=self.settings.stream_calls == "statement",
             seed=seed,
-            barren=barren_calls(self.asked.request.messages),
+            barren=self._barren_calls(state),
         )
         draft = CellDraft(read, state.bench, self.asked.toolset) if state.bench else read
         hold = bool(state.attempt) or state.choice.required or self.asked.answer_format is not None

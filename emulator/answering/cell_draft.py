@@ -92,6 +92,13 @@ class CellDraft:
     def dialects(self) -> set[str]:
         return self._draft.dialects
 
+    @property
+    def suspicious(self) -> bool:
+        return self._draft.suspicious
+
+    def released(self) -> Iterator[ToolCall]:
+        return self._draft.released()
+
     def saved(self) -> Saved | None:
         """A cell is kept by its kernel alone."""
         return self._draft.saved()

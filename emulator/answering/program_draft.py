@@ -41,7 +41,7 @@ class _Block:
 class ProgramDraft:
     """Collects the blocks of one reply that call offered tools, and runs them.
 
-    ``barren`` are calls that the conversation has seen more than once, each time with the same result.
+    ``barren`` are calls that go round in a circle: they are valid, but the model is to be asked first.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class ProgramDraft:
         self._by_statement = by_statement
         self._seed = seed
         self._barren = barren
+        self._suspect: _Block | None = None
         self._block: _Block | None = None
         self._recorded: list[Recorded] = []
         self.cut = ""
@@ -232,6 +233,7 @@ class ProgramDraft:
             self._output = outcome.output
         if not self.calls and (again := [call for call in calls if call in self._barren]):
             self._reject([_repeated(program, call) for call in again])
+            self._suspect = block
             return
         for call in calls:
             self._recorded.append(Recorded(call))
@@ -239,6 +241,22 @@ class ProgramDraft:
             self.calls.append(ToolCall(key, call.name, call.arguments, call.kind))
             metrics.TOOL_CALLS.inc()
             yield self.calls[-1]
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether nothing is wrong with the calls but that they have been made before."""
+        return self._suspect is not None
+
+    def released(self) -> Iterator[ToolCall]:
+        """The suspicious calls, since nothing better came of asking."""
+        block = self._suspect
+        if block is None:
+            return
+        self._suspect, self._given_up, self._barren = None, None, ()
+        self.rejected.clear()
+        yield from self._run(block)
+        self.program = self._with(block) or self.program
+        self.dialects.add(block.dialect)
 
     def _reject(self, diagnostics: Sequence[Diagnostic], program: Program | None = None) -> None:
         self.rejected += diagnostics

@@ -7,7 +7,7 @@ from typing import Any
 
 from emulator.answering.bench import Bench
 from emulator.answering.prompt import ran, repair
-from emulator.answering.reply import Reply
+from emulator.answering.reply import Drafting, Reply
 from emulator.answering.tool_choice import Choice
 from emulator.answering.transcript import ModelMessage
 from emulator.answering.usage import Meter
@@ -30,6 +30,8 @@ class TurnState:
     """Repairs so far."""
     promised: bool = False
     """The first reply was prose that promises a call: an answer, if none is called."""
+    suspect: Drafting | None = None
+    """A valid call that was asked about, since it goes round in a circle: what leaves if all else fails."""
     told: str = ""
     cells: list[str] = field(default_factory=list)
     asked_again: list[ModelMessage] = field(default_factory=list)
@@ -63,6 +65,8 @@ class TurnState:
         self.attempt += 1
         self.promised = self.promised or verdict.kind == "promised"
         self.cut = reply.draft.cut
+        if reply.draft.suspicious:
+            self.suspect = reply.draft
         exchange = repair(reply.text, kind=verdict.kind, **_facts(verdict))
         self.messages += exchange
         self.asked_again += exchange

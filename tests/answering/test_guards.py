@@ -10,9 +10,9 @@ import pytest
 
 from emulator.answering.habits import Habits
 from tests.conftest import StartProxy
-from tests.support.chat import ASK, BOTH, LONDON, calls
+from tests.support.chat import ASK, BOTH, LONDON, calls, plain
 from tests.support.scripted import USAGE, Reply, ScriptedUpstream
-from tests.support.tools import GET_WEATHER, SEND_MAIL
+from tests.support.tools import GET_WEATHER, SEND_MAIL, function, strings
 
 PROMISES = [
     "Let me check the weather for you.",
@@ -135,6 +135,109 @@ def test_a_call_whose_result_may_change_is_no_circle(
         model="m", messages=circle(*results), tools=[GET_WEATHER]
     )
     assert calls(completion) == [("get_weather", {"location": "London"})]
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "later",
+    [[LONDON], [INVALID, INVALID, INVALID], ["", "", ""], [Reply(status=400)], [Reply(status=401)]],
+    ids=["again", "invalid", "empty", "refused", "not allowed"],
+)
+def test_a_call_that_was_asked_about_leaves_after_all(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, later: list[Any]
+) -> None:
+    """It is valid, and ended in a 502."""
+    upstream.reply(LONDON, *later)
+    completion = ask(client, model="m", messages=circle("12", "12"), tools=[GET_WEATHER])
+    assert calls(completion) == [("get_weather", {"location": "London"})]
+    assert completion.choices[0].finish_reason == "tool_calls"
+    assert len(upstream.requests) == 1 + len(later)
+
+
+def test_without_a_budget_a_call_is_not_asked_about(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    client = openai.OpenAI(base_url=start_proxy(repair_attempts=0), api_key="k", max_retries=0)
+    upstream.reply(LONDON)
+    completion = plain(client, model="m", messages=circle("12", "12"), tools=[GET_WEATHER])
+    assert calls(completion) == [("get_weather", {"location": "London"})]
+
+
+def history(*made: tuple[str, str, str]) -> list[Any]:
+    """Messages with one call each: name, argument, result."""
+    messages: list[Any] = [*ASK]
+    for n, (name, text, result) in enumerate(made):
+        function = {"name": name, "arguments": json.dumps({"x": text})}
+        call = {"id": f"call_{n}", "type": "function", "function": function}
+        messages += [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"call_{n}", "content": result},
+        ]
+    return messages
+
+
+TEST, EDIT, POLL = (
+    ("bash", "pytest", "1 failed"),
+    ("edit", "a", "ok"),
+    ("job_status", "7", "running"),
+)
+REPEATED: list[tuple[str, list[Any], str, int]] = [
+    (
+        "tests are run again after an edit",
+        [TEST, EDIT, TEST, EDIT, TEST, EDIT],
+        "bash('pytest')",
+        1,
+    ),
+    ("whoever changes nothing is asked", [EDIT, TEST, TEST], "bash('pytest')", 2),
+    ("another call is another matter", [TEST, TEST], "bash('pytest -x')", 1),
+    ("a job may be polled", [POLL] * 9, "job_status('7')", 1),
+    ("but not for ever", [POLL] * 10, "job_status('7')", 2),
+    ("a circle of two has something in between", [TEST, EDIT] * 3, "bash('pytest')", 1),
+]
+
+
+@pytest.mark.parametrize(
+    ("made", "call", "requests"), [row[1:] for row in REPEATED], ids=[row[0] for row in REPEATED]
+)
+def test_a_repetition_counts_only_when_nothing_else_was_called_in_between(
+    client: openai.OpenAI, upstream: ScriptedUpstream, made: Any, call: str, requests: int
+) -> None:
+    reply = f"```python\n{call}\n```"
+    upstream.reply(*[reply] * requests)
+    tools = [function(name, strings("x")) for name in ("bash", "edit", "job_status")]
+    completion = plain(client, model="m", messages=history(*made), tools=tools)
+    assert completion.choices[0].finish_reason == "tool_calls"
+    assert len(upstream.requests) == requests
+
+
+def test_equal_calls_of_one_message_are_no_circle(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    """Two throws of a die."""
+    messages = history(("roll", "d6", "3"), ("roll", "d6", "3"))
+    first, _, second, _ = messages[1:]
+    first["tool_calls"] += second["tool_calls"]
+    messages.remove(second)
+    upstream.reply("```python\nroll('d6')\n```")
+    completion = plain(client, model="m", messages=messages, tools=[function("roll", strings("x"))])
+    assert calls(completion) == [("roll", {"x": "d6"})]
+
+
+def test_a_program_that_was_asked_about_goes_on(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    program = "```python\nx = bash('pytest')\nedit(x)\n```"
+    upstream.reply(program, program)
+    tools = [function(name, strings("x")) for name in ("bash", "edit")]
+    messages = history(TEST, TEST)
+    message = plain(client, model="m", messages=messages, tools=tools).choices[0].message
+    assert len(message.tool_calls) == 1
+    messages += [
+        message.model_dump(exclude_none=True),
+        {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "passed"},
+    ]
+    second = plain(client, model="m", messages=messages, tools=tools)
+    assert calls(second) == [("edit", {"x": "passed"})]
 
 
 def test_the_budget_is_the_operators(start_proxy: StartProxy, upstream: ScriptedUpstream) -> None:
