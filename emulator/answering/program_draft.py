@@ -33,6 +33,8 @@ class _Block:
     reader: Reader
     raw: str
     in_a_row: bool
+    text: list[str] = field(default_factory=list)
+    """As it was written, without its fence."""
     statements: list[Statement] = field(default_factory=list)
     error: Unreadable | None = None
     is_program: bool = False
@@ -75,6 +77,8 @@ class ProgramDraft:
         self.rejected: list[Diagnostic] = []
         self._waits = False
         self._output = ""
+        self._written = ""
+        """The program as the model wrote it, with its comments; "" where blocks were put together."""
         self._given_up: Program | None = None
         """The program up to the fault for which it was rejected."""
 
@@ -118,7 +122,14 @@ class ProgramDraft:
         ids = tuple(call.id for call in self.calls)
         failure = render(self.rejected)
         program = self._given_up or self.program
-        return Saved(program, tuple(self._recorded), ids, self._seed, failure=failure)
+        return Saved(
+            program,
+            tuple(self._recorded),
+            ids,
+            self._seed,
+            failure=failure,
+            written="" if failure else self._written,
+        )
 
     def begin(self, dialect: str, raw: str, *, in_a_row: bool = False) -> Iterator[AnswerEvent]:
         """A block opens; ``in_a_row`` if no word stands between it and the block before."""
@@ -129,6 +140,7 @@ class ProgramDraft:
         """More of the block; gives the calls that can leave."""
         block = self._opened()
         block.raw += raw
+        block.text.append(text)
         if block.error is not None:
             return
         try:
@@ -161,7 +173,11 @@ class ProgramDraft:
         elif block.is_program:
             yield from self._run(block)
             if not self.rejected:
-                self.program = self._with(block) or self.program
+                if (program := self._with(block)) is not None:
+                    whole = len(program.statements) == len(block.statements)
+                    as_written = whole and block.dialect == "python"
+                    self._written = "".join(block.text) if as_written else ""
+                    self.program = program
                 self.dialects.add(block.dialect)
         elif self.cut:
             pass  # it is neither a call nor words

@@ -125,6 +125,10 @@ class ProgramRejected(Exception):
         self.stdout = stdout
 
 
+class ProgramRaised(ProgramRejected):
+    """The program went wrong by itself, as Python runs it: what it had called before is called."""
+
+
 class ProgramTooSlow(ProgramRejected):
     """The program, or the sandbox that it runs in, took too long; from here the two look alike."""
 
@@ -244,7 +248,7 @@ class _Attempt:
             arguments = self._driver.toolset.bind(name, step.args, step.kwargs)
         except BindError as error:
             diagnostics = self._bind_diagnostics(error, step)
-            raise ProgramRejected(diagnostics, tuple(self._new)) from error
+            raise ProgramRaised(diagnostics, tuple(self._new)) from error
         assert tool is not None, "bind refuses unknown tools"
         call = Call(tool.name, arguments, tool.kind)
         batch: Batch | None = (site, self._batches[site]) if self._batches[site] else None
@@ -301,7 +305,7 @@ class _Attempt:
         hint = keys_there_are(error.kind, error.message, results)
         message = f"{error.kind}: {error.message}" if error.message else error.kind
         diagnostic = self._program.diagnostic(message, line, hint=hint)
-        return ProgramRejected([diagnostic], tuple(self._new), error.stdout)
+        return ProgramRaised([diagnostic], tuple(self._new), error.stdout)
 
     def _line(self, line: int | None) -> int:
         """The program's own line for one of the rewritten source; a statement's inner lines are its first."""

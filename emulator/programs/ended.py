@@ -48,7 +48,7 @@ class Placed:
 
 
 def ended_well(
-    program: Program, outcome: Outcome, ids: Sequence[str], toolset: Toolset
+    program: Program, outcome: Outcome, ids: Sequence[str], toolset: Toolset, *, written: str = ""
 ) -> ProgramEnded:
     """What a program made that came to its end; ``ids`` are those of all its calls."""
     standing = set(_standing_calls(program.tree().body, toolset))
@@ -56,7 +56,7 @@ def ended_well(
     last = program.tree().body[-1]
     stands = any(line == last.lineno for line, _ in standing)
     shown = outcome.stdout.rstrip("\n") if stands else outcome.output
-    return ProgramEnded(program.source, tuple(ids), alone, shown)
+    return ProgramEnded(written.strip("\n") or program.source, tuple(ids), alone, shown)
 
 
 def only_calls(ended: ProgramEnded) -> bool:

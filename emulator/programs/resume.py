@@ -9,7 +9,7 @@ replay) means an ordinary turn over the same history, never an error.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -30,6 +30,7 @@ from emulator.programs.driver import (
     Diverged,
     Driver,
     Program,
+    ProgramRaised,
     ProgramRejected,
     ProgramTooSlow,
     Recorded,
@@ -44,6 +45,13 @@ from sandbox.errors import SandboxBusy, SandboxError
 
 log = structlog.get_logger()
 
+# Why a program was dropped, by what its run raised.
+_REASONS: Mapping[type[Exception], str] = {
+    ProgramTooSlow: "slow",
+    Diverged: "diverged",
+    SandboxBusy: "busy",
+}
+
 
 @dataclass(frozen=True)
 class Saved:
@@ -57,6 +65,8 @@ class Saved:
     origin: Origin = field(default_factory=Origin)
     failure: str = ""
     """Why nothing behind these calls is to run, where the rest of the program could not be used."""
+    written: str = ""
+    """The program as the model wrote it, where that is known."""
 
     def pending(self) -> list[ToolCall]:
         """The calls whose results are not in."""
@@ -77,7 +87,8 @@ class Saved:
                 "ids": self.ids,
                 "seed": self.seed,
                 "origin": (self.origin.count, self.origin.digest),
-                **({"failure": self.failure} if self.failure else {}),
+                "failure": self.failure,
+                "written": self.written,
             }
         )
 
@@ -95,6 +106,7 @@ class Saved:
             int(kept["seed"]),
             Origin(*kept["origin"]),
             str(kept.get("failure", "")),
+            str(kept.get("written", "")),
         )
 
 
@@ -143,28 +155,26 @@ def resume(
         )
     try:
         outcome = driver.run(answered.program, answered.recorded, answered.seed)
-    except ProgramTooSlow as error:
-        _dropped("slow", error)
+    except (ProgramTooSlow, Diverged, SandboxError) as error:
+        _dropped(_REASONS.get(type(error), "sandbox"), error)
         return None
     except ProgramRejected as error:
+        if isinstance(error, ProgramRaised) and error.calls:
+            return _going_on(answered, error.calls)  # and it fails again behind their results
         return _failed(driver, replace(answered, failure=render(error.diagnostics)), error)
-    except Diverged as error:
-        _dropped("diverged", error)
-        return None
-    except SandboxBusy as error:
-        _dropped("busy", error)
-        return None
-    except SandboxError as error:
-        _dropped("sandbox", error)
-        return None
     if not outcome.pending:
-        return ended_well(saved.program, outcome, saved.ids, driver.toolset)
+        return ended_well(saved.program, outcome, saved.ids, driver.toolset, written=saved.written)
     if not outcome.calls:
         return _asked_again(answered, messages)
-    fresh = tuple(_new_id(answered, n) for n in range(len(outcome.calls)))
+    return _going_on(answered, outcome.calls)
+
+
+def _going_on(answered: Saved, calls: Sequence[Call]) -> ProgramContinued:
+    """The program behind further calls."""
+    fresh = tuple(_new_id(answered, n) for n in range(len(calls)))
     after = replace(
         answered,
-        recorded=(*answered.recorded, *(Recorded(call) for call in outcome.calls)),
+        recorded=(*answered.recorded, *(Recorded(call) for call in calls)),
         ids=(*answered.ids, *fresh),
     )
     return ProgramContinued(after, after.pending()[-len(fresh) :])

@@ -78,6 +78,15 @@ def test_a_failure_is_told_with_its_line_the_output_so_far_and_all_calls(
     assert broken_prefixes(upstream.requests) == []
 
 
+def test_a_program_that_fails_before_its_first_call_is_mended_with_what_it_printed(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(block("print('seen')\nx = 1 / 0\ncheck(id=str(x))"), "I cannot.")
+    converse(client, ["Go."], tools=TOOLS, local=LOCAL)
+    told = last_told(upstream)
+    assert "ZeroDivisionError" in told and "It had printed:\n\n```text\nseen\n```" in told
+
+
 FAILURES: list[tuple[str, str, list[str]]] = [
     (
         "a call that does not fit its schema, found while it runs",
@@ -169,6 +178,29 @@ def test_a_program_that_is_over_stays_as_it_was_written_with_what_it_said(
     assert words in last_told(upstream) or words in upstream.requests[1]["messages"][-1]["content"]
     assert upstream.requests[2]["messages"][2]["content"] == f"I look.\n\n{block(code)}"
     assert broken_prefixes(upstream.requests) == []
+
+
+def test_comments_and_blank_lines_of_a_program_stay(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    code = "# First the status.\nx = check('a2')   # late?\n\n\nif x:\n    # tell\n    print(x)"
+    upstream.reply(Reply(block(code), chunks=3), "Done.", "Again.")
+    converse(client, ["Go.", "And now?"], tools=TOOLS, local=LOCAL)
+    assert upstream.requests[2]["messages"][2]["content"] == block(code)
+
+
+def test_what_a_program_called_before_it_failed_is_called(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    code = "for flight in search('Oslo'):\n    check(flight['id'])\n    flight['prize']"
+    upstream.reply(block(code), "Sorry.")
+    history = converse(client, ["Go."], tools=TOOLS, local=LOCAL)
+    made = [call["function"]["name"] for m in history for call in m.get("tool_calls", ())]
+    assert made == ["search", "check"]
+    assert "check(id='a1') returned:\n{\"late\": 10}" in last_told(upstream)
+    assert "the keys there are: 'late' (in the result of check); 'id', 'price'" in last_told(
+        upstream
+    )
 
 
 def test_twenty_long_results_do_not_come_back_a_turn_later(
