@@ -10,6 +10,7 @@ that a run fails for a change and not by chance; by hand, the search for new one
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
     import openai
 
 StartProxy = Callable[..., str]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Where no test has used hypothesis, its plugin would import all of it just to find nothing to report."""
+    plugins = session.config.pluginmanager
+    if "hypothesis" not in sys.modules and plugins.has_plugin("hypothesispytest"):
+        plugins.unregister(name="hypothesispytest")
 
 
 @pytest.fixture(autouse=True)
