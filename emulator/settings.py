@@ -77,7 +77,7 @@ class Settings(BaseSettings):
     )
     local_model: bool = Field(False, description="start the embedded small model as the upstream")
 
-    profile: Literal["auto", "default", "reasoning", "tiny"] = Field(
+    profile: Literal["auto", "default", "reasoning", "tiny", "openai"] = Field(
         "auto", description="how to prompt the model; auto chooses by the model's name"
     )
     grammar: bool = Field(True, description="send a grammar where the profile's upstream takes one")

@@ -248,7 +248,7 @@ class Answerer:
             with self.upstream.open(state.messages, state.fields) as stream:
                 meter.begin()
                 metrics.MODEL_TURNS.inc()
-                yield Opened(stream.abort, container_id=container_id)
+                yield Opened(stream.abort, container_id=container_id, headers=stream.headers)
                 for chunk in stream:
                     meter.count(chunk)
                     for choice in chunk.get("choices") or ():

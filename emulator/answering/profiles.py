@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 
@@ -17,11 +18,36 @@ class Profile:
     """Instruct in a system message; otherwise in front of the first user message."""
     drops: frozenset[str] = frozenset()
     """Request fields that the upstream is known to refuse."""
+    wants: frozenset[str] = frozenset()
+    """Fields among `ACCOUNT_FIELDS` that the upstream knows what to do with."""
+    plain: bool = True
+    """Tell texts as strings and developers as the system: what every chat template can read."""
     few_shot: bool = False
     """Show examples, few tools and a llama.cpp ``grammar`` instead of instructions (`tiny`)."""
 
+    def withholds(self, further: Collection[str] = ()) -> frozenset[str]:
+        """The request fields that do not go upstream; ``further`` are the operator's own."""
+        return self.drops | (ACCOUNT_FIELDS - self.wants) | frozenset(further)
+
+
+ACCOUNT_FIELDS = frozenset(
+    {
+        "client_metadata",
+        "metadata",
+        "moderation",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "service_tier",
+        "store",
+    }
+)
+"""Between a client and the account that it has at OpenAI: strict upstreams refuse them, others log them."""
 
 PROFILES = (
+    # Only by its name: which models a server calls gpt-something says nothing of the server.
+    Profile("openai", r"(?!)", wants=ACCOUNT_FIELDS, plain=False),
     # DeepSeek's API reference, "Reasoning Model": logprobs and top_logprobs trigger an error.
     Profile(
         "reasoning",

@@ -135,7 +135,8 @@ def _told(
         if message.role == "assistant" and lines:
             content: Any = render("calls.jinja", text=message.text, source="\n".join(lines))
         else:
-            content = message.content if message.content is not None else ""
+            # Parts that are all text are one text: not every chat template reads a list.
+            content = message.content if message.other_parts else message.text
         role = "system" if message.role == "developer" else message.role
         told.append({"role": role, "content": content})
     flush()

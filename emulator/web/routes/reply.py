@@ -57,6 +57,7 @@ def tell(response: Response, opened: object, dropped: Sequence[str]) -> Response
         named = (re.sub(r"[^\w.-]", "_", kind[:64], flags=re.ASCII) for kind in dropped[:16])
         response.headers["x-emulator-dropped-tools"] = ", ".join(named)
     if isinstance(opened, Opened):
+        response.headers.update(opened.headers)
         response.headers["x-emulator-turns-saved"] = str(opened.turns_saved)
         if opened.container_id:
             response.headers["x-emulator-container"] = opened.container_id
