@@ -12,8 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
+from emulator import json_codec
 from emulator.answering.asked import Asked, read_request
 from emulator.answering.first_turn import first_turn
 from emulator.answering.profiles import choose
@@ -62,8 +61,8 @@ class Explanation:
 def read_tools(text: bytes) -> ChatCompletionRequest:
     """A request body, a ``tools`` array, or one tool. Raises `BadRequest`, naming the place."""
     try:
-        given: Any = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
+        given: Any = json_codec.loads(text)
+    except json_codec.NotJSON as error:
         raise BadRequest(f"this is not JSON: {error}") from error
     if isinstance(given, Mapping) and not ({"tools", "functions", "messages"} & set(given)):
         given = [given]
@@ -71,7 +70,7 @@ def read_tools(text: bytes) -> ChatCompletionRequest:
         raise BadRequest("this is neither a request nor tools.")
     body = {"tools": given} if isinstance(given, list) else given
     question = {"messages": [{"role": "user", "content": QUESTION}]}
-    return parse_chat(orjson.dumps({"model": "model", **question, **body}))
+    return parse_chat(json_codec.dumps({"model": "model", **question, **body}))
 
 
 def explain(
@@ -182,7 +181,7 @@ def _message(message: Mapping[str, Any]) -> str:
 
 
 def _call(call: ToolCall) -> str:
-    return f"{call.name} {orjson.dumps(call.arguments).decode()}"
+    return f"{call.name} {json_codec.dumps(call.arguments).decode()}"
 
 
 def _content(events: Sequence[AnswerEvent]) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypeVar
 
-import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from emulator import json_codec
 from emulator.errors import BadRequest
 
 M = TypeVar("M", bound=BaseModel)
@@ -58,7 +58,7 @@ class HistoryCall(Lenient):
         """The call as one of a function; that of a custom tool has a single ``input``."""
         if self.custom is None:
             return self.function
-        arguments = orjson.dumps({"input": self.custom.input}).decode()
+        arguments = json_codec.dumps({"input": self.custom.input}).decode()
         return FunctionCall(name=self.custom.name, arguments=arguments)
 
 
@@ -158,8 +158,8 @@ def parse_body(body: bytes | dict[str, Any], model: type[M]) -> M:
 def read_object(body: bytes | dict[str, Any]) -> dict[str, Any]:
     """The JSON object in ``body``. Raises `BadRequest`."""
     try:
-        value = orjson.loads(body) if isinstance(body, bytes) else body
-    except orjson.JSONDecodeError as error:
+        value = json_codec.loads(body) if isinstance(body, bytes) else body
+    except json_codec.NotJSON as error:
         raise BadRequest(f"The request body is not valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise BadRequest("The request body must be a JSON object.")

@@ -11,7 +11,7 @@ from emulator.answering.continuation import TAIL
 from emulator.answering.verdicts import Answered, Refused, Verdict
 from emulator.events import AnswerEvent, ToolCall, call_id
 from emulator.programs import validate
-from emulator.programs.driver import Call, Driver, Program, ProgramRejected, Recorded
+from emulator.programs.driver import Call, Diverged, Driver, Program, ProgramRejected, Recorded
 from emulator.programs.resume import Saved
 from emulator.reading.diagnostics import Diagnostic, render
 from emulator.reading.readers import (
@@ -243,6 +243,12 @@ class ProgramDraft:
             calls = error.calls if self.calls else ()
             self._reject(error.diagnostics, program)
             self._output = error.stdout.rstrip("\n")
+        except Diverged:
+            # What it has called already stands; the rest would be another program's.
+            calls = ()
+            message = "run once more, the program makes other calls than it has made"
+            hint = "write calls that depend on nothing but the results of other calls"
+            self._reject([program.diagnostic(message, 1, hint=hint)], program)
         else:
             calls = outcome.calls
             self._waits = outcome.stopped

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from emulator import json_codec
 from emulator.answering.tool_choice import RUN_HERE
 from emulator.errors import BadRequest
 from emulator.protocol import Lenient, read_object, validated
@@ -97,8 +97,8 @@ def parse_request(body: bytes) -> tuple[ResponseRequest, list[Json]]:
     value = read_object(body)
     try:
         # Much of a request is told or kept again, and orjson reads deeper JSON than it writes.
-        orjson.dumps(value)
-    except orjson.JSONEncodeError as error:
+        json_codec.dumps(value)
+    except TypeError as error:
         raise BadRequest("The request is nested too deeply.") from error
     for name, instead in _UNSUPPORTED.items():
         if value.get(name):

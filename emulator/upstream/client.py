@@ -17,8 +17,8 @@ from typing import Any, Self
 
 import httpx2
 import openai
-import orjson
 
+from emulator import json_codec
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
 from emulator.upstream.interface import Chat, Chunk, UpstreamReply
@@ -69,10 +69,10 @@ class OpenAIUpstream:
     def models(self) -> list[dict[str, Any]]:
         """The upstream's model list. Raises `UpstreamFailed`."""
         try:
-            listed = orjson.loads(self._client.models.with_raw_response.list().content)
+            listed = json_codec.loads(self._client.models.with_raw_response.list().content)
         except openai.OpenAIError as error:
             raise _failure(error) from error
-        except orjson.JSONDecodeError as error:
+        except json_codec.NotJSON as error:
             raise UpstreamFailed("The upstream's model list is not valid JSON.") from error
         data = listed.get("data") if isinstance(listed, dict) else None
         return [model for model in data or () if isinstance(model, dict)]
@@ -146,8 +146,8 @@ def _check(until: float) -> None:
 
 def _chunk(event: bytes) -> Chunk:
     try:
-        chunk = orjson.loads(event)
-    except orjson.JSONDecodeError as error:
+        chunk = json_codec.loads(event)
+    except json_codec.NotJSON as error:
         raise UpstreamFailed(f"The upstream sent an event that is not JSON: {error}") from error
     if not isinstance(chunk, dict):
         raise UpstreamFailed("The upstream sent an event that is not a JSON object.")

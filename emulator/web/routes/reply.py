@@ -8,15 +8,15 @@ from typing import get_args
 
 from flask import Response, g, request
 
+from emulator import json_codec
 from emulator.errors import BadRequest
 from emulator.events import Opened
 from emulator.settings import Order
-from emulator.upstream.sse import json_bytes
 from emulator.web.streaming import EventStream
 
 
 def json_reply(value: object, status: int = 200) -> Response:
-    return Response(json_bytes(value), status, mimetype="application/json")
+    return Response(json_codec.dumps(value), status, mimetype="application/json")
 
 
 def stream_reply(stream: EventStream | Iterable[bytes]) -> Response:
