@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Self
 
 import httpx2
@@ -21,6 +20,7 @@ import openai
 from emulator import json_codec
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
+from emulator.upstream.failures import headers_told, message_of
 from emulator.upstream.interface import Chat, Chunk, UpstreamReply
 from emulator.upstream.sse import EventTooLarge, SSEDecoder
 
@@ -111,7 +111,7 @@ class _RawReply:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        return _told(self._response.headers, ("x-ratelimit-",))
+        return headers_told(self._response.headers, ("x-ratelimit-",))
 
     def __iter__(self) -> Iterator[Chunk]:
         """The chunks. Raises `UpstreamFailed` on a broken, malformed or unfinished answer."""
@@ -179,32 +179,11 @@ def _finishes(chunk: Chunk) -> bool:
     return any(choice.get("finish_reason") for choice in chunk.get("choices") or ())
 
 
-def _told(headers: Mapping[str, str], beginnings: tuple[str, ...]) -> dict[str, str]:
-    """The headers whose names begin so; not without end."""
-    found = {name: value for name, value in headers.items() if name.startswith(beginnings)}
-    return dict(islice(found.items(), 32))
-
-
-def _said(body: object) -> str:
-    """What an error's body says, in OpenAI's shape, FastAPI's ``detail`` or as a plain text; or ""."""
-    if isinstance(body, str):
-        return body
-    if not isinstance(body, Mapping):
-        return ""
-    for name in ("message", "detail", "error"):
-        if isinstance(said := body.get(name), str) and said:
-            return said
-    problems = body.get("detail")
-    if isinstance(problems, list):  # of pydantic: one for each place
-        return "; ".join(str(one.get("msg")) for one in problems[:8] if isinstance(one, Mapping))
-    return ""
-
-
 def _failure(error: openai.OpenAIError) -> UpstreamFailed:
     """What to tell the client: the upstream's own status, message and retry advice, where it sent any."""
     if isinstance(error, openai.APIStatusError):
-        message = _said(error.body) or error.response.text[:500] or error.message
-        headers = _told(error.response.headers, (*PASSED_BACK, "x-ratelimit-"))
+        message = message_of(error.body) or error.response.text[:500] or error.message
+        headers = headers_told(error.response.headers, (*PASSED_BACK, "x-ratelimit-"))
         # The SDK under us has already tried again where that made sense.
         return UpstreamFailed(
             str(message),
