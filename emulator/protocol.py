@@ -31,6 +31,11 @@ EMULATED = frozenset(
     }
 )
 
+REASONING_SWITCHES = (
+    *("reasoning_effort", "reasoning", "thinking", "enable_thinking", "thinking_budget", "think"),
+    "chat_template_kwargs",
+)
+
 
 class Lenient(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -134,6 +139,16 @@ class ChatCompletionRequest(Lenient):
     @property
     def include_usage(self) -> bool:
         return bool(self.stream_options and self.stream_options.include_usage)
+
+    @property
+    def reasoning_switches(self) -> str:
+        """What turns a model's reasoning on and off, with any server: the same for the same values."""
+        given = self.model_extra or {}
+        switches = {name: given[name] for name in REASONING_SWITCHES if name in given}
+        try:
+            return orjson.dumps(switches, option=orjson.OPT_SORT_KEYS).decode()[:1000]
+        except orjson.JSONEncodeError:  # nested too deep
+            return ""
 
     def passed_on(self, dropped: Collection[str] = ()) -> dict[str, Any]:
         """The fields that go upstream as they came; those the client left out stay out."""

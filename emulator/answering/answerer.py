@@ -19,9 +19,11 @@ from emulator.answering.conversation import Conversation
 from emulator.answering.first_turn import first_turn
 from emulator.answering.habits import Habits
 from emulator.answering.passages import cell_passage
+from emulator.answering.profiles import begins, choose
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.prose import Prose
 from emulator.answering.reply import Drafting, Reply
+from emulator.answering.reply_splitter import Begins
 from emulator.answering.stops import StopFilter
 from emulator.answering.tiny.grammar import gbnf
 from emulator.answering.turn_state import TurnState
@@ -231,8 +233,24 @@ class Answerer:
             state.choice,
             answer_format=self.asked.answer_format,
             recover_reasoning=self.settings.recover_reasoning,
+            begins=self._begins(state),
             cut=state.cut,
         )
+
+    def _begins(self, state: TurnState) -> Begins:
+        """How the next reply begins, as far as is known."""
+        seen = self.habits.beginning(self._whose_replies)
+        if seen is not Begins.UNKNOWN:
+            return seen
+        request = self.asked.request
+        by_name = begins(choose(self.settings.profile, request.model), request.model)
+        # What the model goes on with may be a draft that was cut off.
+        perhaps = state.cut and by_name is Begins.UNKNOWN
+        return Begins.PERHAPS_INSIDE if perhaps else by_name
+
+    @property
+    def _whose_replies(self) -> tuple[str, ...]:
+        return (*self._habitat, self.asked.request.reasoning_switches)
 
     def _read(
         self,
@@ -264,6 +282,8 @@ class Answerer:
                         finish_reason = "length"
                         break
             yield from reply.close(cut_off=not reply.done and is_cut(finish_reason))
+        if reply.begins is not None:
+            self.habits.told_beginning(self._whose_replies, reply.begins)
         return finish_reason
 
     def _keep(self, draft: Drafting) -> None:

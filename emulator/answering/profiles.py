@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from emulator.answering.reply_splitter import Begins
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -24,6 +26,8 @@ class Profile:
     """Tell texts as strings and developers as the system: what every chat template can read."""
     few_shot: bool = False
     """Show examples, few tools and a llama.cpp ``grammar`` instead of instructions (`tiny`)."""
+    begins_inside: bool = False
+    """The chat template opens the reasoning, which the replies only close."""
 
     def withholds(self, further: Collection[str] = ()) -> frozenset[str]:
         """The request fields that do not go upstream; ``further`` are the operator's own."""
@@ -54,11 +58,16 @@ PROFILES = (
         r"deepseek-reasoner",
         system=False,
         drops=frozenset({"logprobs", "top_logprobs"}),
+        begins_inside=True,
     ),
     # DeepSeek's usage notes for R1: "Avoid adding a system prompt; all instructions should be
     # contained within the user prompt." QwQ was trained alike.
+    # Their templates end a prompt with "<think>".
     Profile(
-        "reasoning", r"deepseek-r1|deepseek-reasoner|\br1\b|qwq|marco-o1|-thinking", system=False
+        "reasoning",
+        r"deepseek-r1|deepseek-reasoner|\br1\b|qwq|marco-o1|-thinking",
+        system=False,
+        begins_inside=True,
     ),
     Profile(
         "tiny",
@@ -68,6 +77,20 @@ PROFILES = (
     ),
     Profile("default", r""),
 )
+
+_MAY_REASON = re.compile(
+    r"deepseek|qwen-?3(?!-?coder)|glm|minimax|nemotron|exaone|olmo-?3|step-?3|ernie|hunyuan|seed-oss|kimi|"
+    r"magistral|smollm3|apriel|skywork|ring-|granite-?[34]|phi-4|gpt-oss|reason|think|\b[rosqz]1\b",
+    re.IGNORECASE,
+)
+"""Families of which some templates open the reasoning."""
+
+
+def begins(profile: Profile, model: str) -> Begins:
+    """How the replies of ``model`` begin, as far as its name tells."""
+    if profile.begins_inside:
+        return Begins.INSIDE_UNTIL_SHOWN
+    return Begins.PERHAPS_INSIDE if _MAY_REASON.search(model) else Begins.UNKNOWN
 
 
 def choose(setting: str, model: str) -> Profile:

@@ -49,10 +49,10 @@ _QUOTES = frozenset("`'\"“‘”’")
 class Splitter:
     """One reply. `names`: the offered functions, as Python names or written -> Python name.
 
-    `reasoning_open`: the prompt's template has opened the reasoning already. After `close`,
-    `unopened` says that a `</think>` came which nothing had opened: all text before it was
-    reasoning (R1's templates do that), and the next reply of that model should be split with
-    `reasoning_open`.
+    `reasoning_open`: the prompt's template has opened the reasoning already; `ended_reasoning`
+    says that a closing tag has come. `unopened` says that a `</think>` came which nothing had
+    opened: all text before it was reasoning (R1's templates do that), and the next reply of that
+    model should be split with `reasoning_open`.
     """
 
     def __init__(self, names: Collection[str] = (), *, reasoning_open: bool = False) -> None:
@@ -68,6 +68,7 @@ class Splitter:
         self._opened = reasoning_open
         self._events = self._reply(reasoning_open)
         self.unopened = False
+        self.ended_reasoning = False
 
     def feed(self, text: str) -> list[Event]:
         """What can be said now."""
@@ -269,6 +270,7 @@ class Splitter:
             yield Reasoning(raw, raw)
             mention = self._mentioned(closing) if closing else Verdict.MAYBE
             if mention is Verdict.NO and closing:
+                self.ended_reasoning = True
                 yield Reasoning("", text.take(len(closing)))
                 return (yield from self._blank())
             if mention is Verdict.YES and closing:
