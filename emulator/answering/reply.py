@@ -44,6 +44,10 @@ _PROMISE = re.compile(
 )
 
 
+# "NO", "No, I only quoted it."; what the model says beyond that is for the client.
+_DECLINED = re.compile(r"\W{0,8}no\b[^\n]{0,160}", re.IGNORECASE)
+
+
 class Drafting(Protocol):
     """What collects the code of a reply: `ProgramDraft`, or `CellDraft` where there is an interpreter."""
 
@@ -87,15 +91,18 @@ class Reply:
         answer_format: AnswerFormat | None = None,
         recover_reasoning: bool = False,
         begins: Begins = Begins.OUTSIDE,
+        asked_about: bool = False,
         cut: str = "",
     ) -> None:
-        """``begins``: how the model's replies do. ``cut`` is the block that an earlier reply was cut off in;
-        this one is to go on with it."""
+        """``begins``: how the model's replies do. ``asked_about``: the model was asked whether it means
+        what it had quoted, and this is the answer. ``cut`` is the block that an earlier reply was cut off
+        in; this one is to go on with it."""
         self.draft = draft
         self.prose = prose
         self._choice = choice
         self._format = answer_format
         self._recover_reasoning = recover_reasoning
+        self._asked_about = asked_about
         self._splitter = ReplySplitter(draft.names, begins)
         self._continuation = Continuation(cut, draft.names) if cut else None
         self._reasoning: list[str] = []
@@ -129,8 +136,9 @@ class Reply:
             yield from self._answer(self.prose.close(), cut_off=cut_off)
 
     def rest(self) -> Iterator[AnswerEvent]:
-        """The words that were held, where a reply that was cut off is all that there is."""
+        """The words that were held, where they stand whatever follows."""
         if not self._choice.required and (rest := self.prose.close()):
+            self.prose.told += rest
             yield ContentDelta(rest)
 
     @property
@@ -157,6 +165,9 @@ class Reply:
 
     def _answer(self, rest: str, *, cut_off: bool) -> Iterator[AnswerEvent]:
         """Tell what was held, in the form that was asked for."""
+        if self._asked_about and self._format is None and _DECLINED.fullmatch(rest.strip()):
+            rest, self._answered = "", True
+            return
         if rest and self._format is not None and not cut_off:
             try:
                 rest = self._format.read(rest)

@@ -71,6 +71,13 @@ def transcript(
     return merged([*told, *_told(messages[at:], mentions, toolset)])
 
 
+def written_calls(messages: Sequence[Message], toolset: Toolset) -> list[str]:
+    """The calls that the assistant has made, as `transcript` writes them."""
+    return [
+        write_call(function, toolset) for message in messages for _, function in _calls(message)
+    ]
+
+
 def results_by_id(messages: Sequence[Message], toolset: Toolset) -> dict[str, ToldResult]:
     """The results among ``messages``, which hold their calls too, by the ids of the calls."""
     mentions: dict[str, str] = {}

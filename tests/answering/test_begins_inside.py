@@ -215,6 +215,10 @@ def test_what_is_called_does_not_depend_on_how_the_reply_is_cut(
     reply: str, begins: Begins, cut_off: bool, data: st.DataObject
 ) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(reply)), max_size=6)))
+    if (
+        begins is Begins.UNKNOWN
+    ):  # thoughts begin with words: what stands before them leaves at once
+        reply = f"Well. {reply}"
     pieces = [reply[start:end] for start, end in itertools.pairwise([0, *cuts, len(reply)])]
     found: list[list[Event]] = []
     for fed in ([reply], pieces):
