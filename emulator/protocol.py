@@ -146,8 +146,8 @@ class ChatCompletionRequest(Lenient):
         given = self.model_extra or {}
         switches = {name: given[name] for name in REASONING_SWITCHES if name in given}
         try:
-            return orjson.dumps(switches, option=orjson.OPT_SORT_KEYS).decode()[:1000]
-        except orjson.JSONEncodeError:  # nested too deep
+            return json_codec.dumps(switches, option=json_codec.SORTED).decode()[:1000]
+        except TypeError:  # nested too deep
             return ""
 
     def passed_on(self, dropped: Collection[str] = ()) -> dict[str, Any]:

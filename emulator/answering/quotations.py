@@ -14,8 +14,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-import orjson
-
+from emulator import json_codec
 from emulator.answering.transcript import written_calls
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
@@ -99,8 +98,8 @@ def _readings(text: str) -> Iterator[str]:
     if "\\" not in text:
         return
     try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        value = json_codec.loads(text)
+    except json_codec.NotJSON:
         yield _ESCAPE.sub(lambda escape: _ESCAPED.get(escape[1], escape[1]), text)
     else:
         yield from _strings(value)
