@@ -19,6 +19,7 @@ from emulator.reading.bare import Verdict
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Reasoning, Text, merged
 from emulator.reading.fences import fenced
 from emulator.reading.incoming import Incoming
+from emulator.reading.named import named_calls
 from emulator.reading.openings import FENCES, LINES, fence_in, json_opens
 from emulator.reading.scanner import After, Scanner
 from emulator.reading.tags import AMBIGUOUS, REASONING, SILENT, Tags, may_be_element
@@ -138,6 +139,10 @@ class Splitter:
                 return blocks.json_calls(self._text, self._names)
             case "json":
                 return blocks.json_perhaps(self._text, self._names, midline=False)
+            case "named":
+                return named_calls(self._text, self._names)
+            case "channel":
+                return self._silent(head[: head.index("\n") + 1])
             case "code":
                 return blocks.code(self._text, self._names)
         return blocks.lines(self._text, what)
@@ -220,7 +225,7 @@ class Splitter:
         )
         if longer:
             return Verdict.MAYBE
-        element = self._tags.literal.get(tag) if tag else self._tags.element(rest)
+        element = self._tags.literal.get(tag) if tag else self._tags.element(rest, self._names)
         if tag is None and element is None:
             return Verdict.MAYBE if not whole and may_be_element(rest) else Verdict.NO
         mention = self._mentioned(tag or (element.opening if element else ""))
