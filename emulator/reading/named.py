@@ -22,12 +22,18 @@ _NAME = r"(?P<glued>function(?!s\b)(?=[A-Za-z]))?(?P<name>[A-Za-z_][\w.\-]{0,200
 _JSON = r"(?:[ \t]*(?:commentary|analysis)?[ \t]*(?:json)?)\s*(?:```\w{0,20}\s*)?(?=\{)"
 _PAIRS = rf"\s*(?:<tool_sep{SUFFIX}>\s*)?(?=<{PREFIX}arg_key{SUFFIX}>)"
 _HEADER = re.compile(rf"{_LEAD}{_NAME}(?:{_JSON}|(?P<pairs>{_PAIRS}))")
+#: The beginnings of headers: what leads, the name, what stands between it and the arguments.
 _PART = re.compile(
-    rf"{_LEAD}{_NAME}(?P<rest>[ \t]*(?:c[a-z]*|a[a-z]*)?[ \t]*j?s?o?n?\s*(?:`{{1,3}}\w{{0,20}}\s*)?"
-    r"|\s*<[\w:|]{0,60}>?\s*<?[\w:|]{0,60})?\Z"
+    rf"{_LEAD}(?P<word>[A-Za-z_][\w.\-]{{0,220}})?(?P<rest>(?::\d{{0,4}})?(?P<words>[ \t]*[a-z \t]{{0,20}})"
+    r"\s*(?:`{1,3}\w{0,20}\s*)?(?:<[\w:|]{0,60}>?\s*){0,2})\Z"
 )
-_LEAD_PART = re.compile(r"[ \t]*(?:>{1,3}|(?:[a-z]{1,24}[ \t]*){0,2}t?o?=?|c?a?l?l?:?)[ \t]*\Z")
-_LEADS = ("assistant", "analysis", "commentary", "to=", "call:", ">>>")
+_WORDS = ("commentary", "analysis", "json")
+_LEADING = 40
+_LEADS = tuple(
+    first + second + "to="
+    for first in ("assistant", "analysis", "commentary", "")
+    for second in ("assistant", "commentary", "")
+) + ("call:", ">>>")
 _PAIRS_END = re.compile(rf"</{PREFIX}arg_value{SUFFIX}>")
 _BETWEEN = re.compile(r"[\s;`]*")
 
@@ -48,19 +54,23 @@ def _glued(match: re.Match[str], names: WrittenNames) -> bool:
 
 def _may_open(head: str, names: WrittenNames) -> bool:
     text = head.strip(" \t")
-    if any(lead.startswith(text) for lead in _LEADS) or not text:
-        return True
-    if _LEAD_PART.match(head) and text.startswith(_LEADS):
+    squeezed = re.sub(r"[ \t]+", "", text[:_LEADING])
+    if any(lead.startswith(squeezed) for lead in _LEADS):
         return True
     match = _PART.match(head)
-    if match is None:
+    if match is None or not all(_begins_one(word) for word in match["words"].split()):
         return False
-    name, rest = match["name"], match["rest"]
+    word, rest = match["word"] or "", match["rest"]
     if match["lead"]:
         return True
-    if names.find(name) is not None:
-        return True
-    return not rest and names.may_become(name.removeprefix("function"))
+    for name in {word, word.removeprefix("function"), *map(word.removesuffix, _WORDS)}:
+        if names.find(name) is not None or (name and not rest and names.may_become(name)):
+            return True
+    return False
+
+
+def _begins_one(written: str) -> bool:
+    return any(word.startswith(written) for word in _WORDS)
 
 
 def named_calls(text: Incoming, names: WrittenNames) -> Scanner:

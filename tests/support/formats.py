@@ -5,8 +5,8 @@ docs/formats.md is the same table in Markdown. To add a format, add a row to `FO
 
 Placeholders of a row's templates: ``@JSON@`` is ``{"name": ..., "arguments": {...}}``, ``@NAME@`` and
 ``@ARGS@`` are its two parts, ``@PARAMS@`` stands for the row's ``parameter`` once for each argument
-(``@KEY@``, ``@VALUE@``: text as it is, other values as JSON), ``@PYTHON@`` is ``f(a='x')``, ``@QUOTED@`` the same in quotes, and
-``@N@`` counts the calls from 0.
+(``@KEY@``, ``@VALUE@``: text as it is, other values as JSON), ``@PYTHON@`` is ``f(a='x')``, ``@QUOTED@`` the
+same in quotes, and ``@N@`` counts the calls from 0.
 """
 
 from __future__ import annotations
@@ -465,7 +465,7 @@ FORMATS: tuple[Format, ...] = (
         parameter='<atem:parameter name="@KEY@">@VALUE@</atem:parameter>\n',
         thought="<|start|>assistant to=self<|message|>@THOUGHT@<|eom|>",
         special=r"<\|\w+\|>",
-        unread={"stripped": "its header stays in front of the call as words"},
+        label="assistant to=tools",
         shown="",
     ),
     Format(
@@ -813,6 +813,7 @@ FORMATS: tuple[Format, ...] = (
     Format(
         name="Quoted calls in a list",
         source="seen in BFCL's real outputs",
+        unread={"wrong name": "a string that calls nothing that is offered is a string"},
         head="[",
         call="@QUOTED@",
         join=", ",
