@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from emulator.programs.batches import name_batches
 from emulator.programs.taint import Flow, leaves, makes_a_batch, own_expressions
 from sandbox.parsing import line_map, parse
 
@@ -46,6 +47,7 @@ class Prepared:
 
 def prepare(tree: ast.Module, tools: Collection[str]) -> Prepared:
     """Rewrite ``tree`` (which is consumed) for a driver that can pause at the calls of ``tools``."""
+    name_batches(tree, tools)
     rewriter = _Rewriter(Flow(tree, frozenset(tools)))
     rewritten = ast.fix_missing_locations(ast.Module(rewriter.block(tree.body), []))
     source = ast.unparse(rewritten)
