@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from emulator import json_codec
+import orjson
+
 from emulator.answering.transcript import render
 from emulator.errors import BadRequest
 from emulator.reading import loose_json
@@ -53,7 +54,7 @@ class AnswerFormat:
             inside = error.param.removeprefix("tools[0].function.parameters")
             param = f"{_PLACE}.json_schema.schema{inside}"
             raise BadRequest(str(error), param=param) from error
-        return cls(toolset, json_codec.dumps(schema, option=json_codec.INDENTED).decode())
+        return cls(toolset, orjson.dumps(schema, option=orjson.OPT_INDENT_2).decode())
 
     @property
     def instructions(self) -> str:
@@ -72,7 +73,7 @@ class AnswerFormat:
         # Models like to think aloud in JSON too: the last object that fits is the answer.
         for value in reversed(objects):
             try:
-                return json_codec.dumps(self._checked(value)).decode()
+                return orjson.dumps(self._checked(value)).decode()
             except BindError as error:
                 problem = problem or error
         assert problem is not None

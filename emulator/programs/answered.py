@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
-from emulator import json_codec
+import orjson
+
 from emulator.programs.driver import Recorded
 from emulator.protocol import HistoryCall, Message
 
@@ -102,8 +103,8 @@ def _called(call: HistoryCall) -> tuple[str, Any] | None:
     if function is None:
         return None
     try:
-        return function.name, json_codec.loads(function.arguments)
-    except json_codec.NotJSON:
+        return function.name, orjson.loads(function.arguments)
+    except orjson.JSONDecodeError:
         return function.name, None
 
 

@@ -8,13 +8,13 @@ another engine are therefore the same thing. Knows nothing of HTTP or of how the
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from emulator import json_codec
 from emulator.events import ToolKind
 from emulator.programs.missing_keys import keys_there_are
 from emulator.programs.order import Batch, Outgoing
@@ -22,6 +22,7 @@ from emulator.programs.placeholders import READY, TOGETHER, WAIT, Prepared, prep
 from emulator.reading.diagnostics import Diagnostic
 from emulator.reading.readers import Statement
 from emulator.settings import Order
+from emulator.tools.tool import Tool
 from emulator.tools.toolset import BindError, Toolset
 from sandbox.engine import Engine, Finished, Paused, Session
 from sandbox.errors import (
@@ -85,7 +86,10 @@ class Recorded:
 
     call: Call
     result: Any = None
+    """What its text says as JSON, or else the text."""
     known: bool = False
+    text: str | None = None
+    """The text as it came, where ``result`` is something else."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,9 @@ class ProgramRejected(Exception):
 class ProgramRaised(ProgramRejected):
     """The program went wrong by itself, as Python runs it: what it had called before is called."""
 
+    of_types = False
+    """Whether another reading of a result, as text or as JSON, might not have done so."""
+
 
 class ProgramTooSlow(ProgramRejected):
     """The program, or the sandbox that it runs in, took too long; from here the two look alike."""
@@ -138,12 +145,12 @@ class _KeptBack(Exception):
     """A call that may not leave beside those that are out."""
 
 
-MAX_ARGUMENT_BYTES = 8 * 2**20
-"""Of all calls of one program."""
-
-
 class Diverged(Exception):
     """A replayed program made another call than the recorded one."""
+
+
+_MOST_TRIES = 3
+"""Tools whose results are read otherwise, one after the other, where a program fails on a type."""
 
 
 @dataclass(frozen=True)
@@ -164,9 +171,28 @@ class Driver:
         fault.
         """
         prepared = prepare(program.tree(), self.toolset.names)
+        try:
+            return self._run(program, prepared, recorded, seed, frozenset())
+        except ProgramRaised as error:
+            if not error.of_types:
+                raise
+            for other_way in _other_ways(recorded):
+                with contextlib.suppress(ProgramRejected, Diverged):
+                    return self._run(program, prepared, recorded, seed, other_way)
+            raise
+
+    def _run(
+        self,
+        program: Program,
+        prepared: Prepared,
+        recorded: Sequence[Recorded],
+        seed: int,
+        other_way: frozenset[str],
+    ) -> Outcome:
+        """``other_way`` are the tools whose results are read otherwise than their use suggests."""
         unable: Unsupported | SandboxUnavailable | None = None
         for engine in self.engines:
-            attempt = _Attempt(self, program, prepared, recorded)
+            attempt = _Attempt(self, program, prepared, recorded, other_way)
             try:
                 with engine.session(
                     attempt.names, preamble=self.toolset.preamble, seed=seed
@@ -185,6 +211,8 @@ class Driver:
             except ProgramFailed as error:
                 if error.kind == "SystemExit":
                     return attempt.left(error)
+                if attempt.may_lack_results(error):
+                    return attempt.stopped()
                 raise attempt.failed(error) from error
             except SandboxTimeout as error:
                 message = f"the program ran longer than {error.seconds:g} s"
@@ -199,18 +227,33 @@ class Driver:
         ) from unable
 
 
+def _other_ways(recorded: Sequence[Recorded]) -> Iterator[frozenset[str]]:
+    """Which tools' results may be read otherwise, the latest first."""
+    told = [one.call.name for one in reversed(recorded) if one.known and one.text is not None]
+    names = list(dict.fromkeys(told))
+    for name in names[:_MOST_TRIES]:
+        yield frozenset({name})
+    if len(names) > 1:
+        yield frozenset(names)
+
+
 class _Attempt:
     """One run on one engine."""
 
     def __init__(
-        self, driver: Driver, program: Program, prepared: Prepared, recorded: Sequence[Recorded]
+        self,
+        driver: Driver,
+        program: Program,
+        prepared: Prepared,
+        recorded: Sequence[Recorded],
+        other_way: frozenset[str],
     ) -> None:
+        self._other_way = other_way
         self._driver = driver
         self._program = program
         self._prepared = prepared
         self._recorded = recorded
         self._made = 0
-        self._argument_bytes = 0
         self._unknown: Counter[int] = Counter()
         """Calls whose results are not known, by site."""
         self._outgoing = Outgoing(driver.order)
@@ -227,7 +270,7 @@ class _Attempt:
                 step = session.resume(not self._waits(step))
             elif step.name == WAIT:
                 if self._waits(step):
-                    return self._stopped()
+                    return self.stopped()
                 step = session.resume(None)
             elif step.name == TOGETHER:
                 self._batches.update(site for site in step.args if isinstance(site, int))
@@ -236,10 +279,10 @@ class _Attempt:
                 try:
                     known, result = self._call(step)
                 except _KeptBack:
-                    return self._stopped()
+                    return self.stopped()
                 must_stop = step.name not in self._prepared.later or self._driver.one_at_a_time
                 if not known and must_stop:
-                    return self._stopped()
+                    return self.stopped()
                 step = session.resume(result)
         return self._finished(step)
 
@@ -254,7 +297,9 @@ class _Attempt:
             arguments = self._driver.toolset.bind(name, step.args, step.kwargs)
         except BindError as error:
             diagnostics = self._bind_diagnostics(error, step)
-            raise ProgramRaised(diagnostics, tuple(self._new)) from error
+            raised = ProgramRaised(diagnostics, tuple(self._new))
+            raised.of_types = True
+            raise raised from error
         assert tool is not None, "bind refuses unknown tools"
         call = Call(tool.name, arguments, tool.kind)
         batch: Batch | None = (site, self._batches[site]) if self._batches[site] else None
@@ -262,11 +307,6 @@ class _Attempt:
         self._lines.append((self._line(step.line), tool.name))
         if self._made > self._driver.max_calls:
             raise self.rejected(f"the program makes more than {self._driver.max_calls} tool calls")
-        self._argument_bytes += len(json_codec.dumps(arguments))
-        if self._argument_bytes > MAX_ARGUMENT_BYTES:
-            raise self.rejected(
-                f"the calls of the program have more than {MAX_ARGUMENT_BYTES} bytes of arguments"
-            )
         if position < len(self._recorded):
             recorded = self._recorded[position]
             if recorded.call != call:
@@ -274,13 +314,23 @@ class _Attempt:
             if not recorded.known:
                 self._unknown[site] += 1
                 self._outgoing.add(tool, arguments, batch)
-            return recorded.known, recorded.result
+            return recorded.known, self._value(recorded, tool, step)
         if not self._outgoing.may_leave(tool, arguments, batch):
             raise _KeptBack
         self._outgoing.add(tool, arguments, batch)
         self._new.append(call)
         self._unknown[site] += 1
         return False, None
+
+    def _value(self, recorded: Recorded, tool: Tool, step: Paused) -> Any:
+        """The result as text, or as what it says in JSON: by its schema, else by its use."""
+        if recorded.text is None:
+            return recorded.result
+        as_text = tool.returns.kind == "text"
+        if tool.returns.kind is None:
+            as_text = (self._line(step.line), tool.python_name) in self._prepared.texts
+            as_text = as_text != (tool.name in self._other_way)
+        return recorded.text if as_text else recorded.result
 
     def _waits(self, step: Paused) -> bool:
         """Whether a call of one of the sites that ``step`` names is unknown.
@@ -316,15 +366,24 @@ class _Attempt:
         hint = keys_there_are(error.kind, error.message, results)
         message = f"{error.kind}: {error.message}" if error.message else error.kind
         diagnostic = self._program.diagnostic(message, line, hint=hint)
-        return ProgramRaised([diagnostic], tuple(self._new), error.stdout)
+        raised = ProgramRaised([diagnostic], tuple(self._new), error.stdout)
+        raised.of_types = error.kind in ("TypeError", "AttributeError") or (
+            error.kind == "KeyError" and "slice(" in error.message
+        )
+        return raised
 
     def _line(self, line: int | None) -> int:
         """The program's own line for one of the rewritten source; a statement's inner lines are its first."""
         before = [new for new in self._prepared.lines if new <= (line or 0)]
         return self._prepared.lines[max(before)] if before else 0
 
-    def _stopped(self) -> Outcome:
+    def stopped(self) -> Outcome:
         return Outcome(tuple(self._new), stopped=True, pending=True)
+
+    def may_lack_results(self, error: ProgramFailed) -> bool:
+        """Whether a failure may come of an unknown result: it shows again, or not, when that is known."""
+        lacks = error.kind in ("TypeError", "AttributeError") and "NoneType" in error.message
+        return lacks and self._unknown.total() > 0
 
     def left(self, error: ProgramFailed) -> Outcome:
         """``exit()`` ends a program as its last line does; a text that it is given is printed."""

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from emulator import json_codec
+import orjson
+
 from emulator.protocol import Message
 
 _MADE_SINCE = ("assistant", "tool", "function")
@@ -31,7 +32,7 @@ class Origin:
         digest = hashlib.sha256(client.encode())
         for message in messages:
             # Each with its length: no two conversations are made of the same bytes.
-            said = json_codec.dumps(_said(message), default=repr, option=json_codec.SORTED)
+            said = orjson.dumps(_said(message), default=repr, option=orjson.OPT_SORT_KEYS)
             digest.update(b"%d:" % len(said) + said)
         return cls(len(messages), digest.hexdigest())
 
@@ -61,6 +62,6 @@ def _called(function: Any) -> tuple[str, Any]:
     if function is None:
         return "", None
     try:
-        return function.name, json_codec.loads(function.arguments)
-    except json_codec.NotJSON:
+        return function.name, orjson.loads(function.arguments)
+    except orjson.JSONDecodeError:
         return function.name, function.arguments

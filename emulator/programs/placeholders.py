@@ -22,8 +22,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from emulator.programs.batches import name_batches
+from emulator.programs.scopes import restore, separate
 from emulator.programs.taint import Flow, leaves, makes_a_batch, own_expressions
+from emulator.programs.uses import read_as_text
 from sandbox.parsing import line_map, parse
 
 _LATER = "_later_"
@@ -43,15 +44,19 @@ class Prepared:
     """Line of ``source`` -> line of the program as it was."""
     later: Mapping[str, tuple[int, str]]
     """Name of a call that may be passed -> its site and its tool's name."""
+    texts: Collection[tuple[int, str]] = frozenset()
+    """The calls whose results the program treats as text: line of the program, and the tool's name."""
 
 
 def prepare(tree: ast.Module, tools: Collection[str]) -> Prepared:
     """Rewrite ``tree`` (which is consumed) for a driver that can pause at the calls of ``tools``."""
-    name_batches(tree, tools)
+    separate(tree)
+    texts = read_as_text(tree, tools)
     rewriter = _Rewriter(Flow(tree, frozenset(tools)))
     rewritten = ast.fix_missing_locations(ast.Module(rewriter.block(tree.body), []))
+    restore(rewritten)
     source = ast.unparse(rewritten)
-    return Prepared(source, line_map(rewritten, parse(source)), rewriter.later)
+    return Prepared(source, line_map(rewritten, parse(source)), rewriter.later, texts)
 
 
 class _Rewriter:
@@ -117,7 +122,11 @@ class _Rewriter:
                 pass
             case _:
                 return None
-        if "print" in self._flow.stored or not all(map(_is_harmless, keywords)):
+        if (
+            self._flow.prints_are_seen
+            or "print" in self._flow.stored
+            or not all(map(_is_harmless, keywords))
+        ):
             return None
         if not self._can_be_delayed(arguments):
             return None

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from emulator import json_codec
+import orjson
+
 from emulator.programs.driver import Call
 from emulator.protocol import Message
 
@@ -70,7 +71,7 @@ def _polls(name: str) -> bool:
 
 def _object(text: str) -> dict[str, object] | None:
     try:
-        value = json_codec.loads(text)
-    except json_codec.NotJSON:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
         return None
     return value if isinstance(value, dict) else None

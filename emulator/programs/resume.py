@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import orjson
 import structlog
 
-from emulator import json_codec, metrics
+from emulator import metrics
 from emulator.events import ToolCall, call_id
 from emulator.programs.answered import (
     MOST_ROUNDS,
@@ -76,11 +77,11 @@ class Saved:
         ]
 
     def dump(self) -> bytes:
-        return json_codec.dumps(
+        return orjson.dumps(
             {
                 "program": [(one.source, one.line) for one in self.program.statements],
                 "recorded": [
-                    (one.call.name, one.call.arguments, one.call.kind, one.result, one.known)
+                    (one.call.name, one.call.arguments, one.call.kind, _text_of(one))
                     for one in self.recorded
                 ],
                 "ids": self.ids,
@@ -94,12 +95,14 @@ class Saved:
     @classmethod
     def load(cls, value: bytes) -> Saved:
         """Raises ValueError, TypeError or KeyError on what `dump` did not write."""
-        kept = json_codec.loads(value)
+        kept = orjson.loads(value)
         return cls(
             Program(tuple(Statement(source, line) for source, line in kept["program"])),
             tuple(
-                Recorded(Call(name, arguments, kind), result, known)
-                for name, arguments, kind, result, known in kept["recorded"]
+                _answered(Recorded(Call(name, arguments, kind)), text)
+                if isinstance(text, str)
+                else Recorded(Call(name, arguments, kind))
+                for name, arguments, kind, text in kept["recorded"]
             ),
             tuple(kept["ids"]),
             int(kept["seed"]),
@@ -185,11 +188,26 @@ def _with_results(saved: Saved, messages: Sequence[Message]) -> Saved:
     return replace(
         saved,
         recorded=tuple(
-            replace(one, result=value_of(results[key]), known=True)
-            if not one.known and key in results
-            else one
+            _answered(one, results[key]) if not one.known and key in results else one
             for key, one in zip(saved.ids, saved.recorded, strict=True)
         ),
+    )
+
+
+def _text_of(recorded: Recorded) -> str | None:
+    """The result as it came; None for one that is not known."""
+    if not recorded.known:
+        return None
+    return recorded.result if recorded.text is None else recorded.text
+
+
+def _answered(recorded: Recorded, text: str) -> Recorded:
+    value = value_of(text)
+    return replace(
+        recorded,
+        result=value,
+        known=True,
+        text=None if isinstance(value, str) and value == text else text,
     )
 
 
@@ -273,16 +291,16 @@ def _failed(driver: Driver, saved: Saved, error: ProgramRejected) -> ProgramEnde
 
 def object_of(text: str) -> Any:
     try:
-        return json_codec.loads(text)
-    except json_codec.NotJSON:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
         return None
 
 
 def value_of(text: str) -> Any:
     """A tool's result as code gets it: what its text says as JSON, or the text."""
     try:
-        return json_codec.loads(text)
-    except json_codec.NotJSON:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
         return text
 
 

@@ -10,15 +10,21 @@ from __future__ import annotations
 import ast
 import builtins
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 
 _BUILTINS = frozenset(dir(builtins))
-REFLECTION = frozenset(
-    "exec eval compile locals globals vars dir setattr getattr delattr __import__ __builtins__".split()
+_REFLECTION = frozenset(
+    "exec eval compile locals globals vars dir setattr getattr delattr __import__ __builtins__ "
+    "bytearray array".split()  # the last two look at what is appended
 )
 # Builtins that give no part of their arguments back.
 _PLAIN = frozenset("print len str repr int float bool abs round isinstance ord chr".split())
+# With these a program can see what it has printed: then no print is put off.
+_OBSERVERS = frozenset(
+    "redirect_stdout redirect_stderr StringIO BytesIO TextIOWrapper stdout stderr __stdout__ capsys "
+    "capture_output logging".split()
+)
 # An attribute store or a class may run the program's own code on a placeholder.
 _OPAQUE = (ast.ClassDef, ast.Match, ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -104,6 +110,8 @@ class Flow:
             for alias in node.names
         }
         self.opaque = any(map(_is_opaque, nodes)) or bool(tools & self.stored)
+        self.prints_are_seen = any(map(_sees_prints, nodes)) or _is_value("print", nodes)
+        self._eager = _stores_amid_expressions(tree)
         self._sites: dict[int, int] = {}
         self._reached: dict[int, frozenset[str]] = {}
         if not self.opaque:
@@ -196,6 +204,8 @@ class Flow:
 
     def store(self, statement: ast.stmt) -> tuple[set[str], ast.expr] | None:
         """The names and the value of a statement that stores its value without looking at it."""
+        if id(statement) in self._eager:
+            return None
         targets: list[ast.expr]
         match statement:
             case ast.Expr(
@@ -278,13 +288,89 @@ def own_expressions(statement: ast.stmt) -> Iterator[ast.AST]:
             yield child
 
 
+def _sees_prints(node: ast.AST) -> bool:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in _OBSERVERS
+        case ast.alias(name=name):
+            return bool(_OBSERVERS & {*name.split(".")})
+    return False
+
+
+def _is_value(name: str, nodes: Sequence[ast.AST]) -> bool:
+    """Whether a function is used otherwise than to be called."""
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    return any(
+        isinstance(node, ast.Name) and node.id == name and id(node) not in called for node in nodes
+    )
+
+
+def _stores_amid_expressions(tree: ast.Module) -> frozenset[int]:
+    """The statements of functions that may run in the middle of an expression, by their ids.
+
+    What such a function stores may be read by the rest of the expression, with no place to wait between:
+    ``h() + stored[0]``. Called as a whole statement, or as its whole value, a function is at the end of it.
+    """
+    functions: dict[str, list[ast.FunctionDef]] = defaultdict(list)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            functions[node.name].append(node)
+    if not functions:
+        return frozenset()
+    at_the_end = {id(call.func) for node in ast.walk(tree) for call in _last_calls(node)}
+    waiting = [
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and node.id in functions and id(node) not in at_the_end
+    ]
+    reached: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in reached or name not in functions:
+            continue
+        reached.add(name)
+        waiting += [
+            n.id for body in functions[name] for n in ast.walk(body) if isinstance(n, ast.Name)
+        ]
+    return frozenset(
+        id(node)
+        for name in reached
+        for body in functions[name]
+        for node in ast.walk(body)
+        if isinstance(node, ast.stmt)
+    )
+
+
+def _last_calls(node: ast.AST) -> Iterator[ast.Call]:
+    """The call after which a statement evaluates nothing more."""
+    value: ast.AST | None = None
+    match node:
+        case ast.Expr(value=ast.Call(ast.Name("print"), [ast.Call() as only], [])):
+            value = only
+        case ast.Expr() | ast.Assign() | ast.AnnAssign() | ast.Return():
+            value = node.value
+        case ast.For():
+            value = node.iter
+        case ast.If() | ast.While():
+            value = node.test
+    match value:
+        case ast.ListComp(elt=ast.Call() as call, generators=[each]) if not each.ifs:
+            own = {name.id for name in ast.walk(each.target) if isinstance(name, ast.Name)}
+            read = {n.id for n in ast.walk(call) if isinstance(n, ast.Name) and n is not call.func}
+            value = call if read <= own else None
+    if isinstance(value, ast.Call):
+        yield value
+
+
 def _is_opaque(node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute):
         return not isinstance(node.ctx, ast.Load) or node.attr.startswith("__")
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "type":
         return len(node.args) != 1  # makes a class
     if isinstance(node, ast.Name):
-        return node.id in REFLECTION
+        return node.id in _REFLECTION
+    if isinstance(node, ast.alias):
+        return node.name in _REFLECTION
     return isinstance(node, _OPAQUE)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from emulator.tools import names, shapes
 from emulator.tools.guards import Definitions
+from emulator.tools.results import UNTOLD, Returns
 from emulator.tools.trees import Parameter
 
 MAX_DESCRIPTION = 4_000
@@ -48,11 +49,14 @@ def function(
     *,
     extra: str | None = None,
     definitions: Definitions,
+    returns: Returns = UNTOLD,
 ) -> str:
     """One stub. `extra` is the type of further keyword arguments; None where there are none."""
-    docstring = _docstring(description, parameters, definitions)
+    docstring = _docstring(description, parameters, definitions, returns.remark)
     body = textwrap.indent(docstring or "...", "    ")
-    return f"def {name}({_signature(parameters, extra, len(name))}) -> Any:\n{body}\n"
+    return (
+        f"def {name}({_signature(parameters, extra, len(name))}) -> {returns.annotation}:\n{body}\n"
+    )
 
 
 def fenceless(source: str) -> str:
@@ -93,7 +97,9 @@ def _declaration(parameter: Parameter) -> str:
     return f"{declared} = None" if admits_none else f"{declared} | None = None"
 
 
-def _docstring(description: str, parameters: Sequence[Parameter], definitions: Definitions) -> str:
+def _docstring(
+    description: str, parameters: Sequence[Parameter], definitions: Definitions, returns: str
+) -> str:
     remarks = [(p.python_name, _remark(p, definitions)) for p in parameters]
     entries = "".join(f"    {name}: {_hanging(remark)}\n" for name, remark in remarks if remark)
     text = _clipped(description, MAX_DESCRIPTION)
@@ -101,6 +107,8 @@ def _docstring(description: str, parameters: Sequence[Parameter], definitions: D
         # A client that sends a whole docstring as the description has told its own arguments there.
         title = "Parameters" if re.search(r"^\s*Args:", text, re.MULTILINE) else "Args"
         text = f"{text}\n\n{title}:\n{entries}" if text else f"{title}:\n{entries}"
+    if returns:
+        text = f"{text.rstrip()}\n\nReturns: {_clipped(returns, MAX_DESCRIPTION)}\n".lstrip()
     elif "\n" in text:
         text = f"{text}\n"
     return f'"""{_quotable(text)}"""' if text else ""

@@ -11,6 +11,7 @@ import jsonschema_rs
 from emulator.events import ToolKind
 from emulator.tools import shapes
 from emulator.tools.effects import Effect
+from emulator.tools.results import UNTOLD, Returns
 from emulator.tools.trees import Parameter
 from emulator.tools.validator import compile_validator
 
@@ -30,6 +31,8 @@ class Tool:
     kind: ToolKind = "function"
     effect: Effect = Effect.ORDERED
     """How its calls may leave beside others."""
+    returns: Returns = UNTOLD
+    """What its results are, as far as it says."""
 
     @cached_property
     def members(self) -> shapes.Members:

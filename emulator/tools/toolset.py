@@ -16,13 +16,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from emulator import json_codec
+import orjson
+
 from emulator.events import ToolKind
 from emulator.tools import binding, codegen, constructors, names, schemas, stubs
 from emulator.tools.effects import Effect, effect_of, hints_of
 from emulator.tools.guards import SchemaError, guard, kind_of
 from emulator.tools.models import Catalog, Model
 from emulator.tools.problems import BindError, Problem
+from emulator.tools.results import Returns, returns_of
 from emulator.tools.tool import Tool
 from emulator.tools.trees import annotation
 
@@ -153,8 +155,8 @@ _SPELLINGS = (
 def _key(tools: Sequence[Mapping[str, Any]], skip: Collection[str]) -> bytes:
     """What stands for equal arrays; b"" for one that JSON cannot be written of."""
     try:
-        written = json_codec.dumps([tools, sorted(skip)])
-    except TypeError:  # too deep, say: the guards tell of it
+        written = orjson.dumps([tools, sorted(skip)])
+    except orjson.JSONEncodeError:  # too deep, say: the guards tell of it
         return b""
     return hashlib.sha256(written).digest()
 
@@ -181,6 +183,7 @@ def _parsed(tools: Sequence[Mapping[str, Any]], skip: Collection[str]) -> Toolse
             catalog.parameters(item.parameters, item.parameters.get("$defs", {})),
             item.kind,
             item.effect,
+            item.returns,
         )
         for name, item in read.items()
     )
@@ -206,6 +209,7 @@ class _Item:
     kind: ToolKind
     place: str
     effect: Effect
+    returns: Returns
 
 
 def _read(item: Mapping[str, Any], place: str) -> _Item:
@@ -237,7 +241,8 @@ def _read(item: Mapping[str, Any], place: str) -> _Item:
         hints=hints_of(item, inside),
         schema=written if isinstance(written, Mapping) else {},
     )
-    return _Item(name, description or "", parameters, kind, place, effect)
+    returns = returns_of(description or "", inside, item)
+    return _Item(name, description or "", parameters, kind, place, effect, returns)
 
 
 def _names(parameters: Mapping[str, Any]) -> list[str]:
@@ -263,6 +268,7 @@ def _stub(tool: Tool) -> str:
         tool.arguments,
         extra=further,
         definitions=definitions,
+        returns=tool.returns,
     )
 
 

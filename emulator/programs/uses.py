@@ -1,0 +1,92 @@
+"""Which results a program treats as text: one that is JSON is a value for code, unless code says otherwise.
+
+``read_file("package.json").replace(...)`` and ``json.loads(read_file(...))`` want the text as it came, and
+``search(...)["hits"]`` wants what it says. Pure AST; where the uses of a result do not tell, or tell both,
+the value is what JSON says, and `driver` tries the text should that fail. Knows nothing of results.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+
+_TEXT_METHODS = frozenset(name for name in dir(str) if not name.startswith("_")) - frozenset(
+    {"index", "count"}
+)
+_VALUE_METHODS = frozenset(
+    name for kind in (list, dict) for name in dir(kind) if not name.startswith("_")
+) - frozenset({"index", "count"})
+_PARSERS = frozenset("loads safe_load literal_eval fromstring StringIO reader DictReader".split())
+_MATCHERS = frozenset("search match fullmatch findall finditer sub subn split".split())
+
+
+def read_as_text(tree: ast.Module, tools: Collection[str]) -> frozenset[tuple[int, str]]:
+    """The calls whose results are text to the program: line of the statement, and the tool's name.
+
+    Variables must have names of their own (`scopes.separate`).
+    """
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    uses: dict[str, list[ast.expr]] = defaultdict(list)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            uses[node.id].append(node)
+    found: dict[tuple[int, str], set[bool]] = defaultdict(set)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id=name)) if name in tools:
+                seen = _uses_of(node, parents, uses)
+                signs = {sign for use in seen if (sign := _sign(use, parents)) is not None}
+                found[_line(node, parents), name] |= signs
+    return frozenset(call for call, signs in found.items() if signs == {True})
+
+
+def _uses_of(
+    call: ast.expr, parents: dict[ast.AST, ast.AST], uses: dict[str, list[ast.expr]]
+) -> Iterator[ast.expr]:
+    """Where the result is used: in place, or through the variable that it is given to."""
+    node: ast.AST = call
+    while isinstance(parents[node], ast.Await):
+        node = parents[node]
+    match parents[node]:
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            yield from uses[name]
+        case ast.NamedExpr(target=ast.Name(id=name)) as named:
+            yield from [*uses[name], named]
+        case _ if isinstance(node, ast.expr):
+            yield node
+
+
+def _sign(use: ast.expr, parents: dict[ast.AST, ast.AST]) -> bool | None:
+    """True where the use is one of a text, False where it is one of a value; None where it may be either."""
+    match parents[use]:
+        case ast.Attribute(attr=name):
+            if name in _TEXT_METHODS:
+                return True
+            return False if name in _VALUE_METHODS else None
+        case ast.Subscript(value=value, slice=ast.Constant(value=str())) if value is use:
+            return False
+        case ast.Call(func=ast.Name(id="isinstance"), args=[value, kind]) if value is use:
+            return False if isinstance(kind, ast.Name) and kind.id in ("list", "dict") else None
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=name)):
+            return True if name in _MATCHERS else None
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=[value, *_]):
+            return True if name in _PARSERS and value is use else None
+        case ast.Compare(ops=[ast.Eq() | ast.NotEq()]) as compared:
+            others = [side for side in (compared.left, *compared.comparators) if side is not use]
+            return True if any(map(_is_text, others)) else None
+        case ast.BinOp(op=ast.Add(), left=left, right=right):
+            return True if _is_text(left if right is use else right) else None
+    return None
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+
+
+def _line(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> int:
+    while not isinstance(node, ast.stmt):
+        node = parents[node]
+    return node.lineno

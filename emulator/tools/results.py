@@ -1,0 +1,79 @@
+"""What a tool's results are, as far as its definition tells. Knows nothing of programs.
+
+``output_schema`` as MCP has it (``outputSchema``), on the tool or on its function, settles it; so does a
+description that says "returns JSON" or "returns plain text".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+_KEYS = ("output_schema", "outputSchema", "x-output-schema")
+_JSON = re.compile(r"\breturns?\s+(?:an?\s+|the\s+)?(?:valid\s+)?JSON\b", re.IGNORECASE)
+_TEXT = re.compile(
+    r"\breturns?\s+(?:an?\s+|the\s+)?(?:plain|raw)(?:\s+|-)(?:text|string)\b", re.IGNORECASE
+)
+_TYPES = {
+    "string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None",
+    "object": "dict[str, Any]", "array": "list[Any]",
+}  # fmt: skip
+_MAX_KEYS = 24
+_MAX_NAME = 64
+
+
+@dataclass(frozen=True)
+class Returns:
+    """``kind``: how the text of a result is to be read; None where nothing tells."""
+
+    kind: Literal["text", "json"] | None = None
+    annotation: str = "Any"
+    remark: str = ""
+    """The keys that an object has, for the docstring."""
+
+
+UNTOLD = Returns()
+
+
+def returns_of(description: str, *places: Mapping[str, Any]) -> Returns:
+    """What the definition says; ``places`` are the objects on which an output schema may stand."""
+    for place in places:
+        for key in _KEYS:
+            schema = place.get(key)
+            if isinstance(schema, Mapping):
+                kind = schema.get("type")
+                read: Literal["text", "json"] = "text" if kind == "string" else "json"
+                return Returns(read, _annotation(schema), _remark(schema))
+    if _JSON.search(description):
+        return Returns("json")
+    return Returns("text", "str") if _TEXT.search(description) else UNTOLD
+
+
+def _annotation(schema: object) -> str:
+    """One level deep: a model needs to know what it may do with a value, not all that it may be."""
+    if not isinstance(schema, Mapping):
+        return "Any"
+    kind = schema.get("type")
+    if kind == "array" and isinstance(items := schema.get("items"), Mapping):
+        inner = items.get("type")
+        return f"list[{_TYPES.get(inner, 'Any') if isinstance(inner, str) else 'Any'}]"
+    return _TYPES.get(kind, "Any") if isinstance(kind, str) else "Any"
+
+
+def _remark(schema: Mapping[str, Any]) -> str:
+    """What keys there are in the object, or in each object of the list."""
+    items = schema.get("items")
+    one = items if schema.get("type") == "array" and isinstance(items, Mapping) else schema
+    properties = one.get("properties")
+    if not isinstance(properties, Mapping) or not properties:
+        return ""
+    names = [name for name in properties if isinstance(name, str) and _is_shown(name)]
+    shown = ", ".join(f"{name}: {_annotation(properties[name])}" for name in names[:_MAX_KEYS])
+    more = ", ..." if len(properties) > _MAX_KEYS else ""
+    return f"{'list of ' if one is items else ''}{{{shown}{more}}}"
+
+
+def _is_shown(name: str) -> bool:
+    return len(name) <= _MAX_NAME and name.isprintable()
