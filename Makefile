@@ -80,6 +80,10 @@ test-clients: $(RUNNABLE) $(LIBRARIES) $(CLIENTS) $(OLD_CLIENTS) $(NODE_MODULES)
 	$(if $(ARGS),,$(CLIENTS_VENV)/bin/python -m tests.clients.compatibility $(CLIENTS_VENV)/results.json $(OLD_CLIENTS_VENV)/results.json;) \
 	exit $$failed
 
+.PHONY: formats
+formats: $(TESTABLE) ## write docs/formats.md from the table of formats
+	@$(PY) -m tests.support.format_table
+
 .PHONY: lint
 lint: $(TESTABLE) ## formatting, ruff, mypy, which room may import which
 	@$(PY) -m ruff format --check .

@@ -131,6 +131,10 @@ class ExecutionFailed(EmulatorError):
     status = 503
     type = "sandbox_error"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.code = self.code or "sandbox_failed"
+
 
 @dataclass(eq=False)
 class UpstreamFailed(EmulatorError):

@@ -6,7 +6,7 @@ Knows nothing of chunks, items or HTTP.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -45,6 +45,8 @@ class Opened:
     """Model turns that this answer did without."""
     container_id: str = ""
     """Of the code interpreter, if the answer has one."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Of the upstream's answer, those that its client is to see."""
 
 
 @dataclass(frozen=True)

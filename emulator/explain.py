@@ -12,8 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
+from emulator import json_codec
 from emulator.answering.asked import Asked, read_request
 from emulator.answering.first_turn import first_turn
 from emulator.answering.profiles import choose
@@ -62,8 +61,8 @@ class Explanation:
 def read_tools(text: bytes) -> ChatCompletionRequest:
     """A request body, a ``tools`` array, or one tool. Raises `BadRequest`, naming the place."""
     try:
-        given: Any = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
+        given: Any = json_codec.loads(text)
+    except json_codec.NotJSON as error:
         raise BadRequest(f"this is not JSON: {error}") from error
     if isinstance(given, Mapping) and not ({"tools", "functions", "messages"} & set(given)):
         given = [given]
@@ -71,7 +70,7 @@ def read_tools(text: bytes) -> ChatCompletionRequest:
         raise BadRequest("this is neither a request nor tools.")
     body = {"tools": given} if isinstance(given, list) else given
     question = {"messages": [{"role": "user", "content": QUESTION}]}
-    return parse_chat(orjson.dumps({"model": "model", **question, **body}))
+    return parse_chat(json_codec.dumps({"model": "model", **question, **body}))
 
 
 def explain(
@@ -104,13 +103,13 @@ def explain(
             order=asked.order,
             one_at_a_time=asked.choice.one_at_a_time,
         )
-        course = TurnState(messages, fields, asked.choice, None)
-        judged = _judged(settings, asked, driver, course, reply)
+        state = TurnState(messages, fields, asked.choice, None)
+        judged = _judged(settings, asked, driver, state, reply)
     return Explanation((*shown, *judged.sections), judged.usable)
 
 
 def _judged(
-    settings: Settings, asked: Asked, driver: Driver, course: TurnState, reply: str
+    settings: Settings, asked: Asked, driver: Driver, state: TurnState, reply: str
 ) -> Explanation:
     """What `answerer` would make of the reply, told in sections."""
     draft = ProgramDraft(
@@ -121,14 +120,14 @@ def _judged(
         barren=barren_calls(asked.request.messages),
     )
     hold = asked.choice.required or asked.answer_format is not None
-    turn = Reply(
+    reading = Reply(
         draft,
         Prose(StopFilter(asked.request.stop), hold=hold),
         asked.choice,
         answer_format=asked.answer_format,
         recover_reasoning=settings.recover_reasoning,
     )
-    events = [*turn.feed(reply), *turn.close()]
+    events = [*reading.feed(reply), *reading.close()]
     sections = [Section("Reply, as it is read", "\n\n".join(_parts(reply, draft.names)))]
     if calls := [event for event in events if isinstance(event, ToolCall)]:
         waits = "\n(here the program waits for results)" if draft.stopped else ""
@@ -137,10 +136,10 @@ def _judged(
         sections.append(Section("Calls", "none: the program ran to its end without one"))
     if draft.rejected:
         sections.append(Section("Diagnostics", render(draft.rejected)))
-    verdict = turn.verdict
+    verdict = reading.verdict
     if isinstance(verdict, Refused):
-        course.refused(turn, verdict)
-        asking = _message(course.messages[-1])
+        state.refused(reading, verdict)
+        asking = _message(state.messages[-1])
         sections.append(Section(f"Not usable ({verdict.kind}): the model is asked again", asking))
         return Explanation(tuple(sections), usable=False)
     if not calls:
@@ -182,7 +181,7 @@ def _message(message: Mapping[str, Any]) -> str:
 
 
 def _call(call: ToolCall) -> str:
-    return f"{call.name} {orjson.dumps(call.arguments).decode()}"
+    return f"{call.name} {json_codec.dumps(call.arguments).decode()}"
 
 
 def _content(events: Sequence[AnswerEvent]) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypeVar
 
-import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from emulator import json_codec
 from emulator.errors import BadRequest
 
 M = TypeVar("M", bound=BaseModel)
@@ -29,6 +29,11 @@ EMULATED = frozenset(
         "messages",
         "stream",
     }
+)
+
+REASONING_SWITCHES = (
+    *("reasoning_effort", "reasoning", "thinking", "enable_thinking", "thinking_budget", "think"),
+    "chat_template_kwargs",
 )
 
 
@@ -58,7 +63,7 @@ class HistoryCall(Lenient):
         """The call as one of a function; that of a custom tool has a single ``input``."""
         if self.custom is None:
             return self.function
-        arguments = orjson.dumps({"input": self.custom.input}).decode()
+        arguments = json_codec.dumps({"input": self.custom.input}).decode()
         return FunctionCall(name=self.custom.name, arguments=arguments)
 
 
@@ -135,6 +140,16 @@ class ChatCompletionRequest(Lenient):
     def include_usage(self) -> bool:
         return bool(self.stream_options and self.stream_options.include_usage)
 
+    @property
+    def reasoning_switches(self) -> str:
+        """What turns a model's reasoning on and off, with any server: the same for the same values."""
+        given = self.model_extra or {}
+        switches = {name: given[name] for name in REASONING_SWITCHES if name in given}
+        try:
+            return json_codec.dumps(switches, option=json_codec.SORTED).decode()[:1000]
+        except TypeError:  # nested too deep
+            return ""
+
     def passed_on(self, dropped: Collection[str] = ()) -> dict[str, Any]:
         """The fields that go upstream as they came; those the client left out stay out."""
         sent = self.model_dump(exclude_unset=True, exclude_none=True, by_alias=True)
@@ -158,8 +173,8 @@ def parse_body(body: bytes | dict[str, Any], model: type[M]) -> M:
 def read_object(body: bytes | dict[str, Any]) -> dict[str, Any]:
     """The JSON object in ``body``. Raises `BadRequest`."""
     try:
-        value = orjson.loads(body) if isinstance(body, bytes) else body
-    except orjson.JSONDecodeError as error:
+        value = json_codec.loads(body) if isinstance(body, bytes) else body
+    except json_codec.NotJSON as error:
         raise BadRequest(f"The request body is not valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise BadRequest("The request body must be a JSON object.")

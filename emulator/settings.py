@@ -77,7 +77,7 @@ class Settings(BaseSettings):
     )
     local_model: bool = Field(False, description="start the embedded small model as the upstream")
 
-    profile: Literal["auto", "default", "reasoning", "tiny"] = Field(
+    profile: Literal["auto", "default", "reasoning", "tiny", "openai"] = Field(
         "auto", description="how to prompt the model; auto chooses by the model's name"
     )
     grammar: bool = Field(True, description="send a grammar where the profile's upstream takes one")
@@ -191,6 +191,11 @@ class Settings(BaseSettings):
         "4g", description="largest memory_limit that a container may ask for"
     )
 
+    pass_through: Annotated[tuple[str, ...], NoDecode] = Field(
+        ("*",),
+        description="paths below /v1 that go to the upstream as they are, such as embeddings or audio/*, "
+        "separated by commas; * for all that are not served here",
+    )
     upstream_seconds: float = Field(600, gt=0, description="longest silence of the upstream")
     answer_seconds: float = Field(
         3600, gt=0, description="deadline of one answer, with all turns of the model"
@@ -226,7 +231,13 @@ class Settings(BaseSettings):
     log_bodies: bool = Field(False, description="log prompts and replies; they may hold secrets")
 
     @field_validator(
-        "client_keys", "engines", "drop_fields", "cors_origins", "allowed_hosts", mode="before"
+        "client_keys",
+        "engines",
+        "drop_fields",
+        "cors_origins",
+        "allowed_hosts",
+        "pass_through",
+        mode="before",
     )
     @classmethod
     def _split(cls, value: Any) -> Any:

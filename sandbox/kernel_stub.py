@@ -132,6 +132,9 @@ def _warning(
     return f"{place}{category.__name__}: {message}\n"
 
 
+_LARGEST_CALL = 1000 * 1000
+
+
 def _pausing(name: str, marker: str, ask: Callable[[str], str]) -> Callable[..., Any]:
     main, process = threading.get_ident(), os.getpid()
 
@@ -149,7 +152,10 @@ def _pausing(name: str, marker: str, ask: Callable[[str], str]) -> Callable[...,
             }
         except TypeError as error:
             raise TypeError(str(error)) from None
-        reply = ask(marker + json.dumps(call, allow_nan=False))
+        written = json.dumps(call, allow_nan=False)
+        if len(written) > _LARGEST_CALL:  # the host would not take it, and zmq might die of it
+            raise ValueError(f"{name}() was given more than {_LARGEST_CALL} characters")
+        reply = ask(marker + written)
         if reply.startswith(REFUSED):
             raise TypeError(reply.removeprefix(REFUSED))
         return json.loads(reply)

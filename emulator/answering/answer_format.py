@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
+from emulator import json_codec
 from emulator.answering.transcript import render
 from emulator.errors import BadRequest
 from emulator.reading import loose_json
@@ -54,7 +53,7 @@ class AnswerFormat:
             inside = error.param.removeprefix("tools[0].function.parameters")
             param = f"{_PLACE}.json_schema.schema{inside}"
             raise BadRequest(str(error), param=param) from error
-        return cls(toolset, orjson.dumps(schema, option=orjson.OPT_INDENT_2).decode())
+        return cls(toolset, json_codec.dumps(schema, option=json_codec.INDENTED).decode())
 
     @property
     def instructions(self) -> str:
@@ -73,7 +72,7 @@ class AnswerFormat:
         # Models like to think aloud in JSON too: the last object that fits is the answer.
         for value in reversed(objects):
             try:
-                return orjson.dumps(self._checked(value)).decode()
+                return json_codec.dumps(self._checked(value)).decode()
             except BindError as error:
                 problem = problem or error
         assert problem is not None

@@ -19,9 +19,12 @@ from emulator.answering.conversation import Conversation
 from emulator.answering.first_turn import first_turn
 from emulator.answering.habits import Habits
 from emulator.answering.passages import cell_passage
+from emulator.answering.profiles import begins, choose
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.prose import Prose
+from emulator.answering.quotations import Quotations
 from emulator.answering.reply import Drafting, Reply
+from emulator.answering.reply_splitter import Begins
 from emulator.answering.stops import StopFilter
 from emulator.answering.tiny.grammar import gbnf
 from emulator.answering.turn_state import TurnState
@@ -112,6 +115,7 @@ class Answerer:
                 bench=bench,
             )
             state = TurnState(messages, fields, self.asked.choice, bench)
+            state.quotations = Quotations(request.messages, self.asked.toolset)
             yield from self._noting(conversation, state, self._asked(driver, state))
 
     def _noting(
@@ -160,53 +164,68 @@ class Answerer:
         """Ask the model, and ask again while its reply is of no use or has run code."""
         seed = fresh_seed()
         verdict: Verdict = Answered()
-        reason: FinishReason
         while True:
             reply = self._reply(driver, seed, state)
             try:
                 finish_reason = yield from self._read(reply, state, meter)
             except UpstreamFailed as error:
                 # The repair request did not fit the model's context: the first fault is the one to tell.
-                if state.attempt and error.status == 400 and isinstance(verdict, Refused):
-                    if state.promised or verdict.kind == "cut":
-                        reason = "stop" if state.promised else "length"
-                        yield Finish(reason, meter.usage(state.messages))
-                        return
+                if not (state.attempt and error.status == 400 and isinstance(verdict, Refused)):
+                    raise
+                stands = state.promised or verdict.kind == "quoted"
+                if not stands and verdict.kind != "cut":
                     raise state.gave_up(verdict) from error
-                raise
+                yield Finish("stop" if stands else "length", meter.usage(state.messages))
+                return
             state.told += reply.prose.told
             verdict = reply.verdict
-            if reply.draft.calls:
-                self._keep(reply.draft)
-                reason = "length" if reply.draft.cut else "tool_calls"
+            reason = yield from self._judged(reply, finish_reason, state, meter)
+            if reason is not None:
                 yield Finish(reason, meter.usage(state.messages))
                 return
-            if isinstance(verdict, Ran):
-                state.ran(reply, verdict)
-                continue
-            if isinstance(verdict, Refused) and verdict.kind == "cut":
-                filtered = finish_reason == "content_filter"
-                if filtered or not state.goes_on(reply, meter, self.settings):
-                    yield from reply.rest()
-                    told = told_reason(finish_reason or "length")
-                    yield Finish(told, meter.usage(state.messages))
-                    return
+
+    def _judged(
+        self, reply: Reply, finish_reason: str | None, state: TurnState, meter: Meter
+    ) -> Generator[AnswerEvent, None, FinishReason | None]:
+        """What the answer finishes with, or None if the model is asked again."""
+        verdict = reply.verdict
+        if reply.draft.calls:
+            self._keep(reply.draft)
+            return "length" if reply.draft.cut else "tool_calls"
+        if isinstance(verdict, Ran):
+            state.ran(reply, verdict)
+            return None
+        if isinstance(verdict, Answered):
+            return told_reason(finish_reason)
+        if verdict.kind == "cut":
+            filtered = finish_reason == "content_filter"
+            if filtered or not state.goes_on(reply, meter, self.settings):
+                yield from reply.rest()
+                return told_reason(finish_reason or "length")
+        elif verdict.kind == "quoted":
+            if self.asked.answer_format is None:
+                yield from reply.rest()
+            if not state.asks_about(reply, verdict, self.settings):
+                return told_reason(finish_reason)
+        elif finish_reason and is_cut(finish_reason):
             # What the upstream cut off is not the model's fault: asking again would not help.
-            elif isinstance(verdict, Answered) or (finish_reason and is_cut(finish_reason)):
-                yield Finish(told_reason(finish_reason), meter.usage(state.messages))
-                return
-            # A promise is asked for once; whoever promises again may just talk like that. It is prose, and
-            # stays an answer when nothing better comes of asking.
-            final = state.attempt >= self.settings.repair_attempts
-            again = verdict.kind == "promised" and state.attempt
-            if again or (final and (state.promised or verdict.kind == "promised")):
-                yield Finish("stop", meter.usage(state.messages))
-                return
-            metrics.REPAIRS.labels(verdict.kind).inc()
-            if final:
-                raise state.gave_up(verdict)
-            state.refused(reply, verdict)
-            state.fields |= self._retry_fields(verdict)
+            return told_reason(finish_reason)
+        return self._refused(reply, verdict, state)
+
+    def _refused(self, reply: Reply, verdict: Refused, state: TurnState) -> FinishReason | None:
+        """Ask again, where the budget allows; else the reason to finish with. Raises `ModelFailed`."""
+        # A promise is asked for once; whoever promises again may just talk like that. It is prose, and
+        # stays an answer when nothing better comes of asking.
+        final = state.attempt >= self.settings.repair_attempts
+        again = verdict.kind == "promised" and state.attempt
+        if again or (final and (state.promised or verdict.kind == "promised")):
+            return "stop"
+        metrics.REPAIRS.labels(verdict.kind).inc()
+        if final:
+            raise state.gave_up(verdict)
+        state.refused(reply, verdict)
+        state.fields |= self._retry_fields(verdict)
+        return None
 
     def _barren_calls(self, state: TurnState) -> list[Call]:
         """Calls to ask about, once: they are valid, so that whoever means them gets them."""
@@ -221,6 +240,7 @@ class Answerer:
             by_statement=self.settings.stream_calls == "statement",
             seed=seed,
             barren=self._barren_calls(state),
+            quotations=state.quotations,
         )
         draft = CellDraft(read, state.bench, self.asked.toolset) if state.bench else read
         hold = bool(state.attempt) or state.choice.required or self.asked.answer_format is not None
@@ -231,8 +251,25 @@ class Answerer:
             state.choice,
             answer_format=self.asked.answer_format,
             recover_reasoning=self.settings.recover_reasoning,
+            begins=self._begins(state),
+            asked_about=bool(state.asked_about),
             cut=state.cut,
         )
+
+    def _begins(self, state: TurnState) -> Begins:
+        """How the next reply begins, as far as is known."""
+        seen = self.habits.beginning(self._whose_replies)
+        if seen is not Begins.UNKNOWN:
+            return seen
+        request = self.asked.request
+        by_name = begins(choose(self.settings.profile, request.model), request.model)
+        # What the model goes on with may be a draft that was cut off.
+        perhaps = state.cut and by_name is Begins.UNKNOWN
+        return Begins.PERHAPS_INSIDE if perhaps else by_name
+
+    @property
+    def _whose_replies(self) -> tuple[str, ...]:
+        return (*self._habitat, self.asked.request.reasoning_switches)
 
     def _read(
         self,
@@ -248,7 +285,7 @@ class Answerer:
             with self.upstream.open(state.messages, state.fields) as stream:
                 meter.begin()
                 metrics.MODEL_TURNS.inc()
-                yield Opened(stream.abort, container_id=container_id)
+                yield Opened(stream.abort, container_id=container_id, headers=stream.headers)
                 for chunk in stream:
                     meter.count(chunk)
                     for choice in chunk.get("choices") or ():
@@ -264,6 +301,8 @@ class Answerer:
                         finish_reason = "length"
                         break
             yield from reply.close(cut_off=not reply.done and is_cut(finish_reason))
+        if reply.begins is not None:
+            self.habits.told_beginning(self._whose_replies, reply.begins)
         return finish_reason
 
     def _keep(self, draft: Drafting) -> None:

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-import orjson
 import structlog
 
+from emulator import json_codec
 from emulator.answering.passages import ended_passage
 from emulator.answering.transcript import ModelMessage, Passage
 from emulator.events import ToolCall
@@ -74,7 +74,7 @@ class Conversation:
             answer = Message(role="assistant", content=words)
             *_, digest = _digests(self._start, [*self._messages, answer])
             key = self._again(digest)
-        self._put(key, orjson.dumps(list(exchange)))
+        self._put(key, json_codec.dumps(list(exchange)))
 
     def habit(self, current: str) -> str:
         """The habit that this conversation began with, ``current`` if it begins now."""
@@ -153,7 +153,7 @@ def _digests(start: str, messages: Sequence[Message]) -> Iterator[str]:
         said.append([call.id for call in message.tool_calls or ()])
         if message.function_call is not None:
             said.append(message.function_call.name)
-        running.update(orjson.dumps([hashlib.sha256(_bytes(one)).hexdigest() for one in said]))
+        running.update(json_codec.dumps([hashlib.sha256(_bytes(one)).hexdigest() for one in said]))
         yield running.hexdigest()
 
 
@@ -163,8 +163,8 @@ def _bytes(value: Any) -> bytes:
 
 def _load(value: bytes) -> list[ModelMessage] | None:
     try:
-        exchange = orjson.loads(value)
-    except orjson.JSONDecodeError:
+        exchange = json_codec.loads(value)
+    except json_codec.NotJSON:
         return None
     fits = isinstance(exchange, list) and all(
         isinstance(m, dict) and m.keys() == {"role", "content"} for m in exchange

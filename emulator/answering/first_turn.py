@@ -31,7 +31,7 @@ def first_turn(
     request, toolset, choice = asked.request, asked.toolset, asked.choice
     profile = choose(settings.profile, request.model)
     told_format = asked.answer_format.instructions if asked.answer_format else ""
-    dropped = profile.drops | set(settings.drop_fields) | NOT_IN_TOOL_TURNS
+    dropped = profile.withholds(settings.drop_fields) | NOT_IN_TOOL_TURNS
     fields = request.passed_on(dropped)
     fields["stream_options"] = {"include_usage": True}
     no_code = not toolset.tools and bench is None

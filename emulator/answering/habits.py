@@ -1,4 +1,4 @@
-"""How each model has been writing its calls of late, for each client.
+"""How each model has been writing of late, for each client: its calls, and how its replies begin.
 
 In memory only; bounded; shared by all threads.
 """
@@ -9,6 +9,8 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Collection
 
+from emulator.answering.reply_splitter import Begins
+
 _HABITATS = 256
 _REMEMBERED = 8
 _FIRM = 4
@@ -18,11 +20,12 @@ Habitat = tuple[str, str, str]
 
 
 class Habits:
-    """`told` after each turn with calls, `of` before the next."""
+    """`told` after each turn with calls, `of` before the next; `told_beginning` and `beginning` likewise."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seen: OrderedDict[Habitat, deque[str]] = OrderedDict()
+        self._beginnings: OrderedDict[tuple[str, ...], Begins] = OrderedDict()
 
     def told(self, habitat: Habitat, dialects: Collection[str]) -> None:
         with self._lock:
@@ -37,3 +40,15 @@ class Habits:
         with self._lock:
             seen = list(self._seen.get(habitat, ()))[-_FIRM:]
         return seen[0] if len(seen) == _FIRM and len(set(seen)) == 1 else "python"
+
+    def told_beginning(self, key: tuple[str, ...], begins: Begins) -> None:
+        """``key`` says whose replies: a `Habitat`, and what turns the model's reasoning on and off."""
+        with self._lock:
+            self._beginnings[key] = begins
+            self._beginnings.move_to_end(key)
+            if len(self._beginnings) > _HABITATS:
+                self._beginnings.popitem(last=False)
+
+    def beginning(self, key: tuple[str, ...]) -> Begins:
+        with self._lock:
+            return self._beginnings.get(key, Begins.UNKNOWN)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
+
+from emulator.answering.reply_splitter import Begins
 
 
 @dataclass(frozen=True)
@@ -17,22 +20,54 @@ class Profile:
     """Instruct in a system message; otherwise in front of the first user message."""
     drops: frozenset[str] = frozenset()
     """Request fields that the upstream is known to refuse."""
+    wants: frozenset[str] = frozenset()
+    """Fields among `ACCOUNT_FIELDS` that the upstream knows what to do with."""
+    plain: bool = True
+    """Tell texts as strings and developers as the system: what every chat template can read."""
     few_shot: bool = False
     """Show examples, few tools and a llama.cpp ``grammar`` instead of instructions (`tiny`)."""
+    begins_inside: bool = False
+    """The chat template opens the reasoning, which the replies only close."""
 
+    def withholds(self, further: Collection[str] = ()) -> frozenset[str]:
+        """The request fields that do not go upstream; ``further`` are the operator's own."""
+        return self.drops | (ACCOUNT_FIELDS - self.wants) | frozenset(further)
+
+
+ACCOUNT_FIELDS = frozenset(
+    {
+        "client_metadata",
+        "metadata",
+        "moderation",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "service_tier",
+        "store",
+    }
+)
+"""Between a client and the account that it has at OpenAI: strict upstreams refuse them, others log them."""
 
 PROFILES = (
+    # Only by its name: which models a server calls gpt-something says nothing of the server.
+    Profile("openai", r"(?!)", wants=ACCOUNT_FIELDS, plain=False),
     # DeepSeek's API reference, "Reasoning Model": logprobs and top_logprobs trigger an error.
     Profile(
         "reasoning",
         r"deepseek-reasoner",
         system=False,
         drops=frozenset({"logprobs", "top_logprobs"}),
+        begins_inside=True,
     ),
     # DeepSeek's usage notes for R1: "Avoid adding a system prompt; all instructions should be
     # contained within the user prompt." QwQ was trained alike.
+    # Their templates end a prompt with "<think>".
     Profile(
-        "reasoning", r"deepseek-r1|deepseek-reasoner|\br1\b|qwq|marco-o1|-thinking", system=False
+        "reasoning",
+        r"deepseek-r1|deepseek-reasoner|\br1\b|qwq|marco-o1|-thinking",
+        system=False,
+        begins_inside=True,
     ),
     Profile(
         "tiny",
@@ -42,6 +77,20 @@ PROFILES = (
     ),
     Profile("default", r""),
 )
+
+_MAY_REASON = re.compile(
+    r"deepseek|qwen-?3(?!-?coder)|glm|minimax|nemotron|exaone|olmo-?3|step-?3|ernie|hunyuan|seed-oss|kimi|"
+    r"magistral|smollm3|apriel|skywork|ring-|granite-?[34]|phi-4|gpt-oss|reason|think|\b[rosqz]1\b",
+    re.IGNORECASE,
+)
+"""Families of which some templates open the reasoning."""
+
+
+def begins(profile: Profile, model: str) -> Begins:
+    """How the replies of ``model`` begin, as far as its name tells."""
+    if profile.begins_inside:
+        return Begins.INSIDE_UNTIL_SHOWN
+    return Begins.PERHAPS_INSIDE if _MAY_REASON.search(model) else Begins.UNKNOWN
 
 
 def choose(setting: str, model: str) -> Profile:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 
 from emulator import metrics
 from emulator.answering.continuation import TAIL
+from emulator.answering.quotations import Quotations
 from emulator.answering.verdicts import Answered, Refused, Verdict
 from emulator.events import AnswerEvent, ToolCall, call_id
 from emulator.programs import validate
-from emulator.programs.driver import Call, Driver, Program, ProgramRejected, Recorded
+from emulator.programs.driver import Call, Diverged, Driver, Program, ProgramRejected, Recorded
 from emulator.programs.resume import Saved
 from emulator.reading.diagnostics import Diagnostic, render
 from emulator.reading.readers import (
@@ -38,6 +39,7 @@ class _Block:
     statements: list[Statement] = field(default_factory=list)
     error: Unreadable | None = None
     is_program: bool = False
+    is_quoted: bool = False
 
 
 class ProgramDraft:
@@ -54,6 +56,7 @@ class ProgramDraft:
         by_statement: bool,
         seed: int,
         barren: Collection[Call] = (),
+        quotations: Quotations | None = None,
     ) -> None:
         self._driver = driver
         self._toolset = driver.toolset
@@ -62,9 +65,11 @@ class ProgramDraft:
         self._seed = seed
         self._barren = barren
         self._suspect: _Block | None = None
+        self._quotations = quotations
         self._block: _Block | None = None
         self._recorded: list[Recorded] = []
         self.cut = ""
+        self.quoted: list[str] = []
         self._id = secrets.token_hex(10)
         self.names = {
             spelling: tool.python_name
@@ -113,11 +118,13 @@ class ProgramDraft:
             return Refused("invalid", {"diagnostics": self.rejected, "output": self._output})
         if self.cut:
             return Refused("cut", {"tail": self.cut[-TAIL:]})
+        if self.quoted and not self.wrote:
+            return Refused("quoted", {"quoted": self.quoted})
         return Refused("output", {"diagnostics": self._output}) if self.wrote else None
 
     def saved(self) -> Saved | None:
         """The program, to be gone on with when results come; None if it was not read to its end."""
-        if self.cut or not self.calls:
+        if self.cut or self.quoted or not self.calls:
             return None
         ids = tuple(call.id for call in self.calls)
         failure = render(self.rejected)
@@ -159,15 +166,7 @@ class ProgramDraft:
         block = self._opened()
         block.raw += raw
         self._block = None
-        if cut_off:
-            # The cut fell into a statement: however whole that may look, it is half of one.
-            if block.is_program or self._means_a_call(block):
-                self.cut = block.raw
-        elif block.error is None:
-            try:
-                self._take(block, block.reader.close())
-            except Unreadable as error:
-                block.error = error
+        self._read_out(block, cut_off=cut_off)
         if block.error and not cut_off and (block.is_program or self._means_a_call(block)):
             self._reject(block.error.diagnostics, self._with(block))
         elif block.is_program:
@@ -181,10 +180,23 @@ class ProgramDraft:
                 self.dialects.add(block.dialect)
         elif self.cut:
             pass  # it is neither a call nor words
-        elif unknown := self._attempted(block):
+        elif not block.is_quoted and (unknown := self._attempted(block)):
             self._reject(unknown)
         else:
             yield block.raw
+
+    def _read_out(self, block: _Block, *, cut_off: bool) -> None:
+        if cut_off:
+            # The cut fell into a statement: however whole that may look, it is half of one.
+            if block.is_program or self._means_a_call(block):
+                self.cut = block.raw
+        elif block.error is None:
+            try:
+                self._take(block, block.reader.close())
+            except Unreadable as error:
+                block.error = error
+            if block.is_program and block.dialect != "python" and self._quotes("".join(block.text)):
+                block.is_quoted, block.is_program = True, False
 
     def finish(self) -> Iterator[AnswerEvent]:
         """The upstream has been let go."""
@@ -196,10 +208,23 @@ class ProgramDraft:
 
     def _take(self, block: _Block, statements: list[Statement]) -> bool:
         """Add statements to the block; whether there is a new call to run."""
-        block.statements += statements
-        calling = any(calls_tool(statement.source, self._toolset.names) for statement in statements)
-        block.is_program = block.is_program or calling
-        return calling
+        new = False
+        for statement in statements:
+            calling = calls_tool(statement.source, self._toolset.names)
+            if calling and any([self._quotes(statement.written), self._quotes(statement.source)]):
+                block.is_quoted = True
+            if not block.is_quoted:  # what follows a quotation may need what that gives
+                block.statements.append(statement)
+                new = new or calling
+        block.is_program = block.is_program or new
+        return new
+
+    def _quotes(self, text: str) -> bool:
+        """Whether a call stands in a message of somebody else."""
+        quoted = self._quotations is not None and self._quotations.holds(text)
+        if quoted:
+            self.quoted.append(text)
+        return quoted
 
     def _means_a_call(self, block: _Block) -> bool:
         """Whether unreadable text was meant to call an offered tool."""
@@ -243,6 +268,12 @@ class ProgramDraft:
             calls = error.calls if self.calls else ()
             self._reject(error.diagnostics, program)
             self._output = error.stdout.rstrip("\n")
+        except Diverged:
+            # What it has called already stands; the rest would be another program's.
+            calls = ()
+            message = "run once more, the program makes other calls than it has made"
+            hint = "write calls that depend on nothing but the results of other calls"
+            self._reject([program.diagnostic(message, 1, hint=hint)], program)
         else:
             calls = outcome.calls
             self._waits = outcome.stopped

@@ -11,8 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
-
+from emulator import json_codec
 from emulator.protocol import FunctionCall
 from emulator.tools.toolset import Toolset
 
@@ -90,8 +89,8 @@ def _read(function: FunctionCall, toolset: Toolset) -> tuple[str, dict[str, Any]
     name = tool.python_name if tool else function.name.replace("-", "_").replace(".", "_")
     spelt: dict[str, str] = {p.name: p.python_name for p in tool.arguments} if tool else {}
     try:
-        arguments = orjson.loads(function.arguments or "{}")
-    except orjson.JSONDecodeError:
+        arguments = json_codec.loads(function.arguments or "{}")
+    except json_codec.NotJSON:
         arguments = None
     if not isinstance(arguments, dict):
         return name, None

@@ -38,19 +38,20 @@ def relay(
     """
     request = asked.request
     profile = choose(settings.profile, request.model)
-    fields = request.passed_on(profile.drops | set(settings.drop_fields))
+    fields = request.passed_on(profile.withholds(settings.drop_fields))
     fields["stream_options"] = {"include_usage": True}
-    usage, base = None, {}
+    usage: dict[str, Any] | None = None
+    base: dict[str, Any] = {}
     left = settings.max_reply_chars * (request.n or 1)
-    with upstream.open(_messages(asked, store), fields) as reply:
-        yield Opened(reply.abort)
+    with upstream.open(_messages(asked, store, plain=profile.plain), fields) as reply:
+        yield Opened(reply.abort, headers=reply.headers)
         for chunk in reply:
             usage = chunk.pop("usage", None) or usage
+            named = {**chunk, "object": "chat.completion.chunk", "model": request.model}
             if chunk.get("choices"):
-                named = {**chunk, "object": "chat.completion.chunk", "model": request.model}
                 yield Relayed(named)
                 left -= sum(map(_size, chunk["choices"]))
-            base = {name: value for name, value in chunk.items() if name != "choices"}
+            base = {name: value for name, value in named.items() if name != "choices"}
             if left < 0:  # as long as any reply may be: the rest is not waited for
                 yield Relayed({**base, "choices": [_cut(n) for n in range(request.n or 1)]})
                 break
@@ -92,12 +93,25 @@ def spelled_out(asked: Asked, events: Iterable[AnswerEvent]) -> Iterator[AnswerE
     yield Finish(finish_reason, meter.usage(_messages(asked)))
 
 
-def _messages(asked: Asked, store: KeyValueStore | None = None) -> list[dict[str, Any]]:
-    """The client's messages untouched, unless they hold what a model without tools cannot read."""
+def _messages(
+    asked: Asked, store: KeyValueStore | None = None, *, plain: bool = False
+) -> list[dict[str, Any]]:
+    """The client's messages, unless they hold what a model without tools cannot read.
+
+    With ``plain`` a developer is the system, and parts that are all text are one text.
+    """
     request = asked.request
     if any(
         m.tool_calls or m.function_call or m.role in ("tool", "function") for m in request.messages
     ):
         conversation = Conversation(store, asked.client, request.messages, request.model)
         return transcript(request.messages, NO_TOOLS, conversation.passages(NO_TOOLS))
-    return [message.model_dump(exclude_unset=True) for message in request.messages]
+    sent = [message.model_dump(exclude_unset=True) for message in request.messages]
+    if not plain:
+        return sent
+    for message, told in zip(request.messages, sent, strict=True):
+        if message.role == "developer":
+            told["role"] = "system"
+        if isinstance(message.content, list) and message.content and not message.other_parts:
+            told["content"] = message.text
+    return sent

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import structlog
@@ -14,6 +14,7 @@ import structlog
 from emulator.answering.answer_format import AnswerFormat, Misformed
 from emulator.answering.continuation import Continuation
 from emulator.answering.prose import Prose
+from emulator.answering.reply_splitter import Begins, ReplySplitter
 from emulator.answering.tool_choice import Choice
 from emulator.answering.verdicts import Answered, Refused, Verdict
 from emulator.events import AnswerEvent, ContentDelta, ReasoningDelta, ToolCall
@@ -41,6 +42,10 @@ _PROMISE = re.compile(
     r"(?:check|look|call|use|get|fetch|find|search|retrieve|query|run|see)\b)[^.!?\n]*[.!:\u2026]*\s*$",
     re.IGNORECASE,
 )
+
+
+# "NO", "No, I only quoted it."; what the model says beyond that is for the client.
+_DECLINED = re.compile(r"\W{0,8}no\b[^\n]{0,160}", re.IGNORECASE)
 
 
 class Drafting(Protocol):
@@ -85,15 +90,20 @@ class Reply:
         *,
         answer_format: AnswerFormat | None = None,
         recover_reasoning: bool = False,
+        begins: Begins = Begins.OUTSIDE,
+        asked_about: bool = False,
         cut: str = "",
     ) -> None:
-        """``cut`` is the block that an earlier reply was cut off in; this one is to go on with it."""
+        """``begins``: how the model's replies do. ``asked_about``: the model was asked whether it means
+        what it had quoted, and this is the answer. ``cut`` is the block that an earlier reply was cut off
+        in; this one is to go on with it."""
         self.draft = draft
         self.prose = prose
         self._choice = choice
         self._format = answer_format
         self._recover_reasoning = recover_reasoning
-        self._splitter = Splitter(draft.names)
+        self._asked_about = asked_about
+        self._splitter = ReplySplitter(draft.names, begins)
         self._continuation = Continuation(cut, draft.names) if cut else None
         self._reasoning: list[str] = []
         self._afterword = ""
@@ -104,18 +114,19 @@ class Reply:
 
     def feed(self, content: str, reasoning: str = "") -> Iterator[AnswerEvent]:
         if reasoning:
+            yield from self._events(self._splitter.apart())
             yield from self._reason(reasoning)
         self.text += content
         if self._continuation is not None:
             content = self._continuation.feed(content)
-        yield from self._split(content)
+        yield from self._events(self._splitter.feed(content))
 
     def close(self, *, cut_off: bool = False) -> Iterator[AnswerEvent]:
         """The reply has ended; ``cut_off`` when something else than the model ended it."""
         if self._continuation is not None:
-            yield from self._split(self._continuation.close())
+            yield from self._events(self._splitter.feed(self._continuation.close()))
         if not self.done:
-            for event in self._splitter.close():
+            for event in self._splitter.close(cut_off=cut_off):
                 yield from self._event(event, cut_off=cut_off)
         if self._recover_reasoning and not (self.text.strip() or cut_off):
             yield from self._recover()
@@ -125,9 +136,15 @@ class Reply:
             yield from self._answer(self.prose.close(), cut_off=cut_off)
 
     def rest(self) -> Iterator[AnswerEvent]:
-        """The words that were held, where a reply that was cut off is all that there is."""
+        """The words that were held, where they stand whatever follows."""
         if not self._choice.required and (rest := self.prose.close()):
+            self.prose.told += rest
             yield ContentDelta(rest)
+
+    @property
+    def begins(self) -> Begins | None:
+        """What the reply has shown of how the model's replies begin."""
+        return self._splitter.begins
 
     @property
     def verdict(self) -> Verdict:
@@ -148,6 +165,9 @@ class Reply:
 
     def _answer(self, rest: str, *, cut_off: bool) -> Iterator[AnswerEvent]:
         """Tell what was held, in the form that was asked for."""
+        if self._asked_about and self._format is None and _DECLINED.fullmatch(rest.strip()):
+            rest, self._answered = "", True
+            return
         if rest and self._format is not None and not cut_off:
             try:
                 rest = self._format.read(rest)
@@ -160,8 +180,8 @@ class Reply:
 
     # Events
 
-    def _split(self, content: str) -> Iterator[AnswerEvent]:
-        for event in [] if self.done else self._splitter.feed(content):
+    def _events(self, events: Iterable[Event]) -> Iterator[AnswerEvent]:
+        for event in [] if self.done else events:
             yield from self._event(event)
             if self.done:
                 return

@@ -71,6 +71,13 @@ def transcript(
     return merged([*told, *_told(messages[at:], mentions, toolset)])
 
 
+def written_calls(messages: Sequence[Message], toolset: Toolset) -> list[str]:
+    """The calls that the assistant has made, as `transcript` writes them."""
+    return [
+        write_call(function, toolset) for message in messages for _, function in _calls(message)
+    ]
+
+
 def results_by_id(messages: Sequence[Message], toolset: Toolset) -> dict[str, ToldResult]:
     """The results among ``messages``, which hold their calls too, by the ids of the calls."""
     mentions: dict[str, str] = {}
@@ -135,7 +142,8 @@ def _told(
         if message.role == "assistant" and lines:
             content: Any = render("calls.jinja", text=message.text, source="\n".join(lines))
         else:
-            content = message.content if message.content is not None else ""
+            # Parts that are all text are one text: not every chat template reads a list.
+            content = message.content if message.other_parts else message.text
         role = "system" if message.role == "developer" else message.role
         told.append({"role": role, "content": content})
     flush()

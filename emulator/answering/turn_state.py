@@ -7,6 +7,7 @@ from typing import Any
 
 from emulator.answering.bench import Bench
 from emulator.answering.prompt import ran, repair
+from emulator.answering.quotations import Quotations
 from emulator.answering.reply import Drafting, Reply
 from emulator.answering.tool_choice import Choice
 from emulator.answering.transcript import ModelMessage
@@ -40,6 +41,10 @@ class TurnState:
     """Cells that failed in a row."""
     cut: str = ""
     """The block that the last reply was cut off in: the next one is to go on with it."""
+    quotations: Quotations | None = None
+    """What stands in the messages that are not the assistant's: it is asked about before it is called."""
+    asked_about: bool = False
+    """The model was asked whether it meant a quotation; what it had said stands, unless it calls."""
     limits: dict[str, int] = field(default_factory=dict)
     """The client's own limits on the tokens of the answer, where a part of them is used up."""
 
@@ -87,6 +92,19 @@ class TurnState:
             self.fields[limit] = left
         return True
 
+    def asks_about(self, reply: Reply, verdict: Refused, settings: Settings) -> bool:
+        """Whether the model may be asked if it means what it has quoted; once asked, that is called."""
+        if self.attempt >= settings.repair_attempts:
+            if self.choice.required:
+                raise self.gave_up(verdict)
+            return False
+        if self.quotations is not None:
+            for text in verdict.facts["quoted"]:
+                self.quotations.confirm(text)
+        self.asked_about = True
+        self.told = self.told or reply.prose.told
+        return True
+
     def gave_up(self, verdict: Refused) -> ModelFailed:
         """The error to raise when there is no next turn."""
         reason = _REASONS[verdict.kind]
@@ -103,6 +121,7 @@ _REASONS = {
     "output": "wrote code that calls no function",
     "promised": "promised a call and made none",
     "cut": "was cut off in the middle of a call",
+    "quoted": "only quoted a call that it must make",
     "format": "did not answer in the form that response_format asks for",
 }
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from emulator import json_codec
 from emulator.chat.code_as_text import CodeAsText
 from emulator.events import (
     AnswerEvent,
@@ -27,7 +28,6 @@ from emulator.events import (
     pieces,
 )
 from emulator.upstream.interface import Chunk
-from emulator.upstream.sse import json_bytes
 
 
 class ChunkWriter:
@@ -118,7 +118,7 @@ class ChunkWriter:
 
     def _call(self, call: ToolCall, index: int) -> Iterator[dict[str, Any]]:
         """The delta that announces a call, and those with all that it is called with."""
-        written = json_bytes(call.arguments).decode()
+        written = json_codec.dumps(call.arguments).decode()
         if self._legacy:
             yield {"function_call": {"name": call.name, "arguments": ""}}
             for piece in pieces(written):

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
-import orjson
-
+from emulator import json_codec
 from emulator.programs.driver import Recorded
 from emulator.protocol import HistoryCall, Message
 
@@ -103,8 +102,8 @@ def _called(call: HistoryCall) -> tuple[str, Any] | None:
     if function is None:
         return None
     try:
-        return function.name, orjson.loads(function.arguments)
-    except orjson.JSONDecodeError:
+        return function.name, json_codec.loads(function.arguments)
+    except json_codec.NotJSON:
         return function.name, None
 
 

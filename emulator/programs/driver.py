@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from emulator import json_codec
 from emulator.events import ToolKind
 from emulator.programs.missing_keys import keys_there_are
 from emulator.programs.order import Batch, Outgoing
@@ -145,6 +146,10 @@ class _KeptBack(Exception):
     """A call that may not leave beside those that are out."""
 
 
+MAX_ARGUMENT_BYTES = 8 * 2**20
+"""Of all calls of one program."""
+
+
 class Diverged(Exception):
     """A replayed program made another call than the recorded one."""
 
@@ -254,6 +259,7 @@ class _Attempt:
         self._prepared = prepared
         self._recorded = recorded
         self._made = 0
+        self._argument_bytes = 0
         self._unknown: Counter[int] = Counter()
         """Calls whose results are not known, by site."""
         self._outgoing = Outgoing(driver.order)
@@ -307,6 +313,11 @@ class _Attempt:
         self._lines.append((self._line(step.line), tool.name))
         if self._made > self._driver.max_calls:
             raise self.rejected(f"the program makes more than {self._driver.max_calls} tool calls")
+        self._argument_bytes += len(json_codec.dumps(arguments))
+        if self._argument_bytes > MAX_ARGUMENT_BYTES:
+            raise self.rejected(
+                f"the calls of the program have more than {MAX_ARGUMENT_BYTES} bytes of arguments"
+            )
         if position < len(self._recorded):
             recorded = self._recorded[position]
             if recorded.call != call:

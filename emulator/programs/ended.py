@@ -12,9 +12,9 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-import orjson
 import structlog
 
+from emulator import json_codec
 from emulator.programs.driver import Outcome, Program
 from emulator.programs.taint import leaves
 from emulator.protocol import Message
@@ -72,7 +72,7 @@ def remember(
     last = ended.ids[-1]
     if last not in results:
         return  # the client has forgotten it
-    value = orjson.dumps({**asdict(ended), "results": _digest(ended.ids, results)})
+    value = json_codec.dumps({**asdict(ended), "results": _digest(ended.ids, results)})
     if len(value) > MAX_VALUE_BYTES:
         log.warning("ended program not kept: it is too large", bytes=len(value))
         return
@@ -163,7 +163,7 @@ def _hash(text: str) -> str:
 def _load(value: bytes, results: Mapping[str, str]) -> ProgramEnded | None:
     """What `remember` kept, if ``results`` hold all results that it had; None for anything else."""
     try:
-        kept = orjson.loads(value)
+        kept = json_codec.loads(value)
         ended = ProgramEnded(
             str(kept["source"]),
             tuple(map(str, kept["ids"])),

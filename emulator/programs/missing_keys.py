@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
+from emulator import json_codec
 
 _MAX_NODES = 5_000
 """Lists and dictionaries that are looked at."""
@@ -72,8 +72,8 @@ def _value(result: Any) -> Any:
     if not isinstance(result, str) or result.lstrip()[:1] not in ("{", "["):
         return result
     try:
-        return orjson.loads(result)
-    except orjson.JSONDecodeError:
+        return json_codec.loads(result)
+    except json_codec.NotJSON:
         return result
 
 

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
+from emulator import json_codec
 from emulator.protocol import Message
 
 _MADE_SINCE = ("assistant", "tool", "function")
@@ -32,7 +31,7 @@ class Origin:
         digest = hashlib.sha256(client.encode())
         for message in messages:
             # Each with its length: no two conversations are made of the same bytes.
-            said = orjson.dumps(_said(message), default=repr, option=orjson.OPT_SORT_KEYS)
+            said = json_codec.dumps(_said(message), default=repr, option=json_codec.SORTED)
             digest.update(b"%d:" % len(said) + said)
         return cls(len(messages), digest.hexdigest())
 
@@ -62,6 +61,6 @@ def _called(function: Any) -> tuple[str, Any]:
     if function is None:
         return "", None
     try:
-        return function.name, orjson.loads(function.arguments)
-    except orjson.JSONDecodeError:
+        return function.name, json_codec.loads(function.arguments)
+    except json_codec.NotJSON:
         return function.name, function.arguments

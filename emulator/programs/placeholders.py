@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from emulator.programs.batches import name_batches
 from emulator.programs.scopes import restore, separate
 from emulator.programs.taint import Flow, leaves, makes_a_batch, own_expressions
 from emulator.programs.uses import read_as_text
@@ -50,6 +51,7 @@ class Prepared:
 
 def prepare(tree: ast.Module, tools: Collection[str]) -> Prepared:
     """Rewrite ``tree`` (which is consumed) for a driver that can pause at the calls of ``tools``."""
+    name_batches(tree, tools)
     separate(tree)
     texts = read_as_text(tree, tools)
     rewriter = _Rewriter(Flow(tree, frozenset(tools)))

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import orjson
-
+from emulator import json_codec
 from emulator.programs.driver import Call
 from emulator.protocol import Message
 
@@ -71,7 +70,7 @@ def _polls(name: str) -> bool:
 
 def _object(text: str) -> dict[str, object] | None:
     try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        value = json_codec.loads(text)
+    except json_codec.NotJSON:
         return None
     return value if isinstance(value, dict) else None

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import orjson
 import structlog
 
-from emulator import metrics
+from emulator import json_codec, metrics
 from emulator.events import ToolCall, call_id
 from emulator.programs.answered import (
     MOST_ROUNDS,
@@ -77,7 +76,7 @@ class Saved:
         ]
 
     def dump(self) -> bytes:
-        return orjson.dumps(
+        return json_codec.dumps(
             {
                 "program": [(one.source, one.line) for one in self.program.statements],
                 "recorded": [
@@ -95,7 +94,7 @@ class Saved:
     @classmethod
     def load(cls, value: bytes) -> Saved:
         """Raises ValueError, TypeError or KeyError on what `dump` did not write."""
-        kept = orjson.loads(value)
+        kept = json_codec.loads(value)
         return cls(
             Program(tuple(Statement(source, line) for source, line in kept["program"])),
             tuple(
@@ -291,16 +290,16 @@ def _failed(driver: Driver, saved: Saved, error: ProgramRejected) -> ProgramEnde
 
 def object_of(text: str) -> Any:
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
+        return json_codec.loads(text)
+    except json_codec.NotJSON:
         return None
 
 
 def value_of(text: str) -> Any:
     """A tool's result as code gets it: what its text says as JSON, or the text."""
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
+        return json_codec.loads(text)
+    except json_codec.NotJSON:
         return text
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 
 _BUILTINS = frozenset(dir(builtins))
-_REFLECTION = frozenset(
+REFLECTION = frozenset(
     "exec eval compile locals globals vars dir setattr getattr delattr __import__ __builtins__ "
     "bytearray array".split()  # the last two look at what is appended
 )
@@ -368,9 +368,9 @@ def _is_opaque(node: ast.AST) -> bool:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "type":
         return len(node.args) != 1  # makes a class
     if isinstance(node, ast.Name):
-        return node.id in _REFLECTION
+        return node.id in REFLECTION
     if isinstance(node, ast.alias):
-        return node.name in _REFLECTION
+        return node.name in REFLECTION
     return isinstance(node, _OPAQUE)
 
 

@@ -8,6 +8,7 @@ that mentions a call is prose; a line that is wholly a call is code.
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from enum import Enum, auto
 
@@ -48,7 +49,7 @@ def opens(head: str, whole: bool, names: WrittenNames) -> Verdict:
     at = word.end()
     if at == len(head) or head[at:] in ("\\", ".", "-"):
         return maybe
-    if names.find(word.group()) and head[at] == "(":
+    if head[at] == "(" and (names.find(word.group()) or names.near(word.group())):
         return Verdict.YES
     lead = head[: word.start()]
     if "print(" in lead or "await " in lead:
@@ -94,6 +95,8 @@ _BEFORE = {
 }
 _AFTER = {"try": "\nfinally:\n pass"}
 _HEADERS = re.compile(r"(if|for|while|with|def|class|async|try|elif|else|except|finally)\b")
+
+_BUILTINS = frozenset(dir(builtins))
 
 #: Words that a word may follow in Python.
 _LEADING = _STATEMENTS | _BEFORE.keys() | {"match", "not", "lambda", "raise", "global", "yield"}
@@ -174,6 +177,24 @@ class BareCode:
         match tree.body:
             case [ast.Expr(value=ast.Constant(value=str(text)))]:
                 return calls_tool(text, self._names)
+            case [ast.Expr(value=ast.List(elts=[_, *_] as items))]:
+                return all(self._is_slip(item) or self._is_quoted(item) for item in items)
+            case [ast.Expr(value=value)]:
+                return self._is_slip(value)
+        return False
+
+    def _is_quoted(self, node: ast.expr) -> bool:
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+            return False
+        word = WRITTEN_NAME.match(node.value)
+        slip = word and node.value[word.end() :][:1] == "(" and self._names.near(word.group())
+        return bool(slip) or calls_tool(node.value, self._names)
+
+    def _is_slip(self, node: ast.expr) -> bool:
+        """A call by keyword of what is nearly an offered name: the model is to be asked."""
+        match node:
+            case ast.Call(func=ast.Name(id=name), args=[], keywords=[_, *_]):
+                return name not in _BUILTINS and self._names.near(name) is not None
         return False
 
     def _is_code(self, node: ast.stmt) -> bool:
@@ -199,8 +220,8 @@ class BareCode:
                 return True
             case ast.Name(id=name):
                 return name in self._assigned
-            case ast.Constant(value=str(text)):
-                return calls_tool(text, self._names)
+            case ast.Constant(value=str()):
+                return self._is_quoted(node)
         return False
 
     def _meant_as_call(self, code: str) -> bool:

@@ -73,6 +73,7 @@ ARGUMENTS: tuple[Argument, ...] = (
 #: What may stand behind a closed argument, besides white space: the call goes on or ends.
 STRUCTURE = re.compile(
     r"\s*(?:\Z|<\||\]<\]|\[/?TOOL|```"
+    rf"|[\w.\-]{{1,100}}\s*<{PREFIX}arg_key"
     rf"|</?{PREFIX}(?:parameters?|param|arg\w*|function\w*|invoke|tool\w*|\w*_?tool_calls?|TOOLCALL)\b)"
 )
 #: What begins a further call.
@@ -125,13 +126,14 @@ class Elements:
         # Row -> for each token the next closing tag that counts, found from behind.
         self._next: dict[str, list[int]] = {}
 
-    def arguments(self, at: int) -> tuple[dict[str, Any], int] | None:
+    def arguments(self, at: int, *, framed: bool) -> tuple[dict[str, Any], int] | None:
         """The arguments of the call whose header ends at ``at``, and where the call ends.
 
-        None if the text breaks off within it.
+        Without ``framed`` no closing tag is needed. None if the text breaks off within the call.
         """
         found: dict[str, Any] = {}
         index = bisect.bisect_left(self._starts, at)
+        end = at
         while index < len(self._tokens):
             token = self._tokens[index]
             if token.kind == "end":
@@ -141,22 +143,17 @@ class Elements:
             if token.kind == "close":
                 index += 1
                 continue
+            if found and self._text[end : token.start].strip():
+                return found, end
             ending = self._ending(index)
             if ending is None:
                 return None
             value = self._text[token.end : self._tokens[ending].start]
             found[token.key] = _value(value, token)
-            index = ending + (self._tokens[ending].kind == "close")
-        return None
-
-    def none_before(self, at: int, end: int) -> bool:
-        """Whether no argument begins between the two places."""
-        index = bisect.bisect_left(self._starts, at)
-        while index < len(self._tokens) and self._tokens[index].start < end:
-            if self._tokens[index].kind in _CLOSES:
-                return False
-            index += 1
-        return True
+            closed = self._tokens[ending].kind == "close"
+            end = self._tokens[ending].end if closed else self._tokens[ending].start
+            index = ending + closed
+        return (found, end) if found and not framed else None
 
     def _ending(self, index: int) -> int | None:
         """The token at which the value that token ``index`` opens ends."""

@@ -102,7 +102,7 @@ def _json_or_none(
 def _elements(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple[str, JSON]], int]:
     if _JSON_FOLLOWS.match(block.text, match.end()):
         return _json_or_none(block, match, name)
-    found = block.elements.arguments(match.end())
+    found = block.elements.arguments(match.end(), framed=match.group().startswith("<"))
     if found is None:
         if match.end() == len(block.text.rstrip()):
             return [(name, None)], len(block.text)
@@ -191,7 +191,7 @@ FORMS: tuple[Form, ...] = (
     Form(
         "pairs",
         "<tool_call>f <arg_key>a</arg_key><arg_value>1</arg_value></tool_call>",
-        rf"(?:<{PREFIX}tool_call{SUFFIX}>\s*|^[ \t]*){_name('pairs')}\s*"
+        rf"(?:<{PREFIX}tool_call{SUFFIX}>\s*|^[ \t]*|(?<=>)){_name('pairs')}\s*"
         rf"(?:<tool_sep{SUFFIX}>\s*)?(?=<{PREFIX}arg_key|</{PREFIX}tool_call)",
         _elements,
     ),
@@ -217,7 +217,7 @@ FORMS: tuple[Form, ...] = (
     Form(
         "harmony",
         "to=functions.f <|message|> then JSON",
-        r"\bto=(?:functions\.)?(?P<harmony>[\w.\-]{1,200})"
+        r"\bto=(?:functions\.)?(?P<harmony>[\w.\-]{1,200}?)(?=commentary|analysis|[^\w.\-])"
         r"(?:[^{<]{0,60}<\|\w{1,20}\|>){0,4}[^{<]{0,60}(?=\{)",
         _json_or_none,
     ),

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from emulator.reading.bare import Verdict, opens
+from emulator.reading.named import named_opens
 from emulator.reading.tool_names import WRITTEN_NAME, WrittenNames
 
 # ---------------------------------------------------------------------------- fences
@@ -111,11 +112,16 @@ _NAME_KEYS = frozenset(
 )
 #: Keys that may stand before the name.
 _EARLY_KEYS = frozenset(
-    "type id index arguments parameters args thought thoughts reasoning".split()
+    "type id index tool_call_id arguments parameters args thought thoughts reasoning".split()
 )
 _NAMED = re.compile(
     rf"""["']?(?:{"|".join(sorted(_NAME_KEYS))})["']?\s*:\s*["'](?P<name>[^"'\n]{{1,200}})["']"""
 )
+#: A call has arguments; a tool that is only told of has a description.
+_ARGUMENTS = re.compile(
+    r"""["'](?:arguments|parameters|input|action_input|tool_input)["']\s*:\s*["']?\{"""
+)
+_DESCRIBED = re.compile(r"""["'](?:description|properties)["']\s*:""")
 
 
 @dataclass(frozen=True)
@@ -142,16 +148,26 @@ def json_opens(head: str, whole: bool, names: WrittenNames) -> Found:
         if key in _CALL_KEYS or names.find(key):
             return Found(Verdict.YES)
     elif value is not None and key in _NAME_KEYS:
-        return Found(Verdict.YES) if not names or names.find(value) else NO
+        return Found(Verdict.YES, sure=not names or names.find(value) is not None)
     return Found(Verdict.YES, sure=False) if key in _EARLY_KEYS else NO
 
 
 def names_a_call(text: str, names: WrittenNames) -> bool:
-    """Whether JSON text names an offered function where calls name theirs."""
-    return any(not names or names.find(match["name"]) for match in _NAMED.finditer(text))
+    """Whether JSON text names an offered function where calls name theirs, or has all that a call has."""
+    if any(not names or names.find(match["name"]) for match in _NAMED.finditer(text)):
+        return True
+    named = _NAMED.search(text)
+    if named is None or not _ARGUMENTS.search(text) or _DESCRIBED.search(text):
+        return False
+    # {"name": "Alice", "arguments": {...}} is an answer; "get_wether" and "do_it" were to be called.
+    name = named["name"]
+    return names.near(name) is not None or bool(re.fullmatch(r"[a-z]+(?:[_.][a-z0-9]+)+", name))
 
 
 _REACT = re.compile(r"[ \t]*\**Action[ \t]*\d*\**:\**[ \t]*(?P<name>[^\n]*)\n?", re.IGNORECASE)
+_REACT_NAME = re.compile(
+    r"[ \t]*\**Action[ \t]*\d*\**:\**[ \t]*`?[\w.\-]+`?\**[ \t\r]*", re.IGNORECASE
+)
 _YAML = re.compile(
     r"(?:- )?(?:name|function|tool|tool_name|function_name):"
     r"[ \t]*[\"']?(?P<name>[\w.\-]+)[\"']?\s*\n"
@@ -164,6 +180,13 @@ def react_opens(head: str, whole: bool, names: WrittenNames) -> Found:
     text = head.lstrip(" \t*").lower()
     after = text.removeprefix("action").lstrip(" \t*0123456789")
     begins = "action".startswith(text) or (text.startswith("action") and after[:1] in ("", ":"))
+    line, newline, following = head.partition("\n")
+    if begins and newline and not _is_action(line, names) and _REACT_NAME.fullmatch(line):
+        # An action that nobody offered: the line with its input tells that it is one.
+        word = following.lstrip(" \t*")[: len("action input")].lower().replace("_", " ")
+        if word == "action input":
+            return Found(Verdict.YES)
+        return MAYBE if "action input".startswith(word) and not whole else NO
     return _line_opens(head, whole, begins, lambda line: _is_action(line, names))
 
 
@@ -205,6 +228,21 @@ def code_opens(head: str, whole: bool, names: WrittenNames) -> Found:
     return Found(opens(head, whole, names)) if names else NO
 
 
+def call_opens(head: str, whole: bool, names: WrittenNames) -> Found:
+    """A name, then JSON; see `named.named_opens`."""
+    return Found(named_opens(head, whole, names)[0]) if names else NO
+
+
+_FINAL = ">>>all\n"
+
+
+def channel_opens(head: str, whole: bool, names: WrittenNames) -> Found:  # noqa: ARG001
+    """Functionary's channel for words."""
+    if head.startswith(_FINAL):
+        return Found(Verdict.YES)
+    return MAYBE if not whole and head and _FINAL.startswith(head) else NO
+
+
 def fence_opens(head: str, whole: bool, names: WrittenNames) -> Found:
     """A fence at the beginning of a line."""
     begins = re.match(r"[ \t]*(?:`{3}|~{3}|`{0,2}\Z|~{0,2}\Z)", head) is not None
@@ -214,6 +252,8 @@ def fence_opens(head: str, whole: bool, names: WrittenNames) -> Found:
 #: What may begin with a line, in the order in which it is asked.
 LINES: tuple[tuple[str, Callable[[str, bool, WrittenNames], Found]], ...] = (
     ("fence", fence_opens),
+    ("channel", channel_opens),
+    ("named", call_opens),
     ("react", react_opens),
     ("json", json_opens),
     ("yaml", yaml_opens),

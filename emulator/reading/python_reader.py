@@ -179,6 +179,7 @@ class PythonReader:
                 Statement(
                     ast.unparse(piece.node) if piece.changed else _slice(lines, piece.node),
                     self._first + piece.line - 1,
+                    source,
                 )
                 for piece in rewritten(tree, self._names)
             ]

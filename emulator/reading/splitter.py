@@ -19,6 +19,7 @@ from emulator.reading.bare import Verdict
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Reasoning, Text, merged
 from emulator.reading.fences import fenced
 from emulator.reading.incoming import Incoming
+from emulator.reading.named import named_calls
 from emulator.reading.openings import FENCES, LINES, fence_in, json_opens
 from emulator.reading.scanner import After, Scanner
 from emulator.reading.tags import AMBIGUOUS, REASONING, SILENT, Tags, may_be_element
@@ -49,10 +50,10 @@ _QUOTES = frozenset("`'\"“‘”’")
 class Splitter:
     """One reply. `names`: the offered functions, as Python names or written -> Python name.
 
-    `reasoning_open`: the prompt's template has opened the reasoning already. After `close`,
-    `unopened` says that a `</think>` came which nothing had opened: all text before it was
-    reasoning (R1's templates do that), and the next reply of that model should be split with
-    `reasoning_open`.
+    `reasoning_open`: the prompt's template has opened the reasoning already; `ended_reasoning`
+    says that a closing tag has come. `unopened` says that a `</think>` came which nothing had
+    opened: all text before it was reasoning (R1's templates do that), and the next reply of that
+    model should be split with `reasoning_open`.
     """
 
     def __init__(self, names: Collection[str] = (), *, reasoning_open: bool = False) -> None:
@@ -68,6 +69,7 @@ class Splitter:
         self._opened = reasoning_open
         self._events = self._reply(reasoning_open)
         self.unopened = False
+        self.ended_reasoning = False
 
     def feed(self, text: str) -> list[Event]:
         """What can be said now."""
@@ -137,6 +139,10 @@ class Splitter:
                 return blocks.json_calls(self._text, self._names)
             case "json":
                 return blocks.json_perhaps(self._text, self._names, midline=False)
+            case "named":
+                return named_calls(self._text, self._names)
+            case "channel":
+                return self._silent(head[: head.index("\n") + 1])
             case "code":
                 return blocks.code(self._text, self._names)
         return blocks.lines(self._text, what)
@@ -219,7 +225,7 @@ class Splitter:
         )
         if longer:
             return Verdict.MAYBE
-        element = self._tags.literal.get(tag) if tag else self._tags.element(rest)
+        element = self._tags.literal.get(tag) if tag else self._tags.element(rest, self._names)
         if tag is None and element is None:
             return Verdict.MAYBE if not whole and may_be_element(rest) else Verdict.NO
         mention = self._mentioned(tag or (element.opening if element else ""))
@@ -269,6 +275,7 @@ class Splitter:
             yield Reasoning(raw, raw)
             mention = self._mentioned(closing) if closing else Verdict.MAYBE
             if mention is Verdict.NO and closing:
+                self.ended_reasoning = True
                 yield Reasoning("", text.take(len(closing)))
                 return (yield from self._blank())
             if mention is Verdict.YES and closing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from emulator.reading.diagnostics import Diagnostic, render
@@ -16,10 +16,14 @@ MAX_STATEMENTS = 5000
 
 @dataclass(frozen=True)
 class Statement:
-    """One top-level statement: valid Python, named like the stubs; 1-based line in the block."""
+    """One top-level statement: valid Python, named like the stubs; 1-based line in the block.
+
+    `written` is how it stands in the block, where the reader says so.
+    """
 
     source: str
     line: int
+    written: str = field(default="", compare=False)
 
 
 class Unreadable(Exception):

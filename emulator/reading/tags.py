@@ -14,6 +14,7 @@ from typing import Protocol
 from emulator.reading.bare import Verdict
 from emulator.reading.body import Body
 from emulator.reading.lexing import PythonScan
+from emulator.reading.tool_names import WrittenNames
 
 _ANTHROPIC = "antml"
 
@@ -181,6 +182,7 @@ _ELEMENT = re.compile(
 _CALLING = re.compile(
     rf"<(?P<name>{_PREFIX}(?:function|invoke|function_call|tool_call|tool|call))(?:=| name=)"
 )
+_SLIP = re.compile(r"<(?P<name>[A-Za-z]\w*_\w{1,60})>")
 _PARTIAL = re.compile(
     rf"<[\w:.|｜▁\-]{{0,64}}\Z|<{_PREFIX}(?:function|invoke|function_call|tool_call|tool|call) n?a?m?e?\Z"
 )
@@ -203,8 +205,8 @@ class Tags:
         known = [tag for opening, tag in self.literal.items() if head.startswith(opening)]
         return max(known, key=lambda tag: len(tag.opening), default=None) or self.element(head)
 
-    def element(self, head: str) -> Tag | None:
-        """The tag of the element that ``head`` begins with."""
+    def element(self, head: str, names: WrittenNames | None = None) -> Tag | None:
+        """The tag of the element that ``head`` begins with; with ``names`` also one of a slip of them."""
         match = _ELEMENT.match(head)
         if match is not None:
             closings = dict.fromkeys((f"</{match['name']}>", f"</{match['bare']}>", match.group()))
@@ -212,6 +214,9 @@ class Tags:
         match = _CALLING.match(head)
         if match is not None:
             return Tag(match.group(), "markup", (f"</{match['name']}>",))
+        match = _SLIP.match(head) if names else None
+        if match is not None and names and names.near(match["name"]):
+            return Tag(match.group(), "markup", (f"</{match['name']}>",), by_name=True)
         return None
 
 

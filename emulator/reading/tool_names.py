@@ -7,6 +7,7 @@ Knows nothing of schemas.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Collection, Mapping
 
@@ -18,6 +19,10 @@ NAMESPACES = frozenset(
 
 #: A name as models write it: dotted, hyphenated, with Markdown's backslashes.
 WRITTEN_NAME = re.compile(r"[^\W\d](?:\w|\\_)*(?:[.\-][^\W\d](?:\w|\\_)*)*")
+
+
+#: How like an offered name a slip of it is, and how long it may be.
+_LIKE, _SHORTEST, _LONGEST = 0.84, 4, 100
 
 
 class WrittenNames:
@@ -50,6 +55,21 @@ class WrittenNames:
             if not dot or namespace not in NAMESPACES:
                 return None
             name = rest
+
+    def may_become(self, written: str) -> bool:
+        """Whether more characters could make an offered name of ``written``."""
+        name = written.replace("\\_", "_")
+        namespace, dot, rest = name.partition(".")
+        if dot and namespace in NAMESPACES and self.may_become(rest):
+            return True
+        spaces = () if dot else NAMESPACES
+        return any(known.startswith(name) for known in (*self._python, *spaces))
+
+    def near(self, written: str) -> str | None:
+        """The offered name that ``written`` may be a slip of."""
+        if len(written) < _SHORTEST or len(written) > _LONGEST:
+            return None
+        return next(iter(difflib.get_close_matches(written, self._python, n=1, cutoff=_LIKE)), None)
 
     @property
     def need_respelling(self) -> bool:

@@ -11,11 +11,11 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from emulator import json_codec
 from emulator.errors import BadRequest
 from emulator.events import new_id
 from emulator.protocol import validated
 from emulator.responses import tool_items
-from emulator.upstream.sse import json_bytes
 
 Json: TypeAlias = dict[str, Any]
 Status = Literal["in_progress", "interpreting", "completed", "incomplete", "failed"]
@@ -232,7 +232,7 @@ def _read(item: Json, place: str) -> Iterator[Item]:
         name, arguments, result = told
         key = item.get("call_id") or item.get("id")
         named = {"id": item["id"], "call_id": key}
-        written = json_bytes(arguments).decode()
+        written = json_codec.dumps(arguments).decode()
         yield _parsed({"type": "function_call", **named, "name": name, "arguments": written}, place)
         if result is not None:
             parts = [_text(result, output=False)]

@@ -10,10 +10,10 @@ import base64
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
+from emulator import json_codec
 from emulator.events import CodeRan, Image, Logs, ToolCall, pieces
 from emulator.responses.items import Json
 from emulator.responses.tools import CallForm, ClientTool
-from emulator.upstream.sse import json_bytes
 
 Events = Iterator[Json]
 
@@ -141,7 +141,7 @@ class FunctionItem(CallItem):
     prefix, _field, _events = "fc_", "arguments", "function_call_arguments"
 
     def __init__(self, index: int, key: str, call: ToolCall, form: CallForm) -> None:
-        super().__init__(index, key, call, form, json_bytes(call.arguments).decode())
+        super().__init__(index, key, call, form, json_codec.dumps(call.arguments).decode())
         self.item |= {"type": "function_call", "status": "in_progress"}
 
     def _closed(self) -> Json:

@@ -21,6 +21,7 @@ def begun(request: ResponseRequest, *, now: Callable[[], float] = time.time) -> 
         "status": "in_progress",
         "background": False,
         "error": None,
+        "frequency_penalty": _number(request, "frequency_penalty", 0.0),
         "incomplete_details": None,
         "instructions": request.instructions,
         "max_output_tokens": request.max_output_tokens,
@@ -29,24 +30,38 @@ def begun(request: ResponseRequest, *, now: Callable[[], float] = time.time) -> 
         "model": request.model,
         "output": [],
         "parallel_tool_calls": request.parallel_tool_calls is not False,
+        "presence_penalty": _number(request, "presence_penalty", 0.0),
         "previous_response_id": request.previous_response_id,
         "prompt_cache_key": request.prompt_cache_key,
         "reasoning": {
             "effort": request.reasoning and request.reasoning.effort,
-            "summary": request.reasoning and request.reasoning.summary,
+            "summary": _summary(request),
         },
         "safety_identifier": request.safety_identifier,
         "service_tier": "default",
         "store": request.store is not False,
-        "temperature": request.temperature,
+        "temperature": 1.0 if request.temperature is None else request.temperature,
         "text": {"format": {"type": "text"}, "verbosity": "medium", **text},
         "tool_choice": request.tool_choice or "auto",
         "tools": [_tool(tool) for tool in request.tools or ()],
         "top_logprobs": request.top_logprobs or 0,
-        "top_p": request.top_p,
+        "top_p": 1.0 if request.top_p is None else request.top_p,
+        "usage": None,
         "truncation": "disabled",  # whatever was asked for: nothing is left out of the input here
     }
     return {**response, "user": request.user} if request.user is not None else response
+
+
+def _number(request: ResponseRequest, name: str, default: float) -> float:
+    """A number among the fields that go upstream as they came."""
+    value = (request.model_extra or {}).get(name)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else default
+
+
+def _summary(request: ResponseRequest) -> str | None:
+    """One of OpenAI's; a client that wants none may say ``"none"``."""
+    summary = request.reasoning.summary if request.reasoning else None
+    return summary if summary in ("auto", "concise", "detailed") else None
 
 
 def shown(event: Json, *, code_outputs: bool) -> Json:
@@ -71,4 +86,8 @@ def _tool(tool: Json) -> Json:
         return tool
     inside = tool.get(kind)
     flat = {**(inside if isinstance(inside, dict) else tool), "type": kind}
-    return {"strict": True, "parameters": None, **flat} if kind == "function" else flat
+    return (
+        {"description": None, "strict": True, "parameters": None, **flat}
+        if kind == "function"
+        else flat
+    )

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
 import structlog
 
+from emulator import json_codec
 from emulator.errors import BadRequest, NotFound, StoreUnavailable
 from emulator.events import AnswerEvent, Opened
 from emulator.responses import event_log
@@ -20,7 +20,6 @@ from emulator.responses.event_log import EventLog
 from emulator.responses.items import Json, quoted
 from emulator.responses.writer import ResponseWriter
 from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
-from emulator.upstream.sse import json_bytes
 
 log = structlog.get_logger()
 
@@ -78,7 +77,7 @@ class StoredResponses:
         kept = {"begun": begun, "response": response, "input": given, "rows": events.dump()}
         if tools:
             kept["tools"] = tools
-        value = json_bytes(kept)
+        value = json_codec.dumps(kept)
         if len(value) > MAX_VALUE_BYTES:
             log.warning("response not kept: it is too large", bytes=len(value))
             return
@@ -173,7 +172,7 @@ class StoredResponses:
         if value is None:
             return None
         try:
-            return StoredResponse(**orjson.loads(value), size=len(value))
+            return StoredResponse(**json_codec.loads(value), size=len(value))
         except (ValueError, TypeError) as error:  # of a version with other fields, say
             log.warning("response dropped: it cannot be read", error=str(error))
             return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-import orjson
+from emulator import json_codec
 
 Json: TypeAlias = dict[str, Any]
 
@@ -78,8 +78,8 @@ def _mcp(item: Json) -> Told | None:
     if result is None:
         return None
     try:
-        arguments = orjson.loads(str(item.get("arguments") or "{}"))
-    except orjson.JSONDecodeError:
+        arguments = json_codec.loads(str(item.get("arguments") or "{}"))
+    except json_codec.NotJSON:
         arguments = None
     if not isinstance(arguments, dict):
         arguments = {"arguments": item.get("arguments")}
@@ -167,4 +167,4 @@ def _without_nothing(value: Json) -> Json:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+    return value if isinstance(value, str) else json_codec.dumps(value).decode()

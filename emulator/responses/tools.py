@@ -1,6 +1,6 @@
 """The tools of a Responses request as chat has them, and the calls of those that have items of their own.
 
-A namespace is flattened: its tools are called ``namespace.name``. ``local_shell``, ``shell`` and
+A namespace is flattened: its tools are called ``crm.find``, say. ``local_shell``, ``shell`` and
 ``apply_patch``, which the client runs, are functions to the model; the table `CLIENT_TOOLS` says which. Knows
 nothing of messages or of what is answered.
 """

@@ -20,6 +20,8 @@ from emulator.tools.trees import Parameter, Tree
 
 MAX_DEPTH = 32
 MAX_VALUES = 50_000
+MAX_CHARS = 2**20
+"""Of all texts in one call."""
 
 
 def bind(tool: Tool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,7 +89,7 @@ def _foreign(args: Sequence[Any], kwargs: Mapping[Any, Any]) -> list[Problem]:
     if not all(isinstance(key, str) and _is_text(key) for key in kwargs):
         return [Problem("", "an argument's name must be text")]
     named = [*((f"argument {n}", arg) for n, arg in enumerate(args, 1)), *kwargs.items()]
-    values = 0
+    values = chars = 0
     for place, value in named:
         for node, depth in walk(value):
             values += 1
@@ -95,6 +97,12 @@ def _foreign(args: Sequence[Any], kwargs: Mapping[Any, Any]) -> list[Problem]:
                 return [Problem(brief(place), f"nested deeper than {MAX_DEPTH} levels")]
             if values > MAX_VALUES:
                 return [Problem("", f"more than {MAX_VALUES} values")]
+            if isinstance(node, str):
+                chars += len(node)
+            elif isinstance(node, dict):
+                chars += sum(len(key) for key in node if isinstance(key, str))
+            if chars > MAX_CHARS:
+                return [Problem(brief(place), f"more than {MAX_CHARS} characters in one call")]
             reason = _not_json(node)
             if reason:
                 return [Problem(brief(place), reason, "JSON", type(node).__name__)]

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import orjson
-
+from emulator import json_codec
 from emulator.events import ToolKind
 from emulator.tools import binding, codegen, constructors, names, schemas, stubs
 from emulator.tools.effects import Effect, effect_of, hints_of
@@ -155,8 +154,8 @@ _SPELLINGS = (
 def _key(tools: Sequence[Mapping[str, Any]], skip: Collection[str]) -> bytes:
     """What stands for equal arrays; b"" for one that JSON cannot be written of."""
     try:
-        written = orjson.dumps([tools, sorted(skip)])
-    except orjson.JSONEncodeError:  # too deep, say: the guards tell of it
+        written = json_codec.dumps([tools, sorted(skip)])
+    except TypeError:  # too deep, say: the guards tell of it
         return b""
     return hashlib.sha256(written).digest()
 

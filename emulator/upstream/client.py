@@ -16,10 +16,11 @@ from typing import Any, Self
 
 import httpx2
 import openai
-import orjson
 
+from emulator import json_codec
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
+from emulator.upstream.failures import headers_told, message_of
 from emulator.upstream.interface import Chat, Chunk, UpstreamReply
 from emulator.upstream.sse import EventTooLarge, SSEDecoder
 
@@ -68,10 +69,10 @@ class OpenAIUpstream:
     def models(self) -> list[dict[str, Any]]:
         """The upstream's model list. Raises `UpstreamFailed`."""
         try:
-            listed = orjson.loads(self._client.models.with_raw_response.list().content)
+            listed = json_codec.loads(self._client.models.with_raw_response.list().content)
         except openai.OpenAIError as error:
             raise _failure(error) from error
-        except orjson.JSONDecodeError as error:
+        except json_codec.NotJSON as error:
             raise UpstreamFailed("The upstream's model list is not valid JSON.") from error
         data = listed.get("data") if isinstance(listed, dict) else None
         return [model for model in data or () if isinstance(model, dict)]
@@ -108,6 +109,10 @@ class _RawReply:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return headers_told(self._response.headers, ("x-ratelimit-",))
+
     def __iter__(self) -> Iterator[Chunk]:
         """The chunks. Raises `UpstreamFailed` on a broken, malformed or unfinished answer."""
         decoder = SSEDecoder()
@@ -141,8 +146,8 @@ def _check(until: float) -> None:
 
 def _chunk(event: bytes) -> Chunk:
     try:
-        chunk = orjson.loads(event)
-    except orjson.JSONDecodeError as error:
+        chunk = json_codec.loads(event)
+    except json_codec.NotJSON as error:
         raise UpstreamFailed(f"The upstream sent an event that is not JSON: {error}") from error
     if not isinstance(chunk, dict):
         raise UpstreamFailed("The upstream sent an event that is not a JSON object.")
@@ -177,13 +182,8 @@ def _finishes(chunk: Chunk) -> bool:
 def _failure(error: openai.OpenAIError) -> UpstreamFailed:
     """What to tell the client: the upstream's own status, message and retry advice, where it sent any."""
     if isinstance(error, openai.APIStatusError):
-        body = error.body if isinstance(error.body, Mapping) else {}
-        message = body.get("message") or error.response.text[:500] or error.message
-        headers = {
-            name: error.response.headers[name]
-            for name in PASSED_BACK
-            if name in error.response.headers
-        }
+        message = message_of(error.body) or error.response.text[:500] or error.message
+        headers = headers_told(error.response.headers, (*PASSED_BACK, "x-ratelimit-"))
         # The SDK under us has already tried again where that made sense.
         return UpstreamFailed(
             str(message),

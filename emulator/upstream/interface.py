@@ -23,6 +23,10 @@ class UpstreamReply(Protocol):
 
     def __iter__(self) -> Iterator[Chunk]: ...
 
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Those of the answer that its client is to see: how much more may be asked."""
+
     def abort(self) -> None:
         """Break the connection, from any thread; a read that waits ends at once."""
 

@@ -5,12 +5,12 @@ Source of the grammar: WHATWG HTML, "Server-sent events", 9.2.6 (field and line 
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
-import orjson
 from sse_starlette import ServerSentEvent
+
+from emulator import json_codec
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
@@ -51,18 +51,9 @@ class SSEDecoder:
         return events
 
 
-def json_bytes(value: Any) -> bytes:
-    """``value`` as JSON. A lone surrogate, which UTF-8 cannot carry, becomes U+FFFD."""
-    try:
-        return orjson.dumps(value)
-    except TypeError:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        return text.encode("utf-8", "replace")
-
-
 def encode_json(value: Any, name: str | None = None) -> bytes:
     """One event whose data is ``value`` as JSON; with ``name`` in its ``event`` field."""
-    return ServerSentEvent(json_bytes(value).decode(), event=name, sep="\n").encode()
+    return ServerSentEvent(json_codec.dumps(value).decode(), event=name, sep="\n").encode()
 
 
 DONE = ServerSentEvent("[DONE]", sep="\n").encode()

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import structlog
 from werkzeug.wsgi import ClosingIterator
 
-from emulator import metrics
+from emulator import json_codec, metrics
 from emulator.errors import Overloaded
-from emulator.upstream.sse import json_bytes
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -74,7 +73,7 @@ def _refuse(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable
         code="overloaded",
         headers={"retry-after": "1"},
     )
-    body = json_bytes(error.body())
+    body = json_codec.dumps(error.body())
     metrics.REQUESTS.labels("unknown", str(error.status)).inc()
     log.warning("refused", reason=error.message, path=environ.get("PATH_INFO"))
     headers = [("content-type", "application/json"), ("content-length", str(len(body)))]

@@ -38,10 +38,11 @@ from emulator.storage.files import Files
 from emulator.storage.key_value import open_store
 from emulator.storage.sweeper import Sweeper
 from emulator.upstream.interface import ModelList, Upstream
+from emulator.upstream.pass_through import PassThrough
 from emulator.web.admission import Admission
 from emulator.web.browser_guard import guard
 from emulator.web.limits import add_limits
-from emulator.web.routes import chat, containers, executions, files, responses
+from emulator.web.routes import chat, containers, executions, files, passed_on, responses
 from emulator.web.routes.reply import json_reply
 from emulator.web.routes.upload import read_upload
 from sandbox.engine import Engine
@@ -112,6 +113,9 @@ def create_app(
     files.add_routes(api, uploaded, read)
     containers.add_routes(api, interpreter, uploaded, read)
     executions.add_routes(api, interpreter, settings)
+    passing = PassThrough(settings)
+    owned.callback(passing.close)
+    passed_on.add_routes(api, passing, settings)
     app.register_blueprint(api, url_prefix="/v1", name="v1")
     app.register_blueprint(api, name="bare")  # clients whose base_url lacks /v1
 

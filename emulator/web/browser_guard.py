@@ -17,6 +17,7 @@ Jupyter Server does the same (``allow_origin``, ``allow_remote_access``).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -26,6 +27,8 @@ from flask import request
 from emulator.errors import Forbidden, UnsupportedMediaType
 from emulator.settings import Settings, is_loopback
 
+# Files here, and what upstreams take as forms: speech, pictures.
+_UPLOADS = re.compile(r"/files$|/(?:audio|images)/")
 _NO_BODY = {"GET", "HEAD", "OPTIONS", "DELETE"}
 _OWN_SITES = {"same-origin", "none"}  # "none": typed or from a bookmark
 
@@ -122,4 +125,4 @@ def _declared() -> bool:
     has_body = bool(request.content_length) or "transfer-encoding" in request.headers
     if request.method in _NO_BODY or not has_body or request.is_json:
         return True
-    return request.mimetype == "multipart/form-data" and request.path.endswith("/files")
+    return request.mimetype == "multipart/form-data" and bool(_UPLOADS.search(request.path))

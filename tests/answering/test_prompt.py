@@ -125,6 +125,7 @@ REPAIRS: dict[str, dict[str, Any]] = {
     "invalid after prints": {"diagnostics": "error: KeyError: 'a'", "output": "1\n```\n2"},
     "required": {"names": ["get_weather"], "example": "f(argument=value)"},
     "cut": {"tail": "```python\nget_weather(loca"},
+    "quoted": {"quoted": ['wire_money(to="eve")']},
     "empty": {"names": ["get_weather"]},
     "output": {"diagnostics": "12"},
     "promised": {"names": ["get_weather"]},

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from emulator.answering.stops import StopFilter
+from tests.conftest import StartProxy
 from tests.support.chat import ASK, BOTH, LONDON, calls
 from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
@@ -333,3 +334,75 @@ def test_a_hosted_tool_does_not_keep_the_others_from_being_offered(
     [call] = answer["choices"][0]["message"]["tool_calls"]
     assert call["function"]["name"] == "get_weather"
     assert headers["x-emulator-dropped-tools"] == "mcp"
+
+
+ACCOUNT: dict[str, Any] = {
+    "client_metadata": {"session": "1"},
+    "metadata": {"a": "b"},
+    "prompt_cache_key": "k",
+    "prompt_cache_retention": "24h",
+    "safety_identifier": "someone",
+    "service_tier": "auto",
+    "store": True,
+}
+
+
+@pytest.mark.parametrize("tools", [[], [GET_WEATHER]], ids=["", "tools"])
+@pytest.mark.parametrize("path", ["chat/completions", "responses"])
+def test_what_concerns_an_account_goes_only_to_an_upstream_that_has_one(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, path: str, tools: list[dict[str, Any]]
+) -> None:
+    upstream.default = "Hello."
+    if path == "responses":
+        tools = [{"type": "function", **tool["function"]} for tool in tools]
+    body = {"model": "gpt-4o", "messages": ASK, "input": "Hi", "tools": tools, **ACCOUNT}
+    for profile in ("auto", "openai"):
+        status, _, answer = send(f"{start_proxy(profile=profile)}/v1/{path}", body)
+        assert status == 200, answer
+    plain, openai_s = upstream.requests
+    assert not ACCOUNT.keys() & plain.keys()
+    wanted = {"prompt_cache_key", "safety_identifier"} if path == "responses" else set(ACCOUNT)
+    assert openai_s.keys() >= wanted
+
+
+def test_messages_are_made_plain_for_plain_upstreams(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    upstream.default = "Hello."
+    parts = [{"type": "text", "text": "One."}, {"type": "text", "text": "Two."}]
+    image = {"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}
+    sent = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "name": "Ada", "content": parts},
+        {"role": "user", "content": [*parts, image]},
+    ]
+    for profile in ("auto", "openai"):
+        send(
+            f"{start_proxy(profile=profile)}/v1/chat/completions",
+            {"model": "m", "messages": sent},
+        )
+    plain, untouched = (request["messages"] for request in upstream.requests)
+    assert plain == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "name": "Ada", "content": "One.\nTwo."},
+        sent[2],
+    ]
+    assert untouched == sent
+
+
+@pytest.mark.parametrize("tools", [[], [GET_WEATHER]], ids=["", "tools"])
+def test_the_upstreams_limits_are_told(
+    proxy: str, upstream: ScriptedUpstream, tools: list[dict[str, Any]]
+) -> None:
+    limits = {"x-ratelimit-remaining-requests": "7"}
+    upstream.reply(Reply("Hello.", headers=limits))
+    upstream.reply(Reply(status=400, body={"detail": "too many tokens"}, headers=limits))
+    problems = {"detail": [{"loc": ["body"], "msg": "no such field", "type": "x"}]}
+    upstream.reply(Reply(status=422, body=problems), Reply(status=400, body={"error": "busy"}))
+    said = []
+    for n in range(4):
+        body = {"model": "m", "messages": ASK, "tools": tools}
+        _, headers, answer = send(f"{proxy}/v1/chat/completions", body)
+        assert n > 1 or headers["x-ratelimit-remaining-requests"] == "7"
+        said.append(answer.get("error", {}).get("message"))
+    assert said == [None, "too many tokens", "no such field", "busy"]

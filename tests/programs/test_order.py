@@ -122,6 +122,39 @@ PROGRAMS: list[tuple[str, str, list[list[str]]]] = [
         "import asyncio\nx = await asyncio.gather(bash('ls'), bash('pwd'))\nprint(x)",
         [["bash(command='ls')", "bash(command='pwd')"]],
     ),
+    *(
+        (
+            f"a list inside an expression: {program}",
+            program,
+            [["bash(command='ls')", "bash(command='pwd')"]],
+        )
+        for program in (
+            "print([bash('ls'), bash('pwd')])",
+            "print(*[bash(c) for c in ('ls', 'pwd')], sep='')",
+            "print('\\n'.join([bash('ls'), bash('pwd')]))",
+            "import json\nprint(json.dumps([bash('ls'), bash('pwd')], indent=1))",
+            "print(len([bash('ls'), bash('pwd')]) + 1)",
+            "x = sorted([bash(c) for c in ('ls', 'pwd')])[0]\nprint(x)",
+            "for x in [bash('ls'), bash('pwd')]:\n    print(x)",
+            "for x in (bash('ls'), bash('pwd')):\n    print(x)",
+            "for k, v in {'a': bash('ls'), 'b': bash('pwd')}.items():\n    print(k, v)",
+            "if all([bash(c) for c in ('ls', 'pwd')]):\n    print(1)",
+            "def f():\n    return [bash('ls'), bash('pwd')]\nprint(f())",
+            'print(f\'{[bash(c) for c in ("ls", "pwd")]}\')',
+            "import asyncio\nasync def main():\n    a, b = await asyncio.gather(bash('ls'), bash('pwd'))\n"
+            "    print(a, b)\nasyncio.run(main())",
+        )
+    ),
+    (
+        "a list behind a call in the same expression keeps its place",
+        "print(bash('id'), [bash('ls'), bash('pwd')])",
+        [["bash(command='id')"], ["bash(command='ls')"], ["bash(command='pwd')"]],
+    ),
+    (
+        "the test of a loop is evaluated each time",
+        "n = 0\nwhile len([bash('ls'), bash('pwd')]) > n:\n    n += 2\nprint(n)",
+        [["bash(command='ls')"], ["bash(command='pwd')"]] * 2,
+    ),
     (
         "two evaluations of one display are in order",
         "x = []\nfor n in '12':\n    x.append((bash('a' + n), bash('b' + n)))\nprint(x)",

@@ -1,4 +1,4 @@
-"""What a program gets for a result: the text where it treats it as text, else what the text says as JSON."""
+"""What was answered counts, wherever it stands in a history: clients split messages, or answer in part."""
 
 from __future__ import annotations
 
@@ -8,113 +8,218 @@ from typing import Any
 import openai
 import pytest
 
-from tests.conftest import StartProxy
 from tests.support.chat import calls, plain
-from tests.support.programs import result
+from tests.support.programs import TOOLS, result
 from tests.support.scripted import ScriptedUpstream
-from tests.support.tools import function, strings
 
-PACKAGE = '{"name": "app", "version": "1.0"}'
-TOOLS = [
-    function("read_file", strings("path")),
-    function("bash", strings("command")),
-    function("search", strings("q")),
-    function("note", strings("text")),
-    function("weigh", {"type": "object", "properties": {"x": {}}, "required": ["x"]}),
-]
-
-USES: list[tuple[str, str, str, dict[str, Any]]] = [
-    ("a method of texts", "note(read_file('p').replace('app', 'x'))", PACKAGE,
-     {"text": '{"name": "x", "version": "1.0"}'}),
-    ("parsed by the program", "import json\nnote(json.loads(read_file('p'))['name'])", PACKAGE,
-     {"text": "app"}),
-    ("parsed later", "import json\nt = read_file('p')\nd = json.loads(t)\nnote(d['version'])", PACKAGE,
-     {"text": "1.0"}),
-    ("a number with its line end", "note(bash('wc -l').strip())", "42\n", {"text": "42"}),
-    ("a number as a number", "weigh(bash('wc -l') + 1)", "42\n", {"x": 43}),
-    ("a number that is parsed", "weigh(int(bash('wc -l')))", "42\n", {"x": 42}),
-    ("a number that is compared with a text", "x = bash('id')\nif x == '0':\n    note('root')", "0",
-     {"text": "root"}),
-    ("a value", "note(search('q')['hits'][0])", '{"hits": ["a"]}', {"text": "a"}),
-    ("a value, kept", "r = search('q')\nfor h in r['hits']:\n    note(h)", '{"hits": ["a"]}', {"text": "a"}),
-    ("lines", "for line in read_file('p').splitlines():\n    note(line)", "[1]", {"text": "[1]"}),
-    ("passed on as a text", "note(read_file('p'))", PACKAGE, {"text": PACKAGE}),
-    ("cut, which no dict can be", "note(read_file('p')[:7])", PACKAGE, {"text": '{"name"'}),
-    ("what only running tells", "def f(t):\n    return t.upper()\nnote(f(read_file('p')))", '{"a": 1}',
-     {"text": '{"A": 1}'}),
-    ("a comprehension's own x is another one", "x = read_file('p')\nys = [x['a'] for x in [{'a': 'b'}]]\n"
-     "note(x.strip() + ys[0])", "{} ", {"text": "{}b"}),
-    ("null", "note('none' if bash('x') is None else 'some')", "null", {"text": "none"}),
-    ("empty", "note('empty' if not bash('x') else 'some')", "", {"text": "empty"}),
-    ("plain text", "note(bash('ls').split()[1])", "a b c", {"text": "b"}),
-]  # fmt: skip
+BOOKINGS = "```python\nbooked = [book('1'), book('2'), book('3')]\nprint(booked)\n```"
+GO: dict[str, Any] = {"role": "user", "content": "Go."}
 
 
-@pytest.mark.parametrize(
-    ("program", "text", "sent"), [row[1:] for row in USES], ids=[row[0] for row in USES]
-)
-def test_a_result_is_text_where_the_program_treats_it_as_text(
-    client: openai.OpenAI, upstream: ScriptedUpstream, program: str, text: str, sent: dict[str, Any]
-) -> None:
-    assert _sent_next(client, upstream, program, text, TOOLS) == sent
+def ask(client: openai.OpenAI, messages: list[Any]) -> Any:
+    # Results come in one by one here while other calls are out.
+    order = {"x-emulator-order": "dataflow"}
+    return plain(client, model="m", messages=messages, tools=TOOLS, extra_headers=order)
 
 
-@pytest.mark.parametrize("program", ["note(f(read_file('p')))", "note(read_file('p')[:7])"])
-def test_the_kernel_reads_results_in_the_same_way(
-    start_proxy: StartProxy, upstream: ScriptedUpstream, program: str
-) -> None:
-    client = openai.OpenAI(base_url=start_proxy(engines=("kernel",)), api_key="k", max_retries=0)
-    program = f"def f(t):\n    return t.strip()[:7]\n{program}"
-    assert _sent_next(client, upstream, program, PACKAGE, TOOLS) == {"text": '{"name"'}
+def assistant(*made: Any, content: str | None = None) -> dict[str, Any]:
+    """An assistant's message with some of the calls of an answer."""
+    return {
+        "role": "assistant",
+        "content": content,
+        "tool_calls": [call.model_dump(exclude_none=True) for call in made],
+    }
 
 
-GET = "weigh(get('a'))"
-SCHEMAS: list[tuple[str, dict[str, Any], str, str, dict[str, Any]]] = [
-    ("a schema that says text", {"output_schema": {"type": "string"}}, GET, "[1]", {"x": "[1]"}),
-    ("a schema that says an object", {"outputSchema": {"type": "object"}}, GET, "[1]", {"x": [1]}),
-    ("a description that says JSON", {"description": "Looks up. Returns JSON."}, GET, "3", {"x": 3}),
-]  # fmt: skip
+def booked(call: Any) -> dict[str, Any]:
+    return result(call, f"ticket {json.loads(call.function.arguments)['id']}")
 
 
-@pytest.mark.parametrize(
-    ("more", "program", "text", "sent"),
-    [row[1:] for row in SCHEMAS],
-    ids=[row[0] for row in SCHEMAS],
-)
-def test_a_schema_settles_what_a_result_is(
-    client: openai.OpenAI, upstream: ScriptedUpstream, more: Any, program: str, text: str, sent: Any
-) -> None:
-    tool = function("get", strings("key"))
-    tool["function"] |= more
-    assert _sent_next(client, upstream, program, text, [tool, *TOOLS]) == sent
-
-
-def test_the_stub_says_what_the_schema_says(
+def test_a_client_that_answers_only_the_first_of_several_calls_comes_to_the_end(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
-    tool = function("get", strings("key"))
-    tool["function"]["output_schema"] = {
-        "type": "array",
-        "items": {
-            "type": "object",
-            "properties": {"id": {"type": "string"}, "n": {"type": "integer"}},
-        },
-    }
-    upstream.reply("Hello.")
-    plain(client, model="m", messages=[{"role": "user", "content": "Hi."}], tools=[tool])
-    prompt = json.dumps(upstream.requests[0]["messages"])
-    assert "-> list[dict[str, Any]]:" in prompt
-    assert "Returns: list of {id: str, n: int}" in prompt
+    """It was sent the same calls for ever: 1, 2, 1, 2, ..."""
+    upstream.reply(BOOKINGS, "Done.")
+    messages = [GO]
+    run: list[Any] = []
+    while True:
+        answer = ask(client, messages).choices[0].message
+        if not answer.tool_calls:
+            break
+        run.append([call[1]["id"] for call in calls_of(answer)])
+        messages += [answer.model_dump(exclude_none=True), booked(answer.tool_calls[0])]
+    assert run == [["1", "2", "3"], ["2", "3"], ["3"]]
+    assert len(upstream.requests) == 2
+    assert "['ticket 1', 'ticket 2', 'ticket 3']" in str(upstream.requests[1]["messages"])
 
 
-def _sent_next(
-    client: openai.OpenAI, upstream: ScriptedUpstream, program: str, text: str, tools: list[Any]
-) -> Any:
-    """The arguments of the call that the program makes of its first result."""
-    upstream.reply(f"```python\n{program}\n```")
-    messages: list[Any] = [{"role": "user", "content": "Go."}]
-    first = plain(client, model="m", messages=messages, tools=tools).choices[0].message
-    messages += [first.model_dump(exclude_none=True), result(first.tool_calls[0], text)]
-    second = plain(client, model="m", messages=messages, tools=tools)
-    ((_, arguments),) = calls(second)
-    return arguments
+def calls_of(message: Any) -> list[tuple[str, Any]]:
+    return [
+        (call.function.name, json.loads(call.function.arguments)) for call in message.tool_calls
+    ]
+
+
+NOTE = {"role": "system", "content": "A note."}
+SHAPES: list[tuple[str, Any]] = [
+    ("as OpenAI has it", lambda a, b, c: [assistant(a, b, c), booked(a), booked(b), booked(c)]),
+    (
+        "a message for each call",
+        lambda a, b, c: [
+            *(assistant(a), booked(a)),
+            *(assistant(b), booked(b)),
+            *(assistant(c), booked(c)),
+        ],
+    ),
+    (
+        "a message for each call, then the results",
+        lambda a, b, c: [assistant(a), assistant(b), assistant(c), booked(b), booked(c), booked(a)],
+    ),
+    (
+        "messages between",
+        lambda a, b, c: [
+            assistant(a, b, c),
+            NOTE,
+            booked(a),
+            {"role": "user", "content": "Still there?"},
+            booked(b),
+            {"role": "assistant", "content": ""},
+            {"role": "developer", "content": "Go on."},
+            booked(c),
+        ],
+    ),
+    (
+        "asked again, answered twice",
+        lambda a, b, c: [
+            assistant(a, b, c),
+            *(booked(a), booked(a)),
+            assistant(b, c),
+            *(booked(a), booked(b), booked(c)),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize("history", [row[1] for row in SHAPES], ids=[row[0] for row in SHAPES])
+def test_results_count_wherever_they_stand(
+    client: openai.OpenAI, upstream: ScriptedUpstream, history: Any
+) -> None:
+    upstream.reply(BOOKINGS, "Done.")
+    made = ask(client, [GO]).choices[0].message.tool_calls
+    answer = ask(client, [GO, *history(*made)]).choices[0].message
+    assert answer.content == "Done."
+    assert "['ticket 1', 'ticket 2', 'ticket 3']" in str(upstream.requests[1]["messages"])
+
+
+CHAIN = (
+    "```python\na = check('1')\nb = check('2')\nc = book(a)\nd = book(b)\nprint(a, b, c, d)\n```"
+)
+
+
+def test_a_call_that_is_answered_late_goes_on_at_the_furthest_point(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(CHAIN, "Done.")
+    one, two = ask(client, [GO]).choices[0].message.tool_calls
+    messages = [GO, assistant(one, two), result(one, "A")]
+    second = ask(client, messages)
+    assert calls(second) == [("book", {"id": "A"})]
+    [three] = second.choices[0].message.tool_calls or []
+    messages += [assistant(three), result(three, "C"), result(two, "B")]
+    third = ask(client, messages)
+    assert calls(third) == [("book", {"id": "B"})]
+    [four] = third.choices[0].message.tool_calls or []
+    messages += [assistant(four), result(four, "D")]
+    assert ask(client, messages).choices[0].message.content == "Done."
+    assert "A B C D" in str(upstream.requests[1]["messages"])
+
+
+def test_a_request_may_be_repeated_while_a_result_is_missing(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    """What a later turn kept under the id of a call that was still out hid the earlier one."""
+    upstream.reply(CHAIN)
+    one, two = ask(client, [GO]).choices[0].message.tool_calls
+    messages = [GO, assistant(one, two), result(one, "A")]
+    answers = [ask(client, messages).choices[0].message.tool_calls for _ in range(2)]
+    assert answers[0] == answers[1]
+
+
+def test_a_result_that_a_client_has_forgotten_since_stays_known(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    """Agents cut old results out of long histories."""
+    upstream.reply("```python\na = check('1')\nb = check('2' + a)\nprint(a, b)\n```", "Done.")
+    [one] = ask(client, [GO]).choices[0].message.tool_calls
+    messages = [GO, assistant(one), result(one, "A")]
+    [two] = ask(client, messages).choices[0].message.tool_calls
+    messages[2] = result(one, "[old result cleared]")
+    messages += [assistant(two), result(two, "B")]
+    assert ask(client, messages).choices[0].message.content == "Done."
+    assert "A B" in str(upstream.requests[1]["messages"])
+
+
+def test_after_two_rounds_without_a_new_result_the_model_is_asked(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(BOOKINGS, "I cannot book the others.")
+    first = ask(client, [GO]).choices[0].message
+    messages = [GO, assistant(*first.tool_calls), booked(first.tool_calls[0])]
+    for _ in range(2):
+        again = ask(client, messages).choices[0].message
+        assert [call[1]["id"] for call in calls_of(again)] == ["2", "3"]
+        messages += [again.model_dump(exclude_none=True), booked(first.tool_calls[0])]
+    answer = ask(client, messages).choices[0].message
+    assert answer.content == "I cannot book the others."
+    assert "ticket 1" in str(upstream.requests[1]["messages"])
+
+
+def test_a_new_result_makes_the_rounds_begin_anew(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(BOOKINGS, "Done.")
+    one, two, three = ask(client, [GO]).choices[0].message.tool_calls
+    messages = [GO, assistant(one, two, three), booked(one)]
+    for answered in (one, two, two, three):
+        again = ask(client, messages).choices[0].message
+        assert again.tool_calls, answered
+        messages += [again.model_dump(exclude_none=True), booked(answered)]
+    assert ask(client, messages).choices[0].message.content == "Done."
+    assert len(upstream.requests) == 2
+
+
+LEFT: list[tuple[str, Any]] = [
+    (
+        "the model has answered since",
+        lambda a, b, c: [
+            *(assistant(a, b, c), booked(a), GO),
+            {"role": "assistant", "content": "As you like."},
+            *(booked(b), booked(c)),
+        ],
+    ),
+    (
+        "another call was made since",
+        lambda a, b, c: [
+            *(assistant(a, b, c), booked(a), GO),
+            assistant(c.model_copy(update={"id": "call_of_somebody_else"})),
+            *(booked(b), booked(c)),
+        ],
+    ),
+    (
+        "an earlier message of the split has other arguments",
+        lambda a, b, c: [
+            *(*json.loads(json.dumps([assistant(a)]).replace("1", "9")), booked(a)),
+            *(assistant(b, c), booked(b), booked(c)),
+        ],
+    ),
+    ("the user has spoken since", lambda a, b, c: [assistant(a, b, c), booked(a), booked(b), GO]),
+]
+
+
+@pytest.mark.parametrize("history", [row[1] for row in LEFT], ids=[row[0] for row in LEFT])
+def test_a_program_that_was_left_behind_does_not_go_on(
+    client: openai.OpenAI, upstream: ScriptedUpstream, history: Any
+) -> None:
+    upstream.reply(BOOKINGS, "Hello.")
+    made = ask(client, [GO]).choices[0].message.tool_calls
+    answer = ask(client, [GO, *history(*made)]).choices[0].message
+    assert answer.content == "Hello."

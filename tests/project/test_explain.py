@@ -124,7 +124,6 @@ def test_prose_is_the_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     ("given", "message"),
     [
         ("{", "this is not JSON"),
-        ("[]", "tools: "),
         ('[{"type": "code_interpreter"}]', "tools: code_interpreter runs cells"),
         ('[{"type": "function", "function": {"name": "a b c"}}]', "tools[0].function.name: "),
         ("7", "neither a request nor tools"),

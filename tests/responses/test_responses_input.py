@@ -353,7 +353,6 @@ def with_choice(choice: Any) -> Json:
         ({**HELLO, "metadata": {"n": "x" * 513}}, "metadata", None),
         ({**HELLO, "max_output_tokens": 0}, "max_output_tokens", None),
         ({**HELLO, "temperature": 3}, "temperature", None),
-        ({**HELLO, "include": ["everything"]}, "include[0]", None),
         ({**HELLO, "truncation": "some"}, "truncation", None),
         ({**HELLO, "background": True}, "background", "unsupported_parameter"),
         ({**HELLO, "conversation": "conv_1"}, "conversation", "unsupported_parameter"),

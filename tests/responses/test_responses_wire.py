@@ -258,14 +258,17 @@ def test_a_request_is_told_in_its_response(proxy: str, upstream: ScriptedUpstrea
     assert rest == {
         "background": False,
         "error": None,
+        "frequency_penalty": 0.0,
         "incomplete_details": None,
         "model": "m",
         "object": "response",
+        "presence_penalty": 0.0,
         "previous_response_id": None,
         "service_tier": "default",
         "status": "completed",
         "truncation": "disabled",
     }
+    # What concerns an account at OpenAI stays here: safety_identifier, prompt_cache_key, store, metadata.
     [sent] = upstream.requests
     assert sent == {
         "model": "m",
@@ -274,9 +277,7 @@ def test_a_request_is_told_in_its_response(proxy: str, upstream: ScriptedUpstrea
             {"role": "user", "content": "Hello"},
         ],
         "max_tokens": 100,
-        "prompt_cache_key": "cache",
         "reasoning_effort": "low",
-        "safety_identifier": "someone",
         "temperature": 0.5,
         "top_p": 0.9,
         "user": "user",

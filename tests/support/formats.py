@@ -5,8 +5,8 @@ docs/formats.md is the same table in Markdown. To add a format, add a row to `FO
 
 Placeholders of a row's templates: ``@JSON@`` is ``{"name": ..., "arguments": {...}}``, ``@NAME@`` and
 ``@ARGS@`` are its two parts, ``@PARAMS@`` stands for the row's ``parameter`` once for each argument
-(``@KEY@``, ``@VALUE@``: text as it is, other values as JSON), ``@PYTHON@`` is ``f(a='x')`` and
-``@N@`` counts the calls from 0.
+(``@KEY@``, ``@VALUE@``: text as it is, other values as JSON), ``@PYTHON@`` is ``f(a='x')``, ``@QUOTED@`` the
+same in quotes, and ``@N@`` counts the calls from 0.
 """
 
 from __future__ import annotations
@@ -45,8 +45,6 @@ class Format:
     """Whether prose may follow a call."""
     label: str = ""
     """Words before the call that stay words."""
-    quotes: str = ""
-    """The only quotation mark that ``@PYTHON@`` may use."""
 
     def write(self, calls: Sequence[Call], *, stripped: bool = False) -> str:
         """The calls as the model writes them."""
@@ -60,23 +58,21 @@ class Format:
             "NAME": lambda: name,
             "ARGS": lambda: self.arguments(arguments),
             "PARAMS": lambda: "".join(self._parameter(*item) for item in arguments.items()),
-            "PYTHON": lambda: (
-                f"{name}({', '.join(self._keyword(*item) for item in arguments.items())})"
-            ),
+            "PYTHON": lambda: _python(name, arguments),
+            "QUOTED": lambda: repr(_python(name, arguments)),
             "N": lambda: str(number),
         }
         return re.sub(r"@([A-Z]+)@", lambda match: parts[match[1]](), self.call)
-
-    def _keyword(self, key: str, value: Any) -> str:
-        if self.quotes and isinstance(value, str):
-            return f"{key}={json.dumps(value)}".replace("'", "\\'")
-        return f"{key}={value!r}"
 
     def _parameter(self, key: str, value: Any) -> str:
         if not isinstance(self.parameter, str):
             return self.parameter(key, value)
         parts = {"KEY": key, "VALUE": value if isinstance(value, str) else json.dumps(value)}
         return re.sub(r"@(KEY|VALUE)@", lambda match: parts[match[1]], self.parameter)
+
+
+def _python(name: str, arguments: dict[str, Any]) -> str:
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 
 def _gemma(quote: str) -> Callable[[Any], str]:
@@ -469,7 +465,7 @@ FORMATS: tuple[Format, ...] = (
         parameter='<atem:parameter name="@KEY@">@VALUE@</atem:parameter>\n',
         thought="<|start|>assistant to=self<|message|>@THOUGHT@<|eom|>",
         special=r"<\|\w+\|>",
-        unread={"stripped": "its header stays in front of the call as words"},
+        label="assistant to=tools",
         shown="",
     ),
     Format(
@@ -765,6 +761,7 @@ FORMATS: tuple[Format, ...] = (
     Format(
         name="ReAct",
         source="LangChain's and LlamaIndex's prompts",
+        label="Thought: ",
         call="Action: @NAME@\nAction Input: @ARGS@",
         thought="",
         shown="Thought: @TEXT@\n",
@@ -816,11 +813,11 @@ FORMATS: tuple[Format, ...] = (
     Format(
         name="Quoted calls in a list",
         source="seen in BFCL's real outputs",
+        unread={"wrong name": "a string that calls nothing that is offered is a string"},
         head="[",
-        call="'@PYTHON@'",
+        call="@QUOTED@",
         join=", ",
         tail="]",
-        quotes='"',
     ),
     Format(
         name="Glaive",

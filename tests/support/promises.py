@@ -293,6 +293,30 @@ bubblewrap of its own takes 250 to 400 ms, and 650 to 1300 ms with numpy, pandas
 control group, so that sessions could read and end each other. A waiting kernel is handed out in 5 ms as
 it is; only bursts beyond the waiting ones would gain.
 
+## Prompt injection
+
+Who writes a web page, a mail or a file that a tool returns can write to the model. **No proxy can tell
+whether a model obeys such a text or its user.** What is done (`tests/answering/test_quotations.py`):
+
+- A call that stands, but for white space, in a message that is not the assistant's (user, tool, system)
+  is not run. It stays prose, and the model is asked, once, whether it means it; if it writes the call
+  again, that runs. It does not matter in which of the known syntaxes it stands, whether in a sentence
+  or a block, behind the marks of a quoted mail or a console, or in the strings of JSON or in HTML.
+  Without a budget (`--repair-attempts 0`) a quotation is prose.
+- A call that the model itself has made before in the conversation, with the same arguments, is its own.
+- What stands in reasoning, as a draft, is not called; of a block that was cut off nothing is.
+- Names and arguments are held to the tools' schemas, and code runs behind the fences above.
+
+What is not:
+
+- A model that obeys, and calls in words of its own, with other arguments or in another syntax, is not
+  stopped. Nor is one that confirms when it is asked.
+- Cells of the code interpreter are not looked up: what they may reach is their container, and the
+  functions that the client offers in it.
+- Texts that the client keeps from the proxy (images, files that it does not send as text) cannot be
+  compared.
+- So a tool that must not be called by a stranger needs a person's leave, in the client.
+
 ## What programs try
 
 Every row is run by `tests/sandbox/test_escape.py`: in bubblewrap as root and, where it can read the

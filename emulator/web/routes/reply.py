@@ -8,15 +8,15 @@ from typing import get_args
 
 from flask import Response, g, request
 
+from emulator import json_codec
 from emulator.errors import BadRequest
 from emulator.events import Opened
 from emulator.settings import Order
-from emulator.upstream.sse import json_bytes
 from emulator.web.streaming import EventStream
 
 
 def json_reply(value: object, status: int = 200) -> Response:
-    return Response(json_bytes(value), status, mimetype="application/json")
+    return Response(json_codec.dumps(value), status, mimetype="application/json")
 
 
 def stream_reply(stream: EventStream | Iterable[bytes]) -> Response:
@@ -57,6 +57,7 @@ def tell(response: Response, opened: object, dropped: Sequence[str]) -> Response
         named = (re.sub(r"[^\w.-]", "_", kind[:64], flags=re.ASCII) for kind in dropped[:16])
         response.headers["x-emulator-dropped-tools"] = ", ".join(named)
     if isinstance(opened, Opened):
+        response.headers.update(opened.headers)
         response.headers["x-emulator-turns-saved"] = str(opened.turns_saved)
         if opened.container_id:
             response.headers["x-emulator-container"] = opened.container_id

@@ -1,0 +1,134 @@
+"""Calls outside of any tag that begin with a name: what is left where a server strips special tokens.
+
+``get_weather{"city": "Oslo"}``, ``functions.get_weather:0{...}``, ``commentary to=functions.f json{...}``,
+``>>>get_weather`` and a line of JSON, ``get_weather <arg_key>city</arg_key>...``.
+"""
+
+from __future__ import annotations
+
+import re
+
+from emulator.reading.bare import Verdict
+from emulator.reading.elements import PREFIX, SUFFIX
+from emulator.reading.events import BlockDelta, BlockEnd, BlockStart
+from emulator.reading.incoming import Incoming
+from emulator.reading.lexing import JsonScan
+from emulator.reading.scanner import After, Scanner
+from emulator.reading.tool_names import WrittenNames
+
+#: What tells that a call follows, whatever its name; several may stand in a row.
+_LEAD = r"[ \t]*(?P<lead>(?:>>>[ \t]*|(?:assistant|analysis|commentary)?[ \t]*(?:assistant|commentary)?[ \t]*to=|call:))?"
+_NAME = r"(?P<glued>function(?!s\b)(?=[A-Za-z]))?(?P<name>[A-Za-z_][\w.\-]{0,200}?)(?::\d{1,4})?"
+_JSON = r"(?:[ \t]*(?:commentary|analysis)?[ \t]*(?:json)?)\s*(?:```\w{0,20}\s*)?(?=\{)"
+_PAIRS = rf"\s*(?:<tool_sep{SUFFIX}>\s*)?(?=<{PREFIX}arg_key{SUFFIX}>)"
+_HEADER = re.compile(rf"{_LEAD}{_NAME}(?:{_JSON}|(?P<pairs>{_PAIRS}))")
+#: The beginnings of headers: what leads, the name, what stands between it and the arguments.
+_PART = re.compile(
+    rf"{_LEAD}(?P<word>[A-Za-z_][\w.\-]{{0,220}})?(?P<rest>(?::\d{{0,4}})?(?P<words>[ \t]*[a-z \t]{{0,20}})"
+    r"\s*(?:`{1,3}\w{0,20}\s*)?(?:<[\w:|]{0,60}>?\s*){0,2})\Z"
+)
+_WORDS = ("commentary", "analysis", "json")
+_LEADING = 40
+_LEADS = tuple(
+    first + second + "to="
+    for first in ("assistant", "analysis", "commentary", "")
+    for second in ("assistant", "commentary", "")
+) + ("call:", ">>>")
+_PAIRS_END = re.compile(rf"</{PREFIX}arg_value{SUFFIX}>")
+_BETWEEN = re.compile(r"[\s;`]*")
+
+
+def named_opens(head: str, whole: bool, names: WrittenNames) -> tuple[Verdict, int]:
+    """Whether a call begins so, and the length of its header."""
+    match = _HEADER.match(head)
+    if match is not None:
+        if match["lead"] or names.find(match["name"]) or (match["glued"] and _glued(match, names)):
+            return Verdict.YES, match.end()
+        return Verdict.NO, 0
+    return (Verdict.NO if whole or not _may_open(head, names) else Verdict.MAYBE), 0
+
+
+def _glued(match: re.Match[str], names: WrittenNames) -> bool:
+    return names.find(match["name"]) is not None
+
+
+def _may_open(head: str, names: WrittenNames) -> bool:
+    text = head.strip(" \t")
+    squeezed = re.sub(r"[ \t]+", "", text[:_LEADING])
+    if any(lead.startswith(squeezed) for lead in _LEADS):
+        return True
+    match = _PART.match(head)
+    if match is None or not all(_begins_one(word) for word in match["words"].split()):
+        return False
+    word, rest = match["word"] or "", match["rest"]
+    if match["lead"]:
+        return True
+    for name in {word, word.removeprefix("function"), *map(word.removesuffix, _WORDS)}:
+        if names.find(name) is not None or (name and not rest and names.may_become(name)):
+            return True
+    return False
+
+
+def _begins_one(written: str) -> bool:
+    return any(word.startswith(written) for word in _WORDS)
+
+
+def named_calls(text: Incoming, names: WrittenNames) -> Scanner:
+    """The call at hand, and the calls that follow it."""
+    yield BlockStart("markup", "")
+    while True:
+        head, whole = text.head()
+        between = _BETWEEN.match(head)
+        skipped = between.end() if between else 0
+        verdict, length = named_opens(head[skipped:], whole, names)
+        if verdict is Verdict.MAYBE:
+            yield None
+            continue
+        if verdict is Verdict.NO:
+            yield BlockEnd(text.take(skipped) if "`" in head[:skipped] else "", closed=True)
+            return After.PROSE
+        raw = text.take(skipped + length)
+        yield BlockDelta(raw, raw)
+        scanner = (
+            _pairs(text) if raw.rstrip()[-1:] not in "`" and text.text[text.at] == "<" else None
+        )
+        whole_call = yield from (scanner or _value(text))
+        if whole_call is After.LINE_NOT_CODE:  # the reply ended within it
+            yield BlockEnd("", closed=False, with_reply=True)
+            return After.LINE
+
+
+def _value(text: Incoming) -> Scanner:
+    """A value in brackets."""
+    scan = JsonScan()
+    while True:
+        end = scan.feed(text.text, text.at)
+        raw = text.take((len(text.text) if end is None else end) - text.at)
+        yield BlockDelta(raw, raw)
+        if end is not None:
+            return After.PROSE
+        if text.final:
+            return After.LINE_NOT_CODE
+        yield None
+
+
+def _pairs(text: Incoming) -> Scanner:
+    """Elements for key and value, as long as one follows another."""
+    while True:
+        match = _PAIRS_END.search(text.text, text.at)
+        if match is None:
+            keep = 0 if text.final else 64
+            raw = text.take(max(0, len(text) - keep))
+            yield BlockDelta(raw, raw)
+            if text.final:
+                return After.LINE_NOT_CODE
+            yield None
+            continue
+        following = text.text[match.end() : match.end() + 64].lstrip()
+        if not following.startswith("<") and not following and not text.final:
+            yield None
+            continue
+        raw = text.take(match.end() - text.at)
+        yield BlockDelta(raw, raw)
+        if not following.startswith("<"):
+            return After.PROSE

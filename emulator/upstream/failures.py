@@ -1,0 +1,30 @@
+"""What an upstream's refusal says, whatever the shape of its error, and which headers are told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+
+_MAX_HEADERS = 32
+
+
+def headers_told(headers: Mapping[str, str], beginnings: tuple[str, ...]) -> dict[str, str]:
+    """The headers whose names begin so, in lower case; not without end."""
+    found = {name.lower(): value for name, value in headers.items()}
+    told = ((name, value) for name, value in found.items() if name.startswith(beginnings))
+    return dict(islice(told, _MAX_HEADERS))
+
+
+def message_of(error: object) -> str:
+    """What an error says in OpenAI's shape, in FastAPI's ``detail`` or as a plain text; or ""."""
+    if isinstance(error, str):
+        return error
+    if not isinstance(error, Mapping):
+        return ""
+    for name in ("message", "detail", "error"):
+        if isinstance(said := error.get(name), str) and said:
+            return said
+    problems = error.get("detail")
+    if isinstance(problems, list):  # of pydantic: one for each place
+        return "; ".join(str(one.get("msg")) for one in problems[:8] if isinstance(one, Mapping))
+    return ""

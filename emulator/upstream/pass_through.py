@@ -1,0 +1,122 @@
+"""Requests that are the upstream's own affair (embeddings, speech, pictures): sent on as they are.
+
+Bodies are bytes here, of whatever type. Knows nothing of chats, models or Flask.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from urllib.parse import urlsplit
+
+import httpx2
+import orjson
+
+from emulator.errors import BadRequest, UpstreamFailed
+from emulator.settings import Settings
+from emulator.upstream.failures import headers_told, message_of
+
+_SENT = ("accept", "content-type")
+_TOLD = (
+    "cache-control",
+    "content-disposition",
+    "content-type",
+    "openai-",
+    "retry-after",
+    "x-accel-buffering",
+    "x-ratelimit-",
+)
+_MAX_ERROR_BYTES = 64 * 1024
+
+# What is no plain path below the upstream's base URL: `..` would leave it, with the operator's key.
+_PATH = re.compile(r"[\w.~:@+,=-]+(?:/[\w.~:@+,=-]+)*", re.ASCII)
+_DOTS = re.compile(r"(?:^|/)\.\.?(?:/|$)")
+
+
+@dataclass(frozen=True)
+class PassedOn:
+    """The upstream's answer; `body` is to be read to its end, or closed."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: Iterator[bytes]
+
+
+class PassThrough:
+    """Sends requests on to the one upstream. Safe to share between threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._url = settings.base_url.rstrip("/")
+        parts = urlsplit(self._url)
+        self._shown = f"{parts.scheme}://{parts.hostname}" + (
+            f":{parts.port}" if parts.port else ""
+        )
+
+    @cached_property
+    def _client(self) -> httpx2.Client:
+        seconds, connect = self._settings.upstream_seconds, self._settings.upstream_connect_seconds
+        return httpx2.Client(timeout=httpx2.Timeout(seconds, connect=connect))
+
+    def send(
+        self, method: str, path: str, query: bytes, headers: Mapping[str, str], body: bytes
+    ) -> PassedOn:
+        """``path`` is that below the base URL.
+
+        Raises `BadRequest`, or an `UpstreamFailed` that says which upstream was asked.
+        """
+        if not _PATH.fullmatch(path) or _DOTS.search(path):
+            raise BadRequest("This path cannot be passed on to the upstream.")
+        sent = {name: headers[name] for name in _SENT if name in headers}
+        sent["authorization"] = f"Bearer {self._settings.api_key.get_secret_value()}"
+        url = httpx2.URL(f"{self._url}/{path}", query=query) if query else f"{self._url}/{path}"
+        try:
+            request = self._client.build_request(method, url, headers=sent, content=body or None)
+            answer = self._client.send(request, stream=True)
+            if answer.status_code >= 300:
+                raise self._refusal(answer, path)
+        except httpx2.TimeoutException as error:
+            raise UpstreamFailed(
+                f"The upstream {self._shown} did not answer in time.", status=504
+            ) from error
+        except httpx2.HTTPError as error:
+            message = f"The upstream {self._shown} cannot be reached: {error}"
+            raise UpstreamFailed(message, code="upstream_down") from error
+        return PassedOn(answer.status_code, headers_told(answer.headers, _TOLD), _bytes(answer))
+
+    def close(self) -> None:
+        if "_client" in self.__dict__:
+            self._client.close()
+
+    def _refusal(self, answer: httpx2.Response, path: str) -> UpstreamFailed:
+        with closing(answer):
+            data = b""
+            for piece in answer.iter_bytes():
+                data += piece
+                if len(data) > _MAX_ERROR_BYTES:
+                    break
+        body: object = None
+        with suppress(orjson.JSONDecodeError):
+            body = orjson.loads(data)
+        error = body.get("error", body) if isinstance(body, dict) else body
+        said = message_of(error) or data[:500].decode(errors="replace").strip() or "nothing"
+        fields = error if isinstance(error, dict) else {}
+        texts = {name: str(fields[name]) for name in ("param", "code") if fields.get(name)}
+        return UpstreamFailed(
+            f"The upstream {self._shown}, asked for /{path}, says: {said}",
+            headers=headers_told(answer.headers, ("retry-after", "x-should-retry", "x-ratelimit-")),
+            # A redirection would lead the operator's key elsewhere.
+            status=answer.status_code if answer.status_code >= 400 else 502,
+            type=str(fields.get("type") or "upstream_error"),
+            param=texts.get("param"),
+            code=texts.get("code"),
+        )
+
+
+def _bytes(answer: httpx2.Response) -> Iterator[bytes]:
+    """The body, decompressed. One that breaks off does so here too: what has left cannot be mended."""
+    with closing(answer):
+        yield from answer.iter_bytes()

@@ -1,0 +1,47 @@
+"""All other paths: passed on to the upstream, as the setting ``pass_through`` says."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from flask import Blueprint, Response, current_app, request
+from werkzeug.exceptions import HTTPException
+
+from emulator.errors import MethodNotAllowed, NotFound
+from emulator.settings import Settings
+from emulator.upstream.pass_through import PassThrough
+
+# What is served here is served here alone: an upstream's files are not those of this proxy's clients.
+_OURS = frozenset(
+    {"chat", "containers", "conversations", "files", "messages", "models", "responses"}
+)
+
+
+def add_routes(api: Blueprint, upstream: PassThrough, settings: Settings) -> None:
+    """To be called last: these are the routes of what no other serves."""
+
+    @api.route("/<path:rest>", methods=["GET", "POST"])
+    def pass_on(rest: str) -> Response:
+        if _served_by_another_method():
+            raise MethodNotAllowed(f"{request.method} {request.path} is not allowed.")
+        first = rest.partition("/")[0]
+        passed = any(fnmatchcase(rest, pattern) for pattern in settings.pass_through)
+        if first in _OURS or not passed:
+            raise NotFound(f"{request.method} {request.path}: there is no such path here.")
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        body = request.get_data() if request.method == "POST" else b""
+        answer = upstream.send(request.method, rest, request.query_string, headers, body)
+        return Response(answer.body, answer.status, [*answer.headers.items()])
+
+
+def _served_by_another_method() -> bool:
+    """Whether a route of ours has this path, for a method other than this."""
+    routes = current_app.url_map.bind("")
+    for method in ("GET", "POST", "DELETE"):
+        try:
+            endpoint, _ = routes.match(request.path, method=method)
+        except HTTPException:
+            continue
+        if not endpoint.endswith(".pass_on"):
+            return True
+    return False

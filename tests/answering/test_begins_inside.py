@@ -1,0 +1,231 @@
+"""Replies that begin inside reasoning, which the chat template has opened: no draft in it is called."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import openai
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emulator.answering.reply_splitter import Begins, ReplySplitter
+from emulator.reading.events import BlockDelta, Event, Reasoning, Text
+from tests.support.chat import ASK, BOTH, LONDON, calls
+from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.tools import GET_WEATHER
+
+DRAFT = '```python\nget_weather(location="draft")\n```'
+JSON_DRAFT = '{"name": "get_weather", "arguments": {"location": "draft"}}'
+LONDON_CALL = [("get_weather", {"location": "London"})]
+
+#: Thoughts with drafts of calls, each without the tag that opens them.
+THOUGHTS = {
+    "a fence": f"I could write\n{DRAFT}\nor not.\n",
+    "a bare call": 'Maybe this:\nget_weather(location="draft")\nNo.\n',
+    "JSON": f"Maybe\n{JSON_DRAFT}\nno.\n",
+    "an element": f"Maybe\n<tool_call>\n{JSON_DRAFT}\n</tool_call>\nno.\n",
+    "a fence that nobody closed": 'I could write\n```python\nget_weather(location="draft")\n',
+    "an element that nobody closed": f"Maybe <tool_call>\n{JSON_DRAFT}\n",
+    "ReAct": 'Maybe\nAction: get_weather\nAction Input: {"location": "draft"}\n',
+    "a draft at once": f"{DRAFT}\nNo, that is silly.\n",
+    "several drafts": f"First\n{DRAFT}\nthen\n{DRAFT}\nWait.\n",
+}
+every_thought = pytest.mark.parametrize("thought", THOUGHTS)
+
+
+def content(completion: Any) -> str:
+    return completion.choices[0].message.content or ""
+
+
+@BOTH
+@every_thought
+@pytest.mark.parametrize("model", ["deepseek-r1", "qwq-32b", "glm-4.7"])
+@pytest.mark.parametrize("chunks", [None, 5])
+def test_a_draft_before_a_lone_closing_tag_is_not_called(
+    client: openai.OpenAI,
+    upstream: ScriptedUpstream,
+    ask: Any,
+    thought: str,
+    model: str,
+    chunks: int | None,
+) -> None:
+    upstream.reply(Reply(f"{THOUGHTS[thought]}</think>\n\nIt is fine.", chunks=chunks))
+    completion = ask(client, model=model, messages=ASK, tools=[GET_WEATHER])
+    assert (calls(completion), content(completion)) == ([], "It is fine.")
+    assert completion.choices[0].message.reasoning_content == THOUGHTS[thought]
+
+
+@BOTH
+@every_thought
+def test_what_is_called_behind_it_is(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, thought: str
+) -> None:
+    upstream.reply(Reply(f"{THOUGHTS[thought]}</think>\n\n{LONDON}", chunks=3))
+    completion = ask(client, model="deepseek-r1", messages=ASK, tools=[GET_WEATHER])
+    assert (calls(completion), content(completion)) == (LONDON_CALL, "")
+
+
+@BOTH
+@pytest.mark.parametrize("thought", [name for name in THOUGHTS if name != "a draft at once"])
+def test_of_a_model_of_which_nothing_is_known_no_call_behind_words_leaves_before_the_end(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, thought: str
+) -> None:
+    upstream.reply(Reply(f"{THOUGHTS[thought]}</think>It is fine.", chunks=4))
+    completion = ask(client, model="m", messages=ASK, tools=[GET_WEATHER])
+    assert calls(completion) == []
+    assert content(completion).endswith("It is fine.")
+
+
+@BOTH
+def test_the_first_closing_tag_is_remembered(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
+) -> None:
+    upstream.reply("Hm.</think>Hello.", Reply(f"{DRAFT}\nNo.</think>It is fine.", chunks=4))
+    for answer in ("Hello.", "It is fine."):
+        completion = ask(client, model="m", messages=ASK, tools=[GET_WEATHER])
+        assert (calls(completion), content(completion)[-len(answer) :]) == ([], answer)
+    assert content(completion) == "It is fine."
+
+
+def test_it_is_remembered_for_that_model_and_that_way_of_asking_alone(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    """The same model may be told not to think; then its replies begin outside."""
+    upstream.reply("Hm.</think>Hello.", LONDON, LONDON)
+    request: Any = {"messages": ASK, "tools": [GET_WEATHER]}
+    client.chat.completions.create(model="m", **request)
+    other = client.chat.completions.create(model="other", **request)
+    switched = {"chat_template_kwargs": {"enable_thinking": False}}
+    off = client.chat.completions.create(model="m", extra_body=switched, **request)
+    assert calls(other) == calls(off) == LONDON_CALL
+
+
+@BOTH
+def test_reasoning_streams_once_it_is_known_where_it_begins(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
+) -> None:
+    upstream.reply("Hm.</think>Hello.", Reply(chunks=["I ", "think."], fault="silent", after=2))
+    ask(client, model="deepseek-r1", messages=ASK, tools=[GET_WEATHER])
+    with client.chat.completions.create(
+        model="deepseek-r1", messages=ASK, tools=[GET_WEATHER], stream=True
+    ) as stream:
+        deltas: Any = (chunk.choices[0].delta for chunk in stream if chunk.choices)
+        thought = (
+            delta.reasoning_content for delta in deltas if hasattr(delta, "reasoning_content")
+        )
+        assert list(itertools.islice(thought, 2)) == ["I ", "think."]
+
+
+@BOTH
+@pytest.mark.parametrize("model", ["deepseek-r1", "qwen3", "m"])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(f"Let me look.\n{LONDON}"),
+        Reply(f"Let me look.\n{LONDON}", reasoning="Hm."),
+        Reply(f"<think>{DRAFT}</think>Let me look.\n{LONDON}"),
+        Reply(f"<think>\n{DRAFT}\n</think>\n\nLet me look.\n{LONDON}", chunks=3),
+    ],
+)
+def test_a_model_that_does_not_begin_inside_calls_as_ever(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, model: str, reply: Reply
+) -> None:
+    upstream.reply(reply, reply)
+    for _ in range(2):
+        completion = ask(client, model=model, messages=ASK, tools=[GET_WEATHER])
+        assert (calls(completion), content(completion)) == (LONDON_CALL, "Let me look.")
+
+
+def test_a_call_leaves_at_once_when_it_is_known_that_the_model_begins_outside(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    further = Reply(chunks=["Well.\n", LONDON, "\n\nAnd"], fault="silent", after=3)
+    upstream.reply("Hello.", further)
+    client.chat.completions.create(model="qwen3", messages=ASK, tools=[GET_WEATHER])
+    with client.chat.completions.create(
+        model="qwen3", messages=ASK, tools=[GET_WEATHER], stream=True
+    ) as stream:
+        assert any(chunk.choices[0].delta.tool_calls for chunk in stream if chunk.choices)
+
+
+@BOTH
+@pytest.mark.parametrize("model", ["deepseek-r1", "glm-4.7", "m"])
+def test_a_draft_in_reasoning_that_was_cut_off_is_not_called(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, model: str
+) -> None:
+    upstream.reply(Reply(f"I could write\n{DRAFT}\nbut th", finish_reason="length"))
+    completion = ask(client, model=model, messages=ASK, tools=[GET_WEATHER])
+    assert (calls(completion), completion.choices[0].finish_reason) == ([], "length")
+
+
+def test_reasoning_that_never_closes_any_more_is_asked_about(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    """The template was changed, or the model forgot: nothing in the reply is called unasked."""
+    upstream.reply("Hm.</think>Hello.", f"So.\n{LONDON}", f"So.\n{LONDON}")
+    for _ in range(2):
+        completion = client.chat.completions.create(model="m", messages=ASK, tools=[GET_WEATHER])
+    assert calls(completion) == LONDON_CALL
+    assert len(upstream.requests) == 3
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_response_holds_the_draft_in_its_reasoning(
+    client: openai.OpenAI, upstream: ScriptedUpstream, stream: bool
+) -> None:
+    upstream.reply(f"I could write\n{DRAFT}\n</think>It is fine.")
+    tool: Any = {"type": "function", "strict": None, **GET_WEATHER["function"]}
+    answer: Any = client.responses.create(
+        model="deepseek-r1", input="Weather?", tools=[tool], stream=stream
+    )
+    response = list(answer)[-1].response if stream else answer
+    assert [item.type for item in response.output] == ["reasoning", "message"]
+    assert response.output_text == "It is fine."
+
+
+PIECES = st.sampled_from(
+    [
+        *("Well. ", "\n", "```python\n", "```", "get_weather(location='x')\n", "<tool_call>", "</"),
+        *(
+            "</tool_call>",
+            "</think>",
+            "<think>",
+            "think>",
+            '{"name": "get_weather"',
+            "}",
+            "f(",
+            ")",
+        ),
+        *("\n</think>", '"""', "Action: get_weather\n", "[THINK]", "[/THINK]"),
+    ]
+)
+
+
+def code(events: list[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, BlockDelta))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(PIECES, max_size=12).map("".join), st.sampled_from(Begins), st.booleans(), st.data()
+)
+def test_what_is_called_does_not_depend_on_how_the_reply_is_cut(
+    reply: str, begins: Begins, cut_off: bool, data: st.DataObject
+) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(reply)), max_size=6)))
+    if (
+        begins is Begins.UNKNOWN
+    ):  # thoughts begin with words: what stands before them leaves at once
+        reply = f"Well. {reply}"
+    pieces = [reply[start:end] for start, end in itertools.pairwise([0, *cuts, len(reply)])]
+    found: list[list[Event]] = []
+    for fed in ([reply], pieces):
+        splitter = ReplySplitter(["get_weather"], begins)
+        events = [event for piece in fed for event in splitter.feed(piece)]
+        found.append([*events, *splitter.close(cut_off=cut_off)])
+        assert "".join(event.raw for event in found[-1]) == reply
+    assert code(found[0]) == code(found[1])
+    words = ["".join(e.text for e in events if isinstance(e, Text | Reasoning)) for events in found]
+    assert words[0] == words[1]

@@ -1,0 +1,111 @@
+"""What is read out of a reply: calls, words, reasoning, and whether the model would be asked again."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from emulator.reading.readers import READERS, Statement, Unreadable, calls_tool
+from emulator.reading.splitter import (
+    BlockDelta,
+    BlockEnd,
+    BlockStart,
+    Reasoning,
+    Splitter,
+    Text,
+)
+from tests.support.formats import Call
+from tests.support.replies import NAMES
+
+
+@dataclass
+class Found:
+    """``asked``: a block was meant as a call and is none."""
+
+    calls: list[Call] = field(default_factory=list)
+    shown: str = ""
+    thought: str = ""
+    asked: bool = False
+
+
+def found_in(reply: str, cuts: Sequence[int] = (), *, cut_off: bool = False) -> Found:
+    """A reply that arrives cut at ``cuts``; with ``cut_off`` a token limit ended it."""
+    splitter = Splitter(NAMES)
+    events = [
+        event
+        for start, end in zip([0, *cuts], [*cuts, len(reply)], strict=True)
+        for event in splitter.feed(reply[start:end])
+    ]
+    found = Found()
+    block: list[str] = []
+    raw = dialect = ""
+    for event in [*events, *splitter.close()]:
+        match event:
+            case Text(text):
+                found.shown += text
+            case Reasoning(text):
+                found.thought += text
+            case BlockStart(dialect, raw):
+                block = []
+            case BlockDelta(text, written):
+                block.append(text)
+                raw += written
+            case BlockEnd(written, closed, with_reply):
+                if not (cut_off and (with_reply or not closed)):
+                    _read(found, dialect, block, raw + written)
+    return found
+
+
+def _read(found: Found, dialect: str, block: Sequence[str], raw: str) -> None:
+    reader = READERS[dialect](NAMES)
+    try:
+        statements = [one for delta in block for one in reader.feed(delta)] + reader.close()
+    except Unreadable:
+        found.asked = True
+        return
+    if any(calls_tool(statement.source, NAMES) for statement in statements):
+        found.calls += [call for statement in statements for call in _calls(statement)]
+    elif any(_unknown(statement) for statement in statements):
+        found.asked = True
+    else:
+        found.shown += raw
+
+
+def _calls(statement: Statement) -> Iterator[Call]:
+    for node in ast.walk(ast.parse(statement.source)):
+        match node:
+            case ast.Call(func=ast.Name(id=name), args=[], keywords=keywords):
+                arguments: dict[str, Any] = {}
+                for keyword in keywords:
+                    value = ast.literal_eval(keyword.value)
+                    arguments |= {keyword.arg: value} if keyword.arg else value
+                yield name, arguments
+
+
+def _unknown(statement: Statement) -> bool:
+    nodes = ast.walk(ast.parse(statement.source))
+    return any(isinstance(node, ast.Call) and isinstance(node.func, ast.Name) for node in nodes)
+
+
+def same_calls(got: Sequence[Call], wanted: Sequence[Call]) -> bool:
+    """Whether both are the same calls; what an element holds is text, which the schema types later."""
+    return [name for name, _ in got] == [name for name, _ in wanted] and all(
+        _same(mine, theirs) for (_, mine), (_, theirs) in zip(got, wanted, strict=True)
+    )
+
+
+def _same(got: Any, wanted: Any) -> bool:
+    if isinstance(got, str) and not isinstance(wanted, str):
+        try:
+            got = json.loads(got)
+        except ValueError:
+            return False
+    match got, wanted:
+        case dict(), dict():
+            return got.keys() == wanted.keys() and all(_same(got[k], wanted[k]) for k in wanted)
+        case list(), list():
+            return len(got) == len(wanted) and all(map(_same, got, wanted))
+    return bool(got == wanted)

@@ -1,0 +1,142 @@
+"""What is the upstream's own affair goes straight to it: through the official SDK, and by hand."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any
+
+import openai
+import pytest
+
+from tests.conftest import StartProxy
+from tests.support.other_endpoints import PIECES, SOUND, OtherEndpoints, other_endpoints
+from tests.support.raw_http import send
+
+
+@pytest.fixture
+def other() -> Iterator[OtherEndpoints]:
+    with other_endpoints() as server:
+        yield server
+
+
+@pytest.fixture
+def passing(start_proxy: StartProxy, other: OtherEndpoints) -> str:
+    return start_proxy(base_url=other.base_url)
+
+
+@pytest.fixture
+def sdk(passing: str) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{passing}/v1", api_key="client", max_retries=0) as client:
+        yield client
+
+
+def test_embeddings_come_from_the_upstream(sdk: openai.OpenAI, other: OtherEndpoints) -> None:
+    answer = sdk.embeddings.create(model="e", input="Hi", encoding_format="float")
+    assert answer.data[0].embedding == [0.5, -1.0]
+    [(method, path, headers, body)] = other.asked
+    assert (method, path) == ("POST", "/v1/embeddings")
+    assert headers["authorization"] == "Bearer upstream-key", "the client's key stays here"
+    assert b'"input":"Hi"' in body.replace(b": ", b":")
+
+
+def test_sounds_and_forms_are_passed_on_as_they_are(
+    sdk: openai.OpenAI, other: OtherEndpoints
+) -> None:
+    assert sdk.audio.speech.create(model="t", voice="alloy", input="Hi").read() == SOUND
+    file = BytesIO(SOUND)
+    file.name = "a.mp3"
+    assert sdk.audio.transcriptions.create(model="w", file=file).text == "hello"
+    assert SOUND in other.asked[-1][3]
+
+
+def test_a_stream_is_passed_on(sdk: openai.OpenAI) -> None:
+    stream = sdk.completions.create(model="m", prompt="Count.", stream=True)
+    assert [event.choices[0].text for event in stream] == [*PIECES]
+
+
+def test_questions_and_limits_are_passed_on(passing: str, other: OtherEndpoints) -> None:
+    status, headers, _ = send(f"{passing}/batches?limit=2&after=a%20b")
+    assert (status, other.asked[0][1]) == (200, "/v1/batches?limit=2&after=a%20b")
+    assert headers["x-ratelimit-remaining-requests"] == "9"
+    assert "set-cookie" not in headers
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said", "code"),
+    [
+        ("moderations", 404, "no such model", "y"),
+        ("rerank", 404, "<h1>Not found</h1>", None),
+        ("elsewhere", 502, "nothing", None),
+    ],
+)
+def test_a_refusal_says_which_upstream_was_asked(
+    passing: str, other: OtherEndpoints, path: str, status: int, said: str, code: str | None
+) -> None:
+    answered, _, body = send(f"{passing}/v1/{path}", {"model": "m"})
+    error = body["error"]
+    assert (answered, error["code"]) == (status, code)
+    asked = f"http://127.0.0.1:{other.server_port}"
+    assert error["message"] == f"The upstream {asked}, asked for /{path}, says: {said}"
+
+
+def test_an_upstream_that_is_not_there_is_named(start_proxy: StartProxy) -> None:
+    proxy = start_proxy(base_url="http://user:secret@127.0.0.1:1/v1")
+    status, _, body = send(f"{proxy}/v1/embeddings", {})
+    assert (status, body["error"]["code"]) == (502, "upstream_down")
+    assert "http://127.0.0.1:1" in body["error"]["message"]
+    assert "secret" not in body["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "path", "passed"),
+    [
+        ("embeddings,audio/*", "embeddings", True),
+        ("embeddings,audio/*", "audio/speech", True),
+        ("embeddings,audio/*", "batches", False),
+        ((), "embeddings", False),
+        ("*", "files/file-1/x", False),
+        ("*", "../admin", False),
+        ("*", "%2e%2e/admin", False),
+        ("*", "embeddings/..", False),
+        ("*", "a//b", False),
+        ("*", "a%3Fb", False),
+        ("*", "a%0d%0ab", False),
+    ],
+)
+def test_a_setting_names_what_is_passed_on(
+    start_proxy: StartProxy, other: OtherEndpoints, patterns: Any, path: str, passed: bool
+) -> None:
+    proxy = start_proxy(base_url=other.base_url, pass_through=patterns)
+    status, *_ = send_raw(f"{proxy}/v1/{path}")
+    assert (status == 200) == passed == bool(other.asked)
+    assert passed or status in (400, 404)
+
+
+def send_raw(url: str) -> tuple[int, bytes]:
+    """urllib leaves dots in paths as they are."""
+    request = urllib.request.Request(url, b"{}", {"content-type": "application/json"})
+    try:
+        with urllib.request.urlopen(request) as response:
+            return response.status, response.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def test_a_key_is_wanted_there_too(start_proxy: StartProxy, other: OtherEndpoints) -> None:
+    proxy = start_proxy(base_url=other.base_url, client_keys="right")
+    for key, expected in (("wrong", 401), ("right", 200)):
+        headers = {"authorization": f"Bearer {key}"}
+        status, _, _ = send(f"{proxy}/v1/embeddings", {"input": "Hi"}, headers)
+        assert status == expected
+    assert len(other.asked) == 1
+
+
+def test_a_body_over_the_bound_is_refused_there_too(
+    start_proxy: StartProxy, other: OtherEndpoints
+) -> None:
+    proxy = start_proxy(base_url=other.base_url, max_body_bytes=1024)
+    status, _, _ = send(f"{proxy}/v1/embeddings", {"input": "x" * 2000})
+    assert (status, other.asked) == (413, [])
