@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import random
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import openai
 import pytest
+from hypothesis import strategies as st
 
 from emulator.answering.profiles import choose
 from emulator.answering.prompt import instruct
@@ -92,6 +96,51 @@ def test_each_prompt_begins_with_the_prompt_before(
     upstream.reply(*(Reply(reply, chunks=7) for reply in replies))
     converse(client, spoken, tools=TOOLS, local=LOCAL, ask=ask)
     assert broken_prefixes(upstream.requests) == []
+
+
+POOL = [
+    CHAIN,
+    block("book('a1')"),
+    block("x = check('a2')"),
+    block("x = check('a1')\nprint(x)"),
+    block("# in a loop\nfor i in ('a1', 'a2'):\n    check(i)\nprint('end')"),
+    block("x = search('Oslo')\nprint('seen')\nprint(x[0]['prize'])"),
+    block("a = check('a2')\nif a:\n  x = )"),
+    block("book(identity='x')"),
+    block("chek('a1')"),
+    "I look.\n\n" + block("print([check('a1'), check('a2')])"),
+    "Let me check the status.",
+    '{"name": "book", "arguments": {"id": "a1", "note": "one\\ntwo"}}',
+    "",
+    "```python\nprint('no call')\n```",
+]
+WORDS = ["Done.", "It is on time.", "I cannot tell."]
+
+
+@pytest.mark.parametrize("profile", ["default", "reasoning"])
+def test_whatever_a_model_writes_each_prompt_begins_with_the_prompt_before(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, profile: str
+) -> None:
+    url = start_proxy(engines=("monty",), profile=profile)
+    client = openai.OpenAI(base_url=url, api_key="k", max_retries=0)
+
+    @hypothesis.settings(max_examples=15, deadline=None)
+    @hypothesis.given(seed=st.integers(0, 2**32), started=st.booleans())
+    def converse_at_random(seed: int, started: bool) -> None:
+        chance = random.Random(seed)
+        upstream.default = lambda _: Reply(
+            chance.choice(POOL) if chance.random() < 0.6 else chance.choice(WORDS),
+            chunks=chance.choice((None, 5)),
+        )
+        before = len(upstream.requests)
+        spoken: list[Any] = [RULE] if started else []
+        for n in range(4):
+            spoken += [f"Question {n}.", *chance.choice(([], [], [HINT], [RULE]))]
+        with suppress(openai.InternalServerError):  # it may give up on such a model
+            converse(client, spoken, tools=TOOLS, local=LOCAL, turns=40)
+        assert broken_prefixes(upstream.requests[before:]) == []
+
+    converse_at_random()
 
 
 def test_under_the_tiny_profile_the_examples_and_later_system_messages_stay(
