@@ -17,7 +17,10 @@ from emulator.reading.scanner import After, Scanner
 from emulator.reading.tool_names import WrittenNames
 
 #: What tells that a call follows, whatever its name; several may stand in a row.
-_LEAD = r"[ \t]*(?P<lead>(?:>>>[ \t]*|(?:assistant|analysis|commentary)?[ \t]*(?:assistant|commentary)?[ \t]*to=|call:))?"
+_LEAD = (
+    r"[ \t]*(?P<lead>(?:>>>[ \t]*"
+    r"|(?:assistant|analysis|commentary)?[ \t]*(?:assistant|commentary)?[ \t]*to=|call:))?"
+)
 _NAME = r"(?P<glued>function(?!s\b)(?=[A-Za-z]))?(?P<name>[A-Za-z_][\w.\-]{0,200}?)(?::\d{1,4})?"
 _JSON = r"(?:[ \t]*(?:commentary|analysis)?[ \t]*(?:json)?)\s*(?:```\w{0,20}\s*)?(?=\{)"
 _PAIRS = rf"\s*(?:<tool_sep{SUFFIX}>\s*)?(?=<{PREFIX}arg_key{SUFFIX}>)"
@@ -29,11 +32,15 @@ _PART = re.compile(
 )
 _WORDS = ("commentary", "analysis", "json")
 _LEADING = 40
-_LEADS = tuple(
-    first + second + "to="
-    for first in ("assistant", "analysis", "commentary", "")
-    for second in ("assistant", "commentary", "")
-) + ("call:", ">>>")
+_LEADS = (
+    *(
+        first + second + "to="
+        for first in ("assistant", "analysis", "commentary", "")
+        for second in ("assistant", "commentary", "")
+    ),
+    "call:",
+    ">>>",
+)
 _PAIRS_END = re.compile(rf"</{PREFIX}arg_value{SUFFIX}>")
 _BETWEEN = re.compile(r"[\s;`]*")
 
@@ -90,7 +97,9 @@ def named_calls(text: Incoming, names: WrittenNames) -> Scanner:
         raw = text.take(skipped + length)
         yield BlockDelta(raw, raw)
         scanner = (
-            _pairs(text) if raw.rstrip()[-1:] not in "`" and text.text[text.at] == "<" else None
+            _pairs(text)
+            if raw.rstrip()[-1:] not in ("", "`") and text.text[text.at] == "<"
+            else None
         )
         whole_call = yield from (scanner or _value(text))
         if whole_call is After.LINE_NOT_CODE:  # the reply ended within it

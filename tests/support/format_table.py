@@ -10,11 +10,15 @@ PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
 
 _HEAD = """# Formats: how models write calls
 
-Every syntax below is read as a call, whichever model writes it; nothing is to be configured. The page is made of the table in
-`tests/support/formats.py` (`make formats`), and each row is tested in {count} variants: {variants}. Each is fed whole, character by
-character and in random cuts, and cut off at every character: then nothing is called that the whole reply does not call.
+Every syntax below is read as a call, whichever model writes it; nothing is to be configured. The page \
+is made of the table in
+`tests/support/formats.py` (`make formats`), and each row is tested in {count} variants: {variants}. \
+Each is fed whole, character by
+character and in random cuts, and cut off at every character: then nothing is called that the whole reply \
+does not call.
 
-*State* says what is not read; the model is asked about that, or it stays text, and never becomes another call. *Stripped* is what
+*State* says what is not read; the model is asked about that, or it stays text, and never becomes \
+another call. *Stripped* is what
 is left when a server removes special tokens.
 
 To add a format, add a row and look at its sample here: [CONTRIBUTING.md](../CONTRIBUTING.md).
