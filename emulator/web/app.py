@@ -38,7 +38,6 @@ from emulator.storage.files import Files
 from emulator.storage.key_value import open_store
 from emulator.storage.sweeper import Sweeper
 from emulator.upstream.interface import ModelList, Upstream
-from emulator.upstream.pass_through import PassThrough
 from emulator.web.admission import Admission
 from emulator.web.browser_guard import guard
 from emulator.web.limits import add_limits
@@ -113,6 +112,8 @@ def create_app(
     files.add_routes(api, uploaded, read)
     containers.add_routes(api, interpreter, uploaded, read)
     executions.add_routes(api, interpreter, settings)
+    from emulator.upstream.pass_through import PassThrough  # brings httpx2, which is slow
+
     passing = PassThrough(settings)
     owned.callback(passing.close)
     passed_on.add_routes(api, passing, settings)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from flask import Blueprint, Response, current_app, request
 from werkzeug.exceptions import HTTPException
 
 from emulator.errors import MethodNotAllowed, NotFound
 from emulator.settings import Settings
-from emulator.upstream.pass_through import PassThrough
+
+if TYPE_CHECKING:
+    from emulator.upstream.pass_through import PassThrough
 
 # What is served here is served here alone: an upstream's files are not those of this proxy's clients.
 _OURS = frozenset(
