@@ -109,7 +109,7 @@ def _docstring(
         text = f"{text}\n\n{title}:\n{entries}" if text else f"{title}:\n{entries}"
     if returns:
         text = f"{text.rstrip()}\n\nReturns: {_clipped(returns, MAX_DESCRIPTION)}\n".lstrip()
-    elif "\n" in text:
+    elif "\n" in text and not entries:
         text = f"{text}\n"
     return f'"""{_quotable(text)}"""' if text else ""
 
