@@ -31,7 +31,7 @@ def _words(text: str) -> frozenset[str]:
 
 #: Verbs of tools that look something up or compute it.
 READING = _words(
-    "get list search read find fetch lookup look retrieve query view show describe inspect count "
+    "get list search read find fetch locate lookup look retrieve query view show describe inspect count "
     "check compare calculate calc compute convert estimate predict forecast analyze analyse translate "
     "summarize classify detect identify parse solve determine measure filter rank explain preview "
     "peek multiply divide subtract average ls cat grep rg glob head tail wc du df diff pwd stat which "
@@ -52,6 +52,11 @@ ACTING = _words(
 _NOUNS = _words(
     "list view query count check filter rank head look search show preview estimate forecast measure tree"
 )
+#: What a name that begins with a verb that reads may end with: "search_book", "get_last_commit".
+_THINGS = _words(
+    "book post change build run import export update deposit transfer charge purchase commit "
+    "archive copy store"
+)
 #: Words after which a name or a description goes on to a second thing that the tool does.
 _FURTHER = _words("and or then")
 
@@ -69,8 +74,10 @@ _SEQUENTIAL = _words(
 #: Arguments that say what to do, or carry code: then nothing is known of a call but its order.
 _INSTRUCTIONS = _words(
     "command commands cmd cmds code script scripts shell sql action actions program source_code operation "
-    "operations method statement statements mutation"
+    "operations statement statements mutation"
 )
+#: Beside the first, the second says what a request does: GET or DELETE.
+_METHODS = _words("method http_method verb"), _words("url uri endpoint path host")
 #: What tells a query in a language of its own from one in words.
 _QUERY_LANGUAGE = re.compile(
     r"\b(?:sql|mysql|postgres(?:ql)?|sqlite|bigquery|cypher|sparql|graphql|gql|mongo(?:db)?|mql|jq"
@@ -106,7 +113,8 @@ def effect_of(
     if declared is True:
         return Effect.READS
     words = _split(name)
-    if _INSTRUCTIONS.intersection(argument.lower() for argument in arguments):
+    given = {argument.lower() for argument in arguments}
+    if given & _INSTRUCTIONS or all(given & some for some in _METHODS):
         return Effect.ORDERED
     if _has_query_language(name, description, arguments, schema or {}):
         return Effect.ORDERED
@@ -168,9 +176,14 @@ def _reads_by_name(words: list[str], verbs: list[str]) -> bool:
     if verbs[0] == "check" and {"in", "out", "off"}.intersection(words):
         return False
     after = words[words.index(verbs[0]) + 1 :]
-    if words[-1] in ACTING:
+    thing = words[0] == verbs[0] and words[-1] in _THINGS
+    if words[-1] in ACTING and not thing:
         return False  # read_write
-    if verbs[0] in _NOUNS and ACTING.intersection(after[:1] if words[0] in _NOUNS else after):
+    if (
+        not thing
+        and verbs[0] in _NOUNS
+        and ACTING.intersection(after[:1] if words[0] in _NOUNS else after)
+    ):
         return False  # list_add_item, todo_list_add_item
     further = [at for at, word in enumerate(after) if word in _FURTHER]
     return not (further and ACTING.intersection(after[further[0] :]))
