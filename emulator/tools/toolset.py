@@ -19,6 +19,7 @@ from typing import Any
 from emulator import json_codec
 from emulator.events import ToolKind
 from emulator.tools import binding, codegen, constructors, names, schemas, stubs
+from emulator.tools.custom import custom_input
 from emulator.tools.effects import Effect, effect_of, hints_of
 from emulator.tools.guards import SchemaError, guard, kind_of
 from emulator.tools.models import Catalog, Model
@@ -39,13 +40,6 @@ _PREFIXES = ("functions.", "default_api.", "tools.", "tool.", "api.")
 
 #: Punctuation that a name may hold on the wire; OpenAI allows the first two.
 _NAME_PUNCTUATION = frozenset("_-.:/")
-
-#: A custom tool takes one free text; as a function it is one with a single string.
-_CUSTOM_PARAMETERS = {
-    "type": "object",
-    "properties": {"input": {"type": "string", "description": "The whole input, as text."}},
-    "required": ["input"],
-}
 
 
 @dataclass(frozen=True)
@@ -230,7 +224,7 @@ def _read(item: Mapping[str, Any], place: str) -> _Item:
     description = inside.get("description")
     if description is not None and not isinstance(description, str):
         raise SchemaError("description must be text", f"{place}.description")
-    written = _CUSTOM_PARAMETERS if kind == "custom" else inside.get("parameters")
+    written = custom_input(inside, place) if kind == "custom" else inside.get("parameters")
     parameters = schemas.clean(written, f"{place}.parameters")
     effect = effect_of(
         name,
