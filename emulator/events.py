@@ -151,6 +151,8 @@ class CodeRan:
 class Finish:
     reason: FinishReason
     usage: Usage
+    stop_sequence: str | None = None
+    """The client's own stop string that ended the answer, if it is known."""
 
 
 AnswerEvent = (

@@ -181,7 +181,8 @@ class Answerer:
             verdict = reply.verdict
             reason = yield from self._judged(reply, finish_reason, state, meter)
             if reason is not None:
-                yield Finish(reason, meter.usage(state.messages))
+                stop_sequence = reply.prose.stop_sequence if reason == "stop" else None
+                yield Finish(reason, meter.usage(state.messages), stop_sequence)
                 return
 
     def _judged(

@@ -16,8 +16,10 @@ from emulator import metrics
 from emulator.answering.answerer import Answerer
 from emulator.answering.asked import Asked, read_request
 from emulator.answering.bench import Bench, open_bench
+from emulator.answering.first_turn import first_turn
 from emulator.answering.habits import Habits
-from emulator.answering.relay import relay
+from emulator.answering.relay import relay, relayed_messages
+from emulator.answering.usage import estimated_tokens
 from emulator.errors import BadRequest
 from emulator.events import AnswerEvent
 from emulator.interpreter.attachments import written_out
@@ -97,6 +99,15 @@ class Pipeline:
             open_bench=self._bench(asked),
         )
         return answerer.events()
+
+    def prompt_tokens(self, asked: Asked) -> int:
+        """How long the prompt for an answer is, as near as can be told without the model's tokenizer."""
+        if asked.relayed:
+            return estimated_tokens(relayed_messages(asked))
+        messages, _ = first_turn(
+            self.settings, asked, habit="python", engines=[e.name for e in self.engines]
+        )
+        return estimated_tokens(messages)
 
     def _bench(self, asked: Asked) -> Callable[[], Bench] | None:
         if asked.interpreter is None or self.interpreter is None or self.files is None:

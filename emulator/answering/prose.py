@@ -28,6 +28,11 @@ class Prose:
         """One of the client's stop strings has come."""
         return self._stops.stopped
 
+    @property
+    def stop_sequence(self) -> str | None:
+        """Which one."""
+        return self._stops.matched
+
     def feed(self, text: str) -> str:
         """The words to tell now."""
         text = self._space + text

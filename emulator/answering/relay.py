@@ -43,7 +43,7 @@ def relay(
     usage: dict[str, Any] | None = None
     base: dict[str, Any] = {}
     left = settings.max_reply_chars * (request.n or 1)
-    with upstream.open(_messages(asked, store, plain=profile.plain), fields) as reply:
+    with upstream.open(relayed_messages(asked, store, plain=profile.plain), fields) as reply:
         yield Opened(reply.abort, headers=reply.headers)
         for chunk in reply:
             usage = chunk.pop("usage", None) or usage
@@ -75,6 +75,7 @@ def spelled_out(asked: Asked, events: Iterable[AnswerEvent]) -> Iterator[AnswerE
         yield from events
         return
     finish_reason: FinishReason = "stop"
+    stop_sequence: str | None = None
     meter = Meter()
     meter.begin()
     for event in events:
@@ -90,10 +91,13 @@ def spelled_out(asked: Asked, events: Iterable[AnswerEvent]) -> Iterator[AnswerE
                 yield ContentDelta(content)
             if reason := choice.get("finish_reason"):
                 finish_reason = told_reason(reason)
-    yield Finish(finish_reason, meter.usage(_messages(asked)))
+            # vLLM and SGLang tell which stop string it was.
+            if isinstance(matched := choice.get("stop_reason"), str):
+                stop_sequence = matched
+    yield Finish(finish_reason, meter.usage(relayed_messages(asked)), stop_sequence)
 
 
-def _messages(
+def relayed_messages(
     asked: Asked, store: KeyValueStore | None = None, *, plain: bool = False
 ) -> list[dict[str, Any]]:
     """The client's messages, unless they hold what a model without tools cannot read.

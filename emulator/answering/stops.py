@@ -11,16 +11,22 @@ class StopFilter:
     def __init__(self, stops: str | Sequence[str] | None) -> None:
         self._stops = [stops] if isinstance(stops, str) else [stop for stop in stops or () if stop]
         self._held = ""
-        self.stopped = False
+        self.matched: str | None = None
+        """The stop string that came first."""
+
+    @property
+    def stopped(self) -> bool:
+        return self.matched is not None
 
     def feed(self, text: str) -> str:
         if self.stopped:
             return ""
         text = self._held + text
-        found = [place for stop in self._stops if (place := text.find(stop)) >= 0]
+        found = [(place, stop) for stop in self._stops if (place := text.find(stop)) >= 0]
         if found:
-            self.stopped, self._held = True, ""
-            return text[: min(found)]
+            place, self.matched = min(found, key=lambda match: match[0])
+            self._held = ""
+            return text[:place]
         keep = max((_overlap(text, stop) for stop in self._stops), default=0)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]

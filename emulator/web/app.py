@@ -20,6 +20,7 @@ from werkzeug.exceptions import HTTPException
 
 from emulator import metrics
 from emulator.answering.pipeline import Pipeline
+from emulator.anthropic.writer import error_body
 from emulator.engines import InterpreterEngines, open_engines
 from emulator.errors import (
     BadRequest,
@@ -41,7 +42,16 @@ from emulator.upstream.interface import ModelList, Upstream
 from emulator.web.admission import Admission
 from emulator.web.browser_guard import guard
 from emulator.web.limits import add_limits
-from emulator.web.routes import chat, containers, executions, files, passed_on, responses
+from emulator.web.routes import (
+    chat,
+    containers,
+    executions,
+    files,
+    messages,
+    passed_on,
+    responses,
+)
+from emulator.web.routes.messages import speaks_anthropic
 from emulator.web.routes.reply import json_reply
 from emulator.web.routes.upload import read_upload
 from sandbox.engine import Engine
@@ -112,6 +122,7 @@ def create_app(
     files.add_routes(api, uploaded, read)
     containers.add_routes(api, interpreter, uploaded, read)
     executions.add_routes(api, interpreter, settings)
+    messages.add_routes(api, pipeline, settings)
     from emulator.upstream.pass_through import PassThrough  # brings httpx2, which is slow
 
     passing = PassThrough(settings)
@@ -162,7 +173,7 @@ def _api(settings: Settings) -> Blueprint:
     def authorize() -> None:
         if request.method == "OPTIONS":
             return  # a browser's preflight carries no key
-        given = request.headers.get("authorization", "").removeprefix("Bearer ").strip().encode()
+        given = _key().encode()
         # Every key is compared, so that the time tells neither which one fits nor how far.
         if keys and not sum(hmac.compare_digest(given, key) for key in keys):
             raise Unauthorized("Incorrect API key provided.", code="invalid_api_key")
@@ -170,6 +181,12 @@ def _api(settings: Settings) -> Blueprint:
         g.client = hashlib.sha256(given).hexdigest()[:32] if keys else ""
 
     return api
+
+
+def _key() -> str:
+    """The client's key, as OpenAI's clients send it or as Anthropic's do."""
+    bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+    return (bearer or request.headers.get("x-api-key", "")).strip()
 
 
 def _begin() -> None:
@@ -181,6 +198,8 @@ def _begin() -> None:
 
 def _end(response: Response) -> Response:
     response.headers["x-request-id"] = g.request_id
+    if speaks_anthropic():
+        response.headers["request-id"] = g.request_id
     seconds = time.perf_counter() - g.began
     # The rule, not the path: what clients make up must not become labels.
     rule = request.url_rule.rule if request.url_rule else "unknown"
@@ -197,7 +216,7 @@ def _end(response: Response) -> Response:
 
 
 def _failed(error: Exception) -> Response:
-    """Every error in OpenAI's shape."""
+    """Every error in OpenAI's shape, or in Anthropic's for those who speak that."""
     if isinstance(error, HTTPException):
         kinds = {404: NotFound, 405: MethodNotAllowed, 413: TooLarge}
         kind = kinds.get(error.code or 500, BadRequest)
@@ -207,6 +226,7 @@ def _failed(error: Exception) -> Response:
         error = EmulatorError("The proxy failed; its log says why.")
     if error.status >= 500:
         log.warning("failed", reason=error.message, code=error.code)
-    response = json_reply(error.body(), error.status)
+    body = error_body(error, g.request_id) if speaks_anthropic() else error.body()
+    response = json_reply(body, error.status)
     response.headers.update(error.headers)
     return response

@@ -1,4 +1,4 @@
-"""LangChain's own standard tests for chat models, through ChatOpenAI.
+"""LangChain's own standard tests for chat models, through ChatOpenAI and ChatAnthropic.
 
 They ask what they like, so the scripted model answers by what it finds in the prompt. Left out are those that
 fetch pictures, sounds and documents from the web, and the benchmark on recorded traffic.
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
 from langchain_openai import ChatOpenAI
 from langchain_tests.integration_tests import ChatModelIntegrationTests
@@ -20,7 +21,7 @@ from tests.clients.conftest import SharedUpstream
 from tests.clients.scenarios import MODEL
 
 CLIENT = "LangChain's standard tests"
-PACKAGES = ("langchain-tests", "langchain-openai")
+PACKAGES = ("langchain-tests", "langchain-openai", "langchain-anthropic")
 
 JOKE = {"setup": "Why did the cat sit on the CPU?", "punchline": "To watch the mouse."}
 # What stands in the prompt -> what the model writes; the first that fits.
@@ -35,6 +36,7 @@ SCRIPT = [
     (r"def my_adder_tool\(", "[my_adder_tool(a=3, b=4)]"),
     (r"def get_weather\(", "```python\nget_weather('San Francisco, CA')\n```"),
     (r"def Joke\(", f"```python\nJoke(**{JOKE!r})\n```"),
+    (r"def JokeDict\(", f"```python\nJokeDict(**{JOKE!r})\n```"),
     (r"[Jj]oke", f"Here is one:\n```json\n{json.dumps(JOKE)}\n```"),
     (r"", "Hello there, how are you?"),
 ]
@@ -55,7 +57,9 @@ def _text(content: Any) -> str:
     return content if isinstance(content, str) else "\n".join(p.get("text", "") for p in content)
 
 
-class TestChatOpenAI(ChatModelIntegrationTests):
+class Standard(ChatModelIntegrationTests):
+    """What both models share."""
+
     @pytest.fixture(autouse=True)
     def scripted(self, base_url: str, upstream: SharedUpstream) -> Iterator[None]:
         self.base_url = base_url
@@ -66,15 +70,9 @@ class TestChatOpenAI(ChatModelIntegrationTests):
     @pytest.fixture
     def model(self, scripted: None, request: Any) -> BaseChatModel:
         extra = getattr(request, "param", None) or {}
-        return ChatOpenAI(**{**self.standard_chat_model_params, **self.chat_model_params, **extra})
-
-    @property
-    def chat_model_class(self) -> type[BaseChatModel]:
-        return ChatOpenAI
-
-    @property
-    def chat_model_params(self) -> dict[str, Any]:
-        return {"model": MODEL, "base_url": self.base_url, "stream_usage": True}
+        return self.chat_model_class(
+            **{**self.standard_chat_model_params, **self.chat_model_params, **extra}
+        )
 
     @property
     def supports_json_mode(self) -> bool:
@@ -91,3 +89,24 @@ class TestChatOpenAI(ChatModelIntegrationTests):
     @property
     def model_override_value(self) -> str:
         return "deepseek-r1"
+
+
+class TestChatOpenAI(Standard):
+    @property
+    def chat_model_class(self) -> type[BaseChatModel]:
+        return ChatOpenAI
+
+    @property
+    def chat_model_params(self) -> dict[str, Any]:
+        return {"model": MODEL, "base_url": self.base_url, "stream_usage": True}
+
+
+class TestChatAnthropic(Standard):
+    @property
+    def chat_model_class(self) -> type[BaseChatModel]:
+        return ChatAnthropic
+
+    @property
+    def chat_model_params(self) -> dict[str, Any]:
+        url = self.base_url.removesuffix("/v1")
+        return {"model": MODEL, "base_url": url, "api_key": "k", "max_tokens": 1024}

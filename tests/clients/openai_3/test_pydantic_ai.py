@@ -1,4 +1,4 @@
-"""PydanticAI agents, over both APIs: function tools, the three output modes, streams."""
+"""PydanticAI agents, over all three APIs: function tools, the three output modes, streams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import pytest
 from pydantic_ai import Agent, NativeOutput, PromptedOutput, ToolOutput
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.models import Model
+from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.profiles import ModelProfile
+from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from tests.clients.conftest import SharedUpstream
@@ -36,10 +39,23 @@ PACKAGES = ("pydantic-ai-slim",)
 TOOLS = [get_weather, create_event, send_mail]
 
 
-@pytest.fixture(params=[OpenAIChatModel, OpenAIResponsesModel], ids=["chat", "responses"])
+MODELS = {
+    "chat": lambda url: OpenAIChatModel(MODEL, provider=OpenAIProvider(base_url=url, api_key="k")),
+    "responses": lambda url: OpenAIResponsesModel(
+        MODEL, provider=OpenAIProvider(base_url=url, api_key="k")
+    ),
+    "messages": lambda url: AnthropicModel(
+        MODEL,
+        provider=AnthropicProvider(base_url=url.removesuffix("/v1"), api_key="k"),
+        # PydanticAI goes by the names of Anthropic's own models.
+        profile=ModelProfile(supports_json_schema_output=True),
+    ),
+}
+
+
+@pytest.fixture(params=MODELS)
 async def model(base_url: str, request: pytest.FixtureRequest) -> AsyncIterator[Model]:
-    provider = OpenAIProvider(base_url=base_url, api_key="client-key")
-    yield request.param(MODEL, provider=provider)
+    yield MODELS[request.param](base_url)
 
 
 def calls(messages: list[Any]) -> list[Any]:

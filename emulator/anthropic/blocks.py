@@ -1,0 +1,215 @@
+"""Content blocks of a conversation -> the messages of a chat. Knows nothing of tools or of answers.
+
+What means nothing to a model that is asked here (thinking of an earlier turn, the traces of tools that
+another service ran) is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from emulator import json_codec
+from emulator.answering.transcript import render
+from emulator.errors import BadRequest
+from emulator.protocol import FunctionCall, HistoryCall, Message
+
+Json = dict[str, Any]
+Role = Literal["user", "assistant", "system"]
+
+CODE = "code_execution"
+"""The name of the server tool that the code interpreter stands for."""
+
+
+def messages(role: Role, content: str | Sequence[Mapping[str, Any]], place: str) -> list[Message]:
+    """One message of the request; results of tools are messages of their own. Raises `BadRequest`."""
+    if isinstance(content, str):
+        return [Message(role=role, content=content)]
+    if role == "assistant":
+        return [*_assistant(content, place)]
+    found: list[Message] = []
+    parts: list[Json] = []
+    for n, block in enumerate(content):
+        at = f"{place}[{n}]"
+        if block.get("type") == "tool_result":
+            found += _message(role, parts)
+            parts = []
+            found.append(_result(block, at))
+        else:
+            parts += _parts(block, at)
+    return [*found, *_message(role, parts)]
+
+
+def _message(role: Role, parts: Sequence[Json]) -> list[Message]:
+    return [Message(role=role, content=_joined(parts))] if parts else []
+
+
+def _joined(parts: Sequence[Json]) -> str | list[Json]:
+    """Plain text where a single part is no more than that: the borders of several are kept."""
+    if not parts:
+        return ""
+    if len(parts) == 1 and parts[0]["type"] == "text":
+        return str(parts[0]["text"])
+    return [*parts]
+
+
+def _assistant(content: Sequence[Mapping[str, Any]], place: str) -> Iterator[Message]:
+    """An answer: its words and its calls in one message, cells and what they printed around it."""
+    words: list[str] = []
+    calls: list[HistoryCall] = []
+    cells: dict[str, str] = {}
+
+    def said() -> Iterator[Message]:
+        text = "\n\n".join(filter(None, words))
+        if text or calls:
+            yield Message(role="assistant", content=text or None, tool_calls=[*calls] or None)
+        words.clear()
+        calls.clear()
+
+    for n, block in enumerate(content):
+        match block.get("type"):
+            case "text" | "compaction":
+                words.append(
+                    _text(block, "text" if "text" in block else "content", f"{place}[{n}]")
+                )
+            case "tool_use":
+                calls.append(_call(block, f"{place}[{n}]"))
+            case "server_tool_use" if block.get("name") == CODE:
+                cells[str(block.get("id"))] = str(_mapping(block.get("input")).get("code", ""))
+            case "code_execution_tool_result":
+                code = cells.pop(str(block.get("tool_use_id")), "")
+                yield from said()
+                yield from _cell(code, _mapping(block.get("content")))
+    yield from said()
+
+
+def _call(block: Mapping[str, Any], place: str) -> HistoryCall:
+    arguments = block.get("input")
+    if not isinstance(arguments, Mapping):
+        raise BadRequest(f"{place}.input must be an object.", param=f"{place}.input")
+    function = FunctionCall(
+        name=_text(block, "name", place), arguments=json_codec.dumps(arguments).decode()
+    )
+    return HistoryCall(id=_text(block, "id", place), function=function)
+
+
+def _cell(code: str, result: Mapping[str, Any]) -> Iterator[Message]:
+    yield Message(role="assistant", content=f"```python\n{code.rstrip()}\n```")
+    output = f"{result.get('stdout') or ''}{result.get('stderr') or ''}".rstrip("\n")
+    failed = bool(result.get("return_code")) or "error_code" in result
+    said = render("ran.jinja", output=output, files=[], failed=failed)
+    yield Message(role="user", content=said)
+
+
+def _result(block: Mapping[str, Any], place: str) -> Message:
+    content = block.get("content")
+    parts: list[Json] = []
+    if isinstance(content, str):
+        parts = [{"type": "text", "text": content}]
+    elif isinstance(content, list):
+        for n, inner in enumerate(content):
+            parts += _parts(inner, f"{place}.content[{n}]")
+    elif content is not None:
+        raise BadRequest(
+            f"{place}.content must be text or an array of blocks.", param=f"{place}.content"
+        )
+    if block.get("is_error") and not _says_error(parts):
+        parts.insert(0, {"type": "text", "text": "Error:"})
+    key = _text(block, "tool_use_id", place)
+    return Message(role="tool", tool_call_id=key, content=_joined(parts))
+
+
+def _says_error(parts: Sequence[Json]) -> bool:
+    return bool(parts) and str(parts[0].get("text", "")).lstrip().lower().startswith("error")
+
+
+# Parts of a message
+
+
+def _parts(block: Any, place: str) -> list[Json]:
+    if not isinstance(block, Mapping):
+        raise BadRequest(f"{place} must be an object.", param=place)
+    read = _PARTS.get(str(block.get("type")))
+    return read(block, place) if read else []
+
+
+def _plain(block: Mapping[str, Any], place: str) -> list[Json]:
+    return [{"type": "text", "text": _text(block, "text", place)}]
+
+
+def _image(block: Mapping[str, Any], place: str) -> list[Json]:
+    source, at = _mapping(block.get("source")), f"{place}.source"
+    match source.get("type"):
+        case "base64":
+            kind = _text(source, "media_type", at)
+            url = f"data:{kind};base64,{_text(source, 'data', at)}"
+        case "url":
+            url = _text(source, "url", at)
+        case other:
+            raise _unknown(other, at, "base64, url")
+    return [{"type": "image_url", "image_url": {"url": url}}]
+
+
+def _document(block: Mapping[str, Any], place: str) -> list[Json]:
+    source, at = _mapping(block.get("source")), f"{place}.source"
+    title = block.get("title") if isinstance(block.get("title"), str) else ""
+    match source.get("type"):
+        case "text":
+            text = _text(source, "data", at)
+            return [{"type": "text", "text": f"{title}\n\n{text}" if title else text}]
+        case "content":
+            inner = source.get("content")
+            if isinstance(inner, str):
+                return [{"type": "text", "text": inner}]
+            return [
+                part
+                for n, one in enumerate(inner if isinstance(inner, list) else ())
+                for part in _parts(one, f"{at}.content[{n}]")
+            ]
+        case "base64":
+            data = f"data:{_text(source, 'media_type', at)};base64,{_text(source, 'data', at)}"
+            return [
+                {"type": "file", "file": {"filename": title or "document.pdf", "file_data": data}}
+            ]
+        case "file":
+            return [{"type": "file", "file": {"file_id": _text(source, "file_id", at)}}]
+        case other:
+            raise _unknown(other, at, "text, content, base64, file")
+
+
+def _search_result(block: Mapping[str, Any], place: str) -> list[Json]:
+    texts = [str(block.get(name) or "") for name in ("title", "source")]
+    inner = block.get("content")
+    for n, one in enumerate(inner if isinstance(inner, list) else ()):
+        texts += [part["text"] for part in _parts(one, f"{place}.content[{n}]") if "text" in part]
+    return [{"type": "text", "text": "\n".join(filter(None, texts))}]
+
+
+def _upload(block: Mapping[str, Any], place: str) -> list[Json]:
+    return [{"type": "file", "file": {"file_id": _text(block, "file_id", place)}}]
+
+
+_PARTS: Mapping[str, Callable[[Mapping[str, Any], str], list[Json]]] = {
+    "text": _plain,
+    "image": _image,
+    "document": _document,
+    "search_result": _search_result,
+    "container_upload": _upload,
+}
+
+
+def _unknown(kind: object, place: str, expected: str) -> BadRequest:
+    return BadRequest(
+        f"{place}.type is {str(kind)[:64]!r}; supported here are {expected}.", param=f"{place}.type"
+    )
+
+
+def _text(block: Mapping[str, Any], name: str, place: str) -> str:
+    value = block.get(name)
+    if not isinstance(value, str):
+        raise BadRequest(f"{place}.{name} must be text.", param=f"{place}.{name}")
+    return value
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

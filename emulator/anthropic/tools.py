@@ -1,0 +1,105 @@
+"""The tools of a Messages request as chat has them.
+
+A tool with an ``input_schema`` is a function. Of those that Anthropic defines, the client runs some:
+these are functions with a schema known here. ``code_execution`` is the code interpreter. Any other is a
+hosted one, which the core leaves out and says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from emulator.answering.tool_choice import INTERPRETER
+from emulator.errors import BadRequest
+
+Json = dict[str, Any]
+
+_TEXT: Json = {"type": "string"}
+_VERSION = re.compile(r"_20\d{6}$")
+
+
+def _object(required: Sequence[str], **properties: Json) -> Json:
+    return {"type": "object", "properties": properties, "required": [*required]}
+
+
+def _commands(*names: str) -> Json:
+    return {"type": "string", "enum": [*names]}
+
+
+# Names and arguments: Anthropic's documentation of each tool ("Bash tool", "Text editor tool" ...).
+CLIENT_TOOLS: Mapping[str, tuple[str, Json]] = {
+    "bash": (
+        "Run a command in a persistent bash session and return its output.",
+        _object(
+            [],
+            command={"type": "string", "description": "The command to run."},
+            restart={"type": "boolean", "description": "True to restart the session instead."},
+        ),
+    ),
+    "text_editor": (
+        "View, create and edit text files. str_replace needs an exact, unique match of old_str.",
+        _object(
+            ["command", "path"],
+            command=_commands("view", "create", "str_replace", "insert"),
+            path={"type": "string", "description": "Absolute path of a file or folder."},
+            view_range={
+                "type": "array",
+                "items": {"type": "integer"},
+                "description": "For view: first and last line, -1 for the end.",
+            },
+            file_text={"type": "string", "description": "For create: the whole content."},
+            old_str={"type": "string", "description": "For str_replace: what to replace."},
+            new_str={"type": "string", "description": "For str_replace: what to put there."},
+            insert_line={"type": "integer", "description": "For insert: the line to insert after."},
+            insert_text={"type": "string", "description": "For insert: what to insert."},
+        ),
+    ),
+    "memory": (
+        "Keep notes in files below /memories from one conversation to the next.",
+        _object(
+            ["command"],
+            command=_commands("view", "create", "str_replace", "insert", "delete", "rename"),
+            path=_TEXT,
+            view_range={"type": "array", "items": {"type": "integer"}},
+            file_text=_TEXT,
+            old_str=_TEXT,
+            new_str=_TEXT,
+            insert_line={"type": "integer"},
+            insert_text=_TEXT,
+            old_path=_TEXT,
+            new_path=_TEXT,
+        ),
+    ),
+}
+"""Type without its version -> what the model is told, and the schema of its arguments."""
+
+
+def chat_tools(tools: Sequence[Mapping[str, Any]], container: str | Json | None) -> list[Json]:
+    """``container`` is the one that the request names for its code. Raises `BadRequest`."""
+    return [_tool(tool, f"tools[{n}]", container) for n, tool in enumerate(tools)]
+
+
+def _tool(tool: Mapping[str, Any], place: str, container: str | Json | None) -> Json:
+    kind = tool.get("type") or "custom"
+    if not isinstance(kind, str):
+        raise BadRequest(f"{place}.type must be text.", param=f"{place}.type")
+    family = _VERSION.sub("", kind)
+    if kind == "custom":
+        if "input_schema" not in tool:
+            raise BadRequest(f"{place}.input_schema is missing.", param=f"{place}.input_schema")
+        described = {"parameters": tool["input_schema"], "description": tool.get("description")}
+    elif family in CLIENT_TOOLS:
+        description, parameters = CLIENT_TOOLS[family]
+        described = {"parameters": parameters, "description": description}
+    elif family == "code_execution":
+        return {"type": INTERPRETER, "container": _container(container)}
+    else:
+        return {**tool, "type": kind}
+    return {"type": "function", "function": {"name": tool.get("name"), **described}}
+
+
+def _container(container: str | Json | None) -> str | Json:
+    named = container.get("id") if isinstance(container, dict) else container
+    return named if isinstance(named, str) else {"type": "auto"}

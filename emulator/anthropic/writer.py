@@ -1,0 +1,226 @@
+"""Answer events -> the events of a message's stream; folded, they are the whole message.
+
+The rules of the events are those that Anthropic's SDKs check: ``message_start`` first, dense indices,
+each block started before its deltas and stopped before the next, ``message_delta`` with the stop reason
+last but one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from emulator import json_codec
+from emulator.anthropic.blocks import CODE
+from emulator.errors import EmulatorError
+from emulator.events import (
+    AnswerEvent,
+    CodeBegun,
+    CodeClosed,
+    CodeOutput,
+    CodeRan,
+    ContentDelta,
+    Finish,
+    FinishReason,
+    Logs,
+    Opened,
+    ReasoningDelta,
+    ToolCall,
+    Usage,
+    new_id,
+    pieces,
+)
+
+Json = dict[str, Any]
+Events = Iterator[Json]
+
+_REASONS: dict[FinishReason, str] = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "content_filter": "refusal",
+}
+
+_ERRORS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+class MessageWriter:
+    """Writes one message. ``thinks``: the client asked for the model's reasoning."""
+
+    def __init__(self, model: str, *, thinks: bool) -> None:
+        self._thinks = thinks
+        self._index = -1
+        self._open = ""
+        """The type of the block that is open, if any."""
+        self._code = ""
+        """The id of the cell that runs."""
+        self._printed: list[str] = []
+        self._container = ""
+        self._message: Json = {
+            "id": new_id("msg_"),
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": _usage(Usage()),
+        }
+
+    def write(self, events: Iterable[AnswerEvent]) -> Iterator[Json | Opened]:
+        """The stream's events; `Opened` passes through."""
+        begun = False
+        for event in events:
+            if isinstance(event, Opened):
+                self._container = event.container_id or self._container
+                yield event
+            if not begun:
+                begun = True
+                yield {"type": "message_start", "message": self._message}
+            yield from self._events(event)
+
+    def _events(self, event: AnswerEvent) -> Events:
+        match event:
+            case ReasoningDelta(text) if self._thinks:
+                yield from self._begin("thinking", thinking="", signature="")
+                yield self._delta("thinking_delta", thinking=text)
+            case ContentDelta(text):
+                yield from self._begin("text", text="")
+                yield self._delta("text_delta", text=text)
+            case ToolCall():
+                yield from self._call("tool_use", event.id, event.name, event.arguments)
+            case CodeBegun(key):
+                self._code = f"srvtoolu_{key}"
+                self._printed.clear()
+            case CodeClosed(code):
+                yield from self._call("server_tool_use", self._code, CODE, {"code": code})
+            case CodeOutput(Logs(text)):
+                self._printed.append(text)
+            case CodeRan():
+                yield from self._ran(event)
+            case Finish(reason, usage):
+                yield from self._close()
+                yield self._finish(_REASONS[reason], event.stop_sequence, usage)
+                yield {"type": "message_stop"}
+
+    def _begin(self, kind: str, **fields: Any) -> Events:
+        """Open a block of this type, if the open one is of another."""
+        if self._open == kind:
+            return
+        yield from self._close()
+        self._index += 1
+        self._open = kind
+        block = {"type": kind, **fields}
+        yield {"type": "content_block_start", "index": self._index, "content_block": block}
+
+    def _close(self) -> Events:
+        if self._open == "thinking":
+            # Opaque to clients, who send it back; nothing here needs it again.
+            yield self._delta("signature_delta", signature=new_id("sig_"))
+        if self._open:
+            yield {"type": "content_block_stop", "index": self._index}
+        self._open = ""
+
+    def _delta(self, kind: str, **fields: Any) -> Json:
+        delta = {"type": kind, **fields}
+        return {"type": "content_block_delta", "index": self._index, "delta": delta}
+
+    def _call(self, kind: str, key: str, name: str, arguments: Json) -> Events:
+        yield from self._close()
+        yield from self._begin(kind, id=key, name=name, input={})
+        for piece in pieces(json_codec.dumps(arguments).decode()):
+            yield self._delta("input_json_delta", partial_json=piece)
+        yield from self._close()
+
+    def _ran(self, event: CodeRan) -> Events:
+        """The result of a cell; one that waits for a call has none yet."""
+        if event.status == "incomplete":
+            return
+        result = {
+            "type": "code_execution_result",
+            "stdout": "".join(self._printed),
+            "stderr": "",
+            "return_code": int(event.status == "failed"),
+            "content": [
+                {"type": "code_execution_output", "file_id": file.file_id} for file in event.files
+            ],
+        }
+        yield from self._begin("code_execution_tool_result", tool_use_id=self._code, content=result)
+        yield from self._close()
+
+    def _finish(self, reason: str, stop_sequence: str | None, usage: Usage) -> Json:
+        delta: Json = {"stop_reason": reason, "stop_sequence": stop_sequence}
+        if stop_sequence is not None and reason == "end_turn":
+            delta["stop_reason"] = "stop_sequence"
+        if self._container:
+            delta["container"] = {"id": self._container, "expires_at": None}
+        return {"type": "message_delta", "delta": delta, "usage": _usage(usage)}
+
+
+def collect(events: Iterable[Json | Opened]) -> Json:
+    """Fold a stream's events into the message."""
+    message: Json = {}
+    texts: list[str] = []
+    for event in events:
+        if isinstance(event, Opened):
+            continue
+        match event["type"]:
+            case "message_start":
+                message = {**event["message"], "content": []}
+            case "content_block_start":
+                message["content"].append(dict(event["content_block"]))
+                texts = []
+            case "content_block_delta":
+                _fold(message["content"][-1], event["delta"], texts)
+            case "content_block_stop":
+                _close(message["content"][-1], texts)
+            case "message_delta":
+                message |= {**event["delta"], "usage": event["usage"]}
+    return message
+
+
+def _fold(block: Json, delta: Json, texts: list[str]) -> None:
+    if delta["type"] == "signature_delta":
+        block["signature"] = delta["signature"]
+    else:
+        texts.append(delta.get("text") or delta.get("thinking") or delta.get("partial_json") or "")
+
+
+def _close(block: Json, texts: list[str]) -> None:
+    text = "".join(texts)
+    match block["type"]:
+        case "text" | "thinking" as field:
+            block[field] = text
+        case "tool_use" | "server_tool_use":
+            block["input"] = json_codec.loads(text or "{}")
+
+
+def error_body(error: EmulatorError, request_id: str | None = None) -> Json:
+    """An error in the shape of Anthropic's API reference ("Errors")."""
+    kind = _ERRORS.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
+    body: Json = {"type": "error", "error": {"type": kind, "message": error.message}}
+    return {**body, "request_id": request_id} if request_id else body
+
+
+def _usage(usage: Usage) -> Json:
+    details = usage.details.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    read = cached if isinstance(cached, int) else 0
+    return {
+        # This API counts what came from a cache beside, not in, what is new.
+        "input_tokens": max(usage.prompt_tokens - read, 0),
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": read,
+        "output_tokens": usage.completion_tokens,
+    }

@@ -1,0 +1,1 @@
+"""The Anthropic Messages front, over HTTP and through the official SDK."""

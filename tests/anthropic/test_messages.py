@@ -1,0 +1,503 @@
+"""Messages as the official SDK asks for them and reads them, streamed and not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import anthropic
+import pytest
+
+from tests.conftest import StartProxy
+from tests.support.places import needs_bubblewrap
+from tests.support.raw_http import send
+from tests.support.scripted import USAGE, Reply, ScriptedUpstream
+
+GET_WEATHER: dict[str, Any] = {
+    "name": "get_weather",
+    "description": "Get the current weather of a place.",
+    "input_schema": {
+        "type": "object",
+        "properties": {"location": {"type": "string"}},
+        "required": ["location"],
+    },
+}
+ASK: list[Any] = [{"role": "user", "content": "What's the weather in London?"}]
+LONDON = '```python\nget_weather(location="London")\n```'
+BOTH_CITIES = "```python\n[get_weather(city) for city in ('London', 'Paris')]\n```"
+
+Create = Callable[..., Any]
+
+
+@pytest.fixture
+def claude(proxy: str) -> Iterator[anthropic.Anthropic]:
+    """The official client, pointed at `proxy`. It does not retry: a test sees what was answered."""
+    with anthropic.Anthropic(base_url=proxy, api_key="client-key", max_retries=0) as connected:
+        yield connected
+
+
+def plain(claude: anthropic.Anthropic, **request: Any) -> Any:
+    return claude.messages.create(model="m", max_tokens=512, **request)
+
+
+def streamed(claude: anthropic.Anthropic, **request: Any) -> Any:
+    with claude.messages.stream(model="m", max_tokens=512, **request) as stream:
+        for _ in stream:
+            pass
+        return stream.get_final_message()
+
+
+EITHER = pytest.mark.parametrize("create", [plain, streamed])
+
+
+def shown(message: Any) -> list[Any]:
+    """The content blocks by what matters of each."""
+    forms: dict[str, Callable[[Any], Any]] = {
+        "text": lambda block: block.text,
+        "thinking": lambda block: ("thinking", block.thinking),
+        "tool_use": lambda block: (block.name, block.input),
+        "server_tool_use": lambda block: ("server", block.name, block.input),
+        "code_execution_tool_result": lambda block: ("ran", block.content.stdout),
+    }
+    return [forms[block.type](block) for block in message.content]
+
+
+@EITHER
+def test_a_model_without_tools_answers_with_a_tool_use(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream, create: Create
+) -> None:
+    upstream.reply(f"I look it up.\n{LONDON}")
+    message = create(claude, messages=ASK, tools=[GET_WEATHER], system="Be brief.")
+    assert shown(message) == ["I look it up.", ("get_weather", {"location": "London"})]
+    assert (message.stop_reason, message.role, message.model) == ("tool_use", "assistant", "m")
+    sent = upstream.requests[0]
+    assert "tools" not in sent
+    assert "Be brief." in sent["messages"][0]["content"]
+    assert sent["max_tokens"] == 512
+
+
+@EITHER
+def test_a_result_goes_on_to_an_answer(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream, create: Create
+) -> None:
+    upstream.reply(LONDON, "It is 12 degrees.")
+    first = create(claude, messages=ASK, tools=[GET_WEATHER])
+    result = {
+        "type": "tool_result",
+        "tool_use_id": first.content[0].id,
+        "content": [{"type": "text", "text": "12 degrees"}],
+    }
+    history = [
+        *ASK,
+        {"role": "assistant", "content": [block.model_dump() for block in first.content]},
+        {"role": "user", "content": [result, {"type": "text", "text": "And now?"}]},
+    ]
+    second = create(claude, messages=history, tools=[GET_WEATHER])
+    assert shown(second) == ["It is 12 degrees."]
+    assert second.stop_reason == "end_turn"
+    told = upstream.requests[1]["messages"][-1]["content"]
+    assert "12 degrees" in told
+    assert "And now?" in told
+
+
+@EITHER
+def test_a_program_goes_on_over_turns_without_the_model(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream, create: Create
+) -> None:
+    upstream.reply(
+        "```python\nhere = get_weather('London')\nget_weather('near ' + here['place'])\n```"
+    )
+    first = create(claude, messages=ASK, tools=[GET_WEATHER])
+    history = [
+        *ASK,
+        {"role": "assistant", "content": [block.model_dump() for block in first.content]},
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": first.content[-1].id,
+                    "content": '{"place": "Leeds"}',
+                }
+            ],
+        },
+    ]
+    second = create(claude, messages=history, tools=[GET_WEATHER])
+    assert shown(second) == [("get_weather", {"location": "near Leeds"})]
+    assert len(upstream.requests) == 1
+
+
+CHOICES: list[tuple[dict[str, Any], list[Any]]] = [
+    ({"type": "auto"}, [("get_weather", {"location": c}) for c in ("London", "Paris")]),
+    ({"type": "any"}, [("get_weather", {"location": c}) for c in ("London", "Paris")]),
+    (
+        {"type": "tool", "name": "get_weather"},
+        [("get_weather", {"location": c}) for c in ("London", "Paris")],
+    ),
+    (
+        {"type": "auto", "disable_parallel_tool_use": True},
+        [("get_weather", {"location": "London"})],
+    ),
+    ({"type": "none"}, [BOTH_CITIES]),
+]
+
+
+@EITHER
+@pytest.mark.parametrize(("choice", "expected"), CHOICES, ids=[str(c) for c, _ in CHOICES])
+def test_every_tool_choice_is_obeyed(
+    claude: anthropic.Anthropic,
+    upstream: ScriptedUpstream,
+    create: Create,
+    choice: dict[str, Any],
+    expected: list[Any],
+) -> None:
+    upstream.reply(BOTH_CITIES)
+    message = create(claude, messages=ASK, tools=[GET_WEATHER], tool_choice=choice)
+    assert shown(message) == expected
+
+
+@EITHER
+@pytest.mark.parametrize("tools", [[], [GET_WEATHER]], ids=["plain", "with tools"])
+def test_reasoning_is_thinking_for_those_who_ask_for_it(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream, create: Create, tools: list[Any]
+) -> None:
+    given: dict[str, Any] = {"messages": ASK, **({"tools": tools} if tools else {})}
+    for _ in range(2):
+        upstream.reply(Reply("Mild.", reasoning="London is in England."))
+    thinking = {"type": "enabled", "budget_tokens": 1024}
+    assert shown(create(claude, **given, thinking=thinking)) == [
+        ("thinking", "London is in England."),
+        "Mild.",
+    ]
+    assert shown(create(claude, **given)) == ["Mild."]
+
+
+@EITHER
+@pytest.mark.parametrize("tools", [[], [GET_WEATHER]], ids=["plain", "with tools"])
+def test_stop_sequences_and_limits_have_their_reasons(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream, create: Create, tools: list[Any]
+) -> None:
+    given: dict[str, Any] = {"messages": ASK, **({"tools": tools} if tools else {})}
+    upstream.reply(Reply("It is mi", finish_reason="length"))
+    assert create(claude, **given).stop_reason == "max_tokens"
+    if tools:
+        upstream.reply("One. END Two.")
+        message = create(claude, **given, stop_sequences=["END"])
+        assert shown(message) == ["One. "]
+        assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "END")
+
+
+def test_the_events_of_a_stream_come_in_anthropics_order(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(Reply(f"Looking.\n{LONDON}", reasoning="Hm."))
+    body = {
+        "model": "m",
+        "max_tokens": 99,
+        "stream": True,
+        "messages": ASK,
+        "tools": [GET_WEATHER],
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+    }
+    request = urllib.request.Request(
+        f"{proxy}/v1/messages", json.dumps(body).encode(), {"content-type": "application/json"}
+    )
+    with urllib.request.urlopen(request) as response:
+        assert response.headers["content-type"].split(";")[0] == "text/event-stream"
+        text = response.read().decode()
+    frames = [frame.split("\n") for frame in text.strip().split("\n\n")]
+    events = [json.loads(data.removeprefix("data: ")) for _, data in frames]
+    assert [name.removeprefix("event: ") for name, _ in frames] == [e["type"] for e in events]
+    kinds = [
+        e["type"] for i, e in enumerate(events) if i == 0 or e["type"] != events[i - 1]["type"]
+    ]
+    block = ["content_block_start", "content_block_delta", "content_block_stop"]
+    assert kinds == ["message_start", *block * 3, "message_delta", "message_stop"]
+    starts = [e for e in events if e["type"] == "content_block_start"]
+    assert [(e["index"], e["content_block"]["type"]) for e in starts] == [
+        (0, "thinking"),
+        (1, "text"),
+        (2, "tool_use"),
+    ]
+
+
+def test_long_arguments_come_in_pieces(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream
+) -> None:
+    place = "x" * 3000
+    upstream.reply(f"```python\nget_weather({place!r})\n```")
+    with claude.messages.stream(
+        model="m", max_tokens=9, messages=ASK, tools=[GET_WEATHER]
+    ) as stream:
+        deltas = [event.partial_json for event in stream if event.type == "input_json"]
+        message = stream.get_final_message()
+    assert message.content[0].input == {"location": place}  # type: ignore[union-attr]
+    assert len(deltas) > 5
+    assert max(map(len, deltas)) < 600
+
+
+def test_usage_counts_what_came_from_the_cache_beside_what_is_new(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream
+) -> None:
+    usage = {**USAGE, "prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 60}}
+    for _ in range(2):
+        upstream.reply(Reply("Hello.", usage=usage))
+    for create in (plain, streamed):
+        told = create(claude, messages=ASK).usage
+        assert (told.input_tokens, told.cache_read_input_tokens) == (40, 60)
+        assert told.output_tokens == usage["completion_tokens"]
+
+
+HOSTED = [
+    {"type": "web_search_20250305", "name": "web_search", "max_uses": 3},
+    {
+        "type": "computer_20250124",
+        "name": "computer",
+        "display_width_px": 1,
+        "display_height_px": 1,
+    },
+]
+
+
+def test_tools_that_another_service_runs_are_left_out_and_named(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(LONDON)
+    body = {"model": "m", "max_tokens": 9, "messages": ASK, "tools": [*HOSTED, GET_WEATHER]}
+    status, headers, answer = send(f"{proxy}/v1/messages", body)
+    assert (status, answer["content"][0]["name"]) == (200, "get_weather")
+    assert headers["x-emulator-dropped-tools"] == "web_search_20250305, computer_20250124"
+
+
+CLIENT_TOOLS = [
+    ({"type": "bash_20250124", "name": "bash"}, "bash(command='ls')", {"command": "ls"}),
+    (
+        {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"},
+        "str_replace_based_edit_tool(command='view', path='/a')",
+        {"command": "view", "path": "/a"},
+    ),
+    (
+        {"type": "memory_20250818", "name": "memory"},
+        "memory(command='view', path='/memories')",
+        {"command": "view", "path": "/memories"},
+    ),
+]
+
+
+@EITHER
+@pytest.mark.parametrize(("tool", "written", "arguments"), CLIENT_TOOLS)
+def test_tools_of_anthropics_that_the_client_runs_are_called(
+    claude: anthropic.Anthropic,
+    upstream: ScriptedUpstream,
+    create: Create,
+    tool: dict[str, Any],
+    written: str,
+    arguments: dict[str, Any],
+) -> None:
+    upstream.reply(f"```python\n{written}\n```")
+    message = create(claude, messages=ASK, tools=[tool])
+    assert shown(message) == [(tool["name"], arguments)]
+
+
+BAD: list[tuple[str, dict[str, Any], int, str, str]] = [
+    ("no max_tokens", {"max_tokens": None}, 400, "invalid_request_error", "max_tokens"),
+    (
+        "an unknown role",
+        {"messages": [{"role": "x", "content": ""}]},
+        400,
+        "invalid_request_error",
+        "messages[0].role",
+    ),
+    (
+        "a bad schema",
+        {"tools": [{"name": "f", "input_schema": {"type": 7}}]},
+        400,
+        "invalid_request_error",
+        "tools[0].input_schema",
+    ),
+    (
+        "a tool without a schema",
+        {"tools": [{"name": "f"}]},
+        400,
+        "invalid_request_error",
+        "tools[0].input_schema",
+    ),
+    (
+        "a tool that is not there",
+        {"tools": [GET_WEATHER], "tool_choice": {"type": "tool", "name": "g"}},
+        400,
+        "invalid_request_error",
+        "tool_choice.name",
+    ),
+    (
+        "an image of no source",
+        {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "x"}}]}]},
+        400,
+        "invalid_request_error",
+        "messages[0].content[0].source.type",
+    ),
+    (
+        "a result without an id",
+        {"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]},
+        400,
+        "invalid_request_error",
+        "messages[0].content[0].tool_use_id",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "status", "kind", "place"), BAD, ids=[b[0] for b in BAD]
+)
+def test_errors_have_anthropics_shape_and_name_the_place(
+    proxy: str, name: str, change: dict[str, Any], status: int, kind: str, place: str
+) -> None:
+    body = {"model": "m", "max_tokens": 9, "messages": ASK, **change}
+    got, headers, answer = send(f"{proxy}/v1/messages", body)
+    assert (got, answer["type"], answer["error"]["type"]) == (status, "error", kind)
+    assert place in answer["error"]["message"]
+    assert headers["request-id"] == answer["request_id"]
+
+
+def test_the_key_may_come_as_anthropic_clients_send_it(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    proxy = start_proxy(client_keys=("secret",))
+    upstream.reply("Hello.")
+    with anthropic.Anthropic(base_url=proxy, api_key="secret", max_retries=0) as claude:
+        assert shown(plain(claude, messages=ASK)) == ["Hello."]
+    with (
+        anthropic.Anthropic(base_url=proxy, api_key="wrong", max_retries=0) as claude,
+        pytest.raises(anthropic.AuthenticationError),
+    ):
+        plain(claude, messages=ASK)
+
+
+def test_an_upstreams_refusal_keeps_its_status(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream
+) -> None:
+    for create in (plain, streamed):
+        # 400: the proxy's own client tries others again.
+        upstream.reply(Reply(status=400, body={"error": {"message": "Too long."}}))
+        with pytest.raises(anthropic.BadRequestError, match=r"Too long\."):
+            create(claude, messages=ASK)
+
+
+@EITHER
+def test_images_documents_and_errors_of_tools_reach_the_model(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream, create: Create
+) -> None:
+    upstream.reply("Seen.")
+    image = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": "QQ=="},
+    }
+    paper = {
+        "type": "document",
+        "title": "Notes",
+        "source": {"type": "text", "media_type": "text/plain", "data": "Rain."},
+    }
+    call = {"type": "tool_use", "id": "toolu_1", "name": "get_weather", "input": {"location": "x"}}
+    result = {
+        "type": "tool_result",
+        "tool_use_id": "toolu_1",
+        "is_error": True,
+        "content": "no such",
+    }
+    create(
+        claude,
+        messages=[
+            {"role": "user", "content": [{"type": "text", "text": "Look:"}, image, paper]},
+            {"role": "assistant", "content": [{"type": "text", "text": "I ask."}, call]},
+            {"role": "user", "content": [result]},
+        ],
+        tools=[GET_WEATHER],
+    )
+    sent = json.dumps(upstream.requests[0]["messages"])
+    for words in ("data:image/png;base64,QQ==", "Notes", "Rain.", "I ask.", "Error:", "no such"):
+        assert words in sent
+
+
+def test_counting_tokens_grows_with_what_is_sent(claude: anthropic.Anthropic) -> None:
+    bare = claude.messages.count_tokens(model="m", messages=ASK).input_tokens
+    tools = claude.messages.count_tokens(model="m", messages=ASK, tools=[GET_WEATHER]).input_tokens  # type: ignore[list-item]
+    assert 0 < bare < tools
+
+
+@EITHER
+def test_structured_output_is_held_to_its_schema(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream, create: Create
+) -> None:
+    upstream.reply('Sure: {"rain": "true"}')
+    schema = {
+        "type": "object",
+        "properties": {"rain": {"type": "boolean"}},
+        "required": ["rain"],
+        "additionalProperties": False,
+    }
+    config = {"format": {"type": "json_schema", "schema": schema}}
+    message = create(claude, messages=ASK, output_config=config)
+    assert json.loads(message.content[0].text) == {"rain": True}
+
+
+def test_the_tool_runner_runs_to_the_end(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(LONDON, "It is 12 degrees.")
+
+    @anthropic.beta_tool
+    def get_weather(location: str) -> str:
+        """Get the current weather of a place."""
+        return f"12 degrees in {location}"
+
+    runner = claude.beta.messages.tool_runner(
+        model="m", max_tokens=99, messages=ASK, tools=[get_weather]
+    )
+    assert shown(runner.until_done()) == ["It is 12 degrees."]
+
+
+def test_the_async_client_streams_too(proxy: str, upstream: ScriptedUpstream) -> None:
+    upstream.reply(LONDON)
+
+    async def answer() -> Any:
+        async with (
+            anthropic.AsyncAnthropic(base_url=proxy, api_key="k", max_retries=0) as claude,
+            claude.messages.stream(
+                model="m",
+                max_tokens=9,
+                messages=ASK,
+                tools=[GET_WEATHER],  # type: ignore[list-item]
+            ) as stream,
+        ):
+            return await stream.get_final_message()
+
+    assert shown(asyncio.run(answer())) == [("get_weather", {"location": "London"})]
+
+
+@needs_bubblewrap
+@EITHER
+def test_code_execution_runs_in_the_interpreter_and_its_container_goes_on(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream, create: Create
+) -> None:
+    upstream.reply("```python\nx = 6 * 7\nprint(x)\n```", "It is 42.")
+    tools = [{"type": "code_execution_20250522", "name": "code_execution"}]
+    first = create(claude, messages=ASK, tools=tools)
+    assert shown(first) == [
+        ("server", "code_execution", {"code": "x = 6 * 7\nprint(x)\n"}),
+        ("ran", "42\n"),
+        "It is 42.",
+    ]
+    history = [
+        *ASK,
+        {"role": "assistant", "content": [block.model_dump() for block in first.content]},
+        {"role": "user", "content": "And half of it?"},
+    ]
+    upstream.reply("```python\nprint(x // 2)\n```", "21.")
+    second = create(claude, messages=history, tools=tools, container=first.container.id)
+    assert shown(second)[1:] == [("ran", "21\n"), "21."]
+    told = json.dumps(upstream.requests[2]["messages"])
+    assert "x = 6 * 7" in told
+    assert "42" in told
