@@ -24,8 +24,8 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends bubblewrap \
     && rm -rf /var/lib/apt/lists/*
 
-COPY requirements.txt /tmp/
-RUN pip install --no-cache-dir --disable-pip-version-check -r /tmp/requirements.txt
+COPY requirements.lock /tmp/
+RUN pip install --no-cache-dir --disable-pip-version-check --require-hashes -r /tmp/requirements.lock
 
 # numpy, pandas, matplotlib ... for the code interpreter: docker build --build-arg LIBRARIES=yes
 ARG LIBRARIES=""

@@ -13,6 +13,7 @@ CLIENTS_VENV := .venv-clients
 GATEWAY_VENV := .venv-gateway
 ENTERPRISE_VENV := .venv-enterprise
 OLD_CLIENTS_VENV := .venv-clients-old
+SUPPLY_VENV := .venv-supply
 NODE_CLIENTS := tests/clients/node
 NODE_AGENTS := tests/agents/node
 # Gateways for the tests, each in a virtual environment of its own; their kernels run in the tests' one. The
@@ -43,6 +44,7 @@ GATEWAY := $(call stamp,$(GATEWAY_VENV),gateway,echo $(KERNEL_GATEWAY))
 ENTERPRISE := $(call stamp,$(ENTERPRISE_VENV),gateway,echo $(ENTERPRISE_GATEWAY))
 OLD_CLIENTS := $(call stamp,$(OLD_CLIENTS_VENV),clients,cat requirements-clients-old.txt)
 AGENTS := $(call stamp,$(NODE_AGENTS)/node_modules,node,cat $(NODE_AGENTS)/package.json)
+SUPPLY := $(call stamp,$(SUPPLY_VENV),supply,($(call lists,supply)))
 NODE_MODULES := $(call stamp,$(NODE_CLIENTS)/node_modules,node,cat $(NODE_CLIENTS)/package-lock.json)
 
 .PHONY: help
@@ -68,6 +70,24 @@ test: $(TESTABLE) $(LIBRARIES) system-packages ## the test suite (no model neede
 .PHONY: test-nightly
 test-nightly: $(TESTABLE) $(LIBRARIES) system-packages ## the tests that run thousands of programs
 	@$(PY) -m pytest -m nightly --ignore=tests/clients $(ARGS)
+
+.PHONY: fuzz
+fuzz: $(TESTABLE) ## 6000 mutated requests of real clients over all routes: none is answered with a 500
+	@FUZZ_REQUESTS=$${FUZZ_REQUESTS:-6000} FUZZ_SEED=$${FUZZ_SEED:-$$RANDOM} \
+	    $(PY) -m pytest tests/web/test_fuzz.py -s --timeout 1800 $(ARGS)
+
+.PHONY: lock
+lock: $(SUPPLY) ## requirements.lock from requirements.txt: every version and hash, on all platforms
+	@$(SUPPLY_VENV)/bin/uv pip compile --quiet requirements.txt --generate-hashes --universal --python-version 3.11 \
+	    --no-header --no-emit-index-url --no-annotate --output-file requirements.lock $(ARGS)
+
+.PHONY: audit
+audit: $(SUPPLY) ## known vulnerabilities of what requirements.lock names (asks the advisory database of PyPI)
+	@$(SUPPLY_VENV)/bin/pip-audit --requirement requirements.lock --require-hashes --disable-pip $(ARGS)
+
+.PHONY: bandit
+bandit: $(SUPPLY) ## bandit over the code; pyproject.toml says what is let stand, and why
+	@$(SUPPLY_VENV)/bin/bandit --quiet --recursive --configfile pyproject.toml emulator sandbox $(ARGS)
 
 .PHONY: test-live
 test-live: $(TESTABLE) $(LOCAL) system-packages ## the tests that ask the embedded model
@@ -162,7 +182,7 @@ clean: ## remove all that was made here, the virtual environments too
 
 # Virtual environments
 
-$(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python $(GATEWAY_VENV)/bin/python $(ENTERPRISE_VENV)/bin/python:
+$(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python $(GATEWAY_VENV)/bin/python $(ENTERPRISE_VENV)/bin/python $(SUPPLY_VENV)/bin/python:
 	@for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python); do \
 	    if "$$python" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	        exec "$$python" -m venv --clear $(dir $(@D)); \
@@ -208,6 +228,9 @@ $(CLIENTS): | $(CLIENTS_VENV)/bin/python
 
 $(WEBSOCKETS): | $(PY)
 	$(call install,$(PY),$(call listed,gateway))
+
+$(SUPPLY): | $(PY) $(SUPPLY_VENV)/bin/python
+	$(call install,$(SUPPLY_VENV)/bin/python,$(call listed,supply))
 
 $(GATEWAY): | $(GATEWAY_VENV)/bin/python
 	$(call install,$(GATEWAY_VENV)/bin/python,$(KERNEL_GATEWAY))

@@ -96,7 +96,7 @@ def offer(payload: str) -> None:
             del shell.user_ns[name]
     _OFFERED.clear()
     if asked["preamble"]:
-        exec(compile(asked["preamble"], "<preamble>", "exec"), shell.user_ns)  # noqa: S102
+        exec(compile(asked["preamble"], "<preamble>", "exec"), shell.user_ns)  # noqa: S102  # nosec B102
     for name in asked["names"]:
         _OFFERED[name] = _pausing(name, asked["marker"], shell.kernel.raw_input)
     shell.user_ns.update(_OFFERED)

@@ -70,7 +70,7 @@ def _is_ours(host: str, settings: Settings) -> bool:
     if is_loopback(name) or name.endswith(".localhost"):
         return True
     bound = settings.host.lower()
-    if name == bound or (bound in ("0.0.0.0", "::", "") and _is_address(name)):  # noqa: S104
+    if name == bound or (bound in ("0.0.0.0", "::", "") and _is_address(name)):  # noqa: S104  # nosec B104
         return True
     return any(
         name.endswith(allowed[1:]) if allowed.startswith("*") else name == allowed
