@@ -65,11 +65,15 @@ demo: $(RUNNABLE) $(LOCAL) system-packages ## one request to the embedded model,
 
 .PHONY: test
 test: $(TESTABLE) $(LIBRARIES) system-packages ## the test suite (no model needed)
-	@$(PY) -m pytest -m "not live and not nightly" --ignore=tests/clients $(ARGS)
+	@$(PY) -m pytest -m "not live and not nightly and not faults" --ignore=tests/clients $(ARGS)
 
 .PHONY: test-nightly
 test-nightly: $(TESTABLE) $(LIBRARIES) system-packages ## the tests that run thousands of programs
 	@$(PY) -m pytest -m nightly --ignore=tests/clients $(ARGS)
+
+.PHONY: test-faults
+test-faults: $(TESTABLE) ## what goes wrong around the proxy, and what its client sees: docs/reliability.md
+	@$(PY) -m pytest -m faults tests/web/test_faults.py $(ARGS)
 
 .PHONY: fuzz
 fuzz: $(TESTABLE) ## 6000 mutated requests of real clients over all routes: none is answered with a 500

@@ -15,6 +15,7 @@ from emulator.answering.tool_choice import NO_TOOLS
 from emulator.answering.transcript import transcript
 from emulator.answering.usage import Meter
 from emulator.answering.verdicts import told_reason
+from emulator.errors import UpstreamFailed
 from emulator.events import (
     AnswerEvent,
     ContentDelta,
@@ -42,6 +43,7 @@ def relay(
     fields["stream_options"] = {"include_usage": True}
     usage: dict[str, Any] | None = None
     base: dict[str, Any] = {}
+    answered = False
     left = settings.max_reply_chars * (request.n or 1)
     with upstream.open(relayed_messages(asked, store, plain=profile.plain), fields) as reply:
         yield Opened(reply.abort, headers=reply.headers)
@@ -49,12 +51,15 @@ def relay(
             usage = chunk.pop("usage", None) or usage
             named = {**chunk, "object": "chat.completion.chunk", "model": request.model}
             if chunk.get("choices"):
+                answered = True
                 yield Relayed(named)
                 left -= sum(map(_size, chunk["choices"]))
             base = {name: value for name, value in named.items() if name != "choices"}
             if left < 0:  # as long as any reply may be: the rest is not waited for
                 yield Relayed({**base, "choices": [_cut(n) for n in range(request.n or 1)]})
                 break
+        if not answered:
+            raise UpstreamFailed("The upstream's answer has no choices.")
         if usage:
             yield Relayed({**base, "choices": [], "usage": usage})
 

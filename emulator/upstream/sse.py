@@ -23,21 +23,27 @@ class SSEDecoder:
     """Bytes in, the data of each finished event out."""
 
     def __init__(self, max_event_bytes: int = 16 * 2**20) -> None:
-        self._rest = b""
+        self._rest = bytearray()
+        """The line that has not ended."""
         self._data: list[bytes] = []
         self._size = 0
         self._max = max_event_bytes
 
     def feed(self, data: bytes) -> list[bytes]:
         """The ``data`` of the events that ``data`` completes. Raises `EventTooLarge`."""
-        lines = _LINE_END.split(self._rest + data)
-        self._rest = lines.pop()
-        if data.endswith(b"\r"):
-            # The line feed that belongs to it may come with the next bytes.
-            self._rest = lines.pop() + b"\r"
         self._size += len(data)
         if self._size > self._max:
             raise EventTooLarge(f"an event is larger than {self._max} bytes")
+        ended = self._rest.endswith(b"\r")
+        self._rest += data
+        if not (ended or b"\n" in data or b"\r" in data):
+            return []  # a long line in many pieces is not read anew with each of them
+        lines = _LINE_END.split(bytes(self._rest))
+        rest = lines.pop()
+        if data.endswith(b"\r"):
+            # The line feed that belongs to it may come with the next bytes.
+            rest = lines.pop() + b"\r"
+        self._rest = bytearray(rest)
         events = []
         for line in lines:
             if not line and self._data:
