@@ -63,7 +63,7 @@ BEHAVIOURS: dict[str, Callable[[], Iterator[bytes | None]]] = {
     "no [DONE]": lambda: iter((OK, delta("Hello there"), delta(finish="stop"))),
     "429": lambda: iter((status(429, LIMITED, "retry-after: 7"),)),
     "one huge event": lambda: (piece for piece in (OK, b"data: ", *[b"x" * 2**20] * 100)),
-    "endless": lambda: _endless(),
+    "endless": lambda: _endless(),  # noqa: PLW0108 - it stands below
 }
 
 
