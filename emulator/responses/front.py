@@ -5,16 +5,19 @@ Knows nothing of Flask.
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from emulator.answering.asked import Asked
 from emulator.answering.pipeline import Pipeline
 from emulator.answering.relay import spelled_out
 from emulator.errors import BadRequest
-from emulator.events import Opened
-from emulator.responses import items
+from emulator.events import Opened, new_id
+from emulator.protocol import Message
+from emulator.responses import compaction, items
 from emulator.responses.chat import chat_request, told_as_sent
 from emulator.responses.event_log import EventLog
 from emulator.responses.history import messages
@@ -23,7 +26,7 @@ from emulator.responses.request import ResponseRequest
 from emulator.responses.response import begun
 from emulator.responses.stored import StoredResponses
 from emulator.responses.tools import further, offer
-from emulator.responses.writer import ResponseWriter
+from emulator.responses.writer import ResponseWriter, usage_told
 from emulator.settings import Order
 
 _ENDS = ("response.completed", "response.incomplete")
@@ -44,6 +47,16 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class _Read:
+    asked: Asked
+    before: list[Json]
+    """The items of the responses before."""
+    given: list[Json]
+    brought: list[Json]
+    """The tools that items bring along."""
+
+
+@dataclass(frozen=True)
 class ResponseFront:
     pipeline: Pipeline
     stored: StoredResponses
@@ -56,6 +69,49 @@ class ResponseFront:
         order: Order | None = None,
     ) -> Answer:
         """Raises `BadRequest`, `NotFound` or `StoreUnavailable` at once."""
+        read = self._read(client, request, given, order=order)
+        asked, given, brought = read.asked, read.given, read.brought
+        answer = spelled_out(asked, self.pipeline.answer(asked))
+        start, event_log = begun(request), EventLog()
+        writer = ResponseWriter(start, brought)
+        events = writer.write(event_log.record(answer))
+        if request.store is not False:
+            keep = partial(
+                self.stored.keep, client, begun=start, given=given, tools=brought, events=event_log
+            )
+            events = _keeping(keep, events)
+        return Answer(writer, events, asked.dropped)
+
+    def input_tokens(self, client: str, request: ResponseRequest, given: list[Json]) -> Json:
+        """How long the prompt is, as near as can be told. Raises as `answer`."""
+        asked = self._read(client, request, given).asked
+        tokens = self.pipeline.prompt_tokens(asked)
+        return {"object": "response.input_tokens", "input_tokens": tokens}
+
+    def compact(self, client: str, request: ResponseRequest, given: list[Json]) -> Json:
+        """The conversation so far, as what the user said and the model's summary. Raises `EmulatorError`."""
+        plain = request.model_copy(update={"tools": None, "tool_choice": None, "text": None})
+        read = self._read(client, plain, given, further_messages=[compaction.question()])
+        answer = spelled_out(read.asked, self.pipeline.answer(read.asked))
+        summary, usage = compaction.collected(answer)
+        return {
+            "id": new_id("resp_"),
+            "object": "response.compaction",
+            "created_at": int(time.time()),
+            "output": compaction.compacted([*read.before, *read.given], summary),
+            "usage": usage_told(usage),
+        }
+
+    def _read(
+        self,
+        client: str,
+        request: ResponseRequest,
+        given: list[Json],
+        *,
+        order: Order | None = None,
+        further_messages: Sequence[Message] = (),
+    ) -> _Read:
+        """What a request asks for, with all that came before. Raises as `answer`."""
         given = self.stored.resolved(client, given)
         before = self.stored.history(client, request.previous_response_id)
         said = [
@@ -67,20 +123,12 @@ class ResponseFront:
         brought = further([*before, *given], tools)
         offered = offer([*tools, *brought])
         try:
-            chat = chat_request(request, messages(said), offered.tools, containers)
+            told = [*messages(said), *further_messages]
+            chat = chat_request(request, told, offered.tools, containers)
             asked = self.pipeline.read(chat, client, order=order)
         except BadRequest as error:
             raise told_as_sent(error, offered.places) from error
-        answer = spelled_out(asked, self.pipeline.answer(asked))
-        start, event_log = begun(request), EventLog()
-        writer = ResponseWriter(start, brought)
-        events = writer.write(event_log.record(answer))
-        if request.store is not False:
-            keep = partial(
-                self.stored.keep, client, begun=start, given=given, tools=brought, events=event_log
-            )
-            events = _keeping(keep, events)
-        return Answer(writer, events, asked.dropped)
+        return _Read(asked, before, given, brought)
 
 
 def _keeping(keep: Callable[[Json], None], events: StreamEvents) -> StreamEvents:

@@ -9,6 +9,7 @@ from emulator.answering.transcript import render
 from emulator.events import same_answer
 from emulator.protocol import CustomCall, FunctionCall, HistoryCall, Message
 from emulator.responses import items as given
+from emulator.responses.compaction import summary_of
 from emulator.responses.items import Item, Json, Part
 from emulator.responses.tools import qualified
 
@@ -35,6 +36,9 @@ def messages(items: Sequence[Item]) -> list[Message]:
                 _call(told, HistoryCall(id=key, custom=custom))
             case given.CallOutput(call_id=key, output=parts):
                 told.append(Message(role="tool", tool_call_id=key, content=_content("tool", parts)))
+            case given.Compaction(encrypted_content=hidden):
+                if (summary := summary_of(hidden)) is not None:
+                    told.append(Message(role="user", content=summary))
             case given.CodeCall():
                 told.extend(_cell(item))
     return told

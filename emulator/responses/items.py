@@ -131,12 +131,22 @@ class CodeCall(Shape):
     status: Status = "completed"
 
 
+class Compaction(Shape):
+    """A summary of what was said before, opaque to clients (`compaction.py`)."""
+
+    type: Literal["compaction"]
+    id: str
+    encrypted_content: str = ""
+
+
 class Reference(Shape):
     type: Literal["item_reference"]
     id: str
 
 
-Item = Message | FunctionCall | CustomCall | CallOutput | Reasoning | CodeCall | Reference
+Item = (
+    Message | FunctionCall | CustomCall | CallOutput | Reasoning | CodeCall | Compaction | Reference
+)
 
 ITEMS: Mapping[str, tuple[type[Item], str]] = {
     "message": (Message, "msg_"),
@@ -146,6 +156,7 @@ ITEMS: Mapping[str, tuple[type[Item], str]] = {
     "custom_tool_call_output": (CallOutput, "ctco_"),
     "reasoning": (Reasoning, "rs_"),
     "code_interpreter_call": (CodeCall, "ci_"),
+    "compaction": (Compaction, "cmp_"),
     "item_reference": (Reference, ""),
 }
 
@@ -205,7 +216,7 @@ def _normal(written: Any, place: str) -> Json:
     for name in ("content", "output"):
         if isinstance(text := item.get(name), str):
             item[name] = [_text(text, output=spoken)]
-    if kind != "reasoning":
+    if kind not in ("reasoning", "compaction"):
         item.setdefault("status", "completed")
     return item
 

@@ -92,9 +92,14 @@ class ResponseRequest(BaseModel):
     prompt_cache_options: dict[str, Any] | None = None
 
 
-def parse_request(body: bytes) -> tuple[ResponseRequest, list[Json]]:
-    """A request body, and its input as whole items. Raises `BadRequest` naming the place."""
+def parse_request(body: bytes, *, model: str | None = None) -> tuple[ResponseRequest, list[Json]]:
+    """A request body, and its input as whole items; ``model`` is whose it is if it does not say.
+
+    Raises `BadRequest` naming the place.
+    """
     value = read_object(body)
+    if model is not None and value.get("model") is None:
+        value["model"] = model
     try:
         # Much of a request is told or kept again, and orjson reads deeper JSON than it writes.
         json_codec.dumps(value)

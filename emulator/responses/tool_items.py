@@ -139,7 +139,6 @@ OUTPUTS: Mapping[str, Callable[[Json], Any]] = {
 SKIPPED = frozenset(
     {
         "additional_tools",
-        "compaction",
         "compaction_trigger",
         "configuration_update",
         "mcp_approval_request",

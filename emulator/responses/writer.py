@@ -174,12 +174,12 @@ class ResponseWriter:
             "completed_at": None if why else int(self._now()),
             "incomplete_details": {"reason": why} if why else None,
             "output": self._output,
-            "usage": _usage(usage),
+            "usage": usage_told(usage),
         }
         return {"type": f"response.{status}", "response": response}
 
 
-def _usage(usage: Usage) -> Json:
+def usage_told(usage: Usage) -> Json:
     cached = _count(usage, "prompt_tokens_details", "cached_tokens")
     reasoning = _count(usage, "completion_tokens_details", "reasoning_tokens")
     return {

@@ -33,6 +33,8 @@ def add_routes(
     routes = _Routes(ResponseFront(pipeline, stored), stored, settings)
     one = "/responses/<response_id>"
     api.post("/responses")(routes.create_response)
+    api.post("/responses/input_tokens")(routes.count_input_tokens)
+    api.post("/responses/compact")(routes.compact_response)
     api.get(one)(routes.retrieve_response)
     api.delete(one)(routes.delete_response)
     api.get(f"{one}/input_items")(routes.list_input_items)
@@ -62,6 +64,14 @@ class _Routes:
         # A refusal that the upstream is quick to give comes out here, and so keeps its status.
         first = stream.first()
         return tell(stream_reply(stream), first, answer.dropped)
+
+    def count_input_tokens(self) -> Response:
+        asked, given = parse_request(request.get_data(), model="any")
+        return json_reply(self.front.input_tokens(client(), asked, given))
+
+    def compact_response(self) -> Response:
+        asked, given = parse_request(request.get_data())
+        return json_reply(self.front.compact(client(), asked, given))
 
     def retrieve_response(self, response_id: str) -> Response:
         code_outputs = _includes_code_outputs()
