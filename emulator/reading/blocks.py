@@ -56,6 +56,14 @@ def tagged(text: Incoming, tag: Tag) -> Scanner:
         yield None
 
 
+def leftover(text: Incoming, token: str) -> Scanner:
+    """What is left of a call: a block that no reader reads."""
+    yield BlockStart("leftover", "")
+    yield BlockDelta(token, text.take(len(token)))
+    yield BlockEnd("", closed=True)
+    return After.PROSE
+
+
 # ---------------------------------------------------------------------------- JSON
 
 #: What may stand between two JSON values that are calls.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -118,7 +119,19 @@ def statement(name: str, arguments: JSON, names: WrittenNames, line: int) -> Sta
             )
         case scalar:
             source = f"{python_name}({scalar!r})"
+    if _HALF.search(source):
+        raise unreadable(HALF, line=line, hint="write the whole character, or both escapes of it")
     return Statement(source, line)
+
+
+HALF = "a string holds half of a surrogate pair, which is no character"
+#: ... as `repr` writes it: behind an even number of backslashes.
+_HALF = re.compile(r"(?<!\\)(?:\\\\)*\\ud[89a-f][0-9a-f]{2}")
+
+
+def whole_characters(text: str) -> str:
+    """``text`` with pairs of surrogates joined. Raises ValueError for half of a pair."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
 
 def loads(text: str) -> JSON:

@@ -51,6 +51,15 @@ def read_json(text: str, names: WrittenNames) -> list[Statement]:
     ]
 
 
+def read_leftover(text: str, names: WrittenNames) -> list[Statement]:  # noqa: ARG001
+    """A tag of a call that stands alone. Raises Unreadable."""
+    raise unreadable(
+        "a tag of a call stands outside of any call",
+        source_line=text,
+        hint="write the whole call again, or the answer without such tags",
+    )
+
+
 def read_python(text: str, names: WrittenNames) -> list[Statement]:
     """A whole block of Python, for dialects that may carry it."""
     reader = PythonReader(names)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from emulator.reading.data_readers import read_json, read_react, read_yaml, reader_of
+from emulator.reading.data_readers import read_json, read_leftover, read_react, read_yaml, reader_of
 from emulator.reading.markup import read_markup
 from emulator.reading.python_reader import PythonReader
 from emulator.reading.python_syntax import calls_tool as _calls_tool
@@ -25,6 +25,7 @@ READERS: dict[str, Callable[[Collection[str]], Reader]] = {
     "markup": reader_of(read_markup),
     "react": reader_of(read_react),
     "yaml": reader_of(read_yaml),
+    "leftover": reader_of(read_leftover),
 }
 
 

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from emulator.reading.calls import calls_in, statement
+from emulator.reading.calls import HALF, calls_in, statement, whole_characters
 from emulator.reading.python_syntax import called, dotted, is_pythons_own, parse
 from emulator.reading.repairs import parse_repaired
 from emulator.reading.statements import Unreadable
@@ -37,6 +37,16 @@ def _constants(node: ast.AST, names: WrittenNames) -> ast.AST:
     if isinstance(node.ctx, ast.Load) and node.id in values and not names.find(node.id):
         return ast.Constant(values[node.id])
     return node
+
+
+def _characters(node: ast.AST, _: WrittenNames) -> ast.AST:
+    assert isinstance(node, ast.Constant)
+    if not isinstance(node.value, str) or not any("\ud800" <= c <= "\udfff" for c in node.value):
+        return node
+    try:
+        return ast.Constant(whole_characters(node.value))
+    except ValueError:
+        raise SyntaxError(HALF) from None
 
 
 def _awaited(node: ast.AST, _: WrittenNames) -> ast.AST:
@@ -216,6 +226,7 @@ def _types(on: type[ast.AST] | tuple[type[ast.AST], ...]) -> tuple[type[ast.AST]
 
 REWRITES: tuple[Rewrite, ...] = (
     Rewrite("JSON's true, false and null in Python", ast.Name, _constants),
+    Rewrite("emoji as two escapes, as JSON writes them", ast.Constant, _characters),
     Rewrite("stubs are plain functions, not coroutines", ast.Await, _awaited),
     Rewrite("... and so is whoever awaits them", tuple(_SYNC), _synchronous),
     Rewrite("... and nobody needs to drive them", ast.Call, _undriven),

@@ -22,7 +22,15 @@ from emulator.reading.incoming import Incoming
 from emulator.reading.named import named_calls
 from emulator.reading.openings import FENCES, LINES, fence_in, json_opens
 from emulator.reading.scanner import After, Scanner
-from emulator.reading.tags import AMBIGUOUS, REASONING, SILENT, Tags, may_be_element
+from emulator.reading.tags import (
+    AMBIGUOUS,
+    LEFTOVER,
+    LEFTOVER_LINES,
+    REASONING,
+    SILENT,
+    Tags,
+    may_be_element,
+)
 from emulator.reading.tool_names import WrittenNames
 
 __all__ = [
@@ -61,6 +69,8 @@ class Splitter:
         self._tags = Tags(names)
         closings = [closing for closing in REASONING.values() if closing not in AMBIGUOUS]
         known = {*REASONING, *self._tags.literal, *closings, *SILENT}
+        if names:
+            known |= LEFTOVER | LEFTOVER_LINES
         self._known = tuple(sorted(known, key=len, reverse=True))
         self._heads = {tag[:2] for tag in self._known}
         self._longest = max(map(len, self._known))
@@ -69,6 +79,7 @@ class Splitter:
         self._opened = reasoning_open
         self._events = self._reply(reasoning_open)
         self.unopened = False
+        self._read = False  # a block was: then a closing tag too many says nothing
         self.ended_reasoning = False
 
     def feed(self, text: str) -> list[Event]:
@@ -131,6 +142,7 @@ class Splitter:
         return Verdict.NO if head else Verdict.MAYBE
 
     def _begun(self, what: str, head: str, *, sure: bool) -> Scanner | Verdict:
+        self._read |= what != "channel"
         match what:
             case "fence":
                 fence = fence_in(head.splitlines(keepends=True)[0], self._names)
@@ -232,12 +244,20 @@ class Splitter:
         if mention is not Verdict.NO:
             return Verdict.MAYBE if mention is Verdict.MAYBE else Verdict.NO
         if element is not None:
+            self._read = True
             return blocks.tagged(self._text, element)
         if tag in REASONING:
             return self._thinking(str(tag))
         if tag in SILENT:
             return self._silent(str(tag))
+        if tag in LEFTOVER or tag in LEFTOVER_LINES:
+            return self._leftover(str(tag))
         return self._unopened(str(tag))
+
+    def _leftover(self, token: str) -> Scanner | Verdict:
+        if token in LEFTOVER_LINES and self._text.last not in ("", "\n"):
+            return Verdict.NO
+        return self._silent(token) if self._read else blocks.leftover(self._text, token)
 
     def _silent(self, token: str) -> Scanner:
         yield Reasoning("", self._text.take(len(token)))

@@ -72,6 +72,24 @@ SILENT = frozenset(
 )
 
 
+#: What is left of a call that was not written whole. The model is asked what it meant.
+LEFTOVER = frozenset(
+    {
+        *("</tool_call>", "</tool_calls>", "</function_call>", "</function_calls>", "</TOOLCALL>"),
+        *("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "<parameter=", "</tool_use>"),
+        *("<|tool_call_end|>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "<｜tool▁sep｜>"),
+        *("<|tool_calls_section_end|>", "<|tool_call_argument_begin|>", "<|/tool_call|>"),
+        *("<tool_call|>", "<end_function_call>", "<|python_end|>", "<|action_end|>", "<|plugin|>"),
+        *("<|channel|>", "<|message|>", "<|constrain|>", "<|START_ACTION|>", "<|END_ACTION|>"),
+        *("<|tools_suffix|>", "<|tool_call:end|>", "<|tool_arg:start|>", "<|close|>call<|sep|>"),
+        *("[/TOOL_CALLS]", "[ARGS]", "]<]minimax[>[", "</minimax:tool_call>", "</｜DSML｜invoke>"),
+        *("</｜DSML｜tool_calls>", "</｜DSML｜function_calls>", "<｜DSML｜parameter"),
+    }
+)
+#: ... of these only where they begin a line.
+LEFTOVER_LINES = frozenset({"</parameter>", "</function>", "</invoke>", "<parameter name="})
+
+
 class Inside(Protocol):
     """Knows where the values inside of a block are; see `body.Body`."""
 

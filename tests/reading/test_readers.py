@@ -133,6 +133,7 @@ REPAIRED = [
 #: One example for each row of REWRITES, by the row's place.
 REWRITTEN = [
     ("x = [true, false, null]", ["x = [True, False, None]"]),
+    (r"get_time(tz='\ud83d\ude00')", ["get_time(tz='\U0001f600')"]),
     ("x = await get_time()", ["x = get_time()"]),
     ("async def f():\n    return 1", ["def f():\n    return 1"]),
     ("asyncio.run(f())", ["f()"]),
