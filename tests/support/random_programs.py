@@ -16,7 +16,8 @@ from typing import Any
 from tests.support.tools import function
 
 ANY = {"type": "object", "properties": {"x": {}}, "required": ["x"]}
-TOOLS = [function("num", ANY), function("lst", ANY), function("rec", ANY)]
+NAMES = ("num", "lst", "rec", "txt", "nul", "err")
+TOOLS = [function(name, ANY) for name in NAMES]
 
 
 def result(name: str, x: Any) -> Any:
@@ -24,9 +25,24 @@ def result(name: str, x: Any) -> Any:
     digest = hashlib.sha256(json.dumps([name, x]).encode()).digest()
     if name == "num":
         return digest[0] % 7
+    if name == "txt":
+        return _TEXTS[digest[0] % len(_TEXTS)]
+    if name == "nul":
+        return None if digest[0] % 2 else 3
+    if name == "err":
+        return f"Error: there is no {digest[0]}"
     if name == "lst":
         return [byte % 5 for byte in digest[1 : 1 + digest[0] % 4]]
     return {"n": digest[0] % 7, "xs": [byte % 5 for byte in digest[1:4]]}
+
+
+_TEXTS = ("", "a b", "42", "[1, 2]", '{"a": 1}', "null", "true\n", "word " * 200_000)
+"""What looks like JSON is text here: the programs treat it so."""
+
+
+def on_the_wire(value: Any) -> str:
+    """A result as a client sends it."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def reference(source: str) -> tuple[list[tuple[str, Any]], str, bool]:
@@ -43,7 +59,7 @@ def reference(source: str) -> tuple[list[tuple[str, Any]], str, bool]:
     out = io.StringIO()
     failed = True
     with redirect_stdout(out), suppress(Exception):
-        exec(source, {name: tool(name) for name in ("num", "lst", "rec")})
+        exec(source, {name: tool(name) for name in NAMES})
         failed = False
     return made, out.getvalue(), failed
 
@@ -86,6 +102,9 @@ class Writer:
             lambda: f"num({self.int_(inner)})",
             lambda: f"num({self.list_(inner)})",
             lambda: f"rec({self.int_(inner)})['n']",
+            lambda: f"len(txt({self.int_(inner)}).split())",
+            lambda: f"(nul({self.int_(inner)}) or 2)",
+            lambda: f"len(err({self.int_(inner)}))",
             lambda: f"max([{self.int_(inner)}, {self.int_(inner)}], key=lambda q: -q)",
             lambda: f"({self.int_(inner)} if {self.test(inner)} else {self.int_(inner)})",
             lambda: f"{self.pick(*self.helpers)}({self.int_(inner)})" if self.helpers else "5",
@@ -210,3 +229,76 @@ class Writer:
         self.lines.append(f"{pad}    return {self.pick('b', 'b + a', 'num(b)', 'len(l0) + a')}")
         if not pad:
             self.helpers.append(name)
+
+
+class _Stop(BaseException):
+    """The program looked at a result that is not known."""
+
+
+class _Unknown:
+    """A result that is not known: whoever looks at it stops the program. Printing does not look."""
+
+    __slots__ = ()
+
+    def _look(self, *_: Any) -> Any:
+        raise _Stop
+
+    __class__ = property(_look)  # type: ignore[assignment]
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = _look
+    __floordiv__ = __rfloordiv__ = __neg__ = __abs__ = __index__ = __int__ = __float__ = _look
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _look  # type: ignore[assignment]
+    __hash__ = _look  # type: ignore[assignment]
+    __bool__ = __len__ = __iter__ = __getitem__ = __setitem__ = __contains__ = __call__ = _look
+    __reversed__ = _look
+
+    def __getattr__(self, name: str) -> Any:
+        raise _Stop
+
+    def __repr__(self) -> str:
+        return "?"
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            raise _Stop
+        return "?"
+
+
+def least_rounds(source: str) -> int:
+    """How many times a client must answer at least: each time all calls leave before the program looks."""
+    known: list[Any] = []
+    rounds = 0
+    while fresh := _one_round(source, known):
+        known += fresh
+        rounds += 1
+    return rounds
+
+
+def _one_round(source: str, known: list[Any]) -> list[Any]:
+    """The results of the calls that leave before the program looks at one that is not ``known``."""
+    made = 0
+    fresh: list[Any] = []
+
+    def tool(name: str) -> Any:
+        def call(x: Any) -> Any:
+            nonlocal made
+            if _holds_unknown(x):
+                raise _Stop
+            made += 1
+            if made <= len(known):
+                return json.loads(json.dumps(known[made - 1]))
+            fresh.append(result(name, json.loads(json.dumps(x))))
+            return _Unknown()
+
+        return call
+
+    with redirect_stdout(io.StringIO()), suppress(Exception, _Stop):
+        exec(source, {name: tool(name) for name in NAMES})
+    return fresh
+
+
+def _holds_unknown(value: Any) -> bool:
+    if type(value) is _Unknown:
+        return True
+    if isinstance(value, dict):
+        return any(map(_holds_unknown, value.values()))
+    return isinstance(value, (list, tuple)) and any(map(_holds_unknown, value))

@@ -1,0 +1,110 @@
+"""The law over HTTP: random programs, a client that runs the real tools, and CPython as the reference.
+
+Whatever the results are (numbers, records, null, errors, empty, text that looks like JSON, a megabyte),
+over all requests exactly the calls come out that Python makes, with its arguments, and the model is told what
+it prints.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import openai
+import pytest
+
+from tests.conftest import StartProxy
+from tests.support.chat import calls, plain
+from tests.support.programs import result as answered
+from tests.support.random_programs import (
+    TOOLS,
+    Writer,
+    least_rounds,
+    on_the_wire,
+    reference,
+    result,
+)
+from tests.support.scripted import ScriptedUpstream
+
+MOST_CALLS = 24
+
+
+def played(url: str, upstream: ScriptedUpstream, source: str) -> tuple[list[tuple[str, Any]], int]:
+    """The calls that a client was sent, and how many of its requests brought results."""
+    upstream.reply(f"```python\n{source}\n```")
+    client = openai.OpenAI(base_url=url, api_key="k", max_retries=0)
+    messages: list[Any] = [{"role": "user", "content": "Go."}]
+    made: list[tuple[str, Any]] = []
+    for requests in range(MOST_CALLS + 2):
+        answer = plain(client, model="m", messages=messages, tools=TOOLS)
+        message = answer.choices[0].message
+        if not message.tool_calls:
+            return made, requests
+        messages.append(message.model_dump(exclude_none=True))
+        made += (sent := [(name, arguments["x"]) for name, arguments in calls(answer)])
+        for call, (name, x) in zip(message.tool_calls, sent, strict=True):
+            messages.append(answered(call, on_the_wire(result(name, x))))
+    raise AssertionError(f"the program does not come to an end:\n{source}")
+
+
+def hold_the_law(url: str, upstream: ScriptedUpstream, seeds: Iterable[int]) -> float:
+    """Play a program of each seed; client requests over the least that there can be."""
+    upstream.default = "Done."
+    needed = least = 0
+    for seed in seeds:
+        source = Writer(random.Random(seed)).program()
+        expected, printed, fails = reference(source)
+        if not 0 < len(expected) <= MOST_CALLS:
+            continue
+        made, requests = played(url, upstream, source)
+        # A program that fails before anything has left is written anew by the model.
+        assert made == (expected[: len(made)] if fails else expected), source
+        if not fails:
+            told = upstream.requests[-1]["messages"]
+            assert any(printed.rstrip("\n") in str(m["content"]) for m in told), (printed, source)
+            needed, least = needed + requests, least + least_rounds(source)
+        upstream.exchanges.clear()
+    return needed / max(least, 1)
+
+
+SLACK = 1.35
+"""Requests over what a placeholder at run time would need; 1.1 is the aim."""
+
+
+def test_random_programs_make_pythons_calls(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    url = start_proxy(engines=("monty",), order="dataflow")
+    assert hold_the_law(url, upstream, range(200)) <= SLACK
+
+
+@pytest.mark.parametrize("order", ["auto", "strict"])
+def test_random_programs_make_pythons_calls_in_any_order_law(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, order: str
+) -> None:
+    hold_the_law(start_proxy(engines=("monty",), order=order), upstream, range(1000, 1015))
+
+
+def test_the_kernel_keeps_the_law_too(start_proxy: StartProxy, upstream: ScriptedUpstream) -> None:
+    hold_the_law(start_proxy(engines=("kernel",), order="dataflow"), upstream, range(3))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("hundred", range(20))
+def test_two_thousand_programs_make_pythons_calls(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, hundred: int
+) -> None:
+    url = start_proxy(engines=("monty",), order="dataflow")
+    hold_the_law(url, upstream, range(10_000 + 100 * hundred, 10_100 + 100 * hundred))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(7200)
+def test_the_kernel_keeps_the_law_over_many_programs(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    hold_the_law(
+        start_proxy(engines=("kernel",), order="dataflow"), upstream, range(20_000, 20_100)
+    )
