@@ -209,6 +209,9 @@ class Settings(BaseSettings):
     waiting_requests: int = Field(
         64, ge=0, le=4096, description="most requests that wait for a thread; others are told 503"
     )
+    bodies_bytes: int = Field(
+        2 * 2**30, ge=1024, description="most bytes of all request bodies being served at once"
+    )
     client_seconds: float = Field(
         20,
         gt=0,

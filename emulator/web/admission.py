@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -15,6 +16,7 @@ from werkzeug.wsgi import ClosingIterator
 
 from emulator import json_codec, metrics
 from emulator.errors import Overloaded
+from emulator.settings import Settings
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -28,27 +30,53 @@ log = structlog.get_logger()
 
 
 class Admission:
-    """WSGI middleware: ``most`` requests at once, streams until they end; ``waiting`` wait for their turn."""
+    """WSGI middleware: ``threads`` requests at once, streams until they end; some wait for their turn.
 
-    def __init__(
-        self, app: WSGIApplication, most: int, waiting: int, wait_seconds: float = WAIT_SECONDS
-    ) -> None:
+    What all of them have for bodies is bounded too: uploads lie on the disk, other bodies in memory.
+    """
+
+    def __init__(self, app: WSGIApplication, settings: Settings) -> None:
         self._app = app
-        self._room = threading.Semaphore(most)
-        self._queue = threading.Semaphore(waiting)
-        self._wait_seconds = wait_seconds
+        self._room = threading.Semaphore(settings.threads)
+        self._queue = threading.Semaphore(settings.waiting_requests)
+        self._lock = threading.Lock()
+        self._bytes_left = settings.bodies_bytes
+        # Longer ones are refused before they are read.
+        self._longest = min(
+            settings.bodies_bytes, max(settings.max_body_bytes, settings.max_file_bytes)
+        )
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if environ.get("PATH_INFO") in ALWAYS:
             return self._app(environ, start_response)
+        size = self._size(environ)
+        if not self._take(size):
+            return _refuse(environ, start_response, "bytes of bodies", "bodies_bytes")
         if not self._enter():
-            return _refuse(environ, start_response)
+            self._take(-size)
+            return _refuse(environ, start_response, "requests", "threads")
         metrics.OPEN_REQUESTS.inc()
+        leave = partial(self._leave, size)
         try:
-            return ClosingIterator(self._app(environ, start_response), self._leave)
+            return ClosingIterator(self._app(environ, start_response), leave)
         except BaseException:
-            self._leave()
+            leave()
             raise
+
+    def _size(self, environ: WSGIEnvironment) -> int:
+        """The bytes of a request's body; what does not say how long it is may be as long as any."""
+        told = environ.get("CONTENT_LENGTH") or "0"
+        if "HTTP_TRANSFER_ENCODING" in environ or not told.isdecimal():
+            return self._longest
+        return min(int(told[:20]), self._longest)
+
+    def _take(self, size: int) -> bool:
+        """Take ``size`` bytes of what bodies have together, or give them back; False if they are too many."""
+        with self._lock:
+            if size > self._bytes_left:
+                return False
+            self._bytes_left -= size
+            return True
 
     def _enter(self) -> bool:
         if self._room.acquire(blocking=False):
@@ -57,19 +85,22 @@ class Admission:
             return False
         metrics.WAITING_REQUESTS.inc()
         try:
-            return self._room.acquire(timeout=self._wait_seconds)
+            return self._room.acquire(timeout=WAIT_SECONDS)
         finally:
             metrics.WAITING_REQUESTS.dec()
             self._queue.release()
 
-    def _leave(self) -> None:
+    def _leave(self, size: int) -> None:
+        self._take(-size)
         metrics.OPEN_REQUESTS.dec()
         self._room.release()
 
 
-def _refuse(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+def _refuse(
+    environ: WSGIEnvironment, start_response: StartResponse, what: str, setting: str
+) -> Iterable[bytes]:
     error = Overloaded(
-        "The proxy serves as many requests as it may (setting threads).",
+        f"The proxy serves as many {what} at once as it may (setting {setting}).",
         code="overloaded",
         headers={"retry-after": "1"},
     )

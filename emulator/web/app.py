@@ -159,7 +159,7 @@ def create_app(
     app.before_request(guard(settings))
     app.after_request(_end)
     app.register_error_handler(Exception, _failed)
-    admission = Admission(app.wsgi_app, settings.threads, settings.waiting_requests)
+    admission = Admission(app.wsgi_app, settings)
     app.wsgi_app = admission  # type: ignore[method-assign]  # Flask's documented way
     return app
 

@@ -195,6 +195,22 @@ def test_a_head_without_end_is_refused(silent: ScriptedUpstream, tmp_path: Path)
             assert b" 431 " in heard(crowd.say(HEAD + b"a: " + b"b" * 70_000))
 
 
+def test_uploads_in_progress_are_bounded_together(start_proxy: StartProxy) -> None:
+    """What is promised counts, and is given back when the upload ends, however it does."""
+    url = start_proxy(bodies_bytes=1_000_000)
+    crowd = Crowd(url)
+    upload = b"POST /v1/files HTTP/1.1\r\nhost: localhost\r\n"
+    upload += b"content-type: multipart/form-data; boundary=B\r\n"
+    with crowd.open:
+        half = crowd.say(upload + b"content-length: 800000\r\n\r\n--B\r\n")
+        chunked = crowd.say(upload + b"transfer-encoding: chunked\r\n\r\n")
+        assert b" 503 " in heard(chunked, b"overloaded")
+        wait_until(lambda: send(f"{url}/v1/containers", b" " * 500_000)[0] == 503)
+        assert send(f"{url}/v1/containers", {"name": "small"})[0] == 200
+        half.close()
+        wait_until(lambda: send(f"{url}/v1/containers", b" " * 500_000)[0] == 400)
+
+
 # Limits of each client
 
 
