@@ -163,6 +163,10 @@ test-docker: $(TESTABLE) $(DOCKER) ## the kernels' tests in containers of a Dock
 kernel-image: ## build the image of --sandbox docker
 	@docker build -t tool-use-api-emulator-kernel -f sandbox/Dockerfile $(ARGS) .
 
+.PHONY: bench-reading
+bench-reading: $(RUNNABLE) ## what reading costs a character, and how that grows with the length of a reply
+	@exec $(PY) -m benchmarks.reading $(ARGS)
+
 .PHONY: bench-sandbox
 bench-sandbox: $(RUNNABLE) system-packages ## how long a program waits for its sandbox
 	@exec $(PY) -m benchmarks.sandbox $(ARGS)

@@ -2,8 +2,8 @@
 
     make bench-reading
 
-Each input is fed as a stream of chunks through all that stands between the upstream and the engine: reasoning,
-prose, blocks, statements. The exponent is fitted over the sizes (1 = linear); beside it stands what a bare
+Each input is fed as a stream of chunks through all that stands between the upstream and the engine:
+reasoning, prose, blocks, statements. The exponent is fitted over the sizes (1 = linear); beside it stands what a bare
 `json.loads` of the same chunks costs. None of the inputs calls a tool, so that nothing is run.
 """
 
@@ -15,7 +15,7 @@ import math
 import random
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.prose import Prose
@@ -24,7 +24,6 @@ from emulator.answering.reply_splitter import Begins
 from emulator.answering.stops import StopFilter
 from emulator.answering.tool_choice import Choice
 from emulator.programs.driver import Driver
-from emulator.reading.splitter import split
 from emulator.reading.tags import REASONING, TAGS
 from emulator.tools.toolset import Toolset
 
@@ -88,16 +87,33 @@ INPUTS: dict[str, tuple[str, str]] = {
     "backticks": ("", "` ``"),
     "fences": ("", "```\n"),
     "mentions": ("", "`</think>` "),
+    "promises": ("", "let me check "),
+    "afterwords": (f"{_FENCE}get_weather(\n```\n", "> "),
 }
 
 
 def random_inputs(seed: int, count: int) -> dict[str, tuple[str, str]]:
     """Inputs whose repeated part is made of what begins and ends blocks, by chance."""
-    chance = random.Random(seed)  # noqa: S311
+    chance = random.Random(seed)
     closings = [closing for tag in TAGS for closing in tag.closings]
     pieces = [tag.opening for tag in TAGS] + closings + list(REASONING) + list(REASONING.values())
-    pieces += [*"\n\n\n `{[(<>)]}:\"'\\=,@#-f", "```", "```json\n", _FENCE, "Action: search\n", "x = "]
-    pieces += [*NAMES, "<get_weather>", '{"name": "', "name: search\n", "if x:\n    ", ">>> ", "..."]
+    pieces += [
+        *"\n\n\n `{[(<>)]}:\"'\\=,@#-f",
+        "```",
+        "```json\n",
+        _FENCE,
+        "Action: search\n",
+        "x = ",
+    ]
+    pieces += [
+        *NAMES,
+        "<get_weather>",
+        '{"name": "',
+        "name: search\n",
+        "if x:\n    ",
+        ">>> ",
+        "...",
+    ]
     found = {}
     for number in range(count):
         begin = "".join(chance.choices(pieces, k=chance.randint(0, 2)))
@@ -128,7 +144,7 @@ def read(chunks: Sequence[str]) -> None:
         pass
 
 
-def seconds(task: Iterator[None] | None = None, *, chunks: Sequence[str]) -> float:
+def seconds(chunks: Sequence[str]) -> float:
     start = time.process_time()
     read(chunks)
     return time.process_time() - start
@@ -170,10 +186,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             costs = []
             for length in options.sizes:
                 chunks = chunks_of(reply_of(length, begin, again), size)
-                costs.append((length, seconds(chunks=chunks)))
+                costs.append((length, seconds(chunks)))
                 if costs[-1][1] > options.patience:
                     break
-            slope = exponent(costs[-2:]) if len(costs) > 1 else math.nan
+            slope = exponent(costs) if len(costs) > 1 else math.nan
             worst = max(worst, slope)
             each = costs[-1][1] / costs[-1][0] * 1e6
             bare = baseline(chunks) / costs[-1][0] * 1e6
@@ -185,5 +201,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    split("")
     sys.exit(main())

@@ -48,7 +48,7 @@ _LABELS = frozenset(label for label, dialect in FENCES.items() if dialect == "py
 @dataclass
 class _Block:
     dialect: str
-    raw: str
+    pieces: list[str]
     """As it was written, its fence included."""
     in_a_row: bool
     id: str = ""
@@ -109,7 +109,7 @@ class CellDraft:
         return self._code or ""
 
     def begin(self, dialect: str, raw: str, *, in_a_row: bool = False) -> Iterator[AnswerEvent]:
-        self._block = _Block(dialect, raw, in_a_row)
+        self._block = _Block(dialect, [raw], in_a_row)
         if dialect == "python" and raw.strip(" \t\n`~").lower() in _LABELS:
             self._block.id = self._id = new_id(PREFIX)
             self.wrote = True
@@ -118,13 +118,13 @@ class CellDraft:
     def feed(self, text: str, raw: str) -> Iterator[AnswerEvent]:
         block = self._opened()
         block.text.append(text)
-        block.raw += raw
+        block.pieces.append(raw)
         if block.id:
             yield CodeDelta(text)
 
     def end(self, raw: str, *, cut_off: bool) -> Iterator[AnswerEvent | str]:
         block = self._opened()
-        block.raw += raw
+        block.pieces.append(raw)
         self._block = None
         text = "".join(block.text)
         if block.id and cut_off:
@@ -132,7 +132,9 @@ class CellDraft:
         elif block.id:
             self._code = text
         elif cut_off or (code := self._meant(block, text)) is None:
-            yield from self._draft.begin(block.dialect, block.raw, in_a_row=block.in_a_row)
+            yield from self._draft.begin(
+                block.dialect, "".join(block.pieces), in_a_row=block.in_a_row
+            )
             yield from self._draft.feed(text, "")
             yield from self._draft.end("", cut_off=cut_off)
         else:

@@ -31,6 +31,9 @@ class Continuation:
         self._cut = cut
         self._decided = False
         self._held = ""
+        self._thinking = ""
+        """What closes the reasoning that the further reply is in."""
+        self._tail = ""
         beginning = cut.lstrip()
         tag = Tags(names).opening(beginning)
         self._openings = [beginning[:_SAMPLE], *([tag.opening] if tag else [])]
@@ -43,19 +46,41 @@ class Continuation:
         """What can be read now: "" while it is open how the model goes on."""
         if self._decided:
             return text
+        thought = ""
+        if self._thinking:
+            thought, text = self._thought(text)
         self._held += text
-        thought = _leading_reasoning(self._held)
-        if thought is None or len(self._held) < thought + _ENOUGH:
-            return ""
-        return self._decide(thought)
+        if not self._thinking and (opening := _opened(self._held)):
+            self._thinking = REASONING[opening]
+            more, self._held = self._thought(self._held)
+            thought += more
+        if self._thinking or len(self._held) < _ENOUGH:
+            return thought
+        return thought + self._decide()
 
     def close(self) -> str:
         """The rest; the further reply has ended."""
-        return "" if self._decided else self._decide(_leading_reasoning(self._held) or 0)
+        return self._tail if self._thinking else "" if self._decided else self._decide()
 
-    def _decide(self, thought: int) -> str:
+    def _thought(self, text: str) -> tuple[str, str]:
+        """What of ``text`` is reasoning, and what follows its closing tag."""
+        text, self._tail = self._tail + text, ""
+        before, closing, after = text.partition(self._thinking)
+        if closing:
+            self._thinking = ""
+            return before + closing, after
+        kept = len(text) - len(self._closing_part(text))
+        self._tail = text[kept:]
+        return text[:kept], ""
+
+    def _closing_part(self, text: str) -> str:
+        """The end of ``text`` that may become the closing tag."""
+        lengths = range(len(self._thinking) - 1, 0, -1)
+        return next((self._thinking[:n] for n in lengths if text.endswith(self._thinking[:n])), "")
+
+    def _decide(self) -> str:
         self._decided = True
-        return self._held[:thought] + self._joined(self._held[thought:])
+        return self._joined(self._held)
 
     def _joined(self, text: str) -> str:
         """The block with what follows it, or the block as it was written anew."""
@@ -75,13 +100,7 @@ class Continuation:
         return fence is not None and fence["label"].lower() in FENCES
 
 
-def _leading_reasoning(text: str) -> int | None:
-    """Where the reasoning that begins ``text`` ends, 0 if none does; None while that is open."""
+def _opened(text: str) -> str | None:
+    """The tag that opens reasoning, where ``text`` begins with one."""
     written = text.lstrip()
-    for opening, closing in REASONING.items():
-        if written.startswith(opening):
-            end = text.find(closing)
-            return end + len(closing) if end >= 0 else None
-        if opening.startswith(written):
-            return None
-    return 0
+    return next((opening for opening in REASONING if written.startswith(opening)), None)

@@ -23,6 +23,7 @@ from emulator.reading.readers import (
     calls_tool,
     mentions_tool,
 )
+from emulator.reading.tool_names import WrittenNames
 
 # Of these it is not plain from the outside that they are meant as calls.
 _AMBIGUOUS = ("python", "json", "yaml")
@@ -32,7 +33,8 @@ _AMBIGUOUS = ("python", "json", "yaml")
 class _Block:
     dialect: str
     reader: Reader
-    raw: str
+    pieces: list[str]
+    """As it was written, its fence included."""
     in_a_row: bool
     text: list[str] = field(default_factory=list)
     """As it was written, without its fence."""
@@ -40,6 +42,10 @@ class _Block:
     error: Unreadable | None = None
     is_program: bool = False
     is_quoted: bool = False
+
+    @property
+    def raw(self) -> str:
+        return "".join(self.pieces)
 
 
 class ProgramDraft:
@@ -76,6 +82,7 @@ class ProgramDraft:
             for tool in self._toolset.tools
             for spelling in (tool.name, tool.python_name)
         }
+        self._written_names = WrittenNames(self._toolset.names)
         self.program = Program()
         self.calls: list[ToolCall] = []
         self.dialects: set[str] = set()
@@ -140,13 +147,13 @@ class ProgramDraft:
 
     def begin(self, dialect: str, raw: str, *, in_a_row: bool = False) -> Iterator[AnswerEvent]:
         """A block opens; ``in_a_row`` if no word stands between it and the block before."""
-        self._block = _Block(dialect, READERS[dialect](self.names), raw, in_a_row)
+        self._block = _Block(dialect, READERS[dialect](self.names), [raw], in_a_row)
         return iter(())
 
     def feed(self, text: str, raw: str) -> Iterator[ToolCall]:
         """More of the block; gives the calls that can leave."""
         block = self._opened()
-        block.raw += raw
+        block.pieces.append(raw)
         block.text.append(text)
         if block.error is not None:
             return
@@ -164,7 +171,7 @@ class ProgramDraft:
         With ``cut_off`` nothing is read but the statements that had closed before; ``cut`` is then the block.
         """
         block = self._opened()
-        block.raw += raw
+        block.pieces.append(raw)
         self._block = None
         self._read_out(block, cut_off=cut_off)
         if block.error and not cut_off and (block.is_program or self._means_a_call(block)):
@@ -210,7 +217,7 @@ class ProgramDraft:
         """Add statements to the block; whether there is a new call to run."""
         new = False
         for statement in statements:
-            calling = calls_tool(statement.source, self._toolset.names)
+            calling = calls_tool(statement.source, self._written_names)
             if calling and any([self._quotes(statement.written), self._quotes(statement.source)]):
                 block.is_quoted = True
             if not block.is_quoted:  # what follows a quotation may need what that gives

@@ -18,10 +18,18 @@ class Prose:
         self._stops = stops
         self._lead = lead
         self._hold = hold
-        self._space = ""
+        self._space: list[str] = []
         self._held: list[str] = []
         self._begun = False
-        self.told = ""
+        self._told: list[str] = []
+
+    @property
+    def told(self) -> str:
+        return "".join(self._told)
+
+    def tell(self, words: str) -> None:
+        """Note that ``words`` are told."""
+        self._told.append(words)
 
     @property
     def stopped(self) -> bool:
@@ -35,20 +43,20 @@ class Prose:
 
     def feed(self, text: str) -> str:
         """The words to tell now."""
-        text = self._space + text
         words = text.rstrip()
         if not words:
-            self._space = text if self._begun else ""
+            if self._begun:
+                self._space.append(text)
             return ""
-        self._space = text[len(words) :]
-        if not self._begun:
-            words = words.lstrip()
+        space = "".join(self._space)
+        self._space = [text[len(words) :]]
+        words = space + words if self._begun else words.lstrip()
         self._begun = True
         words = self._stops.feed(words)
         if self._hold:
             self._held.append(words)
             return ""
-        self.told += words
+        self.tell(words)
         return words
 
     def close(self) -> str:

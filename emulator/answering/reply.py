@@ -33,6 +33,8 @@ log = structlog.get_logger()
 
 # Prose behind a program is read on only for a further program in it, and only so far.
 MAX_AFTERWORD = 300
+MAX_PROMISE = 2000
+"""Characters at the end of an answer in which a promise is looked for."""
 _INVENTED = re.compile(
     r"\s*(?:[*#>`_\s]*)(?:output|results?|returns?|response)\b|\s*```(?!py)", re.IGNORECASE
 )
@@ -110,13 +112,20 @@ class Reply:
         self._misformed = ""
         self._answered = False
         self.done = False
-        self.text = ""
+        self.size = 0
+        self._pieces: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """The reply so far, as the model wrote it, without reasoning in a field of its own."""
+        return "".join(self._pieces)
 
     def feed(self, content: str, reasoning: str = "") -> Iterator[AnswerEvent]:
         if reasoning:
             yield from self._events(self._splitter.apart())
             yield from self._reason(reasoning)
-        self.text += content
+        self._pieces.append(content)
+        self.size += len(content)
         if self._continuation is not None:
             content = self._continuation.feed(content)
         yield from self._events(self._splitter.feed(content))
@@ -138,7 +147,7 @@ class Reply:
     def rest(self) -> Iterator[AnswerEvent]:
         """The words that were held, where they stand whatever follows."""
         if not self._choice.required and (rest := self.prose.close()):
-            self.prose.told += rest
+            self.prose.tell(rest)
             yield ContentDelta(rest)
 
     @property
@@ -156,7 +165,7 @@ class Reply:
             return Refused("required", {"names": self._names()})
         if not self._answered:
             return Refused("empty", {"names": self._names()})
-        if self.draft.names and _PROMISE.search(self.prose.told):
+        if self.draft.names and _PROMISE.search(self.prose.told[-MAX_PROMISE:]):
             return Refused("promised", {"names": self._names()})
         return Answered()
 
@@ -213,7 +222,8 @@ class Reply:
 
     def _words(self, text: str) -> Iterator[AnswerEvent]:
         if self.draft.wrote:
-            self._afterword += text
+            # White space says nothing, and there may be much of it.
+            self._afterword = (self._afterword + text).lstrip()
             words = self._afterword
             self.done = bool(len(words.strip()) > MAX_AFTERWORD or _INVENTED.match(words))
             return

@@ -83,7 +83,7 @@ class TurnState:
         """
         if self.attempt >= settings.repair_attempts:
             return False
-        if max(len(reply.text), len(reply.draft.cut)) > settings.max_reply_chars:
+        if max(reply.size, len(reply.draft.cut)) > settings.max_reply_chars:
             return False
         for limit in _TOKEN_LIMITS & self.fields.keys():
             left = self.limits.setdefault(limit, self.fields[limit]) - meter.completion

@@ -11,6 +11,7 @@ import builtins
 import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from emulator.programs.driver import Program
 from emulator.reading.diagnostics import Diagnostic
@@ -32,7 +33,13 @@ def check(program: Program, toolset: Toolset) -> list[Diagnostic]:
             found += _arguments(node, name, program, toolset)
         elif name not in defined:
             found.append(_unknown(node, name, program, toolset).diagnostic)
+        if len(found) >= MAX_TOLD:
+            break
     return sorted(found, key=lambda diagnostic: (diagnostic.line, diagnostic.column))
+
+
+MAX_TOLD = 20
+"""Faults of one program that a model is told of: more would not help it."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +54,14 @@ def unknown_calls(program: Program, toolset: Toolset) -> list[Unknown]:
     """Only the calls of functions that do not exist."""
     tree = program.tree()
     defined = {*_BUILTINS, *toolset.constructors, *toolset.names, *_bound(tree)}
-    return [
+    unknown = (
         _unknown(node, node.func.id, program, toolset)
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id not in defined
-    ]
+    )
+    return list(islice(unknown, MAX_TOLD))
 
 
 def _arguments(

@@ -58,6 +58,7 @@ class PythonReader:
         self._names = names if isinstance(names, WrittenNames) else WrittenNames(names)
         self._partial: list[str] = []  # of the line that has not ended yet
         self._lines: list[str] = []  # of the statement that has not closed yet
+        self._decorating = False  # nothing but decorators has come of that statement
         self._scan = PythonScan()
         self._first = 1  # line in which that statement begins
         self._line = 0  # 1-based number of the last whole line
@@ -119,6 +120,8 @@ class PythonReader:
             self._first = self._line
         elif kind is _Line.NOTHING and not self._lines:
             return []
+        if not self._scan.open and line.strip() and line[0] not in " \t#":
+            self._decorating = line.startswith("@") and (self._decorating or not self._lines)
         self._lines.append(line)
         self._scan.feed(line)
         if not self._scan.open and not _COMPOUND.match(self._lines[0]):
@@ -141,13 +144,9 @@ class PythonReader:
             return _Line.NOTHING
         if self._lines and (line[0] in " \t" or _CONTINUES.match(line)):
             return _Line.GOES_ON
-        if self._lines and self._decorating():
+        if self._lines and self._decorating:
             return _Line.GOES_ON
         return _Line.BEGINS
-
-    def _decorating(self) -> bool:
-        code = [line for line in self._lines if line.strip() and line[0] not in " \t#"]
-        return all(line.startswith("@") for line in code)
 
     def _is_prose(self, line: str) -> bool:
         # Looked at before its quotes and brackets are: prose has apostrophes and no closers.
@@ -166,6 +165,7 @@ class PythonReader:
         source = "".join(self._lines)
         missing = self._scan.missing if last and not self._scan.quote else ""
         self._lines = []
+        self._decorating = False
         self._scan = PythonScan()
         if not source.strip():
             return []

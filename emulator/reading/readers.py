@@ -35,9 +35,9 @@ def read(dialect: str, text: str, names: Collection[str] = ()) -> list[Statement
     return [*reader.feed(text), *reader.close()]
 
 
-def calls_tool(source: str, names: Collection[str]) -> bool:
+def calls_tool(source: str, names: Collection[str] | WrittenNames) -> bool:
     """Whether the statement calls an offered function; code that calls none is documentation."""
-    return _calls_tool(source, WrittenNames(names))
+    return _calls_tool(source, names if isinstance(names, WrittenNames) else WrittenNames(names))
 
 
 def mentions_tool(text: str, names: Collection[str]) -> bool:
