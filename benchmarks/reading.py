@@ -3,8 +3,9 @@
     make bench-reading
 
 Each input is fed as a stream of chunks through all that stands between the upstream and the engine:
-reasoning, prose, blocks, statements. The exponent is fitted over the sizes (1 = linear); beside it stands what a bare
-`json.loads` of the same chunks costs. None of the inputs calls a tool, so that nothing is run.
+reasoning, prose, blocks, statements. The exponent is fitted over the sizes (1 = linear); beside it
+stands what a bare `json.loads` of the same chunks costs. None of the inputs calls a tool, so that
+nothing is run.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import math
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.prose import Prose
@@ -130,7 +131,7 @@ def chunks_of(text: str, size: int) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
-def read(chunks: Sequence[str]) -> None:
+def read(chunks: Iterable[str]) -> None:
     """All that is done with a reply, but for running what it calls."""
     draft = ProgramDraft(Driver((), TOOLSET), required=False, by_statement=True, seed=0)
     prose = Prose(StopFilter(None), hold=False)
