@@ -44,6 +44,10 @@ class Answer:
     """The stream's events, `Opened` first. Raises `EmulatorError`."""
     dropped: tuple[str, ...]
     """Types of hosted tools that were left out."""
+    begun: Json
+    """The response in front of its first item."""
+    keep: Callable[[Json], None]
+    """Keeps the response as it stands, if it is to be kept."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +79,13 @@ class ResponseFront:
         start, event_log = begun(request), EventLog()
         writer = ResponseWriter(start, brought)
         events = writer.write(event_log.record(answer))
+        keep: Callable[[Json], None] = _not_kept
         if request.store is not False:
             keep = partial(
                 self.stored.keep, client, begun=start, given=given, tools=brought, events=event_log
             )
             events = _keeping(keep, events)
-        return Answer(writer, events, asked.dropped)
+        return Answer(writer, events, asked.dropped, start, keep)
 
     def input_tokens(self, client: str, request: ResponseRequest, given: list[Json]) -> Json:
         """How long the prompt is, as near as can be told. Raises as `answer`."""
@@ -129,6 +134,10 @@ class ResponseFront:
         except BadRequest as error:
             raise told_as_sent(error, offered.places) from error
         return _Read(asked, before, given, brought)
+
+
+def _not_kept(response: Json) -> None:
+    """For who said ``store: false``."""
 
 
 def _keeping(keep: Callable[[Json], None], events: StreamEvents) -> StreamEvents:

@@ -22,7 +22,6 @@ from emulator.responses.tools import CLIENT_TOOLS
 CODE_OUTPUTS = "code_interpreter_call.outputs"
 
 _UNSUPPORTED: Mapping[str, str] = {
-    "background": "Responses are not run in the background here; leave background out and stream.",
     "conversation": "Conversations are not kept here; use previous_response_id.",
     "prompt": "Prompt templates are not kept here; send input and instructions.",
     "context_management": "Compaction is not done here; leave context_management out.",
@@ -80,6 +79,7 @@ class ResponseRequest(BaseModel):
     top_logprobs: int | None = Field(None, ge=0, le=20)
     metadata: Annotated[dict[str, str], BeforeValidator(_texts)] | None = None
     include: list[str] | None = None
+    background: bool | None = None
     store: bool | None = None
     stream: bool | None = None
     stream_options: dict[str, Any] | None = None
@@ -109,6 +109,9 @@ def parse_request(body: bytes, *, model: str | None = None) -> tuple[ResponseReq
         if value.get(name):
             raise BadRequest(instead, param=name, code="unsupported_parameter")
     request = validated(ResponseRequest, value)
+    if request.background and request.store is False:
+        message = "A background response is kept until it is asked for: leave store out."
+        raise BadRequest(message, param="store")
     for n, tool in enumerate(request.tools or ()):
         if not isinstance(tool.get("type"), str):
             raise BadRequest(f"tools[{n}].type must say what the tool is.", f"tools[{n}].type")

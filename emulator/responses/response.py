@@ -19,7 +19,7 @@ def begun(request: ResponseRequest, *, now: Callable[[], float] = time.time) -> 
         "created_at": int(now()),
         "completed_at": None,
         "status": "in_progress",
-        "background": False,
+        "background": bool(request.background),
         "error": None,
         "frequency_penalty": _number(request, "frequency_penalty", 0.0),
         "incomplete_details": None,

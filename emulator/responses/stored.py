@@ -121,6 +121,9 @@ class StoredResponses:
                 message = f"Previous response with id {quoted(key)} not found."
                 code = "previous_response_not_found"
                 raise BadRequest(message, "previous_response_id", code)
+            if found.response["status"] in ("queued", "in_progress"):
+                message = f"Previous response with id {quoted(key)} is still being made."
+                raise BadRequest(message, "previous_response_id")
             chain.append(found.items)
             key = found.response["previous_response_id"]
         return [item for items in reversed(chain) for item in items]

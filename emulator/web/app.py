@@ -32,6 +32,7 @@ from emulator.errors import (
 )
 from emulator.events import new_id
 from emulator.interpreter.interpreter import Interpreter
+from emulator.responses.background import BackgroundResponses
 from emulator.settings import Settings
 from emulator.storage.blob_store import open_blob_store
 from emulator.storage.containers import Containers
@@ -118,7 +119,9 @@ def create_app(
     api = _api(settings)
     add_limits(app, api, settings)
     chat.add_routes(api, pipeline, ModelList(upstream), settings)
-    responses.add_routes(api, pipeline, settings, store)
+    background = BackgroundResponses(settings.threads, settings.answer_seconds)
+    owned.callback(background.close)
+    responses.add_routes(api, pipeline, settings, store, background)
     files.add_routes(api, uploaded, read)
     containers.add_routes(api, interpreter, uploaded, read)
     executions.add_routes(api, interpreter, settings)

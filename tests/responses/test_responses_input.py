@@ -354,7 +354,7 @@ def with_choice(choice: Any) -> Json:
         ({**HELLO, "max_output_tokens": 0}, "max_output_tokens", None),
         ({**HELLO, "temperature": 3}, "temperature", None),
         ({**HELLO, "truncation": "some"}, "truncation", None),
-        ({**HELLO, "background": True}, "background", "unsupported_parameter"),
+        ({**HELLO, "background": True, "store": False}, "store", None),
         ({**HELLO, "conversation": "conv_1"}, "conversation", "unsupported_parameter"),
         ({**HELLO, "prompt": {"id": "pmpt_1"}}, "prompt", "unsupported_parameter"),
         (

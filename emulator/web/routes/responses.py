@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NoReturn
 
 import structlog
 from flask import Blueprint, Response, request
 
 from emulator.answering.pipeline import Pipeline
 from emulator.errors import BadRequest, EmulatorError
+from emulator.responses.background import BackgroundResponses
 from emulator.responses.front import ResponseFront, last
 from emulator.responses.items import Json
 from emulator.responses.request import CODE_OUTPUTS, parse_request
@@ -27,10 +27,14 @@ log = structlog.get_logger()
 
 
 def add_routes(
-    api: Blueprint, pipeline: Pipeline, settings: Settings, store: KeyValueStore | None
+    api: Blueprint,
+    pipeline: Pipeline,
+    settings: Settings,
+    store: KeyValueStore | None,
+    background: BackgroundResponses,
 ) -> None:
     stored = StoredResponses(store, settings.response_seconds)
-    routes = _Routes(ResponseFront(pipeline, stored), stored, settings)
+    routes = _Routes(ResponseFront(pipeline, stored), stored, settings, background)
     one = "/responses/<response_id>"
     api.post("/responses")(routes.create_response)
     api.post("/responses/input_tokens")(routes.count_input_tokens)
@@ -46,6 +50,7 @@ class _Routes:
     front: ResponseFront
     stored: StoredResponses
     settings: Settings
+    background: BackgroundResponses
 
     def create_response(self) -> Response:
         body = request.get_data()
@@ -54,6 +59,10 @@ class _Routes:
         asked, given = parse_request(body)
         answer = self.front.answer(client(), asked, given, order())
         code_outputs = CODE_OUTPUTS in (asked.include or ())
+        if asked.background and not asked.stream:
+            if self.stored.store is None:
+                raise BadRequest("Nothing is kept here, so nothing can be made in the background.")
+            return tell(json_reply(self.background.start(answer)), None, answer.dropped)
         if not asked.stream:
             opened = next(answer.events)
             whole = last(answer.events)["response"]
@@ -80,7 +89,12 @@ class _Routes:
             raise BadRequest("starting_after must be a sequence number.", "starting_after")
         found = self.stored.get(client(), response_id)
         if request.args.get("stream", "").lower() not in ("true", "1"):
-            return json_reply(shown(found.response, code_outputs=code_outputs))
+            current = self.background.current(found.response)
+            return json_reply(shown(current, code_outputs=code_outputs))
+        if found.response["status"] not in ("completed", "incomplete"):
+            raise BadRequest(
+                "Only a whole response can be streamed again; poll this one.", "stream"
+            )
         events = [event for event in found.events() if event["sequence_number"] > int(after)]
         frames = (_frame(event, code_outputs=code_outputs) for event in events)
         return stream_reply(frames)
@@ -95,9 +109,11 @@ class _Routes:
         listed = [shown(item, code_outputs=code_outputs) for item in found.input]
         return json_reply(page_among(listed, request.args))
 
-    def cancel_response(self, response_id: str) -> NoReturn:
-        self.stored.get(client(), response_id)
-        raise BadRequest("Only background responses can be cancelled; there are none here.")
+    def cancel_response(self, response_id: str) -> Response:
+        found = self.stored.get(client(), response_id)
+        if not found.response["background"]:
+            raise BadRequest("Only background responses can be cancelled.")
+        return json_reply(self.background.cancel(found.response))
 
 
 def _includes_code_outputs() -> bool:
