@@ -1,7 +1,7 @@
 """Responses that are made while nobody waits: started, polled, cancelled.
 
-The state of each stands in the store, where every replica finds it; a run itself lives in this process and ends
-with it. Knows nothing of Flask.
+The state of each stands in the store, where every replica finds it; a run itself lives in this process and
+ends with it. Knows nothing of Flask.
 """
 
 from __future__ import annotations
