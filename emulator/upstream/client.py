@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import httpx2
@@ -24,6 +24,7 @@ from emulator.upstream.failures import headers_told, message_of
 from emulator.upstream.interface import Chat, Chunk, UpstreamReply
 from emulator.upstream.sse import EventTooLarge, SSEDecoder
 
+_SHORTEST_KEY = 8
 PASSED_BACK = ("retry-after", "retry-after-ms", "x-should-retry")
 
 
@@ -40,6 +41,7 @@ class OpenAIUpstream:
             ),
         )
         self._answer_seconds = settings.answer_seconds
+        self._key = settings.api_key.get_secret_value()
 
     def for_one_answer(self) -> _OneAnswer:
         return _OneAnswer(self, time.monotonic() + self._answer_seconds)
@@ -63,15 +65,15 @@ class OpenAIUpstream:
         try:
             response = opened.__enter__()
         except openai.OpenAIError as error:
-            raise _failure(error) from error
-        return _RawReply(opened, response.http_response, until)
+            raise _without(self._key, _failure(error)) from error
+        return _RawReply(opened, response.http_response, until, self._key)
 
     def models(self) -> list[dict[str, Any]]:
         """The upstream's model list. Raises `UpstreamFailed`."""
         try:
             listed = json_codec.loads(self._client.models.with_raw_response.list().content)
         except openai.OpenAIError as error:
-            raise _failure(error) from error
+            raise _without(self._key, _failure(error)) from error
         except json_codec.NotJSON as error:
             raise UpstreamFailed("The upstream's model list is not valid JSON.") from error
         data = listed.get("data") if isinstance(listed, dict) else None
@@ -91,7 +93,8 @@ class _OneAnswer:
 
 
 class _RawReply:
-    def __init__(self, opened: Any, response: httpx2.Response, until: float) -> None:
+    def __init__(self, opened: Any, response: httpx2.Response, until: float, key: str) -> None:
+        self._key = key
         self._opened = opened
         self._response = response
         self._until = until
@@ -123,7 +126,10 @@ class _RawReply:
                 for event in decoder.feed(data):
                     if event == b"[DONE]":
                         return
-                    chunk = _chunk(event)
+                    try:
+                        chunk = _chunk(event)
+                    except UpstreamFailed as error:
+                        raise _without(self._key, error) from error
                     finished = finished or _finishes(chunk)
                     yield chunk
         except httpx2.TimeoutException as error:
@@ -156,6 +162,13 @@ def _chunk(event: bytes) -> Chunk:
         raise UpstreamFailed(f"The upstream reported an error: {message}")
     _check_shape(chunk)
     return chunk
+
+
+def _without(key: str, error: UpstreamFailed) -> UpstreamFailed:
+    """The error without the operator's key, which some upstreams quote: clients and logs get the rest."""
+    if len(key) < _SHORTEST_KEY:
+        return error  # a word like any other
+    return replace(error, message=error.message.replace(key, "[the upstream's key]"))
 
 
 def _check_shape(chunk: Chunk) -> None:
