@@ -341,7 +341,8 @@ PAGE = """\
 The {cases} base cases of bfcl-eval {version}, with its Python classes as the world. For each message of the
 user a model writes the calls of the ground truth as one program, in one of five styles; the client runs
 the calls of each message in their order, in a random order, or in reverse. How many cases end in the state
-that the ground truth leads to, and what it took (`make bench-multi-turn` writes this):
+that the ground truth leads to, and what it took where calls are run in order: turns of the model, requests of
+the client, messages with several calls (`make bench-multi-turn` writes this):
 
 {tables}
 {flawed}

@@ -80,7 +80,7 @@ class _Namer:
         ]
 
     def _place(self, holder: ast.AST, field: str) -> _Place | None:
-        """Where the first thing that is evaluated from ``holder.field`` on is a list of calls."""
+        """Where the first thing that is evaluated from a field of ``holder`` on is a list of calls."""
         place = _Place(holder, field)
         while True:
             value = place.value
