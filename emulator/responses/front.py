@@ -11,14 +11,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import structlog
+
 from emulator.answering.asked import Asked
 from emulator.answering.pipeline import Pipeline
 from emulator.answering.relay import spelled_out
-from emulator.errors import BadRequest
+from emulator.errors import BadRequest, EmulatorError
 from emulator.events import Opened, new_id
 from emulator.protocol import Message
 from emulator.responses import compaction, items
 from emulator.responses.chat import chat_request, told_as_sent
+from emulator.responses.conversations import Conversations
 from emulator.responses.event_log import EventLog
 from emulator.responses.history import messages
 from emulator.responses.items import Json
@@ -28,6 +31,8 @@ from emulator.responses.stored import StoredResponses
 from emulator.responses.tools import further, offer
 from emulator.responses.writer import ResponseWriter, usage_told
 from emulator.settings import Order
+
+log = structlog.get_logger()
 
 _ENDS = ("response.completed", "response.incomplete")
 
@@ -64,6 +69,7 @@ class _Read:
 class ResponseFront:
     pipeline: Pipeline
     stored: StoredResponses
+    conversations: Conversations
 
     def answer(
         self,
@@ -84,8 +90,26 @@ class ResponseFront:
             keep = partial(
                 self.stored.keep, client, begun=start, given=given, tools=brought, events=event_log
             )
+        if request.conversation is not None:
+            keep = self._in_conversation(keep, client, request.conversation, given)
+        if keep is not _not_kept:
             events = _keeping(keep, events)
         return Answer(writer, events, asked.dropped, start, keep)
+
+    def _in_conversation(
+        self, keep: Callable[[Json], None], client: str, key: str, given: list[Json]
+    ) -> Callable[[Json], None]:
+        """``keep``, which also adds a turn that is whole to the conversation."""
+
+        def kept(response: Json) -> None:
+            keep(response)
+            if response["status"] in ("completed", "incomplete"):
+                try:
+                    self.conversations.add(client, key, [*given, *response["output"]])
+                except EmulatorError as error:  # the answer is there all the same
+                    log.warning("turn not added to its conversation", reason=error.message)
+
+        return kept
 
     def input_tokens(self, client: str, request: ResponseRequest, given: list[Json]) -> Json:
         """How long the prompt is, as near as can be told. Raises as `answer`."""
@@ -119,6 +143,8 @@ class ResponseFront:
         """What a request asks for, with all that came before. Raises as `answer`."""
         given = self.stored.resolved(client, given)
         before = self.stored.history(client, request.previous_response_id)
+        if request.conversation is not None:
+            before = self.conversations.get(client, request.conversation).items
         said = [
             *items.parse(self.stored.with_outputs(client, before), "previous_response"),
             *items.parse(self.stored.with_outputs(client, given)),

@@ -173,18 +173,18 @@ def parse(items: Sequence[Json], place: str = "input") -> list[Item]:
     return [read for n, item in enumerate(items) for read in _read(item, f"{place}[{n}]")]
 
 
-def normal(written: Any) -> list[Json]:
-    """``input`` as a list of whole items: each with its type and an id, texts as lists of parts, no nulls.
+def normal(written: Any, place: str = "input") -> list[Json]:
+    """``input``, say, as a list of whole items: each with its type and an id, texts as lists of parts, no nulls.
 
     Raises `BadRequest`.
     """
     if isinstance(written, str):
         written = [{"role": "user", "content": written}]
     if not isinstance(written, list):
-        raise BadRequest("input must be text or an array of items.", param="input")
+        raise BadRequest(f"{place} must be text or an array of items.", param=place)
     if len(written) > MAX_ITEMS:
-        raise BadRequest(f"input has more than {MAX_ITEMS} items.", param="input")
-    return [_normal(item, f"input[{n}]") for n, item in enumerate(written)]
+        raise BadRequest(f"{place} has more than {MAX_ITEMS} items.", param=place)
+    return [_normal(item, f"{place}[{n}]") for n, item in enumerate(written)]
 
 
 def quoted(value: Any) -> str:

@@ -22,7 +22,6 @@ from emulator.responses.tools import CLIENT_TOOLS
 CODE_OUTPUTS = "code_interpreter_call.outputs"
 
 _UNSUPPORTED: Mapping[str, str] = {
-    "conversation": "Conversations are not kept here; use previous_response_id.",
     "prompt": "Prompt templates are not kept here; send input and instructions.",
     "context_management": "Compaction is not done here; leave context_management out.",
     "moderation": "Moderation is not done here; leave moderation out.",
@@ -60,6 +59,14 @@ def _texts(value: Any) -> Any:
     return value
 
 
+Metadata = Annotated[dict[str, str], BeforeValidator(_texts)]
+
+
+def _conversation(value: Any) -> Any:
+    """Its id, which may stand in an object of its own."""
+    return value.get("id") if isinstance(value, dict) else value
+
+
 class ResponseRequest(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -67,6 +74,7 @@ class ResponseRequest(BaseModel):
     input: Any = None
     instructions: str | None = None
     previous_response_id: str | None = None
+    conversation: Annotated[str | None, BeforeValidator(_conversation)] = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
@@ -77,7 +85,7 @@ class ResponseRequest(BaseModel):
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, ge=0, le=1)
     top_logprobs: int | None = Field(None, ge=0, le=20)
-    metadata: Annotated[dict[str, str], BeforeValidator(_texts)] | None = None
+    metadata: Metadata | None = None
     include: list[str] | None = None
     background: bool | None = None
     store: bool | None = None
@@ -112,6 +120,11 @@ def parse_request(body: bytes, *, model: str | None = None) -> tuple[ResponseReq
     if request.background and request.store is False:
         message = "A background response is kept until it is asked for: leave store out."
         raise BadRequest(message, param="store")
+    if request.conversation is not None and request.previous_response_id is not None:
+        message = (
+            "A response goes on from a conversation or from previous_response_id, not from both."
+        )
+        raise BadRequest(message, param="conversation")
     for n, tool in enumerate(request.tools or ()):
         if not isinstance(tool.get("type"), str):
             raise BadRequest(f"tools[{n}].type must say what the tool is.", f"tools[{n}].type")

@@ -49,6 +49,8 @@ def begun(request: ResponseRequest, *, now: Callable[[], float] = time.time) -> 
         "usage": None,
         "truncation": "disabled",  # whatever was asked for: nothing is left out of the input here
     }
+    if request.conversation is not None:
+        response["conversation"] = {"id": request.conversation}
     return {**response, "user": request.user} if request.user is not None else response
 
 

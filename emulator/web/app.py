@@ -33,6 +33,7 @@ from emulator.errors import (
 from emulator.events import new_id
 from emulator.interpreter.interpreter import Interpreter
 from emulator.responses.background import BackgroundResponses
+from emulator.responses.conversations import Conversations
 from emulator.settings import Settings
 from emulator.storage.blob_store import open_blob_store
 from emulator.storage.containers import Containers
@@ -46,6 +47,7 @@ from emulator.web.limits import add_limits
 from emulator.web.routes import (
     chat,
     containers,
+    conversations,
     executions,
     files,
     messages,
@@ -121,7 +123,9 @@ def create_app(
     chat.add_routes(api, pipeline, ModelList(upstream), settings)
     background = BackgroundResponses(settings.threads, settings.answer_seconds)
     owned.callback(background.close)
-    responses.add_routes(api, pipeline, settings, store, background)
+    talks = Conversations(store, settings.response_seconds)
+    conversations.add_routes(api, talks)
+    responses.add_routes(api, pipeline, settings, store, background, talks)
     files.add_routes(api, uploaded, read)
     containers.add_routes(api, interpreter, uploaded, read)
     executions.add_routes(api, interpreter, settings)

@@ -355,7 +355,6 @@ def with_choice(choice: Any) -> Json:
         ({**HELLO, "temperature": 3}, "temperature", None),
         ({**HELLO, "truncation": "some"}, "truncation", None),
         ({**HELLO, "background": True, "store": False}, "store", None),
-        ({**HELLO, "conversation": "conv_1"}, "conversation", "unsupported_parameter"),
         ({**HELLO, "prompt": {"id": "pmpt_1"}}, "prompt", "unsupported_parameter"),
         (
             {**HELLO, "context_management": [{"type": "compaction"}]},

@@ -10,6 +10,7 @@ from flask import Blueprint, Response, request
 from emulator.answering.pipeline import Pipeline
 from emulator.errors import BadRequest, EmulatorError
 from emulator.responses.background import BackgroundResponses
+from emulator.responses.conversations import Conversations
 from emulator.responses.front import ResponseFront, last
 from emulator.responses.items import Json
 from emulator.responses.request import CODE_OUTPUTS, parse_request
@@ -32,9 +33,10 @@ def add_routes(
     settings: Settings,
     store: KeyValueStore | None,
     background: BackgroundResponses,
+    conversations: Conversations,
 ) -> None:
     stored = StoredResponses(store, settings.response_seconds)
-    routes = _Routes(ResponseFront(pipeline, stored), stored, settings, background)
+    routes = _Routes(ResponseFront(pipeline, stored, conversations), stored, settings, background)
     one = "/responses/<response_id>"
     api.post("/responses")(routes.create_response)
     api.post("/responses/input_tokens")(routes.count_input_tokens)

@@ -1,0 +1,69 @@
+"""`/conversations`: what responses were made in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, request
+from pydantic import BaseModel
+
+from emulator.protocol import parse_body
+from emulator.responses import items
+from emulator.responses.conversations import Conversations
+from emulator.responses.request import Metadata
+from emulator.storage.paging import page_among
+from emulator.web.routes.reply import client, json_reply
+
+
+class _Asked(BaseModel):
+    items: Any = None
+    metadata: Metadata | None = None
+
+
+def add_routes(api: Blueprint, conversations: Conversations) -> None:
+    one = "/conversations/<key>"
+
+    @api.post("/conversations")
+    def create_conversation() -> Response:
+        asked = parse_body(request.get_data() or b"{}", _Asked)
+        made = conversations.create(client(), _items(asked), asked.metadata or {})
+        return json_reply(made.json())
+
+    @api.get(one)
+    def retrieve_conversation(key: str) -> Response:
+        return json_reply(conversations.get(client(), key).json())
+
+    @api.post(one)
+    def update_conversation(key: str) -> Response:
+        asked = parse_body(request.get_data(), _Asked)
+        return json_reply(conversations.update(client(), key, asked.metadata or {}).json())
+
+    @api.delete(one)
+    def delete_conversation(key: str) -> Response:
+        conversations.delete(client(), key)
+        return json_reply({"id": key, "object": "conversation.deleted", "deleted": True})
+
+    @api.post(f"{one}/items")
+    def add_items(key: str) -> Response:
+        added = _items(parse_body(request.get_data(), _Asked))
+        conversations.add(client(), key, added)
+        return json_reply(page_among(added, {"order": "asc", "limit": "100"}))
+
+    @api.get(f"{one}/items")
+    def list_items(key: str) -> Response:
+        return json_reply(page_among(conversations.get(client(), key).items, request.args))
+
+    @api.get(f"{one}/items/<item_id>")
+    def retrieve_item(key: str, item_id: str) -> Response:
+        return json_reply(conversations.get(client(), key).item(item_id))
+
+    @api.delete(f"{one}/items/<item_id>")
+    def delete_item(key: str, item_id: str) -> Response:
+        return json_reply(conversations.remove(client(), key, item_id).json())
+
+
+def _items(asked: _Asked) -> list[items.Json]:
+    """Raises `BadRequest` naming the place."""
+    given = items.normal([] if asked.items is None else asked.items, "items")
+    items.parse(given, "items")
+    return given

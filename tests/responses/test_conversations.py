@@ -1,0 +1,92 @@
+"""/v1/conversations and responses made in them, through the official SDK."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import openai
+import pytest
+
+from tests.conftest import StartProxy
+from tests.support.responses_tools import GET_WEATHER, LONDON
+from tests.support.scripted import Reply, ScriptedUpstream
+
+ADA: Any = {"type": "message", "role": "user", "content": "I am Ada."}
+
+
+def texts(upstream: ScriptedUpstream) -> list[str]:
+    return [message["content"] for message in upstream.requests[-1]["messages"]]
+
+
+def test_a_conversation_is_made_changed_and_deleted(client: openai.OpenAI) -> None:
+    made = client.conversations.create(items=[ADA], metadata={"a": "b"})
+    assert client.conversations.retrieve(made.id) == made
+    assert client.conversations.update(made.id, metadata={"a": "c"}).metadata == {"a": "c"}
+    added = client.conversations.items.create(made.id, items=[{**ADA, "content": "Hi."}])
+    listed = client.conversations.items.list(made.id, order="asc").data
+    assert [item.content[0].text for item in listed] == ["I am Ada.", "Hi."]  # type: ignore[union-attr]
+    assert client.conversations.items.retrieve(added.data[0].id, conversation_id=made.id).id
+    client.conversations.items.delete(added.data[0].id, conversation_id=made.id)
+    assert len(client.conversations.items.list(made.id).data) == 1
+    assert client.conversations.delete(made.id).deleted
+    with pytest.raises(openai.NotFoundError):
+        client.conversations.retrieve(made.id)
+
+
+@pytest.mark.parametrize("options", [{}, {"store": False}, {"stream": True}])
+def test_a_response_goes_on_from_its_conversation_and_adds_its_turn(
+    client: openai.OpenAI, upstream: ScriptedUpstream, options: Any
+) -> None:
+    made = client.conversations.create(items=[ADA])
+    upstream.reply("Hello.", "You are Ada.")
+    for question in ("Hi.", "Who am I?"):
+        answer: Any = client.responses.create(
+            model="m", input=question, conversation=made.id, **options
+        )
+        if options.get("stream"):
+            *_, last = answer
+            answer = last.response
+        assert answer.conversation.id == made.id
+    assert "\n".join(texts(upstream)).splitlines()[-1] == "Who am I?"
+    assert "Hello." in texts(upstream)
+    assert len(client.conversations.items.list(made.id).data) == 5
+
+
+def test_calls_and_their_results_go_on_in_it(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    made = client.conversations.create()
+    upstream.reply(LONDON, "It rains.")
+    ask: Any = {"model": "m", "tools": [GET_WEATHER], "conversation": {"id": made.id}}
+    [call] = client.responses.create(input="Weather?", **ask).output
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "rain"}  # type: ignore[union-attr]
+    assert client.responses.create(input=[result], **ask).output_text == "It rains."
+    assert "get_weather(location='London')" in "".join(texts(upstream)).replace('"', "'")
+
+
+def test_a_turn_that_failed_adds_nothing(client: openai.OpenAI, upstream: ScriptedUpstream) -> None:
+    made = client.conversations.create(items=[ADA])
+    upstream.reply(Reply(status=400))
+    with pytest.raises(openai.BadRequestError):
+        client.responses.create(model="m", input="Hi.", conversation=made.id)
+    assert len(client.conversations.items.list(made.id).data) == 1
+
+
+def test_what_cannot_be_is_refused(start_proxy: StartProxy) -> None:
+    proxy = start_proxy(client_keys="one,two")
+    one, two = (
+        openai.OpenAI(base_url=f"{proxy}/v1", api_key=key, max_retries=0) for key in ("one", "two")
+    )
+    made = one.conversations.create()
+    with pytest.raises(openai.NotFoundError):
+        two.conversations.retrieve(made.id)
+    with pytest.raises(openai.NotFoundError):
+        two.responses.create(model="m", input="Hi.", conversation=made.id)
+    with pytest.raises(openai.BadRequestError, match="not from both"):
+        one.responses.create(
+            model="m", input="Hi.", conversation=made.id, previous_response_id="resp_1"
+        )
+    with pytest.raises(openai.BadRequestError, match="too large"):
+        one.conversations.items.create(made.id, items=[{**ADA, "content": "x" * 5_000_000}])
+    with pytest.raises(openai.BadRequestError, match="items"):
+        one.conversations.create(items=[{"type": "nonsense"}])  # type: ignore[list-item]
