@@ -174,7 +174,7 @@ def parse(items: Sequence[Json], place: str = "input") -> list[Item]:
 
 
 def normal(written: Any, place: str = "input") -> list[Json]:
-    """``input``, say, as a list of whole items: each with its type and an id, texts as lists of parts, no nulls.
+    """What was sent as whole items: each with its type and an id, texts as lists of parts, no nulls.
 
     Raises `BadRequest`.
     """

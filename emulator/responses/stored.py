@@ -121,7 +121,7 @@ class StoredResponses:
                 message = f"Previous response with id {quoted(key)} not found."
                 code = "previous_response_not_found"
                 raise BadRequest(message, "previous_response_id", code)
-            if found.response["status"] in ("queued", "in_progress"):
+            if found.response.get("status") in ("queued", "in_progress"):
                 message = f"Previous response with id {quoted(key)} is still being made."
                 raise BadRequest(message, "previous_response_id")
             chain.append(found.items)
