@@ -41,7 +41,7 @@ FOREIGN_FILES = {"discord.py", "grammars/README.md"}
 FOREIGN = {
     "KernelProvisioner", "_later_3_f", "a.b.c", "allow_remote_access", "chat.completion",
     "chat.completion.chunk", "crm.find", "default_api.f", "docker.models.containers", "emulator.toml",
-    "exec_KEY", "holder.field",
+    "cache_control", "exec_KEY", "holder.field",
     "functions.f", "index.sqlite", "km_h", "linked", "live_relevance", "llama_cpp", "location.city",
     "model_promised", "name2", "name3", "output_item.added", "pydantic.ValidationError", "reasoning_text",
     "response.created", "self.item", "stream_options.include_usage", "syscall", "text.format", "websockets",
