@@ -86,13 +86,22 @@ def _named(
 ) -> Iterator[tuple[str, JSON]]:
     for key in ARGUMENT_KEYS:
         if key in value:
-            yield name, value[key]
+            if not (key == "parameters" and _is_schema(value[key])):  # else a tool is described
+                yield name, value[key]
             return
     if names.find(name):  # {"name": "get_weather", "city": "Oslo"}
         ignored = _ENVELOPE | {name_key}
         flat = {key: item for key, item in value.items() if key not in ignored}
-        if "description" not in flat:  # else the tool is described, not called
+        if not _TOLD & flat.keys():
             yield name, flat
+
+
+#: Keys of what is told about a tool or a call, which then is none.
+_TOLD = frozenset({"description", "result", "results", "output", "response", "observation"})
+
+
+def _is_schema(value: JSON) -> bool:
+    return isinstance(value, dict) and value.get("type") == "object" and "properties" in value
 
 
 def statement(name: str, arguments: JSON, names: WrittenNames, line: int) -> Statement:

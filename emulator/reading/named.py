@@ -49,7 +49,10 @@ def named_opens(head: str, whole: bool, names: WrittenNames) -> tuple[Verdict, i
     """Whether a call begins so, and the length of its header."""
     match = _HEADER.match(head)
     if match is not None:
-        if match["lead"] or names.find(match["name"]) or (match["glued"] and _glued(match, names)):
+        lead = (match["lead"] or "").strip()
+        if lead == "to=" and not match["name"].startswith("functions."):
+            lead = ""  # an address
+        if lead or names.find(match["name"]) or (match["glued"] and _glued(match, names)):
             return Verdict.YES, match.end()
         return Verdict.NO, 0
     return (Verdict.NO if whole or not _may_open(head, names) else Verdict.MAYBE), 0

@@ -82,6 +82,8 @@ _SNIFFED: tuple[tuple[re.Pattern[str], str], ...] = (
 def sniff(line: str, language: str, names: WrittenNames) -> str | None:
     """The dialect of a fence by its language and first line; None for documentation."""
     text = line.strip()
+    if text.startswith("Traceback (most recent call last)"):
+        return None
     if begins_with_call(text, names):
         return "python"
     dialect = FENCES.get(language)

@@ -132,7 +132,7 @@ class Splitter:
 
     def _begins(self, head: str, whole: bool, *, code: bool) -> Scanner | Verdict:
         for what, opens in LINES:
-            if what == "code" and not code:
+            if what == "code" and (not code or self._is_example(head)):
                 continue
             found = opens(head, whole, self._names)
             if found.verdict is Verdict.MAYBE:
@@ -140,6 +140,10 @@ class Splitter:
             if found.verdict is Verdict.YES:
                 return self._begun(what, head, sure=found.sure)
         return Verdict.NO if head else Verdict.MAYBE
+
+    def _is_example(self, head: str) -> bool:
+        """Whether a line behind words is indented as Markdown's code blocks and tracebacks are."""
+        return bool(self._text.last) and head.startswith(("    ", "\t"))
 
     def _begun(self, what: str, head: str, *, sure: bool) -> Scanner | Verdict:
         self._read |= what != "channel"
