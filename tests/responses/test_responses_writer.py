@@ -30,7 +30,7 @@ from emulator.responses import event_log
 from emulator.responses.request import parse_request
 from emulator.responses.response import begun, shown
 from emulator.responses.writer import ResponseWriter
-from tests.support.responses_client import EVENT, RESPONSE, check_events
+from tests.support.responses_client import EVENT, RESPONSE, as_published, check_events
 
 Json = dict[str, Any]
 
@@ -53,7 +53,7 @@ def written(*answer: AnswerEvent, response: Json | None = None) -> list[Json]:
     writer = ResponseWriter(response or start(), now=lambda: 1.0)
     events = [e for e in writer.write([OPENED, *answer]) if not isinstance(e, Opened)]
     for event in events:
-        EVENT.validate(event)
+        EVENT.validate(as_published(event))
     return events
 
 
@@ -365,7 +365,7 @@ def test_a_broken_off_stream_ends_with_what_there_was(error: Any, code: str) -> 
     answer = [OPENED, ContentDelta("Hm."), CALL]
     events = [e for e in writer.write(answer) if not isinstance(e, Opened)]
     last = writer.failed(error)
-    EVENT.validate(last)
+    EVENT.validate(as_published(last))
     response = check_events([*events, last])
     assert (last["type"], response["status"]) == ("response.failed", "failed")
     assert response["error"] == {"code": code, "message": error.message}
