@@ -41,7 +41,7 @@ def _edits(
     for node in ast.walk(tree):
         if isinstance(node, ast.Await) and _pauses(node.value, names):
             yield node.lineno, node.col_offset, len(b"await"), b""
-        elif isinstance(node, ast.Await) and awaited and not isinstance(node.value, ast.Call):
+        elif isinstance(node, ast.Await) and awaited:
             value = node.value
             yield value.lineno, value.col_offset, 0, awaited.encode() + b"("
             yield value.end_lineno or value.lineno, value.end_col_offset or 0, 0, b")"

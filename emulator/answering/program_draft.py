@@ -20,8 +20,8 @@ from emulator.reading.readers import (
     Reader,
     Statement,
     Unreadable,
-    calls_tool,
     mentions_tool,
+    uses_tool,
 )
 from emulator.reading.tool_names import WrittenNames
 
@@ -217,7 +217,7 @@ class ProgramDraft:
         """Add statements to the block; whether there is a new call to run."""
         new = False
         for statement in statements:
-            calling = calls_tool(statement.source, self._written_names)
+            calling = uses_tool(statement.source, self._written_names)
             if calling and any([self._quotes(statement.written), self._quotes(statement.source)]):
                 block.is_quoted = True
             if not block.is_quoted:  # what follows a quotation may need what that gives

@@ -69,6 +69,33 @@ def is_pythons_own(call: ast.Call) -> bool:
     )
 
 
+def gives_tool(source: str, names: WrittenNames) -> bool:
+    """Whether the code gives an offered function away as a value: ``map(get_weather, cities)``."""
+    try:
+        tree = parse(source)
+    except SyntaxError:
+        return False
+    return any(
+        isinstance(child, ast.Name)
+        and isinstance(child.ctx, ast.Load)
+        and names.find(child.id) == child.id
+        for node in ast.walk(tree)
+        for child in _values(node)
+    )
+
+
+def _values(node: ast.AST) -> list[ast.expr]:
+    """The expressions whose values a node passes on."""
+    match node:
+        case ast.Call(args=arguments, keywords=keywords):
+            return [*arguments, *(word.value for word in keywords)]
+        case ast.Assign(value=value):
+            return [value]
+        case ast.List(elts=values) | ast.Tuple(elts=values) | ast.Dict(values=values):
+            return values
+    return []
+
+
 def calls_tool(source: str | ast.AST, names: WrittenNames) -> bool:
     """Whether the code calls an offered function anywhere. False for what does not parse."""
     if isinstance(source, str):

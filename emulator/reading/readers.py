@@ -12,10 +12,20 @@ from emulator.reading.data_readers import read_json, read_leftover, read_react, 
 from emulator.reading.markup import read_markup
 from emulator.reading.python_reader import PythonReader
 from emulator.reading.python_syntax import calls_tool as _calls_tool
+from emulator.reading.python_syntax import gives_tool
 from emulator.reading.statements import Reader, Statement, Unreadable
 from emulator.reading.tool_names import WRITTEN_NAME, WrittenNames
 
-__all__ = ["READERS", "Reader", "Statement", "Unreadable", "calls_tool", "mentions_tool", "read"]
+__all__ = [
+    "READERS",
+    "Reader",
+    "Statement",
+    "Unreadable",
+    "calls_tool",
+    "mentions_tool",
+    "read",
+    "uses_tool",
+]
 
 #: Dialect of a block (`events.BlockStart.dialect`) -> reader of it, given the offered names:
 #: Python names, or a mapping of written name -> Python name.
@@ -38,6 +48,11 @@ def read(dialect: str, text: str, names: Collection[str] = ()) -> list[Statement
 def calls_tool(source: str, names: Collection[str] | WrittenNames) -> bool:
     """Whether the statement calls an offered function; code that calls none is documentation."""
     return _calls_tool(source, names if isinstance(names, WrittenNames) else WrittenNames(names))
+
+
+def uses_tool(source: str, names: WrittenNames) -> bool:
+    """Whether it calls one, or gives one to what may call it."""
+    return _calls_tool(source, names) or gives_tool(source, names)
 
 
 def mentions_tool(text: str, names: Collection[str]) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from emulator.reading.calls import HALF, calls_in, statement, whole_characters
+from emulator.reading.concurrent import driven, is_concurrent
 from emulator.reading.python_syntax import called, dotted, is_pythons_own, parse
 from emulator.reading.repairs import parse_repaired
 from emulator.reading.statements import Unreadable
@@ -260,7 +261,13 @@ class _Rewriter(ast.NodeTransformer):
         self.changed = False
 
     def visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, tuple(_SYNC)) and is_concurrent(node):
+            driving = driven(node)
+            self.changed |= driving is not node
+            return driving
         super().generic_visit(node)
+        if isinstance(node, ast.Await) and is_concurrent(node.value):
+            return node
         for row in _INNER.get(type(node), ()):
             if isinstance(node, row.on):  # an earlier row may have changed its type
                 new = row.apply(node, self._names)
