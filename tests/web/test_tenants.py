@@ -78,7 +78,12 @@ def kept(clients: Clients, upstream: ScriptedUpstream) -> dict[str, str]:
     inside = made(f"/v1/containers/{container}/files", {"file_id": file})["id"]
     upstream.reply("Hello!")
     response = made("/v1/responses", {"model": "m", "input": "Hello"})
+    talk = {"items": [{"role": "user", "content": "Hi"}]}
+    conversation = made("/v1/conversations", talk)["id"]
+    listed = clients.own("GET", f"/v1/conversations/{conversation}/items")[1]["data"]
     return {
+        "conversation": conversation,
+        "conversation item": listed[0]["id"],
         "file": file,
         "container": container,
         "container file": inside,
@@ -95,10 +100,17 @@ THINGS = {
     ("containers", "file_id"): "container file",
     ("containers", "execution_id"): "execution",
     ("responses", "response_id"): "response",
+    ("conversations", "key"): "conversation",
+    ("conversations", "item_id"): "conversation item",
 }
-NOBODYS = {("models", "name")}  # the upstream's, for whoever has a key
+NOBODYS = {("models", "name"), ("<path:rest>", "rest")}  # the upstream's, for whoever has a key
 BODIES: dict[str, tuple[Any, str]] = {
     "/containers/<container_id>/files": (FILE[0], FILE[1]["content-type"]),
+    "/conversations/<key>": ({"metadata": {"a": "b"}}, "application/json"),
+    "/conversations/<key>/items": (
+        {"items": [{"role": "user", "content": "Hi"}]},
+        "application/json",
+    ),
     "/containers/<container_id>/execute": ({"code": "1"}, "application/json"),
 }
 DONE = {"/responses/<response_id>/cancel": 400}  # a response that is over
@@ -261,6 +273,7 @@ FIELDS: dict[str, Callable[[dict[str, str]], tuple[str, Json]]] = {
         tools=[interpreter({"type": "auto", "file_ids": [ids["file"]]})]
     ),
     "responses: what came before": lambda ids: answer(previous_response_id=ids["response"]),
+    "responses: a conversation": lambda ids: answer(conversation=ids["conversation"]),
     "responses: an item": lambda ids: answer({"type": "item_reference", "id": ids["item"]}),
     "responses: an item, in short": lambda ids: answer({"id": ids["item"]}),
     "responses: a file in a message": lambda ids: answer(
