@@ -145,6 +145,16 @@ def _element(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple[
     return [(name, arguments)], end
 
 
+_QUOTED = re.compile(r"(?P<quote>[\"'])(?P<text>.*)(?P=quote)\]\s*\Z", re.DOTALL)
+
+
+def _announced(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple[str, JSON]], int]:
+    value = _QUOTED.match(block.text, match.end())
+    if value is None:
+        raise unreadable("the call is cut off", line=block.line(match.start()))
+    return [(name, [value["text"]])], len(block.text)
+
+
 def _json(block: Block, match: re.Match[str], _: str) -> tuple[list[tuple[str, JSON]], int]:
     value, end = block.json(match.start())
     return list(calls_in(value, block.names)) or list(_by_key(value)), end
@@ -236,6 +246,12 @@ FORMS: tuple[Form, ...] = (
     ),
     Form(
         "functionary", ">>>f, then JSON", rf">>>\s*{_name('functionary')}\s*(?=\{{)", _json_or_none
+    ),
+    Form(
+        "announced",
+        "[tool_call: f for 'x'], as agents' histories have it: one value for the first parameter",
+        r"\[tool_call:\s*(?P<announced>[\w.\-]{1,200})\s+for\s+(?=[\"'])",
+        _announced,
     ),
     Form("gemma", "call:f{a:<escape>1<escape>}", rf"\bcall:{_name('gemma')}(?=\{{)", _gemma),
     Form(

@@ -187,6 +187,7 @@ TAGS: tuple[Tag, ...] = (
     _endless("<|python_tag|>", closings=_ENDS),
     _endless("[TOOL_CALLS]", closings=("</s>", *_ENDS)),
     _endless("functools[", closings=_ENDS),
+    _tokens("[tool_call: ", closings=("']", '"]')),
     _tokens("]<]minimax[>[<tool_call>", closings=("]<]minimax[>[</tool_call>",)),
 )
 
