@@ -4,8 +4,7 @@
 
 Each input is fed as a stream of chunks through all that stands between the upstream and the engine:
 reasoning, prose, blocks, statements. The exponent is fitted over the sizes (1 = linear); beside it
-stands what a bare `json.loads` of the same chunks costs. None of the inputs calls a tool, so that
-nothing is run.
+stands what a bare `json.loads` of the same chunks costs. What an input calls is not run.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ import math
 import random
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.prose import Prose
@@ -27,6 +27,8 @@ from emulator.answering.tool_choice import Choice
 from emulator.programs.driver import Driver
 from emulator.reading.tags import REASONING, TAGS
 from emulator.tools.toolset import Toolset
+from sandbox.engine import Session
+from sandbox.errors import Unsupported
 
 SIZES = (10_000, 100_000, 1_000_000)
 CHUNKS = (6, 1000)
@@ -38,7 +40,11 @@ TOOLSET = Toolset.parse(
             "type": "function",
             "function": {
                 "name": name,
-                "parameters": {"type": "object", "properties": {"text": {"type": "string"}}},
+                "parameters": {
+                    "type": "object",
+                    "properties": {"text": {"type": "string"}, "more": {"type": "string"}},
+                    "required": ["text", "more"],
+                },
             },
         }
         for name in NAMES
@@ -93,6 +99,19 @@ INPUTS: dict[str, tuple[str, str]] = {
 }
 
 
+class NoEngine:
+    """Runs nothing: what an input happens to call is no part of reading."""
+
+    name = "none"
+
+    @contextmanager
+    def session(self, *_: object, **__: object) -> Iterator[Session]:
+        raise Unsupported("nothing is run")
+        yield
+
+    def close(self) -> None: ...
+
+
 def random_inputs(seed: int, count: int) -> dict[str, tuple[str, str]]:
     """Inputs whose repeated part is made of what begins and ends blocks, by chance."""
     chance = random.Random(seed)
@@ -133,7 +152,7 @@ def chunks_of(text: str, size: int) -> list[str]:
 
 def read(chunks: Iterable[str]) -> None:
     """All that is done with a reply, but for running what it calls."""
-    draft = ProgramDraft(Driver((), TOOLSET), required=False, by_statement=True, seed=0)
+    draft = ProgramDraft(Driver((NoEngine(),), TOOLSET), required=False, by_statement=True, seed=0)
     prose = Prose(StopFilter(None), hold=False)
     reply = Reply(draft, prose, Choice(), begins=Begins.UNKNOWN)
     for chunk in chunks:
