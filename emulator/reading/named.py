@@ -42,11 +42,16 @@ _LEADS = (
     ">>>",
 )
 _PAIRS_END = re.compile(rf"</{PREFIX}arg_value{SUFFIX}>")
+_GAP = re.compile(r"\s{9}")
+"""More white space than a header has."""
+_HEADER_ENDS = re.compile(r"[{<]")
 _BETWEEN = re.compile(r"[\s;`]*")
 
 
 def named_opens(head: str, whole: bool, names: WrittenNames) -> tuple[Verdict, int]:
     """Whether a call begins so, and the length of its header."""
+    if _GAP.search(_HEADER_ENDS.split(head, maxsplit=1)[0]):
+        return Verdict.NO, 0  # the patterns below would look at it in too many ways
     match = _HEADER.match(head)
     if match is not None:
         lead = (match["lead"] or "").strip()
