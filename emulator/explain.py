@@ -61,14 +61,14 @@ class Explanation:
 def read_tools(text: bytes) -> ChatCompletionRequest:
     """A request body, a ``tools`` array, or one tool. Raises `BadRequest`, naming the place."""
     try:
-        given: Any = json_codec.loads(text)
+        parsed: Any = json_codec.loads(text)
     except json_codec.NotJSON as error:
         raise BadRequest(f"this is not JSON: {error}") from error
-    if isinstance(given, Mapping) and not ({"tools", "functions", "messages"} & set(given)):
-        given = [given]
-    if not isinstance(given, list | dict):
+    if isinstance(parsed, Mapping) and not ({"tools", "functions", "messages"} & set(parsed)):
+        parsed = [parsed]
+    if not isinstance(parsed, list | dict):
         raise BadRequest("this is neither a request nor tools.")
-    body = {"tools": given} if isinstance(given, list) else given
+    body = {"tools": parsed} if isinstance(parsed, list) else parsed
     question = {"messages": [{"role": "user", "content": QUESTION}]}
     return parse_chat(json_codec.dumps({"model": "model", **question, **body}))
 

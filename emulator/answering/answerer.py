@@ -97,8 +97,8 @@ class Answerer:
         else:
             request = self.asked.request
             if bench is not None:
-                held = bench.taken_in(request.messages)
-                request = request.model_copy(update={"messages": held})
+                with_files = bench.taken_in(request.messages)
+                request = request.model_copy(update={"messages": with_files})
             conversation = Conversation(
                 self.store, self.asked.client, request.messages, request.model
             )
@@ -177,7 +177,7 @@ class Answerer:
                     raise state.gave_up(verdict) from error
                 yield Finish("stop" if stands else "length", meter.usage(state.messages))
                 return
-            state.told += reply.prose.told
+            state.sent += reply.prose.sent
             verdict = reply.verdict
             reason = yield from self._judged(reply, finish_reason, state, meter)
             if reason is not None:
@@ -245,7 +245,7 @@ class Answerer:
         )
         draft = CellDraft(read, state.bench, self.asked.toolset) if state.bench else read
         hold = bool(state.attempt) or state.choice.required or self.asked.answer_format is not None
-        lead = "\n\n" if state.told else ""
+        lead = "\n\n" if state.sent else ""
         return Reply(
             draft,
             Prose(StopFilter(self.asked.request.stop), hold=hold, lead=lead),
@@ -308,7 +308,7 @@ class Answerer:
 
     def _keep(self, draft: Drafting) -> None:
         """Remember how the model calls, and the program for its results."""
-        self.habits.told(self._habitat, draft.dialects)
+        self.habits.remember(self._habitat, draft.dialects)
         if self.store is not None and (saved := draft.saved()) is not None:
             origin = Origin.of(self.asked.client, self.asked.request.messages)
             save(self.store, replace(saved, origin=origin), saved.pending())

@@ -119,13 +119,15 @@ def _container(
             return containers.get(client, known), False
         except NotFound:
             continue
-    held = settings.interpreter_approval if auto.approval is None else auto.approval == "required"
+    approval = (
+        settings.interpreter_approval if auto.approval is None else auto.approval == "required"
+    )
     made = containers.create(
         client,
         memory_limit=auto.memory_limit or "1g",
         file_ids=auto.file_ids,
         stateful=auto.stateful,
-        approval=held,
+        approval=approval,
     )
     return made, True
 

@@ -150,7 +150,7 @@ class CellDraft:
         yield CodeClosed(self._code)
         key = self._id.removeprefix(PREFIX)
         run = self._bench.interpreter.run(self._bench.container, self._code, self._toolset, key)
-        events = told(run)
+        events = run_events(run)
         while True:
             try:
                 event = next(events)
@@ -179,7 +179,7 @@ class CellDraft:
         return text if block.dialect == "python" and _does_something(text) else None
 
 
-def told(progress: Iterator[Progress]) -> Generator[AnswerEvent, None, Verdict]:
+def run_events(progress: Iterator[Progress]) -> Generator[AnswerEvent, None, Verdict]:
     """A cell's run as events of the answer; returns the verdict."""
     yield _NOTHING_RUNS
     for step in progress:
@@ -215,8 +215,8 @@ def _wrapped(statements: Sequence[Statement]) -> str | None:
         tree = parse(statement.source).body
         call = tree[0].value if tree and isinstance(tree[0], ast.Expr) else None
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in NAMES:
-            given = [*call.args, *(keyword.value for keyword in call.keywords)]
-            for value in given:
+            passed = [*call.args, *(keyword.value for keyword in call.keywords)]
+            for value in passed:
                 inner = value.values if isinstance(value, ast.Dict) else [value]
                 for one in inner:
                     if isinstance(one, ast.Constant) and isinstance(one.value, str):

@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 from emulator.answering.bench import Bench
-from emulator.answering.cell_draft import PREFIX, told
+from emulator.answering.cell_draft import PREFIX, run_events
 from emulator.answering.verdicts import Answered, Ran
 from emulator.events import AnswerEvent, CodeBegun, CodeClosed, CodeDelta, Opened, new_id
 from emulator.programs.resume import beginning, last_calls, object_of, value_of
@@ -54,7 +54,7 @@ def go_on(
         yield CodeDelta(waiting.code)
         yield CodeClosed(waiting.code)
         run = bench.interpreter.go_on(bench.container, made.id, value_of(results[made.id]))
-        verdict = yield from told(run)
+        verdict = yield from run_events(run)
         if isinstance(verdict, Ran):
             start = beginning(messages, waiting.ids)
             if verdict.failed:

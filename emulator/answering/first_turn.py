@@ -54,9 +54,12 @@ def first_turn(
     turn = tiny_turn(request.messages, toolset, choice, passages)
     if turn.grammar is not None and settings.grammar:
         fields["grammar"] = turn.grammar
-    told = turn.messages
+    messages = turn.messages
     if told_format and turn.grammar is None:
-        told = [*told[:-1], {**told[-1], "content": f"{told[-1]['content']}\n\n{told_format}"}]
+        messages = [
+            *messages[:-1],
+            {**messages[-1], "content": f"{messages[-1]['content']}\n\n{told_format}"},
+        ]
     limited = "max_completion_tokens" in fields
     defaults = {k: v for k, v in TINY_DEFAULTS.items() if not (limited and k == "max_tokens")}
-    return told, defaults | fields
+    return messages, defaults | fields

@@ -27,7 +27,7 @@ class Habits:
         self._seen: OrderedDict[Habitat, deque[str]] = OrderedDict()
         self._beginnings: OrderedDict[tuple[str, ...], Begins] = OrderedDict()
 
-    def told(self, habitat: Habitat, dialects: Collection[str]) -> None:
+    def remember(self, habitat: Habitat, dialects: Collection[str]) -> None:
         with self._lock:
             seen = self._seen.setdefault(habitat, deque(maxlen=_REMEMBERED))
             seen.extend(sorted(dialects))

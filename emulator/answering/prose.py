@@ -24,7 +24,7 @@ class Prose:
         self._told: list[str] = []
 
     @property
-    def told(self) -> str:
+    def sent(self) -> str:
         return "".join(self._told)
 
     def tell(self, words: str) -> None:

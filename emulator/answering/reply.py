@@ -165,7 +165,7 @@ class Reply:
             return Refused("required", {"names": self._names()})
         if not self._answered:
             return Refused("empty", {"names": self._names()})
-        if self.draft.names and _PROMISE.search(self.prose.told[-MAX_PROMISE:]):
+        if self.draft.names and _PROMISE.search(self.prose.sent[-MAX_PROMISE:]):
             return Refused("promised", {"names": self._names()})
         return Answered()
 
@@ -183,7 +183,7 @@ class Reply:
             except Misformed as error:
                 self._misformed = str(error)
                 return
-        self._answered = bool(rest or self.prose.told)
+        self._answered = bool(rest or self.prose.sent)
         if rest:
             yield ContentDelta(rest)
 
@@ -245,5 +245,5 @@ class Reply:
         for event in [*splitter.feed("".join(self._reasoning)), *splitter.close()]:
             if not isinstance(event, (Text, Reasoning)):
                 yield from (
-                    told for told in self._event(event) if not isinstance(told, ContentDelta)
+                    sent for sent in self._event(event) if not isinstance(sent, ContentDelta)
                 )

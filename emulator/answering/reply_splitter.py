@@ -47,7 +47,7 @@ class ReplySplitter:
         self._spoke = False
         self._text: list[str] = []
         self._size = 0
-        self._told = 0
+        self._sent = 0
         self._tail = ""
         self.begins: Begins | None = None
 
@@ -115,17 +115,17 @@ class ReplySplitter:
             self._holds = self._holds or (isinstance(event, BlockStart) and self._spoke)
             self._spoke = self._spoke or (isinstance(event, Text) and bool(event.text.strip()))
             (self._held if self._holds else out).append(event)
-        self._told += sum(len(event.raw) for event in out)
+        self._sent += sum(len(event.raw) for event in out)
         return out
 
     def _closed_in_a_block(self) -> list[Event]:
         """A line begins with a closing tag: whatever block the splitter is in, that was a draft."""
         text = "".join(self._text)
-        ends = (match.end() for match in _LINE_CLOSES.finditer(text, max(0, self._told - _REACH)))
-        end = next((end for end in ends if end >= self._told), None)
+        ends = (match.end() for match in _LINE_CLOSES.finditer(text, max(0, self._sent - _REACH)))
+        end = next((end for end in ends if end >= self._sent), None)
         if end is None:
             return []
-        thought = text[self._told : end]
+        thought = text[self._sent : end]
         self._settle(Begins.INSIDE)
         self._splitter = Splitter(self._names)
         return merged([Reasoning(thought, thought), *self._splitter.feed(text[end:])])
@@ -137,9 +137,9 @@ class ReplySplitter:
         """It is known now; what was held and is not taken back."""
         self.begins = begins
         self._settled = True
-        held, self._held = self._held, []
+        events, self._held = self._held, []
         self._text.clear()
-        return held
+        return events
 
     # Once it is known
 

@@ -59,16 +59,16 @@ def transcript(
     messages: Sequence[Message], toolset: Toolset, passages: Sequence[Passage] = ()
 ) -> list[ModelMessage]:
     """The history without the tool role; ``passages`` in order, none inside another."""
-    told: list[ModelMessage] = []
+    rendered: list[ModelMessage] = []
     mentions: dict[str, str] = {}
     at = 0
     for passage in passages:
-        told += _told(messages[at : passage.start], mentions, toolset)
-        told += passage.messages
+        rendered += _rendered(messages[at : passage.start], mentions, toolset)
+        rendered += passage.messages
         for message in messages[passage.start : passage.stop]:
             mentions |= _mentions(message, toolset)
         at = passage.stop
-    return merged([*told, *_told(messages[at:], mentions, toolset)])
+    return merged([*rendered, *_rendered(messages[at:], mentions, toolset)])
 
 
 def written_calls(messages: Sequence[Message], toolset: Toolset) -> list[str]:
@@ -115,18 +115,18 @@ def joined(first: Any, second: Any) -> Any:
     return [*_parts(first), *_parts(second)]
 
 
-def _told(
+def _rendered(
     messages: Sequence[Message], mentions: dict[str, str], toolset: Toolset
 ) -> list[ModelMessage]:
     """``mentions``: how calls are named where their results are told; grows by the calls of ``messages``."""
-    told: list[ModelMessage] = []
+    rendered: list[ModelMessage] = []
     results: list[ToldResult] = []
     parts: list[Any] = []
 
     def flush() -> None:
         if results:
             content = render("results.jinja", results=results, offered=bool(toolset.tools))
-            told.append({"role": "user", "content": joined(content, [*parts])})
+            rendered.append({"role": "user", "content": joined(content, [*parts])})
             results.clear()
             parts.clear()
 
@@ -145,9 +145,9 @@ def _told(
             # Parts that are all text are one text: not every chat template reads a list.
             content = message.content if message.other_parts else message.text
         role = "system" if message.role == "developer" else message.role
-        told.append({"role": role, "content": content})
+        rendered.append({"role": role, "content": content})
     flush()
-    return told
+    return rendered
 
 
 def _is_result(message: Message) -> bool:

@@ -33,7 +33,7 @@ class TurnState:
     """The first reply was prose that promises a call: an answer, if none is called."""
     suspect: Drafting | None = None
     """A valid call that was asked about, since it goes round in a circle: what leaves if all else fails."""
-    told: str = ""
+    sent: str = ""
     cells: list[str] = field(default_factory=list)
     asked_again: list[ModelMessage] = field(default_factory=list)
     """The replies that were of no use, and what was said to them."""
@@ -58,10 +58,10 @@ class TurnState:
         self.cells.append(code)
         last = last or len(self.cells) >= self.bench.runs
         self.messages += ran(
-            reply.prose.told, code, verdict.output, failed=verdict.failed, last=last
+            reply.prose.sent, code, verdict.output, failed=verdict.failed, last=last
         )
         self.choice = replace(self.choice, required=False, name=None)
-        self.attempt, self.promised, self.told = 0, False, ""
+        self.attempt, self.promised, self.sent = 0, False, ""
         if last:
             self.bench = None
 
@@ -102,7 +102,7 @@ class TurnState:
             for text in verdict.facts["quoted"]:
                 self.quotations.confirm(text)
         self.asked_about = True
-        self.told = self.told or reply.prose.told
+        self.sent = self.sent or reply.prose.sent
         return True
 
     def gave_up(self, verdict: Refused) -> ModelFailed:

@@ -30,21 +30,21 @@ class Meter:
         self._prompts = 0
         self._turns = 0
         self._deltas = 0
-        self._told: Mapping[str, Any] | None = None
+        self._reported: Mapping[str, Any] | None = None
 
     def begin(self) -> None:
         """A further turn."""
         self._completion += self._of_this_turn()
-        self._prompts += int((self._told or {}).get("prompt_tokens") or 0)
+        self._prompts += int((self._reported or {}).get("prompt_tokens") or 0)
         self._turns += 1
-        self._deltas, self._told = 0, None
+        self._deltas, self._reported = 0, None
 
     def count(self, chunk: Chunk) -> None:
         self._deltas += bool(chunk.get("choices"))
-        self._told = chunk.get("usage") or self._told
+        self._reported = chunk.get("usage") or self._reported
 
     def _of_this_turn(self) -> int:
-        return int((self._told or {}).get("completion_tokens") or self._deltas)
+        return int((self._reported or {}).get("completion_tokens") or self._deltas)
 
     @property
     def completion(self) -> int:
@@ -53,13 +53,15 @@ class Meter:
 
     def usage(self, messages: Sequence[Mapping[str, Any]]) -> Usage:
         """What to tell the client; ``messages`` are those of the last turn."""
-        prompt = (self._told or {}).get("prompt_tokens")
+        prompt = (self._reported or {}).get("prompt_tokens")
         if prompt is None:
             prompt = estimated_tokens(messages)
         usage = Usage(int(prompt), self.completion)
         if self._turns < 2:
-            told = self._told or {}
-            return replace(usage, details={name: told[name] for name in _DETAILS if told.get(name)})
+            reported = self._reported or {}
+            return replace(
+                usage, details={name: reported[name] for name in _DETAILS if reported.get(name)}
+            )
         # What the repairs cost is told beside, not in, the figure that clients compare with a context.
         repaired = {"model_turns": self._turns, "prompt_tokens": self._prompts + int(prompt)}
         return replace(usage, details={"emulator": repaired})

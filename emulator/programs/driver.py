@@ -234,8 +234,8 @@ class Driver:
 
 def _other_ways(recorded: Sequence[Recorded]) -> Iterator[frozenset[str]]:
     """Which tools' results may be read otherwise, the latest first."""
-    told = [one.call.name for one in reversed(recorded) if one.known and one.text is not None]
-    names = list(dict.fromkeys(told))
+    reported = [one.call.name for one in reversed(recorded) if one.known and one.text is not None]
+    names = list(dict.fromkeys(reported))
     for name in names[:_MOST_TRIES]:
         yield frozenset({name})
     if len(names) > 1:

@@ -37,8 +37,8 @@ def keys_there_are(kind: str, message: str, results: Sequence[tuple[str, Any]]) 
             break
     if not shapes:
         return None
-    told = "; ".join(f"{_listed(keys)} (in the result of {tool})" for tool, keys in shapes)
-    return f"the keys there are: {told}"
+    listed = "; ".join(f"{_listed(keys)} (in the result of {tool})" for tool, keys in shapes)
+    return f"the keys there are: {listed}"
 
 
 def _missing(kind: str, message: str) -> str | None:

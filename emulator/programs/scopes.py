@@ -49,9 +49,9 @@ class _Scopes(ast.NodeVisitor):
 
     def visit_FunctionDef(self, node: _Function) -> None:
         self._visit([*node.decorator_list, *_defaults(node.args)])
-        given = {argument.arg for argument in _arguments(node.args)}
+        parameters = {argument.arg for argument in _arguments(node.args)}
         bound, elsewhere = _locals(node.body)
-        own = (given | bound) - elsewhere
+        own = (parameters | bound) - elsewhere
         shared = {
             name for inner in node.body for name in _declared(inner)
         }  # global and nonlocal names are not its own

@@ -115,15 +115,15 @@ def json_perhaps(text: Incoming, names: WrittenNames, *, midline: bool) -> Scann
     """JSON that is a call only if its end, or within a line what follows it, says so."""
     scan, scanned, end = JsonScan(), 0, None
     while end is None:
-        held, whole = text.head(HOLD)
-        end = scan.feed(held, scanned)
-        scanned = len(held)
+        window, whole = text.head(HOLD)
+        end = scan.feed(window, scanned)
+        scanned = len(window)
         if end is None and whole:
             break
         if end is None:
             yield None
     if end is None:
-        is_call = scanned < HOLD and (midline or names_a_call(held, names))  # cut off inside it
+        is_call = scanned < HOLD and (midline or names_a_call(window, names))  # cut off inside it
     else:
         scanned = end
         follows = yield from _follows(text, end)
@@ -142,8 +142,8 @@ def json_perhaps(text: Incoming, names: WrittenNames, *, midline: bool) -> Scann
 def _follows(text: Incoming, end: int) -> Generator[Event | None, None, str]:
     """The first character after `end` in its line that is no space; "" if there is none."""
     while True:
-        held, whole = text.head(HOLD)
-        line, newline, _ = held[end:].partition("\n")
+        window, whole = text.head(HOLD)
+        line, newline, _ = window[end:].partition("\n")
         rest = line.lstrip(" \t\r")
         if rest or newline or whole:
             return rest[:1]

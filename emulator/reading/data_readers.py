@@ -88,25 +88,27 @@ def read_react(text: str, names: WrittenNames) -> list[Statement]:
         action = text[step.end() : following.start() if following else len(text)].strip(" \t\n`*")
         if not step.group().strip(" \t>*").lower().startswith("action") or step["input"]:
             continue
-        given: str | None = None
+        argument_text: str | None = None
         if following is not None and following["input"] is not None:
             end = steps[number + 2].start() if number + 2 < len(steps) else len(text)
-            given = text[following.end() : end].strip()
-        found += _action(action, given, names, line)
+            argument_text = text[following.end() : end].strip()
+        found += _action(action, argument_text, names, line)
     return found
 
 
-def _action(action: str, given: str | None, names: WrittenNames, line: int) -> list[Statement]:
-    if names.find(action) or given is not None:
-        return [_with_input(action, given or "", names, line)]
+def _action(
+    action: str, argument_text: str | None, names: WrittenNames, line: int
+) -> list[Statement]:
+    if names.find(action) or argument_text is not None:
+        return [_with_input(action, argument_text or "", names, line)]
     bracketed = _BRACKETED.match(action)
     if bracketed and names.find(bracketed["name"]):
         return [statement(bracketed["name"], bracketed["text"], names, line)]
     return [Statement(s.source, line + s.line - 1) for s in read_python(action, names)]
 
 
-def _with_input(name: str, given: str, names: WrittenNames, line: int) -> Statement:
-    body = given.removeprefix("```json").removeprefix("```").strip()
+def _with_input(name: str, argument_text: str, names: WrittenNames, line: int) -> Statement:
+    body = argument_text.removeprefix("```json").removeprefix("```").strip()
     if body[:1] in ("{", "["):
         return statement(name, next(values(body, first=True)).value, names, line)
     python_name = names.find(name)

@@ -85,21 +85,21 @@ class Splitter:
     def feed(self, text: str) -> list[Event]:
         """What can be said now."""
         self._text.feed(text)
-        return self._said()
+        return self._events_now()
 
     def close(self) -> list[Event]:
         """The rest; the reply has ended."""
         self._text.final = True
-        return self._said()
+        return self._events_now()
 
-    def _said(self) -> list[Event]:
-        said: list[Event] = []
+    def _events_now(self) -> list[Event]:
+        events: list[Event] = []
         for event in self._events:
             if event is None:
                 break
             if event.raw or isinstance(event, (BlockStart, BlockEnd)):
-                said.append(event)
-        return merged(said)
+                events.append(event)
+        return merged(events)
 
     def _reply(self, reasoning_open: bool) -> Generator[Event | None, None, None]:
         after = After.LINE

@@ -56,10 +56,10 @@ def chat_request(
 ) -> ChatCompletionRequest:
     """``tools`` are in chat's shape (`tools.offer`); ``containers`` those that earlier cells ran in, the
     latest last. Raises `BadRequest`."""
-    told = [*messages]
+    sent_messages = [*messages]
     if request.instructions:
-        told.insert(0, Message(role="system", content=request.instructions))
-    if not told:
+        sent_messages.insert(0, Message(role="system", content=request.instructions))
+    if not sent_messages:
         raise BadRequest("input is missing: there is nothing to answer.", param="input")
     extra = request.model_extra or {}
     fields: dict[str, Any] = {name: extra[name] for name in extra.keys() - _CHATS_OWN}
@@ -78,7 +78,7 @@ def chat_request(
         fields["response_format"] = format_
     if request.reasoning is not None and request.reasoning.effort is not None:
         fields["reasoning_effort"] = request.reasoning.effort
-    fields |= {"model": request.model, "messages": told}
+    fields |= {"model": request.model, "messages": sent_messages}
     return validated(ChatCompletionRequest, fields)
 
 

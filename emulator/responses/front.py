@@ -60,7 +60,7 @@ class _Read:
     asked: Asked
     before: list[Json]
     """The items of the responses before."""
-    given: list[Json]
+    input_items: list[Json]
     brought: list[Json]
     """The tools that items bring along."""
 
@@ -75,12 +75,12 @@ class ResponseFront:
         self,
         client: str,
         request: ResponseRequest,
-        given: list[Json],
+        input_items: list[Json],
         order: Order | None = None,
     ) -> Answer:
         """Raises `BadRequest`, `NotFound` or `StoreUnavailable` at once."""
-        read = self._read(client, request, given, order=order)
-        asked, given, brought = read.asked, read.given, read.brought
+        read = self._read(client, request, input_items, order=order)
+        asked, input_items, brought = read.asked, read.input_items, read.brought
         answer = spelled_out(asked, self.pipeline.answer(asked))
         start, event_log = begun(request), EventLog()
         writer = ResponseWriter(start, brought)
@@ -88,16 +88,21 @@ class ResponseFront:
         keep: Callable[[Json], None] = _not_kept
         if request.store is not False:
             keep = partial(
-                self.stored.keep, client, begun=start, given=given, tools=brought, events=event_log
+                self.stored.keep,
+                client,
+                begun=start,
+                input_items=input_items,
+                tools=brought,
+                events=event_log,
             )
         if request.conversation is not None:
-            keep = self._in_conversation(keep, client, request.conversation, given)
+            keep = self._in_conversation(keep, client, request.conversation, input_items)
         if keep is not _not_kept:
             events = _keeping(keep, events)
         return Answer(writer, events, asked.dropped, start, keep)
 
     def _in_conversation(
-        self, keep: Callable[[Json], None], client: str, key: str, given: list[Json]
+        self, keep: Callable[[Json], None], client: str, key: str, input_items: list[Json]
     ) -> Callable[[Json], None]:
         """``keep``, which also adds a turn that is whole to the conversation."""
 
@@ -105,29 +110,29 @@ class ResponseFront:
             keep(response)
             if response["status"] in ("completed", "incomplete"):
                 try:
-                    self.conversations.add(client, key, [*given, *response["output"]])
+                    self.conversations.add(client, key, [*input_items, *response["output"]])
                 except EmulatorError as error:  # the answer is there all the same
                     log.warning("turn not added to its conversation", reason=error.message)
 
         return kept
 
-    def input_tokens(self, client: str, request: ResponseRequest, given: list[Json]) -> Json:
+    def input_tokens(self, client: str, request: ResponseRequest, input_items: list[Json]) -> Json:
         """How long the prompt is, as near as can be told. Raises as `answer`."""
-        asked = self._read(client, request, given).asked
+        asked = self._read(client, request, input_items).asked
         tokens = self.pipeline.prompt_tokens(asked)
         return {"object": "response.input_tokens", "input_tokens": tokens}
 
-    def compact(self, client: str, request: ResponseRequest, given: list[Json]) -> Json:
+    def compact(self, client: str, request: ResponseRequest, input_items: list[Json]) -> Json:
         """The conversation so far, as what the user said and the model's summary. Raises `EmulatorError`."""
         plain = request.model_copy(update={"tools": None, "tool_choice": None, "text": None})
-        read = self._read(client, plain, given, further_messages=[compaction.question()])
+        read = self._read(client, plain, input_items, further_messages=[compaction.question()])
         answer = spelled_out(read.asked, self.pipeline.answer(read.asked))
         summary, usage = compaction.collected(answer)
         return {
             "id": new_id("resp_"),
             "object": "response.compaction",
             "created_at": int(time.time()),
-            "output": compaction.compacted([*read.before, *read.given], summary),
+            "output": compaction.compacted([*read.before, *read.input_items], summary),
             "usage": usage_told(usage),
         }
 
@@ -135,31 +140,33 @@ class ResponseFront:
         self,
         client: str,
         request: ResponseRequest,
-        given: list[Json],
+        input_items: list[Json],
         *,
         order: Order | None = None,
         further_messages: Sequence[Message] = (),
     ) -> _Read:
         """What a request asks for, with all that came before. Raises as `answer`."""
-        given = self.stored.resolved(client, given)
+        input_items = self.stored.resolved(client, input_items)
         before = self.stored.history(client, request.previous_response_id)
         if request.conversation is not None:
             before = self.conversations.get(client, request.conversation).items
-        said = [
+        history_items = [
             *items.parse(self.stored.with_outputs(client, before), "previous_response"),
-            *items.parse(self.stored.with_outputs(client, given)),
+            *items.parse(self.stored.with_outputs(client, input_items)),
         ]
-        containers = [item.container_id for item in said if isinstance(item, items.CodeCall)]
+        containers = [
+            item.container_id for item in history_items if isinstance(item, items.CodeCall)
+        ]
         tools = request.tools or []
-        brought = further([*before, *given], tools)
+        brought = further([*before, *input_items], tools)
         offered = offer([*tools, *brought])
         try:
-            told = [*messages(said), *further_messages]
+            told = [*messages(history_items), *further_messages]
             chat = chat_request(request, told, offered.tools, containers)
             asked = self.pipeline.read(chat, client, order=order)
         except BadRequest as error:
             raise told_as_sent(error, offered.places) from error
-        return _Read(asked, before, given, brought)
+        return _Read(asked, before, input_items, brought)
 
 
 def _not_kept(response: Json) -> None:

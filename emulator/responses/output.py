@@ -49,18 +49,18 @@ class MessageItem(OutputItem):
     def __init__(self, index: int, key: str) -> None:
         item = {"id": key, "type": "message", "role": "assistant"}
         super().__init__(index, {**item, "status": "in_progress", "content": []})
-        self._told: list[str] = []
+        self._texts: list[str] = []
 
     @property
     def text(self) -> str:
-        return "".join(self._told)
+        return "".join(self._texts)
 
     def begin(self) -> Events:
         yield from super().begin()
         yield self._event("content_part.added", content_index=0, part=_output_text(""))
 
     def feed(self, text: str) -> Events:
-        self._told.append(text)
+        self._texts.append(text)
         yield self._event("output_text.delta", content_index=0, delta=text, logprobs=[])
 
     def close(self, status: str, annotations: Sequence[Json]) -> Events:
@@ -89,7 +89,7 @@ class ReasoningItem(OutputItem):
 
     def __init__(self, index: int, key: str) -> None:
         super().__init__(index, {"id": key, "type": "reasoning", "summary": []})
-        self._told: list[str] = []
+        self._texts: list[str] = []
 
     def begin(self) -> Events:
         yield from super().begin()
@@ -97,11 +97,11 @@ class ReasoningItem(OutputItem):
         yield self._event("reasoning_summary_part.added", summary_index=0, part=part)
 
     def feed(self, text: str) -> Events:
-        self._told.append(text)
+        self._texts.append(text)
         yield self._event("reasoning_summary_text.delta", summary_index=0, delta=text)
 
     def close(self) -> Events:
-        text = "".join(self._told)
+        text = "".join(self._texts)
         part = {"type": "summary_text", "text": text}
         yield self._event("reasoning_summary_text.done", summary_index=0, text=text)
         yield self._event("reasoning_summary_part.done", summary_index=0, part=part)
@@ -202,7 +202,7 @@ class CodeItem(OutputItem):
     def __init__(self, index: int, key: str, container_id: str) -> None:
         item = {"id": key, "type": "code_interpreter_call", "status": "in_progress"}
         super().__init__(index, {**item, "code": "", "container_id": container_id, "outputs": None})
-        self._told: list[str] = []
+        self._texts: list[str] = []
         self._closed = False
 
     def begin(self) -> Events:
@@ -210,7 +210,7 @@ class CodeItem(OutputItem):
         yield self._event("code_interpreter_call.in_progress")
 
     def feed(self, text: str) -> Events:
-        self._told.append(text)
+        self._texts.append(text)
         yield self._event("code_interpreter_call_code.delta", delta=text)
 
     def run(self, code: str) -> Events:
@@ -219,7 +219,7 @@ class CodeItem(OutputItem):
 
     def close(self, ran: CodeRan) -> Events:
         if not self._closed:
-            yield from self._whole("".join(self._told))
+            yield from self._whole("".join(self._texts))
         if ran.status != "incomplete":
             yield self._event("code_interpreter_call.completed")
         yield self._done(status=ran.status, outputs=[_output(one) for one in ran.outputs])

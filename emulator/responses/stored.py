@@ -67,14 +67,14 @@ class StoredResponses:
         response: Json,
         *,
         begun: Json,
-        given: Sequence[Json],
+        input_items: Sequence[Json],
         tools: Sequence[Json] = (),
         events: EventLog,
     ) -> None:
         """A response that cannot be kept is logged: its client has got it all the same."""
         if self.store is None:
             return
-        kept = {"begun": begun, "response": response, "input": given, "rows": events.dump()}
+        kept = {"begun": begun, "response": response, "input": input_items, "rows": events.dump()}
         if tools:
             kept["tools"] = tools
         value = json_codec.dumps(kept)
@@ -146,15 +146,15 @@ class StoredResponses:
         found, or lie further back than one request may read, stay as they are. Raises `StoreUnavailable`.
         """
         reading = _Reading(self, client, "input")
-        told = [*items]
+        filled = [*items]
         for n, item in enumerate(items):
             if item["type"] == "code_interpreter_call" and "outputs" not in item:
                 try:
                     kept = self._item(reading, item["id"])
                 except BadRequest:
                     break
-                told[n] = {**item, "outputs": kept.get("outputs")} if kept else item
-        return told
+                filled[n] = {**item, "outputs": kept.get("outputs")} if kept else item
+        return filled
 
     def _referred(self, reading: _Reading, key: str, place: int) -> Json:
         item = self._item(reading, key)
@@ -194,7 +194,7 @@ class _Reading:
 
     def __init__(self, kept: StoredResponses, client: str, param: str) -> None:
         self.client = client
-        self._kept = kept
+        self._stored = kept
         self._param = param
         self._found: dict[str, StoredResponse | None] = {}
         self._size = 0
@@ -202,9 +202,9 @@ class _Reading:
     def find(self, key: str) -> StoredResponse | None:
         """Raises `BadRequest`, `StoreUnavailable`."""
         if key not in self._found:
-            found = self._found[key] = self._kept.find(self.client, key)
+            found = self._found[key] = self._stored.find(self.client, key)
             self._size += found.size if found is not None else 0
-            if len(self._found) > self._kept.max_read or self._size > self._kept.max_read_bytes:
+            if len(self._found) > self._stored.max_read or self._size > self._stored.max_read_bytes:
                 raise BadRequest("The conversation goes back too far.", self._param)
         return self._found[key]
 

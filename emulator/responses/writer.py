@@ -73,13 +73,18 @@ class ResponseWriter:
                 yield event
             if not self._numbers:
                 yield from self._numbered(self._begun())
-            yield from self._numbered(self._told(event))
+            yield from self._numbered(self._events_of(event))
 
     def failed(self, error: EmulatorError) -> Json:
         """The last event of a stream that broke off."""
         code = "rate_limit_exceeded" if error.status == 429 else "server_error"
-        told = {"code": code, "message": error.message}
-        response = {**self._response, "status": "failed", "error": told, "output": self._output}
+        shown_error = {"code": code, "message": error.message}
+        response = {
+            **self._response,
+            "status": "failed",
+            "error": shown_error,
+            "output": self._output,
+        }
         [event] = self._numbered([{"type": "response.failed", "response": response}])
         return event
 
@@ -94,7 +99,7 @@ class ResponseWriter:
         for name in ("created", "in_progress"):
             yield {"type": f"response.{name}", "response": dict(self._response)}
 
-    def _told(self, event: AnswerEvent) -> Events:
+    def _events_of(self, event: AnswerEvent) -> Events:
         match event:
             case ReasoningDelta(text):
                 if not isinstance(self._open, ReasoningItem):
@@ -193,6 +198,6 @@ def usage_told(usage: Usage) -> Json:
 
 def _count(usage: Usage, details: str, name: str) -> int:
     """One of the upstream's figures, if it told any: nobody has checked what it sent."""
-    told = usage.details.get(details)
-    count = told.get(name) if isinstance(told, dict) else None
+    shown_error = usage.details.get(details)
+    count = shown_error.get(name) if isinstance(shown_error, dict) else None
     return count if isinstance(count, int) else 0

@@ -149,7 +149,7 @@ def _key(tools: Sequence[Mapping[str, Any]], skip: Collection[str]) -> bytes:
     """What stands for equal arrays; b"" for one that JSON cannot be written of."""
     try:
         written = json_codec.dumps([tools, sorted(skip)])
-    except TypeError:  # too deep, say: the guards tell of it
+    except (TypeError, ValueError):  # too deep, too long: the guards tell of it
         return b""
     return hashlib.sha256(written).digest()
 

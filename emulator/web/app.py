@@ -96,13 +96,13 @@ def create_app(
     folder = open_blob_store(settings.files_dir, now=now)
     owned.callback(folder.close)
     uploaded = Files(folder, settings)
-    kept = Containers(folder, uploaded, settings)
+    stored_containers = Containers(folder, uploaded, settings)
     if kernels is None:
         kernels = opened = InterpreterEngines(settings)
         owned.callback(opened.close)
         if settings.interpreter == "on":
             opened.warm_up()
-    interpreter = Interpreter(kept, kernels, settings)
+    interpreter = Interpreter(stored_containers, kernels, settings)
     owned.callback(interpreter.close)
     owned.callback(Sweeper(interpreter.touch_busy, uploaded.sweep, interpreter.sweep).close)
 
@@ -180,12 +180,12 @@ def _api(settings: Settings) -> Blueprint:
     def authorize() -> None:
         if request.method == "OPTIONS":
             return  # a browser's preflight carries no key
-        given = _key().encode()
+        presented = _key().encode()
         # Every key is compared, so that the time tells neither which one fits nor how far.
-        if keys and not sum(hmac.compare_digest(given, key) for key in keys):
+        if keys and not sum(hmac.compare_digest(presented, key) for key in keys):
             raise Unauthorized("Incorrect API key provided.", code="invalid_api_key")
         # What is kept for a client is for those who hold its key; without keys there is one client.
-        g.client = hashlib.sha256(given).hexdigest()[:32] if keys else ""
+        g.client = hashlib.sha256(presented).hexdigest()[:32] if keys else ""
 
     return api
 

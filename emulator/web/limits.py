@@ -78,16 +78,16 @@ class _Rates:
         allowed = limiter.hit(item, *names)
         window = limiter.get_window_stats(item, *names)
         seconds = max(0.0, window.reset_time - time.time())
-        told = {
+        headers = {
             "x-ratelimit-limit-requests": str(item.amount),
             "x-ratelimit-remaining-requests": str(window.remaining),
             "x-ratelimit-reset-requests": f"{math.ceil(1000 * seconds)}ms",
         }
         before = g.get("rate_headers")
         if before is None or window.remaining < int(before["x-ratelimit-remaining-requests"]):
-            g.rate_headers = told
+            g.rate_headers = headers
         if not allowed:
-            g.rate_headers = told
+            g.rate_headers = headers
             whose = "of this client" if names[0] == "client" else "of all clients"
             raise RateLimited(
                 f"Rate limit reached: {item.amount} requests a minute {whose}. "

@@ -122,14 +122,14 @@ class EventStream:
             self._events_closed()
             self._put(None)
 
-    def _failed(self, error: Exception, told: EmulatorError) -> None:
+    def _failed(self, error: Exception, shown: EmulatorError) -> None:
         """Told by `first`, or by the stream if that has begun."""
         try:
             self._first.set_exception(error)
         except InvalidStateError:
             if not self._closed.is_set():
-                log.warning("stream broken off", reason=told.message, code=told.code)
-                self._put(self._frames.failed(told))
+                log.warning("stream broken off", reason=shown.message, code=shown.code)
+                self._put(self._frames.failed(shown))
 
     def _events_closed(self) -> None:
         close: Any = getattr(self._events, "close", None)

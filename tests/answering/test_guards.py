@@ -322,9 +322,9 @@ def test_habits_forget_the_models_that_were_long_unused() -> None:
     habits = Habits()
     for n in range(1000):
         for _ in range(4):
-            habits.told(f"model {n}", {"json"})
+            habits.remember(f"model {n}", {"json"})
     assert (habits.of("model 0"), habits.of("model 999")) == ("python", "json")
-    habits.told("model 999", {"python"})
+    habits.remember("model 999", {"python"})
     assert habits.of("model 999") == "python"
 
 

@@ -199,20 +199,20 @@ class _Schema:
 
     def fields(self, fields: Sequence[_Field], place: str) -> str:
         """The required fields in order, then any of the others in order, with commas between."""
-        kept = [
+        chosen = [
             (field, self.value(field.schema, f"{place}-{n}"))
             for n, field in enumerate(fields)
             if field.required or self._has_evidence(field)
         ]
         tail = ""
         firsts: list[str] = []
-        for n, (field, value) in reversed(list(enumerate(kept))):
+        for n, (field, value) in reversed(list(enumerate(chosen))):
             if field.required:
                 continue
             firsts.append(_sequence(literal(field.lead), value, tail))
             more = f"({literal(f', {field.lead}')} {value})?"
             tail = self.rules.add(f"{place}-then-{n}", _sequence(more, tail))
-        leads = [(field.lead, value) for field, value in kept if field.required]
+        leads = [(field.lead, value) for field, value in chosen if field.required]
         if not leads:
             return f"({' | '.join(reversed(firsts))})?" if firsts else ""
         first, *others = leads

@@ -41,17 +41,19 @@ def shortlist(tools: Sequence[Tool], request: str) -> Shortlist:
     best = max(scores, default=0.0)
     least = best * NEAR if best > 0 else 0.0
     ranked = sorted(zip(scores, tools, strict=True), key=lambda pair: pair[0])
-    kept = tuple(tool for score, tool in ranked if score >= least)
-    return Shortlist(kept or tuple(tools), best > 0)
+    chosen = tuple(tool for score, tool in ranked if score >= least)
+    return Shortlist(chosen or tuple(tools), best > 0)
 
 
 def _scores(tools: Sequence[Tool], request: str) -> list[float]:
     wanted = _stems(request)
     weights = [_weights(tool) for tool in tools]
-    held = {stem: sum(stem in those for those in weights) for stem in wanted}
+    holders = {stem: sum(stem in those for those in weights) for stem in wanted}
     number = NUMBER_HELD if Source(request).numbers() else NUMBER_MISSING
     return [
-        sum(those[stem] * math.log(1 + len(tools) / held[stem]) for stem in wanted & those.keys())
+        sum(
+            those[stem] * math.log(1 + len(tools) / holders[stem]) for stem in wanted & those.keys()
+        )
         + (number if _needs_number(tool) else 0.0)
         for tool, those in zip(tools, weights, strict=True)
     ]

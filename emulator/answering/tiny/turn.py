@@ -55,10 +55,12 @@ def tiny_turn(
         return TinyTurn([{"role": "user", "content": content}], None)
     # What a result says may be what the next call needs.
     source = "\n".join([request, *results])
-    kept = shortlist(toolset.tools, request)
-    examples = render("tiny.jinja", tools=kept.tools, evident=kept.evident, choice=str(choice))
+    offered = shortlist(toolset.tools, request)
+    examples = render(
+        "tiny.jinja", tools=offered.tools, evident=offered.evident, choice=str(choice)
+    )
     grammar = gbnf(
-        kept.tools,
+        offered.tools,
         required=choice.required,
         only=choice.name,
         parallel=not choice.one_at_a_time,
@@ -67,7 +69,7 @@ def tiny_turn(
     return TinyTurn(few_shot(examples, transcript(messages, toolset, passages)), grammar)
 
 
-def few_shot(examples: str, told: Sequence[Mapping[str, Any]]) -> list[ModelMessage]:
+def few_shot(examples: str, messages: Sequence[Mapping[str, Any]]) -> list[ModelMessage]:
     """The turns of a rendered ``tiny.jinja``, then the conversation `told`.
 
     The last turn, which offers the functions, goes in front of the last user message; the
@@ -80,9 +82,9 @@ def few_shot(examples: str, told: Sequence[Mapping[str, Any]]) -> list[ModelMess
         for role, text in zip(parts[::2], parts[1::2], strict=True)
     ]
     offer = turns.pop()["content"]
-    system = [str(m["content"]) for m in told[:1] if m["role"] == "system"]
+    system = [str(m["content"]) for m in messages[:1] if m["role"] == "system"]
     turns[0]["content"] = "\n\n".join([turns[0]["content"], *system])
-    rest = [dict(m) for m in told[len(system) :]]
+    rest = [dict(m) for m in messages[len(system) :]]
     request = rest.pop()["content"] if rest and rest[-1]["role"] == "user" else ""
     return [*turns, *rest, {"role": "user", "content": _behind(offer, request)}]
 

@@ -58,8 +58,8 @@ class _Routes:
         body = request.get_data()
         if self.settings.log_bodies:
             log.info("request body", body=body.decode(errors="replace"))
-        asked, given = parse_request(body)
-        answer = self.front.answer(client(), asked, given, order())
+        asked, input_items = parse_request(body)
+        answer = self.front.answer(client(), asked, input_items, order())
         code_outputs = CODE_OUTPUTS in (asked.include or ())
         if asked.background and not asked.stream:
             if self.stored.store is None:
@@ -77,12 +77,12 @@ class _Routes:
         return tell(stream_reply(stream), first, answer.dropped)
 
     def count_input_tokens(self) -> Response:
-        asked, given = parse_request(request.get_data(), model="any")
-        return json_reply(self.front.input_tokens(client(), asked, given))
+        asked, input_items = parse_request(request.get_data(), model="any")
+        return json_reply(self.front.input_tokens(client(), asked, input_items))
 
     def compact_response(self) -> Response:
-        asked, given = parse_request(request.get_data())
-        return json_reply(self.front.compact(client(), asked, given))
+        asked, input_items = parse_request(request.get_data())
+        return json_reply(self.front.compact(client(), asked, input_items))
 
     def retrieve_response(self, response_id: str) -> Response:
         code_outputs = _includes_code_outputs()
