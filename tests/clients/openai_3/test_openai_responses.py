@@ -354,7 +354,11 @@ async def test_the_asynchronous_client_has_files_too(
 
 BAD: list[tuple[dict[str, Any], type[openai.APIStatusError], str]] = [
     ({"tools": [AUTO | {"container": "cntr_0"}]}, openai.NotFoundError, "container_id"),
-    ({"tools": [{"type": "web_search"}]}, openai.BadRequestError, "tools[0].type"),
+    (
+        {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}},
+        openai.BadRequestError,
+        "tool_choice.type",
+    ),
     ({"previous_response_id": "resp_0"}, openai.BadRequestError, "previous_response_id"),
 ]
 
