@@ -81,7 +81,7 @@ def test_the_architecture_names_each_room_and_what_stands_in_it() -> None:
 @pytest.mark.slow
 def test_the_contributors_example_works_as_told(tmp_path: Path) -> None:
     """The first two steps of CONTRIBUTING.md in a copy: the case fails, and passes with the row."""
-    for folder in ("emulator", "sandbox", "tests"):
+    for folder in ("benchmarks", "emulator", "sandbox", "tests"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=IGNORED)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     text = (ROOT / "CONTRIBUTING.md").read_text()
