@@ -51,8 +51,9 @@ HEAD = """\
 
 Made by `make test-clients` from its results; do not edit. Each client runs unchanged against the proxy, with
 a scripted model behind it that answers in Python or prose. Only the client's `base_url` is set. LangChain,
-PydanticAI, the Agents SDK and openai-node go through it twice: over Chat Completions and over Responses. Code
-runs over Responses, in real sandboxes; a plot that it makes is fetched and opened as an image.
+PydanticAI, the Agents SDK and openai-node go through it twice: over Chat Completions and over Responses;
+PydanticAI and LangChain's standard tests also over Anthropic's Messages. Code runs over Responses, in real
+sandboxes; a plot that it makes is fetched and opened as an image.
 
 **yes**: all tests of the feature pass. **no**: some fail. An empty cell: the client has nothing of the sort,
 or only what another row tests already.
