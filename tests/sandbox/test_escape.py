@@ -310,18 +310,18 @@ def test_a_fork_bomb_is_stopped_by_the_process_limit(kernel: Engine) -> None:
 
 def test_a_thread_bomb_is_stopped_by_the_process_limit(kernel: Engine) -> None:
     source = """
-        import threading
-        threading.stack_size(65536)  # else the limit on address space would come first
-        stop, threads = threading.Event(), []
+        import _thread  # a program's own `threading` runs one thread after the other
+        _thread.stack_size(65536)  # else the limit on address space would come first
+        lock, threads = _thread.allocate_lock(), 0
+        lock.acquire()
         try:
-            while len(threads) < 1000:
-                thread = threading.Thread(target=stop.wait, daemon=True)
-                thread.start()
-                threads.append(thread)
+            while threads < 1000:
+                _thread.start_new_thread(lock.acquire, ())
+                threads += 1
         except (RuntimeError, MemoryError):
             pass
-        stop.set()
-        len(threads) < 64
+        lock.release()
+        threads < 64
     """
     assert outcome(kernel, source) is True
 

@@ -18,7 +18,7 @@ PROGRAMS = [
     "[[max for max in range(id)] for id in range(3)]",
     "id = 'outer'\n[id for id in [id]] + [id]",
     "id_ = 5\n[id + id_ for id in [1]]",
-    "sum(sum for sum in [1, 2])",
+    "sum([sum for sum in [1, 2]])",
     "list = ['a']\n[f'{x}' for x in list]",
     "[(lambda q: q + id)(1) for id in [1]]",
 ]

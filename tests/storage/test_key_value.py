@@ -18,6 +18,7 @@ import openai
 import pytest
 from structlog.testing import capture_logs
 
+from emulator.events import ToolCall
 from emulator.programs.driver import Call, Program, Recorded
 from emulator.programs.resume import Saved, save
 from emulator.reading.readers import Statement
@@ -245,7 +246,8 @@ def test_a_program_is_kept_up_to_the_largest_value(
 
     room = MAX_VALUE_BYTES - len(program("").dump())
     with capture_logs() as logs:
-        save(store, program("x" * (room + excess)))
+        kept = program("x" * (room + excess))
+        save(store, kept, [ToolCall("call_2", "g", {})])
     assert (store.get("call:call_2") is not None) is is_kept
     assert [(entry["log_level"], entry["event"]) for entry in logs] == (
         [] if is_kept else [("warning", "program not kept: its results are too large")]

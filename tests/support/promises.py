@@ -157,7 +157,7 @@ LOOPS = {
         "while True:\n    try:\n        while True: pass\n    except BaseException: pass"
     ),
     "one big number, computed in C": "10 ** 10 ** 10",
-    "waiting": "import threading\nthreading.Event().wait()",
+    "waiting": "import _thread\nlock = _thread.allocate_lock()\nlock.acquire()\nlock.acquire()",
     "reading standard input": "import sys\nsys.__stdin__.read()\nimport signal\nsignal.pause()",
 }
 
