@@ -1,6 +1,10 @@
 # docker build -t tool-use-api-emulator .
 # docker run -p 8001:8001 -e EMULATOR_CLIENT_KEYS=... -e EMULATOR_BASE_URL=... -e EMULATOR_API_KEY=... \
-#     tool-use-api-emulator
+#     -v tool-emulator-state:/state tool-use-api-emulator
+# docker run tool-use-api-emulator doctor       which engines and fences work in there
+#
+# What is kept (responses, programs, files) lies in /state: without -v it goes with the container. A folder of
+# the host in its place must belong to uid 10001.
 #
 # Tool programs run in monty workers, which need nothing from Docker. Python kernels run in bubblewrap,
 # which makes namespaces of its own, and Docker's defaults forbid that. Without these options the
@@ -33,13 +37,15 @@ ARG LIBRARIES=""
 COPY --from=wheel /wheel /wheel
 RUN pip install --no-cache-dir --disable-pip-version-check \
     "$(echo /wheel/*.whl)${LIBRARIES:+[interpreter]}"
-RUN useradd --create-home --uid 10001 emulator
+RUN useradd --create-home --uid 10001 emulator \
+    && install --directory --owner=emulator --mode=0700 /state
 WORKDIR /srv
 USER emulator
 
 # Reachable from outside, hence started only with EMULATOR_CLIENT_KEYS, or EMULATOR_OPEN=true.
 ENV EMULATOR_HOST=0.0.0.0 \
     EMULATOR_PORT=8001 \
+    XDG_STATE_HOME=/state \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
 EXPOSE 8001

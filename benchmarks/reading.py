@@ -33,7 +33,7 @@ from sandbox.errors import Unsupported
 SIZES = (10_000, 100_000, 1_000_000)
 CHUNKS = (6, 1000)
 
-NAMES = ("get_weather", "write_file", "search")
+NAMES = ("get_weather", "write_file", "search", "bash", "apply_patch")
 TOOLSET = Toolset.parse(
     [
         {
@@ -86,6 +86,11 @@ INPUTS: dict[str, tuple[str, str]] = {
     "JSON lists": ("", "[{"),
     "Python tag": ("<|python_tag|>", "x("),
     "channels": ("", "<|channel|>"),
+    "commands": ("```bash\n", "ls\n"),
+    "fences of commands": ("", "```bash\nls\n```\nand\n"),
+    "a patch": ("*** Begin Patch\n", "+x\n"),
+    "words of a command": ('{"command": [', '"a",'),
+    "words behind JSON": ('{"name": "search"} ', "a"),
     "ReAct": ("Action: search\n", "Action: nothing\n"),
     "ReAct input": ("Action: search\nAction Input: ", "Thoug\n"),
     "YAML": ("name: search\n", "  a: b\n"),

@@ -2,7 +2,9 @@
 
 tool-emulator [serve] [--api-key KEY] [--base-url URL] [--port 8001]
 tool-emulator doctor
+tool-emulator upstream
 tool-emulator explain TOOLS.json [--reply FILE]
+tool-emulator chat [QUESTION] [--tools FILE] [--mcp SERVER]
 tool-emulator --version
 
 `python app.py` takes the same, from a checkout.
@@ -12,79 +14,144 @@ from __future__ import annotations
 
 import argparse
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import emulator
 
 if TYPE_CHECKING:
-    from emulator.settings import Settings
+    from flask import Flask
 
-CURL = """\
-curl {url}/v1/chat/completions -H 'content-type: application/json' -d '{{
-  "model": "{model}",
-  "messages": [{{"role": "user", "content": "What is the weather in London?"}}],
-  "tools": [{{"type": "function", "function": {{
-    "name": "get_weather", "description": "Get the current weather of a city.",
-    "parameters": {{"type": "object", "required": ["location"],
-      "properties": {{"location": {{"type": "string", "description": "City"}}}}}}}}}}]}}'"""
+    from emulator.configuration import Configuration
+    from emulator.upstream.reachability import Reachability
 
 USAGE = """\
-{program} [serve] [settings]                          serve the proxy
-{program} doctor [settings]                           which engines and fences work on this machine
+{program} [serve] [settings]          serve the proxy
+{program} doctor [settings]           which engines and fences work on this machine
+{program} upstream [settings]         which upstream is used, and what chose it
 {program} explain TOOLS.json [--reply FILE] [settings]
                  what a model is shown of the tools, and what would come of a reply; - is standard input
-{program} --version
+{program} chat [QUESTION] [--tools FILE] [--mcp SERVER]
+                 talk with a model, with tools that run here; chat --help tells more
+{program} --version, --help, --help-all
 
-The settings:
+{settings}
+
+Each is also a variable (--base-url: EMULATOR_BASE_URL) and a key of emulator.toml (base_url).
+Command line > EMULATOR_* > emulator.toml > DEEPSEEK_API_KEY, OPENAI_* > default.{more}
 """
+
+_MODELS_SECONDS = 2.0
+"""How long the line to try waits for the name of a model that there is."""
+
+NOT_CONFIGURED = 3
+"""The exit code of ``upstream`` where nothing names one."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Do what the command line asks for; ``serve`` if it names no command."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
-    if argv == ["--version"]:
+    if "--version" in argv:
         print(f"tool-emulator {emulator.__version__}")
         return
-    if argv[:1] in (["--help"], ["-h"]):
-        print(USAGE.format(program=_program()))
+    for asked in ("--help-all", "--help", "-h"):
+        if asked in argv and argv[0] not in ("explain", "chat"):
+            _help(everything=asked == "--help-all")
+            return
     command = COMMANDS.get(argv[0]) if argv else None
-    sys.exit(command(argv[1:]) if command else _serve(argv))
+    if argv and not command and not argv[0].startswith("-"):
+        from emulator.command_line import nearest
+
+        likely = nearest(argv[0], list(COMMANDS))
+        _refuse(f"{argv[0]}: there is no such command{likely}")
+    try:
+        sys.exit(command(argv[1:]) if command else _serve(argv))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _help(*, everything: bool) -> None:
+    from emulator.command_line import settings_help
+
+    more = "" if everything else " All settings: --help-all"
+    listed = settings_help(everything=everything)
+    print(USAGE.format(program=_program(), settings=listed, more=more), end="")
 
 
 def _serve(arguments: Sequence[str]) -> int:
     """Serve until a signal comes."""
-    settings = _settings(arguments)
+    made = _configuration(arguments)
+    settings = made.settings
+    if any(row.template for row in settings.profiles):
+        from emulator.answering.own_template import TemplateUnusable, check
+
+        try:
+            check(settings)
+        except TemplateUnusable as error:
+            _refuse(str(error))
+    from emulator import start_words
+    from emulator.web.listening import CannotListen, listen
+
+    try:
+        listener = listen(settings.host, settings.port)
+    except CannotListen as error:
+        _refuse(str(error), code=1)
+    _say(*made.notes)
+    settings = settings.model_copy(update={"port": listener.getsockname()[1]})
     # gunicorn forks: everything with threads or child processes starts in the worker.
     from emulator.web.app import create_app
     from emulator.web.server import Server
 
     with ExitStack() as running:
-        model = "any"
         if settings.local_model:
             from pydantic import SecretStr
 
             from emulator.upstream import local_model
 
-            url = running.enter_context(local_model.serve())
-            model = local_model.MODEL_NAME
+            try:
+                url = running.enter_context(local_model.serve())
+            except local_model.LocalModelError as error:
+                _refuse(str(error), code=1)
             settings = settings.model_copy(
                 update={"base_url": url, "api_key": SecretStr("local"), "profile": "tiny"}
             )
-        here = f"http://{settings.host}:{settings.port}"
-        print(f"Serving {here}/v1 in front of {settings.base_url}. Try:\n", file=sys.stderr)
-        print(CURL.format(url=here, model=model), flush=True)
-        Server(settings, lambda: create_app(settings)).run()
+
+        def ready(app: Flask) -> None:
+            _say(
+                start_words.serving(settings, made.upstream),
+                start_words.kept(settings),
+                start_words.left_behind(settings, Path.home()),
+            )
+            threading.Thread(target=offer, args=(app,), name="start", daemon=True).start()
+
+        def offer(app: Flask) -> None:
+            reachability: Reachability = app.extensions["emulator.reachability"]
+            reachability.begin()
+            model = reachability.model(_MODELS_SECONDS) or "any"
+            _say("Try:\n")
+            print(start_words.first_request(settings, model), flush=True)
+            if settings.warm_kernels:
+                app.extensions["emulator.warm_up"]()
+
+        Server(settings, lambda: create_app(settings), listener, ready).run()
     return 0
 
 
 def _doctor(arguments: Sequence[str]) -> int:
-    settings = _settings(arguments)
+    settings = _configuration(arguments, listens=False).settings
     from emulator import doctor
 
     return doctor.main(settings)
+
+
+def _upstream(arguments: Sequence[str]) -> int:
+    """Returns 0, or `NOT_CONFIGURED`."""
+    made = _configuration(arguments)
+    print(made.upstream)
+    return 0 if made.upstream_is_configured else NOT_CONFIGURED
 
 
 def _explain(arguments: Sequence[str]) -> int:
@@ -98,7 +165,7 @@ def _explain(arguments: Sequence[str]) -> int:
     parser.add_argument("tools", help="JSON file: a request, a tools array or one tool; -: stdin")
     parser.add_argument("--reply", metavar="FILE", help="what a model answered; -: stdin")
     options, rest = parser.parse_known_args(arguments)
-    settings = _settings(rest)
+    settings = _configuration(rest, listens=False).settings
 
     from emulator.errors import EmulatorError
     from emulator.explain import explain, read_tools
@@ -115,37 +182,52 @@ def _explain(arguments: Sequence[str]) -> int:
     return 0 if explanation.usable else 1
 
 
+def _chat(arguments: Sequence[str]) -> int:
+    try:
+        from emulator.terminal.command import main as chat
+    except ImportError as error:
+        _refuse(f"chat needs more: pip install 'tool-use-api-emulator[chat]' ({error.name})")
+    return chat(_program(), arguments)
+
+
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "serve": _serve,
     "doctor": _doctor,
+    "upstream": _upstream,
     "explain": _explain,
+    "chat": _chat,
 }
 
 
-def _settings(arguments: Sequence[str]) -> Settings:
-    """The settings; exits with what is wrong with them."""
-    from pydantic import ValidationError
-
+def _configuration(arguments: Sequence[str], *, listens: bool = True) -> Configuration:
+    """The settings and where they come from; exits with what is wrong with them."""
     from emulator import logs
-    from emulator.settings import from_command_line
+    from emulator.configuration import ConfigurationError, read
 
     try:
-        settings = from_command_line(arguments, _program())
-    except ValidationError as error:
-        sys.exit("\n".join(_complaint(detail) for detail in error.errors()))
-    logs.configure(settings.log_level)
-    return settings
+        made = read(arguments, listens=listens)
+    except ConfigurationError as error:
+        _refuse(str(error))
+    logs.configure(made.settings.log_level)
+    return made
+
+
+def _refuse(lines: str, code: int = 2) -> NoReturn:
+    """End with these words; 2 is the exit code of a command line that makes no sense."""
+    _say(lines)
+    sys.exit(code)
+
+
+def _say(*lines: str) -> None:
+    """To people: what programs read is printed on standard output."""
+    for line in filter(None, lines):
+        print(line, file=sys.stderr, flush=True)
 
 
 def _program() -> str:
-    return Path(sys.argv[0]).name
+    name = Path(sys.argv[0]).name
+    return f"python {name}" if name.endswith(".py") else name
 
 
 def _read(file: str) -> bytes:
     return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-
-
-def _complaint(detail: object) -> str:
-    assert isinstance(detail, dict)
-    place = ".".join(str(part) for part in detail["loc"])
-    return f"{'--' + place.replace('_', '-') + ': ' if place else ''}{detail['msg']}"

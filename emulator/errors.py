@@ -81,6 +81,13 @@ class UnsupportedMediaType(EmulatorError):
     type = "invalid_request_error"
 
 
+class ClientLeft(EmulatorError):
+    """Nobody reads this answer; nginx counts such requests under the same status."""
+
+    status = 499
+    type = "invalid_request_error"
+
+
 class RateLimited(EmulatorError):
     """The caller asks too much in too short a time; ``retry-after`` says when to come again."""
 
@@ -92,6 +99,16 @@ class Overloaded(EmulatorError):
     """All callers together ask more than can be served at once."""
 
     status = 503
+
+
+class LoopDetected(EmulatorError):
+    """The request has been here before: an upstream leads back to this proxy (RFC 5842, 7.2)."""
+
+    status = 508
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.headers = {"x-should-retry": "false", **self.headers}
 
 
 class NotStored(EmulatorError):

@@ -6,9 +6,11 @@ Knows nothing of chunks, items or HTTP.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from emulator import json_codec
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 ToolKind = Literal["function", "custom"]
@@ -39,8 +41,6 @@ class Usage:
 class Opened:
     """The upstream has accepted the request: time to begin the response, with nothing to say yet."""
 
-    abort: Callable[[], None]
-    """Breaks the upstream connection, from any thread."""
     turns_saved: int = 0
     """Model turns that this answer did without."""
     container_id: str = ""
@@ -77,6 +77,23 @@ class ToolCall:
     name: str
     arguments: dict[str, Any]
     kind: ToolKind = "function"
+
+
+@dataclass(frozen=True)
+class CallBegun:
+    """A call that is told while the model still writes it. `ArgumentsDelta` events follow, and then its
+    `ToolCall`, whose arguments begin with what they said; or the answer breaks off."""
+
+    id: str
+    name: str
+    kind: ToolKind = "function"
+
+
+@dataclass(frozen=True)
+class ArgumentsDelta:
+    """More of the call's arguments as `told_arguments` writes them."""
+
+    text: str
 
 
 @dataclass(frozen=True)
@@ -161,6 +178,8 @@ AnswerEvent = (
     | ReasoningDelta
     | ContentDelta
     | ToolCall
+    | CallBegun
+    | ArgumentsDelta
     | CodeBegun
     | CodeDelta
     | CodeClosed
@@ -170,10 +189,37 @@ AnswerEvent = (
 )
 
 
+def told_arguments(arguments: Mapping[str, Any], kind: ToolKind) -> str:
+    """What a client is told of a call's arguments: JSON, or the text that a custom tool takes."""
+    if kind == "custom":
+        return str(arguments.get("input", ""))
+    return json_codec.dumps(arguments).decode()
+
+
 def pieces(text: str) -> Iterator[str]:
     """``text`` in the deltas that a stream tells it in: one at least, none much longer than a line."""
     for start in range(0, max(len(text), 1), DELTA_CHARS):
         yield text[start : start + DELTA_CHARS]
+
+
+def in_deltas(events: Iterable[AnswerEvent]) -> Iterator[AnswerEvent]:
+    """The same events, with each call told as one that came while it was written: `CallBegun`, all of its
+    arguments in `ArgumentsDelta` events, `ToolCall`."""
+    told: int | None = None
+    for event in events:
+        match event:
+            case CallBegun():
+                told = 0
+            case ArgumentsDelta(text):
+                told = (told or 0) + len(text)
+            case ToolCall(key, name, arguments, kind):
+                if told is None:
+                    yield CallBegun(key, name, kind)
+                text = told_arguments(arguments, kind)
+                if not told or len(text) > told:
+                    yield from map(ArgumentsDelta, pieces(text[told or 0 :]))
+                told = None
+        yield event
 
 
 def call_id(answer: str, place: int) -> str:

@@ -15,7 +15,6 @@ from typing import Any
 from emulator import json_codec
 from emulator.answering.asked import Asked, read_request
 from emulator.answering.first_turn import first_turn
-from emulator.answering.profiles import choose
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.prose import Prose
 from emulator.answering.reply import Reply
@@ -32,6 +31,7 @@ from emulator.reading.diagnostics import render
 from emulator.reading.readers import Unreadable, read
 from emulator.reading.splitter import BlockDelta, BlockEnd, BlockStart, Reasoning, Text, split
 from emulator.settings import Settings
+from emulator.upstream.routes import Routes
 
 QUESTION = "What the user asks."
 """Stands in the prompt where the given JSON holds tools alone."""
@@ -77,13 +77,13 @@ def explain(
     settings: Settings, request: ChatCompletionRequest, reply: str | None = None
 ) -> Explanation:
     """What the model is shown, and with ``reply`` what would come of it. Raises `EmulatorError`."""
-    asked = read_request(request, "", settings)
+    asked = read_request(request, "", Routes(settings).of(request.model))
     if asked.interpreter is not None:
         raise BadRequest("code_interpreter runs cells; only function tools are explained.", "tools")
     if asked.relayed:
         return Explanation((Section("Relayed", "No tool may be called: nothing is emulated."),))
-    messages, fields = first_turn(settings, asked, habit="python", engines=settings.engines)
-    profile = choose(settings.profile, request.model)
+    messages, fields = first_turn(asked, habit="python", engines=settings.engines)
+    profile = asked.profile
     shown = [
         Section("Tools as Python", asked.toolset.stubs or "none"),
         Section(f"Prompt (profile {profile.name})", "\n\n".join(map(_message, messages))),
@@ -115,7 +115,7 @@ def _judged(
     draft = ProgramDraft(
         driver,
         required=asked.choice.required,
-        by_statement=settings.stream_calls == "statement",
+        by_statement=settings.stream_calls != "block",
         seed=0,
         barren=barren_calls(asked.request.messages),
     )

@@ -20,6 +20,10 @@ TOOL_CALLS = Counter("emulator_tool_calls", "Tool calls sent to clients")
 TOOLS_DROPPED = Counter(
     "emulator_tools_dropped", "Hosted tools that were left out of a request", ["type"]
 )
+NATIVE_REPAIRS = Counter(
+    "emulator_native_repairs", "Faults of replies whose upstream calls tools itself", ["kind"]
+)
+FALLBACKS = Counter("emulator_fallbacks", "Answers for which another upstream was asked")
 TURNS_SAVED = Counter(
     "emulator_turns_saved", "Answers that a waiting program gave without the model"
 )

@@ -1,17 +1,17 @@
-"""All configuration in one class: command line > environment > TOML file > default.
+"""All configuration in one class: command line > environment > TOML file > providers' variables > default.
 
-Environment variables are ``EMULATOR_<NAME>``; ``DEEPSEEK_API_KEY``, ``OPENAI_API_KEY`` and
-``OPENAI_BASE_URL`` are honoured after them. The file is ``emulator.toml`` in the working directory, or
-the one that ``EMULATOR_CONFIG`` names. Every field is documented in docs/settings.md, and a test says so.
+Environment variables are ``EMULATOR_<NAME>``. The file is ``emulator.toml`` in the working directory, or
+the one that ``EMULATOR_CONFIG`` names. ``DEEPSEEK_API_KEY``, ``OPENAI_API_KEY`` and ``OPENAI_BASE_URL``
+come after those: `emulator.providers`. Every field is documented in docs/settings.md, and a test says so.
+`emulator.configuration` reads a command line, and tells what is wrong in one line each.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from ipaddress import ip_address
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic.fields import FieldInfo
@@ -23,34 +23,39 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from emulator import addresses, providers
+from emulator.upstream_settings import ProfileRow, Tools, UpstreamRow
+
 Order = Literal["auto", "dataflow", "strict"]
 """Which calls of a program leave together."""
 MemoryLimit = Literal["1g", "4g", "16g", "64g"]
 
-PROVIDER_VARIABLES = {
-    "api_key": ("DEEPSEEK_API_KEY", "OPENAI_API_KEY"),
-    "base_url": ("OPENAI_BASE_URL",),
-}
+CONFIG_VARIABLE = "EMULATOR_CONFIG"
+DEFAULT_FILE = "emulator.toml"
+APPLICATION = "tool-use-api-emulator"
+BUILT_IN_PROFILES = ("default", "reasoning", "tiny", "openai")
 
 
-class ProviderVariables(PydanticBaseSettingsSource):
-    """The variables that other OpenAI-compatible tools already read."""
+class EnvironmentDefaults(PydanticBaseSettingsSource):
+    """What the environment says under names that are not ours, where no setting says otherwise."""
 
     def get_field_value(
         self,
         field: FieldInfo,  # noqa: ARG002
         field_name: str,
     ) -> tuple[Any, str, bool]:
-        for variable in PROVIDER_VARIABLES.get(field_name, ()):
-            if value := os.environ.get(variable):
-                return value, field_name, False
         return None, field_name, False
 
     def __call__(self) -> dict[str, Any]:
-        found = {
-            name: self.get_field_value(field, name)[0]
-            for name, field in self.settings_cls.model_fields.items()
-        }
+        said = self.current_state
+        choice = providers.choose(
+            os.environ, base_url=said.get("base_url"), has_key="api_key" in said
+        )
+        found = {"base_url": choice.base_url, "api_key": choice.api_key}
+        state = os.environ.get("XDG_STATE_HOME", "")
+        if Path(state).is_absolute():  # the specification ignores others
+            folder = Path(state) / APPLICATION
+            found |= {"store": str(folder / "programs.sqlite"), "files_dir": str(folder / "files")}
         return {name: value for name, value in found.items() if value is not None}
 
 
@@ -62,9 +67,6 @@ class Settings(BaseSettings):
         env_ignore_empty=True,
         extra="forbid",
         frozen=True,
-        cli_kebab_case=True,
-        cli_implicit_flags=True,
-        cli_hide_none_type=True,
     )
 
     api_key: SecretStr = Field(SecretStr("lol"), description="key sent to the upstream")
@@ -77,8 +79,40 @@ class Settings(BaseSettings):
     )
     local_model: bool = Field(False, description="start the embedded small model as the upstream")
 
-    profile: Literal["auto", "default", "reasoning", "tiny", "openai"] = Field(
-        "auto", description="how to prompt the model; auto chooses by the model's name"
+    upstreams: tuple[UpstreamRow, ...] = Field(
+        (), description="several upstreams, in place of base_url and api_key (docs/upstreams.md)"
+    )
+    aliases: dict[str, str] = Field(
+        {},
+        description="names (or patterns) of models that clients ask for, and the models they get",
+    )
+    profiles: tuple[ProfileRow, ...] = Field(
+        (), description="further profiles: how to talk to which model (docs/upstreams.md)"
+    )
+    tools: Tools = Field(
+        "emulate",
+        description="who makes tool calls of a reply: this proxy (emulate), the upstream (native), or the "
+        "upstream where it can (auto)",
+    )
+    pass_client_key: bool = Field(
+        False, description="send each client's own key to the upstream, in place of api_key"
+    )
+    fallbacks: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="models to ask where the upstream fails, separated by commas"
+    )
+    upstream_requests: int = Field(
+        0, ge=0, description="most requests that an upstream gets at once; 0 for no limit"
+    )
+    breaker_failures: int = Field(
+        5, ge=0, description="failures in a row after which an upstream is left alone; 0: never"
+    )
+    breaker_seconds: float = Field(
+        5, gt=0, description="how long an upstream is left alone; then one request tries it"
+    )
+    profile: str = Field(
+        "auto",
+        description="how to prompt the model: default, reasoning, tiny, openai, or one of profiles; "
+        "auto chooses by the model's name",
     )
     grammar: bool = Field(True, description="send a grammar where the profile's upstream takes one")
     repair_attempts: int = Field(3, ge=0, le=10, description="re-asks after an unusable answer")
@@ -102,8 +136,10 @@ class Settings(BaseSettings):
         description="further names by which clients call a proxy without client keys, "
         "*.example.com or *, separated by commas",
     )
-    stream_calls: Literal["statement", "block"] = Field(
-        "statement", description="send a call when its statement, or its whole block, has closed"
+    stream_calls: Literal["delta", "statement", "block"] = Field(
+        "statement",
+        description="send a call when its statement, or its whole block, has closed; delta: the long text of "
+        "a first call while the model still writes it",
     )
 
     programs: Literal["on", "off"] = Field(
@@ -115,7 +151,7 @@ class Settings(BaseSettings):
         "result of each other, or none",
     )
     store: str = Field(
-        "~/.cache/tool-use-api-emulator/programs.sqlite",
+        "~/.local/state/tool-use-api-emulator/programs.sqlite",
         description="where programs and responses are kept: a file, :memory:, or redis://host "
         "for several replicas",
     )
@@ -145,7 +181,12 @@ class Settings(BaseSettings):
     gateway_kernel: str = Field("python3", description="kernelspec to start at the Jupyter gateway")
     program_seconds: float = Field(10, gt=0, le=600, description="deadline of one program run")
     program_calls: int = Field(128, ge=1, le=10_000, description="most tool calls in one program")
-    warm_kernels: int = Field(1, ge=0, le=64, description="kernels started ahead of need")
+    warm_kernels: int = Field(
+        1,
+        ge=0,
+        le=64,
+        description="kernels started ahead of need; 0: nothing is made ready before a first request",
+    )
     max_kernels: int = Field(
         16, ge=1, le=256, description="kernels in use at once; one program more is told 503"
     )
@@ -175,7 +216,7 @@ class Settings(BaseSettings):
     )
 
     files_dir: str = Field(
-        "~/.cache/tool-use-api-emulator/files",
+        "~/.local/state/tool-use-api-emulator/files",
         description="folder of uploaded files and those of containers, or :temporary:",
     )
     max_file_bytes: int = Field(64 * 2**20, ge=1, description="largest file that may be uploaded")
@@ -205,6 +246,9 @@ class Settings(BaseSettings):
         2, ge=0, le=10, description="retries of a failed upstream request"
     )
     ping_seconds: float = Field(10, gt=0, description="silence after which a stream gets a comment")
+    drain_seconds: float = Field(
+        8, ge=0, le=3600, description="how long open requests may go on when the proxy is to end"
+    )
     threads: int = Field(512, ge=1, le=4096, description="most requests served at the same time")
     waiting_requests: int = Field(
         64, ge=0, le=4096, description="most requests that wait for a thread; others are told 503"
@@ -240,6 +284,7 @@ class Settings(BaseSettings):
         "cors_origins",
         "allowed_hosts",
         "pass_through",
+        "fallbacks",
         mode="before",
     )
     @classmethod
@@ -248,12 +293,42 @@ class Settings(BaseSettings):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
 
+    @field_validator("base_url")
+    @classmethod
+    def _is_base_url(cls, value: str) -> str:
+        return addresses.base_url(value)
+
     @model_validator(mode="after")
     def _guarded(self) -> Self:
-        if not (self.client_keys or self.open or is_loopback(self.host)):
+        if not (self.client_keys or self.open or addresses.is_loopback(self.host)):
             raise ValueError(
                 f"host {self.host} is reachable from other machines: set EMULATOR_CLIENT_KEYS, "
                 "or say --open to serve anyone"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _upstreams_agree(self) -> Self:
+        known = ["auto", *BUILT_IN_PROFILES, *(row.name for row in self.profiles)]
+        if twice := {name for name in known if known.count(name) > 1}:
+            raise ValueError(f"two profiles are called {min(twice)!r}")
+        for profile in (self.profile, *(row.profile for row in self.upstreams)):
+            if profile is not None and profile not in known:
+                raise ValueError(f"profile is {profile!r}; expected one of {', '.join(known)}")
+        names = [row.called for row in self.upstreams]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"two upstreams are called {min(twice)!r}: give each a name")
+        patterns = [pattern for row in self.upstreams for pattern in row.models]
+        fallbacks = {name for row in self.upstreams for name in row.fallbacks or self.fallbacks}
+        for place, models in (("aliases", set(self.aliases.values())), ("fallbacks", fallbacks)):
+            for model in sorted(models - self.aliases.keys() if place == "fallbacks" else models):
+                if self.upstreams and not any(fnmatchcase(model, p) for p in patterns):
+                    raise ValueError(f"{place} name {model!r}, a model of no upstream")
+        passing = [row.called for row in self.upstreams if row.pass_client_key]
+        if self.client_keys and (self.pass_client_key or passing):
+            raise ValueError(
+                "pass_client_key would send this proxy's own client_keys to an upstream: "
+                "choose one of the two"
             )
         return self
 
@@ -266,31 +341,10 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        file = Path(os.environ.get("EMULATOR_CONFIG", "emulator.toml"))
+        file = Path(os.environ.get(CONFIG_VARIABLE) or DEFAULT_FILE)
         return (
             init_settings,
             env_settings,
-            ProviderVariables(settings_cls),
             TomlConfigSettingsSource(settings_cls, file),
+            EnvironmentDefaults(settings_cls),
         )
-
-
-def from_command_line(arguments: Sequence[str], program: str = "app.py") -> Settings:
-    """Read the command line over all other sources; ``program`` is what its help calls itself.
-
-    Raises ``pydantic.ValidationError``.
-    """
-    # BaseSettings takes this keyword; its metaclass hides that from type checkers.
-    return cast("type[Any]", Settings)(  # type: ignore[no-any-return]
-        _cli_parse_args=list(arguments), _cli_prog_name=program
-    )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach ``host``."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

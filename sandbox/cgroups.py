@@ -3,17 +3,19 @@
 Stops: memory that is spread over many processes or kept in tmpfs files, sockets and other places
 that no rlimit counts; more processes than allowed, whatever uid they run as.
 
-Does not stop: anything where there is no group to be had. That takes root and a hierarchy with the
-memory and pids controllers in which this server may make groups (Linux's cgroup-v2.rst; on older
-systems cgroup-v1); `problem` says what is missing.
+Does not stop: anything where there is no group to be had. That takes a hierarchy with the memory and
+pids controllers in which this server may make groups: root mostly may, another user where such a
+part of it is delegated (Linux's cgroup-v2.rst, "Delegation"; on older systems cgroup-v1). `find` says
+what is missing.
 """
 
 import contextlib
+import errno
 import itertools
-import os
 import shlex
+import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,8 +24,9 @@ from sandbox.errors import SandboxUnavailable
 from sandbox.leftovers import mark
 
 _FIX = (
-    "run as root where control groups can be written (systemd: Delegate=memory pids), or accept that "
-    "each process of a program is bounded, but not all together"
+    "let this user make control groups (`systemd-run --user --scope -p Delegate=yes python app.py ...`; in "
+    "a systemd service: Delegate=memory pids), or accept that each process of a program is bounded, "
+    "but not all together"
 )
 
 
@@ -54,6 +57,8 @@ _V1 = _Files(
     events="memory.oom_control",
 )
 _CONTROLLERS = ("memory", "pids")
+_ROUNDS = 10
+"""How often processes are moved: those that are there may start others meanwhile."""
 _made = itertools.count()
 
 
@@ -121,16 +126,29 @@ class Group:
 @cache
 def find() -> Roots | SandboxUnavailable:
     """Where groups can be made on this machine, or why none can."""
-    if os.geteuid() != 0:
-        return SandboxUnavailable("control groups need root", _FIX)
-    roots = _version_2() or _version_1()
-    if roots is None:
-        return SandboxUnavailable("no hierarchy offers the memory and pids controllers", _FIX)
+    problem = "no hierarchy offers the memory and pids controllers"
+    for roots in _candidates():
+        try:
+            _try(roots)
+        except OSError as error:
+            problem = f"control groups cannot be made: {error}"
+        else:
+            return roots
+    return SandboxUnavailable(problem, _FIX)
+
+
+def _try(roots: Roots) -> None:
+    """Make a group and let a process join it. Raises OSError."""
+    group = Group(roots, memory=2**26, processes=8)
     try:
-        Group(roots, memory=2**26, processes=8).remove()
-    except OSError as error:
-        return SandboxUnavailable(f"control groups cannot be made: {error}", _FIX)
-    return roots
+        # Whoever may make a group may yet be kept from moving a process into it.
+        joins = subprocess.run(
+            group.entering(["/bin/sh", "-c", ""]), check=False, capture_output=True, text=True
+        )
+    finally:
+        group.remove()
+    if joins.returncode != 0:
+        raise PermissionError(joins.stderr.strip() or "no process may join one")
 
 
 def folders() -> tuple[Path, ...]:
@@ -138,17 +156,54 @@ def folders() -> tuple[Path, ...]:
     return roots.folders if isinstance(roots, Roots) else ()
 
 
-def _version_2() -> Roots | None:
-    """The nearest group above us whose children have both controllers."""
-    for mount, own in _mounted("cgroup2", ""):
+def _candidates() -> Iterator[Roots]:
+    """The nearest first; a group that must be changed for it only after all that need not be."""
+    hierarchies = _mounted("cgroup2", "")
+    for mount, own in hierarchies:
         for folder in (own, *own.parents):
             if not folder.is_relative_to(mount):
                 break
             with contextlib.suppress(OSError):
                 offered = (folder / "cgroup.subtree_control").read_text().split()
                 if set(_CONTROLLERS) <= set(offered):
-                    return Roots((folder,), _V2)
-    return None
+                    yield Roots((folder,), _V2)
+    for mount, own in hierarchies:
+        for folder in (own.parent, own):
+            with contextlib.suppress(OSError):
+                offered = (folder / "cgroup.controllers").read_text().split()
+                if folder.is_relative_to(mount) and set(_CONTROLLERS) <= set(offered):
+                    hand_down(folder, _CONTROLLERS, move=folder == own)
+                    yield Roots((folder,), _V2)
+    version_1 = _version_1()
+    if version_1 is not None:
+        yield version_1
+
+
+def hand_down(folder: Path, controllers: Sequence[str], *, move: bool) -> None:
+    """Let the children of a version 2 group have these controllers. Raises OSError.
+
+    A group has either processes or children with controllers; with `move`, processes that are in it
+    go to a child of their own, where they are bounded as before.
+    """
+    wanted = " ".join(f"+{name}" for name in controllers)
+    control = folder / "cgroup.subtree_control"
+    try:
+        control.write_text(wanted)
+    except OSError as error:
+        if error.errno != errno.EBUSY or not move:
+            raise
+    else:
+        return
+    child = folder / "emulator-server"
+    child.mkdir(exist_ok=True)
+    for _ in range(_ROUNDS):
+        for pid in (folder / "cgroup.procs").read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                (child / "cgroup.procs").write_text(pid)
+        with contextlib.suppress(OSError):
+            control.write_text(wanted)
+            return
+    control.write_text(wanted)
 
 
 def _version_1() -> Roots | None:

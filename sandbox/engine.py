@@ -15,12 +15,18 @@ from sandbox.values import JSON
 
 @dataclass(frozen=True)
 class Paused:
-    """The program called a pausing name and waits. `line` is 1-based in the piece, if known."""
+    """The program called a pausing name and waits. `line` is 1-based in the piece, if known.
+
+    `ahead` are calls that a notebook's cell makes next whatever this one's result. Calls of the same
+    `batch`, if not 0, were written as simultaneous.
+    """
 
     name: str
     args: tuple[JSON, ...] = ()
     kwargs: Mapping[str, JSON] = field(default_factory=dict)
     line: int | None = None
+    batch: int = 0
+    ahead: "tuple[Paused, ...]" = ()
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,9 @@ class Session(Protocol):
 
     def resume(self, value: JSON) -> Step:
         """Give the paused call its result and run on. Raises SandboxError."""
+
+    def kill(self) -> None:
+        """End the session, also while it runs: `start` raises SandboxDied then. Callable from any thread."""
 
 
 class Engine(Protocol):

@@ -253,13 +253,15 @@ def _ending(code: int) -> str:
     return f"exit code {code}"
 
 
+_STUB_MODULES = (
+    "values kernel_files kernel_clock kernel_threads kernel_calls kernel_ahead kernel_stub".split()
+)
+
+
 def _stub_loader() -> str:
     """Python source that gives a kernel the modules which run inside it; no file is needed."""
     here = Path(__file__).parent
-    modules = [
-        (f"sandbox.{name}", (here / f"{name}.py").read_text())
-        for name in ("values", "kernel_files", "kernel_clock", "kernel_threads", "kernel_stub")
-    ]
+    modules = [(f"sandbox.{name}", (here / f"{name}.py").read_text()) for name in _STUB_MODULES]
     return (
         "import sys, types\n"
         "sys.modules['sandbox'] = types.ModuleType('sandbox')\n"

@@ -13,7 +13,7 @@ import contextlib
 import json
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -74,6 +74,8 @@ class KernelSession:
         self._printed: list[str] = []
         self._shown: Finished = Finished()
         self.paused = False
+        self._ahead = False
+        """The paused call takes a list of results."""
         self._over = False
 
     def open(self, preamble: str, seed: int) -> None:
@@ -116,7 +118,14 @@ class KernelSession:
 
     def run_on(self, value: JSON) -> Iterator[Output | Step]:
         """Give the paused call its result; then as `run`."""
-        yield from self._answered(json.dumps(value, allow_nan=False))
+        yield from self.run_on_together([value])
+
+    def run_on_together(self, values: Sequence[JSON]) -> Iterator[Output | Step]:
+        """Give the paused call and the first of those `ahead` of it their results; then as `run`."""
+        self._pauses += len(values) - 1
+        # A kernel that told of nothing ahead takes the bare value.
+        said = values if self._ahead else values[0]
+        yield from self._answered(json.dumps(said, allow_nan=False))
 
     def refuse(self, message: str) -> Iterator[Output | Step]:
         """Let the paused call raise TypeError(`message`) in the program; then as `run`."""
@@ -232,14 +241,28 @@ class KernelSession:
             return None
         if len(prompt) > _LARGEST_CALL:
             self._limit("argument bytes in a call")
-        call = json.loads(prompt.removeprefix(self._marker), parse_constant=_no_constant)
-        name, args, kwargs, line = call["name"], call["args"], call["kwargs"], call["line"]
-        if name not in self._names or not isinstance(args, list) or not isinstance(kwargs, dict):
-            raise ValueError(name)
+        told = json.loads(prompt.removeprefix(self._marker), parse_constant=_no_constant)
+        self._ahead = isinstance(told, list)
+        if self._ahead and not self._lenient:
+            raise ValueError("a program's calls come one by one")
+        first, *ahead = [self._call(call) for call in (told if self._ahead else [told])]
         self._pauses += 1
         if self._pauses > self._limits.pauses:
             self._limit("calls")
-        return Paused(name, tuple(args), kwargs, line if type(line) is int else None)
+        return replace(first, ahead=tuple(ahead[: self._limits.pauses - self._pauses]))
+
+    def _call(self, call: Any) -> Paused:
+        name, args, kwargs, line = call["name"], call["args"], call["kwargs"], call["line"]
+        if name not in self._names or not isinstance(args, list) or not isinstance(kwargs, dict):
+            raise ValueError(name)
+        batch = call.get("batch")
+        return Paused(
+            name,
+            tuple(args),
+            kwargs,
+            line if type(line) is int else None,
+            batch if type(batch) is int else 0,
+        )
 
     def _output(self, kind: str, content: Message) -> Iterator[Output]:
         if kind == "stream":

@@ -23,6 +23,8 @@ from typing import Any
 
 from IPython.core.getipython import get_ipython
 
+from sandbox.kernel_ahead import OFFERED, REPLY, look_ahead, written
+from sandbox.kernel_calls import AHEAD
 from sandbox.kernel_clock import freeze
 from sandbox.kernel_files import files, libraries, own_folder, read, remove, write
 from sandbox.kernel_threads import REASON, finish, one_after_the_other, run_waiting, settled
@@ -30,7 +32,6 @@ from sandbox.values import AWAITED, REFUSED, VALUE_MIME, plain
 
 __all__ = ["files", "libraries", "offer", "open_session", "prepare", "read", "remove", "write"]
 
-_OFFERED: dict[str, Callable[..., Any]] = {}
 _PIECES: set[str] = set()
 """Code file names of the program's own pieces, to tell its frames from those of libraries."""
 
@@ -66,7 +67,8 @@ def prepare(most: int, preload: Sequence[str] = (), *, shared: bool = False) -> 
 def open_session(payload: str) -> None:
     """Give a prepared kernel to one session. `payload` is JSON: seed, ordered.
 
-    `ordered` is for programs that are run again: their threads take turns.
+    `ordered` is for programs that are run again: their threads take turns. The others are cells, whose
+    calls are told to the host before their turn where they can be.
     """
     asked = json.loads(payload)
     shell: Any = get_ipython()
@@ -75,6 +77,8 @@ def open_session(payload: str) -> None:
     if asked["ordered"]:
         one_after_the_other(_PIECES.__contains__)
         shell.events.register("post_run_cell", _end_threads)
+    else:
+        look_ahead(shell)
     compiler_name = shell.compile.get_code_name
 
     def remember(*args: Any, **kwargs: Any) -> str:
@@ -91,15 +95,15 @@ def offer(payload: str) -> None:
     """Define what pauses, and nothing else that did. `payload` is JSON: names, preamble, marker."""
     asked = json.loads(payload)
     shell: Any = get_ipython()
-    for name, pausing in _OFFERED.items():
+    for name, pausing in OFFERED.items():
         if pausing is shell.user_ns.get(name):
             del shell.user_ns[name]
-    _OFFERED.clear()
+    OFFERED.clear()
     if asked["preamble"]:
         exec(compile(asked["preamble"], "<preamble>", "exec"), shell.user_ns)  # noqa: S102  # nosec B102
     for name in asked["names"]:
-        _OFFERED[name] = _pausing(name, asked["marker"], shell.kernel.raw_input)
-    shell.user_ns.update(_OFFERED)
+        OFFERED[name] = _pausing(name, asked["marker"], shell.kernel.raw_input)
+    shell.user_ns.update(OFFERED)
 
 
 def _end_threads(_: Any) -> None:
@@ -132,35 +136,25 @@ def _warning(
     return f"{place}{category.__name__}: {message}\n"
 
 
-_LARGEST_CALL = 1000 * 1000
-
-
 def _pausing(name: str, marker: str, ask: Callable[[str], str]) -> Callable[..., Any]:
     main, process = threading.get_ident(), os.getpid()
 
     def pausing(*args: Any, **kwargs: Any) -> Any:
+        call = written(name, args, kwargs, _calling_line())
+        return reply_to(call)
+
+    def reply_to(call: str) -> Any:
         if threading.get_ident() != main or os.getpid() != process:
             raise RuntimeError(
                 f"{name}() cannot be called from another thread or process: {REASON}"
             )
-        try:
-            call = {
-                "name": name,
-                "args": [plain(v, f"{name}() argument {i}") for i, v in enumerate(args, 1)],
-                "kwargs": {k: plain(v, f"{name}() argument {k}") for k, v in kwargs.items()},
-                "line": _calling_line(),
-            }
-        except TypeError as error:
-            raise TypeError(str(error)) from None
-        written = json.dumps(call, allow_nan=False)
-        if len(written) > _LARGEST_CALL:  # the host would not take it, and zmq might die of it
-            raise ValueError(f"{name}() was given more than {_LARGEST_CALL} characters")
-        reply = ask(marker + written)
+        reply = ask(marker + call)
         if reply.startswith(REFUSED):
             raise TypeError(reply.removeprefix(REFUSED))
         return json.loads(reply)
 
     pausing.__name__ = pausing.__qualname__ = name
+    vars(pausing)[REPLY] = reply_to
     return pausing
 
 
@@ -228,7 +222,7 @@ def _report_errors(shell: Any) -> None:
             frames.append((True, error.lineno, "<module>", (error.text or "").strip()))
         while trace is not None:
             code = trace.tb_frame.f_code
-            if "ipykernel_" in code.co_filename:
+            if "ipykernel_" in code.co_filename and AHEAD not in code.co_varnames[:1]:
                 text = linecache.getline(code.co_filename, trace.tb_lineno).strip()
                 ours = code.co_filename in _PIECES
                 frames.append((ours, trace.tb_lineno, code.co_name, text[:200]))

@@ -11,10 +11,12 @@ swallowing: where Monty cannot do what CPython can and the program catches the r
 
 import ast
 import datetime as dt
+import os
 import re
+import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
 from typing import Any, NoReturn, Self
 
@@ -34,6 +36,7 @@ from sandbox.errors import (
     render_traceback,
 )
 from sandbox.lazy import write_out
+from sandbox.looks import without_looks
 from sandbox.monty_gaps import BUILTINS, OPAQUE, holds_opaque, is_gap
 from sandbox.monty_language import check
 from sandbox.parsing import line_map, misplaced, parse
@@ -175,7 +178,7 @@ def _for_monty(source: str, names: frozenset[str]) -> tuple[str, dict[int, int]]
         source = ast.unparse(ast.fix_missing_locations(tree))
         tree, before = parse(source), tree
         lines = line_map(before, tree)
-    check(tree, names)
+    check(without_looks(parse(source)), names)
     return rename_shadows(source), lines
 
 
@@ -184,6 +187,7 @@ class _MontySession:
 
     def __init__(self, checkout: pm.MontySession, names: frozenset[str], limits: Limits) -> None:
         self._checkout = checkout
+        self._worker = checkout.worker_pid  # not told while it runs
         self._names = names
         self._limits = limits
         self._pieces: list[str] = []  # by Monty's running number, as in <python-input-3>
@@ -229,6 +233,11 @@ class _MontySession:
         call, self._suspended = self._suspended, None
         with self._errors():
             return self._advance(call.resume({"return_value": value}))
+
+    def kill(self) -> None:
+        if self._worker is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._worker, signal.SIGKILL)
 
     def _advance(self, snapshot: pm.SyncSnapshot) -> Step:
         """Answer all that needs no host until the program pauses or finishes."""

@@ -67,6 +67,10 @@ class Notebook:
         """Give a paused cell the result of its call; then as `run`."""
         return self._session.run_on(value)
 
+    def run_on_together(self, values: Sequence[JSON]) -> Iterator[Output | Step]:
+        """Give a paused cell the results of its call and of the first ones ahead; then as `run`."""
+        return self._session.run_on_together(values)
+
     def refuse(self, message: str) -> Iterator[Output | Step]:
         """Let a paused cell's call raise TypeError; then as `run`."""
         return self._session.refuse(message)

@@ -299,7 +299,9 @@ def _only_child(init: int | None) -> int:
 def _reported_pid(descriptor: int, patience: float = 10.0) -> int | None:
     """What bwrap reports on --info-fd, or None if it ended without."""
     report = b""
-    while select.select([descriptor], [], [], patience)[0]:
+    readable = select.poll()  # select(2) knows no descriptor beyond 1023
+    readable.register(descriptor, select.POLLIN)
+    while readable.poll(1000 * patience):
         chunk = os.read(descriptor, 4096)
         report += chunk
         if not chunk or b"}" in chunk:

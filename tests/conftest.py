@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.made_once import make_once
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import serve
 from tests.support.uploads import Clock
@@ -43,6 +44,14 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         if name.startswith(("EMULATOR_", "OPENAI_", "DEEPSEEK_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("EMULATOR_CONFIG", os.devnull)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_starts() -> Iterator[None]:
+    """What each proxy would make anew though it is always the same; `tests.support.made_once` says what."""
+    with pytest.MonkeyPatch.context() as patched:
+        make_once(patched)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,7 +6,6 @@ A turn is read by `reply.Reply`; here is decided what to ask for next. Knows not
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,18 +18,19 @@ from emulator.answering.conversation import Conversation
 from emulator.answering.first_turn import first_turn
 from emulator.answering.habits import Habits
 from emulator.answering.passages import cell_passage
-from emulator.answering.profiles import begins, choose
+from emulator.answering.profiles import begins
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.prose import Prose
 from emulator.answering.quotations import Quotations
 from emulator.answering.reply import Drafting, Reply
 from emulator.answering.reply_splitter import Begins
+from emulator.answering.sandbox_fault import sandbox_at_fault
 from emulator.answering.stops import StopFilter
 from emulator.answering.tiny.grammar import gbnf
 from emulator.answering.turn_state import TurnState
 from emulator.answering.usage import Meter
 from emulator.answering.verdicts import Answered, Ran, Refused, Verdict, is_cut, told_reason
-from emulator.errors import ExecutionFailed, ModelFailed, UpstreamFailed
+from emulator.errors import ModelFailed, UpstreamFailed
 from emulator.events import (
     AnswerEvent,
     ContentDelta,
@@ -49,14 +49,12 @@ from emulator.settings import Settings
 from emulator.storage.key_value import KeyValueStore
 from emulator.upstream.interface import Turns
 from sandbox.engine import Engine, fresh_seed
-from sandbox.errors import SandboxBusy, SandboxError
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answerer:
     """Makes the events of one choice of one request."""
 
-    settings: Settings
     upstream: Turns
     engines: Sequence[Engine]
     store: KeyValueStore | None
@@ -64,6 +62,10 @@ class Answerer:
     asked: Asked
     open_bench: Callable[[], Bench] | None = None
     """Gives the code interpreter, if the model may use one."""
+
+    @property
+    def settings(self) -> Settings:
+        return self.asked.settings
 
     def events(self) -> Iterator[AnswerEvent]:
         """Raises `EmulatorError`, before the first event or after any."""
@@ -91,7 +93,7 @@ class Answerer:
             yield Finish("tool_calls", Usage())
         elif isinstance(went_on, ProgramContinued):
             metrics.TURNS_SAVED.inc()
-            yield Opened(lambda: None, turns_saved=1)
+            yield Opened(turns_saved=1)
             yield from went_on.calls
             yield Finish("tool_calls", Usage())
         else:
@@ -107,7 +109,6 @@ class Answerer:
             else:
                 passages = conversation.passages(self.asked.toolset, went_on)
             messages, fields = first_turn(
-                self.settings,
                 replace(self.asked, request=request),
                 habit=conversation.habit(self.habits.of(self._habitat)),
                 engines=[engine.name for engine in self.engines],
@@ -137,7 +138,7 @@ class Answerer:
     @property
     def _habitat(self) -> tuple[str, str, str]:
         """Whose habits these are: each upstream's, model's and client's are their own."""
-        return self.settings.base_url, self.asked.request.model, self.asked.client
+        return self.settings.base_url, self.asked.route.model, self.asked.client
 
     def _resumed(self, driver: Driver) -> ProgramContinued | ProgramEnded | None:
         """What became of a program whose results end the history."""
@@ -200,6 +201,8 @@ class Answerer:
             return told_reason(finish_reason)
         if verdict.kind == "cut":
             filtered = finish_reason == "content_filter"
+            if reply.draft.begun:  # what has been told cannot be written anew
+                return told_reason(finish_reason or "length")
             if filtered or not state.goes_on(reply, meter, self.settings):
                 yield from reply.rest()
                 return told_reason(finish_reason or "length")
@@ -238,12 +241,18 @@ class Answerer:
         read = ProgramDraft(
             driver,
             required=state.choice.required and state.bench is None,
-            by_statement=self.settings.stream_calls == "statement",
+            by_statement=self.settings.stream_calls != "block",
             seed=seed,
             barren=self._barren_calls(state),
             quotations=state.quotations,
+            early=self.settings.stream_calls == "delta" and bool(self.asked.request.stream),
         )
-        draft = CellDraft(read, state.bench, self.asked.toolset) if state.bench else read
+        order = "strict" if driver.one_at_a_time else driver.order
+        draft = (
+            CellDraft(read, state.bench, self.asked.toolset, state.quotations, order)
+            if state.bench
+            else read
+        )
         hold = bool(state.attempt) or state.choice.required or self.asked.answer_format is not None
         lead = "\n\n" if state.sent else ""
         return Reply(
@@ -262,8 +271,7 @@ class Answerer:
         seen = self.habits.beginning(self._whose_replies)
         if seen is not Begins.UNKNOWN:
             return seen
-        request = self.asked.request
-        by_name = begins(choose(self.settings.profile, request.model), request.model)
+        by_name = begins(self.asked.profile, self.asked.route.model)
         # What the model goes on with may be a draft that was cut off.
         perhaps = state.cut and by_name is Begins.UNKNOWN
         return Begins.PERHAPS_INSIDE if perhaps else by_name
@@ -282,16 +290,16 @@ class Answerer:
         finish_reason: str | None = None
         size = 0
         container_id = state.bench.container.id if state.bench else ""
-        with _sandbox_at_fault():
+        with sandbox_at_fault():
             with self.upstream.open(state.messages, state.fields) as stream:
                 meter.begin()
                 metrics.MODEL_TURNS.inc()
-                yield Opened(stream.abort, container_id=container_id, headers=stream.headers)
+                yield Opened(container_id=container_id, headers=stream.headers)
                 for chunk in stream:
                     meter.count(chunk)
                     for choice in chunk.get("choices") or ():
                         delta = choice.get("delta") or {}
-                        reasoning = delta.get("reasoning_content") or delta.get("reasoning") or ""
+                        reasoning = self.asked.profile.reasoning(delta)
                         content = delta.get("content") or ""
                         size += len(content) + len(reasoning)
                         yield from reply.feed(content, reasoning)
@@ -321,15 +329,3 @@ class Answerer:
             return {}
         parallel = not choice.one_at_a_time
         return {field: gbnf(toolset.tools, required=True, only=choice.name, parallel=parallel)}
-
-
-@contextmanager
-def _sandbox_at_fault() -> Iterator[None]:
-    """A sandbox that fails, unlike a program that does, is told to the client."""
-    try:
-        yield
-    except SandboxBusy as error:
-        message = f"The model's program could not be run now: {error}"
-        raise ExecutionFailed(message, code="overloaded", headers={"retry-after": "1"}) from error
-    except SandboxError as error:
-        raise ExecutionFailed(f"The model's program could not be run: {error}") from error

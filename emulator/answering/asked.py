@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from emulator.answering.answer_format import AnswerFormat
+from emulator.answering.profiles import Profile, profile_of
 from emulator.answering.tool_choice import INTERPRETER, Choice, interpreter_tool, left_out, offered
 from emulator.protocol import ChatCompletionRequest
 from emulator.settings import Order, Settings
 from emulator.tools.toolset import Toolset
+from emulator.upstream.routes import Route
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,8 @@ class Asked:
     request: ChatCompletionRequest
     client: str
     """Whose containers and files may be used."""
+    route: Route
+    """Which model is asked, and where."""
     toolset: Toolset
     choice: Choice
     answer_format: AnswerFormat | None
@@ -33,6 +38,23 @@ class Asked:
     """Types of hosted tools that the model is not offered, since nobody could run them here."""
 
     @property
+    def settings(self) -> Settings:
+        """As they hold for the upstream that is asked."""
+        return self.route.settings
+
+    @cached_property
+    def profile(self) -> Profile:
+        return profile_of(self.settings, self.route.model)
+
+    def instead(self, route: Route) -> Asked:
+        """The same request, to another upstream."""
+        return replace(self, route=route, relayed=self._relayed(route))
+
+    def _relayed(self, route: Route) -> bool:
+        formatted = self.answer_format is not None and route.settings.response_format != "pass"
+        return not self.toolset.tools and self.interpreter is None and not formatted
+
+    @property
     def answers(self) -> int:
         """How many answers are to be made here, one after the other."""
         return 1 if self.relayed else self.request.n or 1
@@ -41,7 +63,7 @@ class Asked:
 def read_request(
     request: ChatCompletionRequest,
     client: str,
-    settings: Settings,
+    route: Route,
     *,
     interpreter_by_default: bool = False,
     order: Order | None = None,
@@ -51,6 +73,7 @@ def read_request(
 
     Raises `BadRequest` naming the place.
     """
+    settings = route.settings
     toolset, choice = offered(request)
     interpreter = interpreter_tool(request)
     if (
@@ -61,19 +84,19 @@ def read_request(
     ):
         interpreter = {"type": INTERPRETER}
     answer_format = AnswerFormat.parse(request.response_format)
-    formatted = answer_format is not None and settings.response_format != "pass"
-    relayed = not toolset.tools and interpreter is None and not formatted
-    return Asked(
+    asked = Asked(
         request,
         client,
+        route,
         toolset,
         choice,
         answer_format,
         interpreter,
         order or settings.order,
-        relayed,
-        left_out(request),
+        relayed=False,
+        dropped=left_out(request),
     )
+    return asked.instead(route)
 
 
 def _leaves_open(request: ChatCompletionRequest) -> bool:

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from emulator.answering.profiles import choose
 from emulator.answering.prompt import Workplace
 from emulator.errors import BadRequest, NotFound
 from emulator.interpreter.attachments import taken_in
@@ -78,12 +77,17 @@ def open_bench(
     client: str,
     request: ChatCompletionRequest,
     tool: Mapping[str, Any],
+    *,
+    few_shot: bool = False,
 ) -> Bench:
-    """The bench that ``tool`` asks for. Raises `BadRequest`, `NotFound`."""
+    """The bench that ``tool`` asks for; ``few_shot`` where a very small model writes the cells.
+
+    Raises `BadRequest`, `NotFound`.
+    """
     if (request.n or 1) > 1:
         raise BadRequest("n must be 1 with a code interpreter.", param="n")
     runs = min(settings.interpreter_runs, request.max_tool_calls or settings.interpreter_runs)
-    if choose(settings.profile, request.model).few_shot:
+    if few_shot:
         runs = 1  # a very small model goes on writing cells, whatever came out of the first
     container, made = _container(interpreter, settings, client, request, tool)
     return Bench(interpreter, container, runs, settings.interpreter_fixes, files, made)

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 
 from emulator.answering.bench import Bench
 from emulator.answering.program_draft import ProgramDraft
-from emulator.answering.verdicts import Answered, Ran, Verdict
+from emulator.answering.quotations import Quotations
+from emulator.answering.quoted_cells import quoted_parts
+from emulator.answering.verdicts import Answered, Ran, Refused, Verdict
 from emulator.events import (
     AnswerEvent,
     CodeBegun,
@@ -23,17 +25,17 @@ from emulator.events import (
     CodeRan,
     Image,
     Logs,
-    Opened,
     ToolCall,
     new_id,
 )
 from emulator.interpreter.approvals import Held
 from emulator.interpreter.cell import CellWaiting
 from emulator.interpreter.execution import Execution
-from emulator.interpreter.interpreter import Begun, Progress
+from emulator.interpreter.interpreter import Progress
 from emulator.programs.resume import Saved
 from emulator.reading.openings import FENCES
 from emulator.reading.readers import READERS, Statement, Unreadable
+from emulator.settings import Order
 from emulator.tools.toolset import Toolset
 from sandbox.parsing import parse
 
@@ -59,8 +61,18 @@ class _Block:
 class CellDraft:
     """See `reply.Drafting`. ``draft`` reads what is no Python block."""
 
-    def __init__(self, draft: ProgramDraft, bench: Bench, toolset: Toolset) -> None:
+    def __init__(
+        self,
+        draft: ProgramDraft,
+        bench: Bench,
+        toolset: Toolset,
+        quotations: Quotations | None = None,
+        order: Order = "auto",
+    ) -> None:
         self._draft = draft
+        self._order = order
+        self._quotations = quotations
+        self._quoted: list[str] = []
         self._bench = bench
         self._toolset = toolset
         self._block: _Block | None = None
@@ -77,11 +89,17 @@ class CellDraft:
         return (self.wrote and self._block is None) or self._draft.stopped
 
     @property
+    def begun(self) -> bool:
+        return False
+
+    @property
     def cut(self) -> str:
         return self._draft.cut
 
     @property
     def verdict(self) -> Verdict | None:
+        if self._cell_verdict is None and self._quoted and not self.calls:
+            return Refused("quoted", {"quoted": self._quoted})
         return self._cell_verdict or self._draft.verdict
 
     @property
@@ -129,6 +147,9 @@ class CellDraft:
         text = "".join(block.text)
         if block.id and cut_off:
             yield CodeRan("incomplete")
+        elif block.id and self._quotes(text):
+            self.wrote = False
+            yield CodeRan("incomplete")
         elif block.id:
             self._code = text
         elif cut_off or (code := self._meant(block, text)) is None:
@@ -137,6 +158,8 @@ class CellDraft:
             )
             yield from self._draft.feed(text, "")
             yield from self._draft.end("", cut_off=cut_off)
+        elif self._quotes(text) or self._quotes(code):
+            yield "".join(block.pieces)
         else:
             self._code, self._id, self.wrote = code, new_id(PREFIX), True
             yield CodeBegun(self._id, self._bench.container.id)
@@ -149,7 +172,9 @@ class CellDraft:
             return
         yield CodeClosed(self._code)
         key = self._id.removeprefix(PREFIX)
-        run = self._bench.interpreter.run(self._bench.container, self._code, self._toolset, key)
+        run = self._bench.interpreter.run(
+            self._bench.container, self._code, self._toolset, key, self._order
+        )
         events = run_events(run)
         while True:
             try:
@@ -160,6 +185,12 @@ class CellDraft:
             if isinstance(event, ToolCall):
                 self._calls.append(event)
             yield event
+
+    def _quotes(self, code: str) -> bool:
+        """Whether the code of a cell is somebody else's."""
+        found = quoted_parts(code, self._quotations, self.names) if self._quotations else []
+        self._quoted += found
+        return bool(found)
 
     def _opened(self) -> _Block:
         assert self._block is not None, "the splitter opens a block before it goes on"
@@ -181,32 +212,24 @@ class CellDraft:
 
 def run_events(progress: Iterator[Progress]) -> Generator[AnswerEvent, None, Verdict]:
     """A cell's run as events of the answer; returns the verdict."""
-    yield _NOTHING_RUNS
     for step in progress:
         match step:
-            case Begun(stop):
-                yield Opened(stop)
             case Logs() | Image():
                 yield CodeOutput(step)
             case Held():
                 pass  # it is asked about elsewhere: `routes/executions.py`
-            case CellWaiting(key, call, outputs):
-                yield _NOTHING_RUNS
+            case CellWaiting(calls, outputs):
                 yield CodeRan("incomplete", outputs)
-                yield ToolCall(key, call.name, call.arguments, call.kind)
+                for key, call in calls.items():
+                    yield ToolCall(key, call.name, call.arguments, call.kind)
                 return Answered()
             case Execution():
-                yield _NOTHING_RUNS
                 done = step.status == "completed"
                 yield CodeRan("completed" if done else "failed", step.outputs, step.files)
                 return Ran(step.told(), failed=step.status == "failed")
     # The same result came twice at the same time: the other request has taken the cell on.
     yield CodeRan("incomplete")
     return Ran("(the block was run on by another request)", failed=False)
-
-
-_NOTHING_RUNS = Opened(lambda: None)
-"""A client that leaves now leaves no cell behind that would have to be stopped."""
 
 
 def _wrapped(statements: Sequence[Statement]) -> str | None:

@@ -1,20 +1,23 @@
-"""Cells over turns: a cell that waits in its kernel goes on when the result of its call arrives.
+"""Cells over turns: a cell that waits in its kernel goes on when the results of its calls are there.
 
 Other than a program (`resume.py`), a cell is never run again from its top: it may have changed variables
 and files. If it waits no more (a restart, a container that has expired), that means an ordinary turn over
-the same history, never an error.
+the same history, never an error. Results count wherever they stand in the history: the calls that have none
+are asked for again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 from emulator.answering.bench import Bench
 from emulator.answering.cell_draft import PREFIX, run_events
 from emulator.answering.verdicts import Answered, Ran
-from emulator.events import AnswerEvent, CodeBegun, CodeClosed, CodeDelta, Opened, new_id
-from emulator.programs.resume import beginning, last_calls, object_of, value_of
+from emulator.events import AnswerEvent, CodeBegun, CodeClosed, CodeDelta, Opened, ToolCall, new_id
+from emulator.programs.answered import MOST_ROUNDS, fruitless_rounds, results_of
+from emulator.programs.driver import Call
+from emulator.programs.resume import beginning, object_of, value_of
 from emulator.protocol import Message
 
 
@@ -33,32 +36,46 @@ def go_on(
 ) -> Generator[AnswerEvent, None, Answered | EndedCell | None]:
     """Run on the cell whose result ends ``messages``.
 
-    Returns `Answered` if it has called again, how it ended, or None when there is none to run on.
+    Returns `Answered` if it has called again or still lacks results, how it ended, or None when there is
+    none to run on.
     """
-    at = last_calls(messages)
-    if at is None:
+    last = messages[-1]
+    waiting = bench.interpreter.waiting(last.tool_call_id or "") if last.role == "tool" else None
+    if waiting is None or waiting.container_id != bench.container.id:
         return None
-    results = {message.tool_call_id: message.text for message in messages[at + 1 :]}
-    for made in messages[at].tool_calls or ():
-        waiting = bench.interpreter.waiting(made.id)
-        if waiting is None or waiting.container_id != bench.container.id or made.id not in results:
-            continue
-        function, call = made.called, waiting.call
-        if function is None or function.name != call.name:
-            continue
-        if object_of(function.arguments) != call.arguments:
-            continue
-        yield Opened(lambda: None, container_id=bench.container.id)
-        # An item of its own: the Agents SDK drops an item whose id it has seen in an earlier response.
-        yield CodeBegun(new_id(PREFIX), bench.container.id)
-        yield CodeDelta(waiting.code)
-        yield CodeClosed(waiting.code)
-        run = bench.interpreter.go_on(bench.container, made.id, value_of(results[made.id]))
-        verdict = yield from run_events(run)
-        if isinstance(verdict, Ran):
-            start = beginning(messages, waiting.ids)
-            if verdict.failed:
-                return EndedCell(waiting.code, start, "", diagnostics=verdict.output)
-            return EndedCell(waiting.code, start, verdict.output or "(nothing was printed)")
+    if not _as_made(messages, waiting.calls):
+        return None
+    results = results_of(messages, waiting.calls)
+    missing = [key for key in waiting.calls if key not in results]
+    if missing:
+        if fruitless_rounds(messages, waiting.calls.keys()) >= MOST_ROUNDS:
+            return None
+        yield Opened(container_id=bench.container.id)
+        for key in missing:
+            call = waiting.calls[key]
+            yield ToolCall(key, call.name, call.arguments, call.kind)
         return Answered()
-    return None
+    yield Opened(container_id=bench.container.id)
+    # An item of its own: the Agents SDK drops an item whose id it has seen in an earlier response.
+    yield CodeBegun(new_id(PREFIX), bench.container.id)
+    yield CodeDelta(waiting.code)
+    yield CodeClosed(waiting.code)
+    values = {key: value_of(text) for key, text in results.items()}
+    verdict = yield from run_events(bench.interpreter.go_on(bench.container, values))
+    if isinstance(verdict, Ran):
+        start = beginning(messages, waiting.ids)
+        if verdict.failed:
+            return EndedCell(waiting.code, start, "", diagnostics=verdict.output)
+        return EndedCell(waiting.code, start, verdict.output or "(nothing was printed)")
+    return Answered()
+
+
+def _as_made(messages: Sequence[Message], calls: Mapping[str, Call]) -> bool:
+    """Whether the history has the cell's calls as it made them."""
+    shown = [call for message in messages for call in message.tool_calls or () if call.id in calls]
+    return bool(shown) and all(
+        call.called is not None
+        and call.called.name == calls[call.id].name
+        and object_of(call.called.arguments) == calls[call.id].arguments
+        for call in shown
+    )

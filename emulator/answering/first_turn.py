@@ -7,19 +7,17 @@ from typing import Any
 
 from emulator.answering.asked import Asked
 from emulator.answering.bench import Bench
-from emulator.answering.profiles import choose
+from emulator.answering.grammars import grammar_fields
 from emulator.answering.prompt import instruct
 from emulator.answering.tiny.turn import DEFAULTS as TINY_DEFAULTS
 from emulator.answering.tiny.turn import tiny_turn
 from emulator.answering.transcript import ModelMessage, Passage
-from emulator.settings import Settings
 
 # Fields that would spoil a turn in which the model is to write Python.
 NOT_IN_TOOL_TURNS = frozenset({"n", "stop", "response_format", "logprobs", "top_logprobs"})
 
 
 def first_turn(
-    settings: Settings,
     asked: Asked,
     *,
     habit: str,
@@ -29,7 +27,7 @@ def first_turn(
 ) -> tuple[list[ModelMessage], dict[str, Any]]:
     """What the model is told, and the other fields of the upstream request."""
     request, toolset, choice = asked.request, asked.toolset, asked.choice
-    profile = choose(settings.profile, request.model)
+    profile, settings = asked.profile, asked.settings
     told_format = asked.answer_format.instructions if asked.answer_format else ""
     dropped = profile.withholds(settings.drop_fields) | NOT_IN_TOOL_TURNS
     fields = request.passed_on(dropped)
@@ -50,7 +48,9 @@ def first_turn(
             engines=engines,
             workplace=bench.workplace() if bench else None,
         )
-        return messages, fields
+        if settings.grammar and bench is None:
+            fields |= grammar_fields(profile.grammar, toolset, choice)
+        return messages, profile.written(fields)
     turn = tiny_turn(request.messages, toolset, choice, passages)
     if turn.grammar is not None and settings.grammar:
         fields["grammar"] = turn.grammar
@@ -62,4 +62,4 @@ def first_turn(
         ]
     limited = "max_completion_tokens" in fields
     defaults = {k: v for k, v in TINY_DEFAULTS.items() if not (limited and k == "max_tokens")}
-    return messages, defaults | fields
+    return messages, profile.written(defaults | fields)

@@ -18,17 +18,21 @@ from emulator.answering.asked import Asked, read_request
 from emulator.answering.bench import Bench, open_bench
 from emulator.answering.first_turn import first_turn
 from emulator.answering.habits import Habits
+from emulator.answering.native.answer import may_be_native, native_answer
+from emulator.answering.native.probe import Probe
 from emulator.answering.relay import relay, relayed_messages
 from emulator.answering.usage import estimated_tokens
-from emulator.errors import BadRequest
-from emulator.events import AnswerEvent
+from emulator.errors import BadRequest, UpstreamFailed
+from emulator.events import AnswerEvent, Opened, Relayed
 from emulator.interpreter.attachments import written_out
 from emulator.interpreter.interpreter import Interpreter
 from emulator.protocol import ChatCompletionRequest
 from emulator.settings import Order, Settings
 from emulator.storage.files import Files
 from emulator.storage.key_value import KeyValueStore
-from emulator.upstream.interface import Upstream
+from emulator.upstream.retries import may_do_elsewhere
+from emulator.upstream.routes import Route
+from emulator.upstream.upstreams import Upstreams
 from sandbox.engine import Engine
 
 log = structlog.get_logger()
@@ -39,15 +43,16 @@ _COUNTED = ("web_search", "file_search", "image_generation", "mcp", "computer", 
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """Answers requests with one upstream and the engines in the order in which they are tried."""
+    """Answers requests with their models' upstreams, and the engines in the order in which they are tried."""
 
     settings: Settings
-    upstream: Upstream
+    upstreams: Upstreams
     engines: Sequence[Engine]
     store: KeyValueStore | None = None
     interpreter: Interpreter | None = None
     files: Files | None = None
     habits: Habits = field(default_factory=Habits)
+    probe: Probe = field(default_factory=lambda: Probe(None))
 
     def read(
         self,
@@ -60,12 +65,12 @@ class Pipeline:
         """What ``request`` asks for; ``client`` is whose containers and files may be used, ``order`` what a
         header says of which calls leave together.
 
-        Raises `BadRequest` naming the place, `NotFound` for a file.
+        Raises `BadRequest` naming the place, `NotFound` for a file or a model of no upstream.
         """
         asked = read_request(
             request,
             client,
-            self.settings,
+            self.upstreams.routes.of(request.model),
             interpreter_by_default=interpreter_by_default,
             order=order,
         )
@@ -86,11 +91,52 @@ class Pipeline:
 
         Raises `EmulatorError`, before the first event or after any.
         """
-        upstream = self.upstream.for_one_answer()
+        until = self.upstreams.deadline()
+        routes = [asked.route, *self._fallbacks(asked)]
+        for last, route in zip([*[False] * (len(routes) - 1), True], routes, strict=True):
+            said = False
+            silent: list[AnswerEvent] = []
+            try:
+                for event in self._answer(asked.instead(route), until):
+                    if last or said or isinstance(event, Opened):
+                        yield event
+                        continue
+                    silent.append(event)
+                    if said := _says_something(event):
+                        yield from silent
+            except UpstreamFailed as error:
+                # What has been said cannot be taken back, and another model would say it otherwise.
+                if last or said or not may_do_elsewhere(error):
+                    raise
+                metrics.FALLBACKS.inc()
+                log.warning("asking another upstream", failed=route.target.name, why=error.message)
+            else:
+                yield from silent if not said else ()
+                return
+
+    def _is_native(self, asked: Asked, until: float) -> bool:
+        """Whether the upstream is to call the tools itself."""
+        tools = asked.settings.tools
+        if tools == "emulate" or not may_be_native(asked):
+            return False
+        if tools == "native":
+            return True
+        return self.probe.calls_tools(
+            asked.route, lambda: self.upstreams.turns(asked.route, asked.client, until)
+        )
+
+    def _fallbacks(self, asked: Asked) -> list[Route]:
+        """Where to ask instead; only where as many choices come of one answer."""
+        fallbacks = self.upstreams.routes.fallbacks(asked.route)
+        return [route for route in fallbacks if asked.instead(route).answers == asked.answers]
+
+    def _answer(self, asked: Asked, until: float) -> Iterator[AnswerEvent]:
+        upstream = self.upstreams.turns(asked.route, asked.client, until)
         if asked.relayed:
-            return relay(asked, self.settings, upstream, self.store)
+            return relay(asked, upstream, self.store)
+        if self._is_native(asked, until):
+            return native_answer(asked, upstream, self.engines)
         answerer = Answerer(
-            settings=self.settings,
             upstream=upstream,
             engines=self.engines,
             store=self.store,
@@ -104,9 +150,7 @@ class Pipeline:
         """How long the prompt for an answer is, as near as can be told without the model's tokenizer."""
         if asked.relayed:
             return estimated_tokens(relayed_messages(asked))
-        messages, _ = first_turn(
-            self.settings, asked, habit="python", engines=[e.name for e in self.engines]
-        )
+        messages, _ = first_turn(asked, habit="python", engines=[e.name for e in self.engines])
         return estimated_tokens(messages)
 
     def _bench(self, asked: Asked) -> Callable[[], Bench] | None:
@@ -120,7 +164,20 @@ class Pipeline:
             asked.client,
             asked.request,
             asked.interpreter,
+            few_shot=asked.profile.few_shot,
         )
+
+
+def _says_something(event: AnswerEvent) -> bool:
+    """Whether ``event`` is more than the role with which an upstream's stream begins."""
+    if not isinstance(event, Relayed):
+        return True
+    choices = event.chunk.get("choices") or [{}]
+    return any(
+        choice.get("finish_reason") or any(v for k, v in delta.items() if k != "role")
+        for choice in choices
+        for delta in [choice.get("delta") or {}]
+    )
 
 
 def _tell_dropped(kinds: Sequence[str]) -> None:

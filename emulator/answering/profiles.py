@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from emulator.answering.reply_splitter import Begins
+from emulator.settings import Settings
+from emulator.upstream_settings import GrammarField, ProfileRow
 
 
 @dataclass(frozen=True)
@@ -28,10 +31,36 @@ class Profile:
     """Show examples, few tools and a llama.cpp ``grammar`` instead of instructions (`tiny`)."""
     begins_inside: bool = False
     """The chat template opens the reasoning, which the replies only close."""
+    renames: Mapping[str, str] = field(default_factory=dict)
+    """Request fields that the upstream knows by another name."""
+    reasoning_field: str = ""
+    """In which field of its deltas the upstream tells reasoning, beside the two that all clients know."""
+    stop: tuple[str, ...] = ()
+    """Stop strings of the model's own, sent with each request."""
+    grammar: GrammarField = "off"
+    """In which field the upstream takes a grammar."""
+    template: str = ""
+    """A Jinja file of the operator's in place of prompts/tools.jinja."""
 
     def withholds(self, further: Collection[str] = ()) -> frozenset[str]:
         """The request fields that do not go upstream; ``further`` are the operator's own."""
         return self.drops | (ACCOUNT_FIELDS - self.wants) | frozenset(further)
+
+    def written(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """A request's fields as this upstream wants them."""
+        named = {self.renames.get(name, name): value for name, value in fields.items()}
+        if self.stop:
+            given = named.get("stop") or []
+            own = [given] if isinstance(given, str) else list(given)
+            named["stop"] = list(dict.fromkeys([*own, *self.stop]))
+        return named
+
+    def reasoning(self, delta: Mapping[str, Any]) -> str:
+        """What a delta tells of reasoning, in whichever field."""
+        told = delta.get("reasoning_content") or delta.get("reasoning")
+        if not told and self.reasoning_field:
+            told = delta.get(self.reasoning_field)
+        return told if isinstance(told, str) else ""
 
 
 ACCOUNT_FIELDS = frozenset(
@@ -93,11 +122,39 @@ def begins(profile: Profile, model: str) -> Begins:
     return Begins.PERHAPS_INSIDE if _MAY_REASON.search(model) else Begins.UNKNOWN
 
 
-def choose(setting: str, model: str) -> Profile:
-    """The profile that ``setting`` names, or with ``auto`` the first whose pattern is in ``model``."""
+def choose(setting: str, model: str, rows: Sequence[ProfileRow] = ()) -> Profile:
+    """The profile that ``setting`` names, or with ``auto`` the first whose pattern is in ``model``.
+
+    The operator's own ``rows`` come before those of the table.
+    """
+    table = (*map(_own, rows), *PROFILES)
     return next(
         profile
-        for profile in PROFILES
+        for profile in table
         if profile.name == setting
         or (setting == "auto" and re.search(profile.pattern, model, re.IGNORECASE))
     )
+
+
+def profile_of(settings: Settings, model: str) -> Profile:
+    """How to talk to ``model``, which its upstream knows by this name."""
+    return choose(settings.profile, model, settings.profiles)
+
+
+def _own(row: ProfileRow) -> Profile:
+    base = next(profile for profile in reversed(PROFILES) if profile.name == row.like)
+    said: dict[str, Any] = {
+        "name": row.name,
+        "pattern": row.pattern,
+        "system": row.system,
+        "drops": None if row.drops is None else frozenset(row.drops),
+        "wants": None if row.account_fields is None else frozenset(row.account_fields),
+        "plain": row.plain,
+        "begins_inside": row.begins_inside,
+        "renames": row.renames,
+        "reasoning_field": row.reasoning_field,
+        "stop": row.stop,
+        "grammar": row.grammar,
+        "template": row.template,
+    }
+    return replace(base, **{name: value for name, value in said.items() if value is not None})

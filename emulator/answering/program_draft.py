@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 
 from emulator import metrics
 from emulator.answering.continuation import TAIL
+from emulator.answering.early_call import SYNTAXES, EarlyCall
 from emulator.answering.quotations import Quotations
 from emulator.answering.verdicts import Answered, Refused, Verdict
-from emulator.events import AnswerEvent, ToolCall, call_id
+from emulator.errors import ModelFailed
+from emulator.events import AnswerEvent, ArgumentsDelta, CallBegun, ToolCall, call_id
 from emulator.programs import validate
 from emulator.programs.driver import Call, Diverged, Driver, Program, ProgramRejected, Recorded
 from emulator.programs.resume import Saved
 from emulator.reading.diagnostics import Diagnostic, render
+from emulator.reading.places import as_written
 from emulator.reading.readers import (
     READERS,
     Reader,
@@ -63,7 +66,9 @@ class ProgramDraft:
         seed: int,
         barren: Collection[Call] = (),
         quotations: Quotations | None = None,
+        early: bool = False,
     ) -> None:
+        """``early``: a call may be told while the model still writes it."""
         self._driver = driver
         self._toolset = driver.toolset
         self._required = required
@@ -72,6 +77,8 @@ class ProgramDraft:
         self._barren = barren
         self._suspect: _Block | None = None
         self._quotations = quotations
+        self._may_be_early = early
+        self._early: EarlyCall | None = None
         self._block: _Block | None = None
         self._recorded: list[Recorded] = []
         self.cut = ""
@@ -91,6 +98,8 @@ class ProgramDraft:
         self._output = ""
         self._written = ""
         """The program as the model wrote it, with its comments; "" where blocks were put together."""
+        self._foreign: dict[int, tuple[Statement, _Block]] = {}
+        """The statements, by their `id`, that were read from another syntax than Python."""
         self._given_up: Program | None = None
         """The program up to the fault for which it was rejected."""
 
@@ -148,11 +157,24 @@ class ProgramDraft:
     def begin(self, dialect: str, raw: str, *, in_a_row: bool = False) -> Iterator[AnswerEvent]:
         """A block opens; ``in_a_row`` if no word stands between it and the block before."""
         self._block = _Block(dialect, READERS[dialect](self.names), [raw], in_a_row)
+        if self._may_be_early and dialect in SYNTAXES:
+            self._may_be_early = (
+                False  # only the first block: later calls may have to wait for its calls
+            )
+            self._early = EarlyCall(
+                dialect,
+                self._toolset,
+                call_id(self._id, 0),
+                is_free=lambda tool: all(call.name != tool.name for call in self._barren),
+                quotes=lambda text: self._quotations is not None and self._quotations.holds(text),
+            )
         return iter(())
 
-    def feed(self, text: str, raw: str) -> Iterator[ToolCall]:
-        """More of the block; gives the calls that can leave."""
+    def feed(self, text: str, raw: str) -> Iterator[ToolCall | CallBegun | ArgumentsDelta]:
+        """More of the block; gives the calls that can leave. Raises `ModelFailed` as `end` does."""
         block = self._opened()
+        if self._early is not None and not block.statements:
+            yield from self._early.feed(text)
         block.pieces.append(raw)
         block.text.append(text)
         if block.error is not None:
@@ -169,6 +191,7 @@ class ProgramDraft:
         """The block is over. Gives its calls, or the block itself, as it was, if it is no program.
 
         With ``cut_off`` nothing is read but the statements that had closed before; ``cut`` is then the block.
+        Raises `ModelFailed` where no call came of one that was told already.
         """
         block = self._opened()
         block.pieces.append(raw)
@@ -189,8 +212,10 @@ class ProgramDraft:
             pass  # it is neither a call nor words
         elif not block.is_quoted and (unknown := self._attempted(block)):
             self._reject(unknown)
-        else:
+        elif not self.begun:
             yield block.raw
+        if self.begun and not self.cut:
+            raise self._broken_off(["it did not become a call"])
 
     def _read_out(self, block: _Block, *, cut_off: bool) -> None:
         if cut_off:
@@ -220,6 +245,8 @@ class ProgramDraft:
             calling = uses_tool(statement.source, self._written_names)
             if calling and any([self._quotes(statement.written), self._quotes(statement.source)]):
                 block.is_quoted = True
+            if block.dialect != "python":
+                self._foreign[id(statement)] = (statement, block)
             if not block.is_quoted:  # what follows a quotation may need what that gives
                 block.statements.append(statement)
                 new = new or calling
@@ -289,12 +316,26 @@ class ProgramDraft:
             self._reject([_repeated(program, call) for call in again])
             self._suspect = block
             return
+        if self.begun and calls and not self._told(calls[0]):
+            raise self._broken_off(["it went on as another call"])
         for call in calls:
             self._recorded.append(Recorded(call))
             key = call_id(self._id, len(self.calls))
             self.calls.append(ToolCall(key, call.name, call.arguments, call.kind))
             metrics.TOOL_CALLS.inc()
             yield self.calls[-1]
+
+    @property
+    def begun(self) -> bool:
+        """Whether a call has been told of and is not whole yet: no other may be in its place."""
+        return self._early is not None and self._early.begun is not None and not self.calls
+
+    def _told(self, call: Call) -> bool:
+        return self._early is None or self._early.fits(call.name, call.arguments)
+
+    def _broken_off(self, reasons: Sequence[str]) -> ModelFailed:
+        message = "The model did not write to its end a call that was already being sent."
+        return ModelFailed("\n".join([message, *reasons]), code="model_invalid")
 
     @property
     def suspicious(self) -> bool:
@@ -313,8 +354,22 @@ class ProgramDraft:
         self.dialects.add(block.dialect)
 
     def _reject(self, diagnostics: Sequence[Diagnostic], program: Program | None = None) -> None:
-        self.rejected += diagnostics
+        if self.begun:
+            raise self._broken_off([render(diagnostics)])
+        self.rejected += [self._as_written(one, program) for one in diagnostics]
         self._given_up = self._given_up or program
+
+    def _as_written(self, diagnostic: Diagnostic, program: Program | None) -> Diagnostic:
+        """The fault at its place in what the model wrote, where that was no Python."""
+        line = 0
+        for statement in program.statements if program else ():
+            first, line = line + 1, line + statement.source.count("\n") + 1
+            if first <= diagnostic.line <= line and id(statement) in self._foreign:
+                _, block = self._foreign[id(statement)]
+                beside = [one for one in block.statements if one.line == statement.line]
+                text = "".join(block.text)
+                return as_written(diagnostic, text, statement.line, sole=len(beside) < 2)
+        return diagnostic
 
 
 def _repeated(program: Program, call: Call) -> Diagnostic:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from emulator.answering.own_template import render_own
 from emulator.answering.profiles import Profile
 from emulator.answering.taught_syntax import taught_syntax
 from emulator.answering.tool_choice import Choice
@@ -74,8 +76,8 @@ def instruct(
             taught=taught_syntax(messages),
         )
     elif toolset.tools:
-        instructions = render(
-            "tools.jinja",
+        say = partial(render_own if profile.template else render, profile.template or "tools.jinja")
+        instructions = say(
             stubs=toolset.stubs,
             choice=str(choice),
             one_at_a_time=choice.one_at_a_time,

@@ -61,6 +61,10 @@ class Quotations:
         """The model has been asked about ``text``: when it writes that again, it means it."""
         self._confirmed |= {squeezed(text), squeezed(_FRAME.sub("", text))}
 
+    def confirmed(self, texts: Sequence[str]) -> bool:
+        """Whether the model has been asked about each of ``texts``."""
+        return bool(texts) and all(squeezed(text) in self._confirmed for text in texts)
+
     def _stands(self, sought: str) -> bool:
         for text in self._texts:
             self._searched += len(text)

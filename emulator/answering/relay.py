@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from emulator import json_codec
 from emulator.answering.asked import Asked
 from emulator.answering.conversation import Conversation
-from emulator.answering.profiles import choose
 from emulator.answering.tool_choice import NO_TOOLS
 from emulator.answering.transcript import transcript
 from emulator.answering.usage import Meter
@@ -24,29 +24,29 @@ from emulator.events import (
     Opened,
     ReasoningDelta,
     Relayed,
+    ToolCall,
 )
-from emulator.settings import Settings
 from emulator.storage.key_value import KeyValueStore
 from emulator.upstream.interface import Turns
 
 
 def relay(
-    asked: Asked, settings: Settings, upstream: Turns, store: KeyValueStore | None = None
+    asked: Asked, upstream: Turns, store: KeyValueStore | None = None
 ) -> Iterator[Opened | Relayed]:
     """`Opened`, chunks with choices, and one with the usage if the upstream tells it.
 
     Raises `UpstreamFailed`, before the first item or after any.
     """
     request = asked.request
-    profile = choose(settings.profile, request.model)
-    fields = request.passed_on(profile.withholds(settings.drop_fields))
+    profile, settings = asked.profile, asked.settings
+    fields = profile.written(request.passed_on(profile.withholds(settings.drop_fields)))
     fields["stream_options"] = {"include_usage": True}
     usage: dict[str, Any] | None = None
     base: dict[str, Any] = {}
     answered = False
     left = settings.max_reply_chars * (request.n or 1)
     with upstream.open(relayed_messages(asked, store, plain=profile.plain), fields) as reply:
-        yield Opened(reply.abort, headers=reply.headers)
+        yield Opened(headers=reply.headers)
         for chunk in reply:
             usage = chunk.pop("usage", None) or usage
             named = {**chunk, "object": "chat.completion.chunk", "model": request.model}
@@ -76,30 +76,55 @@ def _cut(index: int) -> dict[str, Any]:
 
 def spelled_out(asked: Asked, events: Iterable[AnswerEvent]) -> Iterator[AnswerEvent]:
     """The same answer without `Relayed`: what its chunks say, and how it finished. One choice."""
-    if not asked.relayed:
-        yield from events
-        return
     finish_reason: FinishReason = "stop"
     stop_sequence: str | None = None
+    relayed = False
+    calls = _Calls()
     meter = Meter()
     meter.begin()
     for event in events:
         if not isinstance(event, Relayed):
             yield event
             continue
+        relayed = True
         meter.count(event.chunk)
         for choice in event.chunk["choices"]:
             delta = choice.get("delta") or {}
-            if reasoning := delta.get("reasoning_content") or delta.get("reasoning"):
+            if reasoning := asked.profile.reasoning(delta):
                 yield ReasoningDelta(reasoning)
             if content := delta.get("content"):
                 yield ContentDelta(content)
+            for piece in delta.get("tool_calls") or ():
+                yield from calls.feed(piece)
             if reason := choice.get("finish_reason"):
-                finish_reason = told_reason(reason)
+                finish_reason = "tool_calls" if calls.any else told_reason(reason)
             # vLLM and SGLang tell which stop string it was.
             if isinstance(matched := choice.get("stop_reason"), str):
                 stop_sequence = matched
-    yield Finish(finish_reason, meter.usage(relayed_messages(asked)), stop_sequence)
+    if relayed:
+        yield from calls.close()
+        yield Finish(finish_reason, meter.usage(relayed_messages(asked)), stop_sequence)
+
+
+class _Calls:
+    """Whole calls of the deltas that `native` lets pass: one after the other, and valid."""
+
+    def __init__(self) -> None:
+        self.any = False
+        self._id = self._name = self._arguments = ""
+
+    def feed(self, piece: dict[str, Any]) -> Iterator[ToolCall]:
+        function = piece["function"]
+        if function.get("name"):
+            yield from self.close()
+            self.any = True
+            self._id, self._name, self._arguments = piece["id"], function["name"], ""
+        self._arguments += function.get("arguments") or ""
+
+    def close(self) -> Iterator[ToolCall]:
+        if self._name:
+            yield ToolCall(self._id, self._name, json_codec.loads(self._arguments or "{}"))
+        self._name = ""
 
 
 def relayed_messages(

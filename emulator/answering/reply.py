@@ -66,6 +66,8 @@ class Drafting(Protocol):
     @property
     def dialects(self) -> Collection[str]: ...
     @property
+    def begun(self) -> bool: ...
+    @property
     def cut(self) -> str: ...
     @property
     def stopped(self) -> bool: ...
@@ -111,6 +113,8 @@ class Reply:
         self._afterword = ""
         self._misformed = ""
         self._answered = False
+        self._said = False
+        """Whether there was a word or a block outside of reasoning."""
         self.done = False
         self.size = 0
         self._pieces: list[str] = []
@@ -137,7 +141,7 @@ class Reply:
         if not self.done:
             for event in self._splitter.close(cut_off=cut_off):
                 yield from self._event(event, cut_off=cut_off)
-        if self._recover_reasoning and not (self.text.strip() or cut_off):
+        if self._recover_reasoning and not (self._said or cut_off):
             yield from self._recover()
         self.done = True
         yield from self.draft.finish()
@@ -202,6 +206,7 @@ class Reply:
             case Text(text):
                 yield from self._words(text)
             case BlockStart(dialect, raw):
+                self._said = True
                 in_a_row = not self._afterword.strip()
                 yield from self.draft.begin(dialect, raw, in_a_row=in_a_row)
             case BlockDelta(text, raw):
@@ -221,6 +226,7 @@ class Reply:
             yield ReasoningDelta(text)
 
     def _words(self, text: str) -> Iterator[AnswerEvent]:
+        self._said = self._said or bool(text.strip())
         if self.draft.wrote:
             # White space says nothing, and there may be much of it.
             self._afterword = (self._afterword + text).lstrip()

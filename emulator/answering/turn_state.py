@@ -107,14 +107,14 @@ class TurnState:
 
     def gave_up(self, verdict: Refused) -> ModelFailed:
         """The error to raise when there is no next turn."""
-        reason = _REASONS[verdict.kind]
+        reason = REASONS[verdict.kind]
         details = _facts(verdict)["diagnostics"]
         message = f"The model {reason}, also after {self.attempt} repair attempts."
         return ModelFailed(f"{message}\n{details}".rstrip(), code=f"model_{verdict.kind}")
 
 
 _TOKEN_LIMITS = frozenset({"max_tokens", "max_completion_tokens"})
-_REASONS = {
+REASONS = {
     "invalid": "wrote code that cannot be used",
     "required": "did not call a function although tool_choice requires it",
     "empty": "gave an empty answer",

@@ -70,6 +70,9 @@ class MessagesRequest(CountRequest):
     top_k: int | None = Field(None, ge=0)
 
 
+_BILLING = "x-anthropic-billing-header:"
+"""Begins a block of the system text that Claude Code sends for Anthropic's accounts, not for the model."""
+
 _SENT_ON = ("max_tokens", "temperature", "top_p", "top_k")
 
 # Where a client of this API finds what the core found in the request made here.
@@ -92,6 +95,7 @@ def chat_request(request: CountRequest) -> ChatCompletionRequest:
         fields |= {
             name: value for name in _SENT_ON if (value := getattr(request, name)) is not None
         }
+        fields["stream"] = request.stream
         if request.stop_sequences:
             fields["stop"] = request.stop_sequences
     if request.tools:
@@ -127,7 +131,8 @@ def _sent(text: str) -> str:
 def _messages(request: CountRequest) -> list[Message]:
     system = request.system
     if isinstance(system, list):
-        system = "\n\n".join(str(block.get("text", "")) for block in system)
+        texts = (str(block.get("text", "")) for block in system)
+        system = "\n\n".join(text for text in texts if not text.startswith(_BILLING))
     opening = [Message(role="system", content=system)] if system else []
     for n, message in enumerate(request.messages):
         opening += messages(message.role, message.content, f"messages[{n}].content")

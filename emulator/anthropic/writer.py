@@ -15,6 +15,8 @@ from emulator.anthropic.blocks import CODE
 from emulator.errors import EmulatorError
 from emulator.events import (
     AnswerEvent,
+    ArgumentsDelta,
+    CallBegun,
     CodeBegun,
     CodeClosed,
     CodeOutput,
@@ -27,6 +29,7 @@ from emulator.events import (
     ReasoningDelta,
     ToolCall,
     Usage,
+    in_deltas,
     new_id,
     pieces,
 )
@@ -81,7 +84,7 @@ class MessageWriter:
     def write(self, events: Iterable[AnswerEvent]) -> Iterator[Json | Opened]:
         """The stream's events; `Opened` passes through."""
         begun = False
-        for event in events:
+        for event in in_deltas(events):
             if isinstance(event, Opened):
                 self._container = event.container_id or self._container
                 yield event
@@ -98,13 +101,22 @@ class MessageWriter:
             case ContentDelta(text):
                 yield from self._begin("text", text="")
                 yield self._delta("text_delta", text=text)
+            case CallBegun():
+                yield from self._close()
+                yield from self._begin("tool_use", id=event.id, name=event.name, input={})
+            case ArgumentsDelta(text):
+                yield self._delta("input_json_delta", partial_json=text)
             case ToolCall():
-                yield from self._call("tool_use", event.id, event.name, event.arguments)
+                yield from self._close()
             case CodeBegun(key):
                 self._code = f"srvtoolu_{key}"
                 self._printed.clear()
             case CodeClosed(code):
-                yield from self._call("server_tool_use", self._code, CODE, {"code": code})
+                yield from self._close()
+                yield from self._begin("server_tool_use", id=self._code, name=CODE, input={})
+                for piece in pieces(json_codec.dumps({"code": code}).decode()):
+                    yield self._delta("input_json_delta", partial_json=piece)
+                yield from self._close()
             case CodeOutput(Logs(text)):
                 self._printed.append(text)
             case CodeRan():
@@ -135,13 +147,6 @@ class MessageWriter:
     def _delta(self, kind: str, **fields: Any) -> Json:
         delta = {"type": kind, **fields}
         return {"type": "content_block_delta", "index": self._index, "delta": delta}
-
-    def _call(self, kind: str, key: str, name: str, arguments: Json) -> Events:
-        yield from self._close()
-        yield from self._begin(kind, id=key, name=name, input={})
-        for piece in pieces(json_codec.dumps(arguments).decode()):
-            yield self._delta("input_json_delta", partial_json=piece)
-        yield from self._close()
 
     def _ran(self, event: CodeRan) -> Events:
         """The result of a cell; one that waits for a call has none yet."""

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from emulator import json_codec
 from emulator.chat.code_as_text import CodeAsText
 from emulator.events import (
     AnswerEvent,
+    ArgumentsDelta,
+    CallBegun,
     ContentDelta,
     Finish,
     Opened,
@@ -24,8 +25,8 @@ from emulator.events import (
     Relayed,
     ToolCall,
     Usage,
+    in_deltas,
     new_id,
-    pieces,
 )
 from emulator.upstream.interface import Chunk
 
@@ -72,7 +73,7 @@ class ChunkWriter:
         self, index: int, events: Iterable[AnswerEvent]
     ) -> Iterator[Chunk | Opened | Relayed | Usage]:
         role: dict[str, Any] = {"role": "assistant"}
-        calls = 0
+        calls = _Calls(legacy=self._legacy)
         code = CodeAsText(self._host)
 
         def chunk(delta: dict[str, Any], finish_reason: str | None = None) -> Chunk:
@@ -84,7 +85,7 @@ class ChunkWriter:
             }
             return {**self._base, "choices": [choice]}
 
-        for event in events:
+        for event in in_deltas(events):
             match event:
                 case Opened() | Relayed():
                     yield event
@@ -93,13 +94,11 @@ class ChunkWriter:
                     yield chunk({**role, "reasoning_content": text})
                 case ContentDelta():
                     yield chunk({**role, "content": code.words(event).text})
-                case ToolCall():
-                    if role:
-                        role["content"] = None
-                    announced, *argued = self._call(event, calls)
-                    yield chunk({**role, **announced})
-                    yield from map(chunk, argued)
-                    calls += 1
+                case CallBegun() | ArgumentsDelta() | ToolCall():
+                    for delta in calls.deltas(event):
+                        yield chunk({**role, **({"content": None} if role else {}), **delta})
+                        role = {}
+                    continue
                 case Finish(reason, usage):
                     for words in code.links(event):
                         yield chunk({**role, "content": words.text})
@@ -116,21 +115,36 @@ class ChunkWriter:
                     continue
             role = {}
 
-    def _call(self, call: ToolCall, index: int) -> Iterator[dict[str, Any]]:
-        """The delta that announces a call, and those with all that it is called with."""
-        written = json_codec.dumps(call.arguments).decode()
-        if self._legacy:
-            yield {"function_call": {"name": call.name, "arguments": ""}}
-            for piece in pieces(written):
-                yield {"function_call": {"arguments": piece}}
-            return
-        field, text = "arguments", written
-        if call.kind == "custom":
-            field, text = "input", str(call.arguments.get("input", ""))
-        first = {"index": index, "id": call.id, "type": call.kind}
-        yield {"tool_calls": [{**first, call.kind: {"name": call.name, field: ""}}]}
-        for piece in pieces(text):
-            yield {"tool_calls": [{"index": index, call.kind: {field: piece}}]}
+
+class _Calls:
+    """The calls of one choice: the delta that announces each, and those with all that it is called with."""
+
+    def __init__(self, *, legacy: bool) -> None:
+        self._legacy = legacy
+        self._index = -1
+        self._call = CallBegun("", "")
+
+    def deltas(self, event: CallBegun | ArgumentsDelta | ToolCall) -> Iterator[dict[str, Any]]:
+        match event:
+            case CallBegun(key, name, kind):
+                self._index += 1
+                self._call = event
+                called = {"name": name, self._field: ""}
+                if self._legacy:
+                    yield {"function_call": called}
+                else:
+                    first = {"index": self._index, "id": key, "type": kind}
+                    yield {"tool_calls": [{**first, kind: called}]}
+            case ArgumentsDelta(text):
+                argued = {self._field: text}
+                if self._legacy:
+                    yield {"function_call": argued}
+                else:
+                    yield {"tool_calls": [{"index": self._index, self._call.kind: argued}]}
+
+    @property
+    def _field(self) -> str:
+        return "input" if self._call.kind == "custom" else "arguments"
 
 
 def collect(chunks: Iterable[Chunk | Opened]) -> dict[str, Any]:

@@ -31,6 +31,8 @@ class CodeAsText:
     def __init__(self, host: str) -> None:
         self._host = host
         self._files: dict[str, CreatedFile] = {}
+        self._code: str | None = None
+        """The end of the code that is being written."""
         self._printing = False
         self._spoke = False
         self._ran = False
@@ -38,18 +40,23 @@ class CodeAsText:
     def code(self, event: CodeEvent) -> Iterator[ReasoningDelta]:
         match event:
             case CodeBegun():
-                self._ran = True
+                self._ran, self._code = True, "\n"
                 yield ReasoningDelta("\n```python\n")
             case CodeDelta(text):
+                self._code = text or self._code
                 yield ReasoningDelta(text)
             case CodeClosed(code):
-                yield ReasoningDelta("```\n" if code.endswith("\n") else "\n```\n")
+                self._code = None
+                yield _fence_behind(code)
             case CodeOutput(Logs(text)):
                 if not self._printing:
                     self._printing = True
                     yield ReasoningDelta("\n```text\n")
                 yield ReasoningDelta(text)
             case CodeRan(files=files):
+                if self._code is not None:  # it was not run
+                    yield _fence_behind(self._code)
+                    self._code = None
                 self._files |= {file.file_id: file for file in files}
                 if self._printing:
                     self._printing = False
@@ -66,6 +73,10 @@ class CodeAsText:
         if self._files and finish.reason != "tool_calls":
             lead = "\n\n" if self._spoke else ""
             yield ContentDelta(lead + markdown(tuple(self._files.values()), self._host))
+
+
+def _fence_behind(code: str) -> ReasoningDelta:
+    return ReasoningDelta("```\n" if code.endswith("\n") else "\n```\n")
 
 
 def markdown(files: Sequence[CreatedFile], host: str) -> str:

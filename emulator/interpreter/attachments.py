@@ -42,7 +42,7 @@ def taken_in(
                 present.add(path)
         return {"type": "text", "text": f"[the file {path}]"}
 
-    return _with_files(messages, take)
+    return _with_files(_with_pictures(messages, files, container.client), take)
 
 
 def written_out(messages: Sequence[Message], files: Files, client: str) -> list[Message]:
@@ -57,18 +57,41 @@ def written_out(messages: Sequence[Message], files: Files, client: str) -> list[
         whole = {"filename": name, "file_data": f"data:{kind};base64,{data}"}
         return {"type": "file", "file": whole}
 
-    return _with_files(messages, write)
+    return _with_files(_with_pictures(messages, files, client), write)
+
+
+def _with_pictures(messages: Sequence[Message], files: Files, client: str) -> list[Message]:
+    """The messages with the pictures that are named by the id of an uploaded file."""
+
+    def change(part: Part) -> Part:
+        named = part["image_url"]
+        with _opened(named, files, client) as (name, content):
+            kind = mimetypes.guess_type(name)[0] or ""
+            if not kind.startswith("image/"):
+                raise BadRequest(f"The file {name!r} is no picture.", "file_id")
+            data = base64.b64encode(content.read()).decode()
+        kept = {key: value for key, value in named.items() if key != "file_id"}
+        return {"type": "image_url", "image_url": {**kept, "url": f"data:{kind};base64,{data}"}}
+
+    return [_changed(message, _is_uploaded_picture, change) for message in messages]
+
+
+def _is_uploaded_picture(part: Part) -> bool:
+    picture = part.get("image_url")
+    return isinstance(picture, dict) and bool(picture.get("file_id")) and not picture.get("url")
 
 
 def _with_files(messages: Sequence[Message], change: Callable[[Part], Part]) -> list[Message]:
-    return [_changed(message, change) for message in messages]
+    return [_changed(message, _is_file, lambda part: change(part["file"])) for message in messages]
 
 
-def _changed(message: Message, change: Callable[[Part], Part]) -> Message:
+def _changed(
+    message: Message, concerned: Callable[[Part], bool], change: Callable[[Part], Part]
+) -> Message:
     parts = message.content
-    if not (isinstance(parts, list) and any(map(_is_file, parts))):
+    if not (isinstance(parts, list) and any(map(concerned, parts))):
         return message
-    parts = [change(part["file"]) if _is_file(part) else part for part in parts]
+    parts = [change(part) if concerned(part) else part for part in parts]
     return message.model_copy(update={"content": parts})
 
 

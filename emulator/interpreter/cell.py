@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from emulator.events import CreatedFile, Image, Logs, new_id
 from emulator.interpreter.approvals import Held
 from emulator.interpreter.execution import Execution, Status, Transcript
 from emulator.programs.driver import Call
+from emulator.programs.order import Outgoing
+from emulator.settings import Order
 from emulator.tools.toolset import BindError, Toolset
 from sandbox.engine import Finished, Paused, Step
 from sandbox.errors import ProgramFailed, SandboxDied, SandboxLimit, SandboxTimeout
@@ -28,11 +30,10 @@ Steps = Iterator[Output | Step]
 
 @dataclass(frozen=True)
 class CellWaiting:
-    """The cell has called a client's function and waits in its kernel for the result."""
+    """The cell has called functions of the client and waits in its kernel for all their results."""
 
-    id: str
-    """``call_...``; the result must come with it."""
-    call: Call
+    calls: Mapping[str, Call]
+    """By ``call_...``, with which the result must come; in the order in which the cell has them."""
     outputs: tuple[Logs | Image, ...]
     """Of the cell up to here."""
 
@@ -51,6 +52,8 @@ class RunningCell:
     code: str
     toolset: Toolset
     """Calls of these functions are the client's to make."""
+    order: Order = "auto"
+    """Which of its calls leave together."""
     transcript: Transcript = field(default_factory=Transcript)
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -90,13 +93,13 @@ class RunningCell:
             if isinstance(step, Finished):
                 return CellEnded("completed", step.text)
             try:
-                call = self._bound(step)
+                calls = {new_id("call_"): call for call in self._leaving(step)}
             except BindError as error:
                 problems = "; ".join(str(problem) for problem in error.problems)
                 steps = notebook.refuse(f"{error.call}: {problems}")
                 continue
-            self.ids.append(new_id("call_"))
-            self.waiting = CellWaiting(self.ids[-1], call, tuple(self.transcript.outputs))
+            self.ids += calls
+            self.waiting = CellWaiting(calls, tuple(self.transcript.outputs))
             return self.waiting
 
     def _until_step(self, steps: Steps) -> Generator[Logs | Image, None, Step]:
@@ -106,12 +109,28 @@ class RunningCell:
             yield from self.transcript.take(event)
         raise AssertionError("a step comes last")
 
-    def _bound(self, step: Paused) -> Call:
-        """The call as its schema has it. Raises `BindError`."""
-        arguments = self.toolset.bind(step.name, step.args, step.kwargs)
-        tool = self.toolset.find(step.name)
-        assert tool is not None, "bind refuses unknown tools"
-        return Call(tool.name, arguments, tool.kind)
+    def _leaving(self, step: Paused) -> list[Call]:
+        """The call that the cell waits at, and those ahead of it that may leave beside it.
+
+        Raises `BindError` for the first; another that its schema refuses is told when its turn comes.
+        """
+        outgoing = Outgoing(self.order)
+        calls: list[Call] = []
+        for each in (step, *step.ahead):
+            try:
+                arguments = self.toolset.bind(each.name, each.args, each.kwargs)
+            except BindError:
+                if not calls:
+                    raise
+                break
+            tool = self.toolset.find(each.name)
+            assert tool is not None, "bind refuses unknown tools"
+            batch = (each.batch, 0) if each.batch else None
+            if not outgoing.may_leave(tool, arguments, batch):
+                break
+            outgoing.add(tool, arguments, batch)
+            calls.append(Call(tool.name, arguments, tool.kind))
+        return calls
 
     def execution(
         self, container_id: str, ended: CellEnded, files: tuple[CreatedFile, ...]

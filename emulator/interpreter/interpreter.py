@@ -7,12 +7,13 @@ the result comes: what it has done so far must not be done twice. Knows nothing 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from emulator import metrics
+from emulator import departure, metrics
 from emulator.events import CreatedFile, Image, Logs, new_id
 from emulator.interpreter.approvals import GONE, Approvals, Decision, Held
 from emulator.interpreter.cell import CellEnded, CellWaiting, RunningCell, Steps
@@ -21,7 +22,7 @@ from emulator.interpreter.file_sync import FileSync
 from emulator.interpreter.kernels import ContainerKernel, Kernels
 from emulator.interpreter.libraries import LIBRARIES
 from emulator.programs.driver import Call
-from emulator.settings import Settings
+from emulator.settings import Order, Settings
 from emulator.storage.container_rows import Container
 from emulator.storage.containers import Containers
 from emulator.tools.toolset import Toolset
@@ -31,19 +32,13 @@ from sandbox.notebook import Notebook
 if TYPE_CHECKING:
     from sandbox.kernel import KernelEngine
 
+_GIVE_IN_SECONDS = 0.5
+"""For a cell that is interrupted."""
 NEW_SESSION = "the Python session was begun anew: variables are gone, files are still there"
 
 
-@dataclass(frozen=True)
-class Begun:
-    """The container is this cell's now, and nobody else's."""
-
-    stop: Callable[[], None]
-    """For when whoever asked for the cell has gone. Callable from any thread."""
-
-
-Progress = Begun | Logs | Image | Held | CellWaiting | Execution
-"""`Begun` first, then `Held` if the cell must be approved, outputs as they come, one of the last two last."""
+Progress = Logs | Image | Held | CellWaiting | Execution
+"""`Held` first if the cell must be approved, outputs as they come, one of the last two last."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +47,10 @@ class WaitingCell:
 
     container_id: str
     code: str
-    call: Call
+    calls: Mapping[str, Call]
+    """By their ids: those that it waits for."""
     ids: tuple[str, ...]
-    """Of all calls that it has made, the last of which it waits for."""
+    """Of all calls that it has made."""
 
 
 class Interpreter:
@@ -71,16 +67,23 @@ class Interpreter:
         self._libraries: dict[str, str] | None = None
 
     def run(
-        self, container: Container, code: str, toolset: Toolset | None = None, key: str = ""
+        self,
+        container: Container,
+        code: str,
+        toolset: Toolset | None = None,
+        key: str = "",
+        order: Order = "auto",
     ) -> Iterator[Progress]:
         """Run a cell in which calls of ``toolset``'s functions wait for the client.
 
         ``key`` names it: ``exec_KEY`` is the id of the execution.
         Raises `ExecutionFailed` where the sandbox is at fault, and what `Containers` raises.
         """
-        cell = RunningCell(key or new_id(""), code, toolset or Toolset.parse([]))
-        with self._kernels.using(container) as kernel:
-            yield Begun(partial(self._stop, kernel, cell))
+        cell = RunningCell(key or new_id(""), code, toolset or Toolset.parse([]), order)
+        with (
+            self._kernels.using(container) as kernel,
+            departure.stopping(partial(self._stop, kernel, cell)),
+        ):
             if container.approval:
                 cell.held = held = self.approvals.hold(cell.id, container.id, code)
                 try:
@@ -101,26 +104,28 @@ class Interpreter:
         """The cell that waits for this call's result."""
         for container_id, kernel in self._kernels.all():
             cell = kernel.waiting
-            if cell and cell.waiting and cell.waiting.id == call_id:
-                call, ids = cell.waiting.call, tuple(cell.ids)
-                return WaitingCell(container_id, cell.code, call, ids)
+            waiting = cell and cell.waiting
+            if cell and waiting and call_id in waiting.calls:
+                return WaitingCell(container_id, cell.code, waiting.calls, tuple(cell.ids))
         return None
 
-    def go_on(self, container: Container, call_id: str, value: Any) -> Iterator[Progress]:
-        """Give a waiting cell the result of its call; nothing at all if it waits no more."""
+    def go_on(self, container: Container, results: Mapping[str, Any]) -> Iterator[Progress]:
+        """Give a waiting cell the results of its calls, by id; nothing at all if it waits no more."""
         with self._kernels.using(container) as kernel:
             cell, notebook = kernel.waiting, kernel.notebook
             if cell is None or notebook is None or cell.waiting is None:
                 return
-            if cell.waiting.id != call_id:
+            if cell.waiting.calls.keys() != results.keys():
                 return
+            values = [results[key] for key in cell.waiting.calls]
             cell.gone = False
-            yield Begun(partial(self._stop, kernel, cell))
-            if cell.gone:
-                yield _declined(cell, container, GONE)  # and it waits on
-                return
-            kernel.waiting = None
-            yield from self._drive(container, kernel, cell, notebook, notebook.run_on(value))
+            with departure.stopping(partial(self._stop, kernel, cell)):
+                if cell.gone:
+                    yield _declined(cell, container, GONE)  # and it waits on
+                    return
+                kernel.waiting = None
+                steps = notebook.run_on_together(values)
+                yield from self._drive(container, kernel, cell, notebook, steps)
 
     def libraries(self, container: Container) -> dict[str, str]:
         """What can be imported in a container's kernel, of what people expect there -> its version."""
@@ -165,6 +170,12 @@ class Interpreter:
         # Not what others run in the container, before this cell's turn or after it.
         if kernel.running is cell and kernel.notebook is not None:
             kernel.notebook.interrupt()
+            until = time.monotonic() + _GIVE_IN_SECONDS
+            while kernel.running is cell:
+                if time.monotonic() > until:
+                    kernel.notebook.kill()  # it caught that, and goes on
+                    return
+                time.sleep(0.02)
 
     def _ready(self, container: Container, kernel: ContainerKernel, cell: RunningCell) -> Notebook:
         """The container's kernel with the container's files and the cell's functions."""

@@ -7,7 +7,7 @@ Streaming by statement, repair, moving to another engine and resuming over turns
 Two laws (docs/programs.md has them with examples):
 
 * No call from a value that no tool returned: an unknown result is a placeholder, and the run stops before
-  anything looks at it.
+  anything looks at it, which shows as the program runs.
 * Calls leave together only where running them in any order, or at once, cannot matter.
 
 Start at `driver` (one run), then `placeholders` (what may go on without a result) and `resume` (over

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from emulator import json_codec
+from emulator import departure, json_codec
 from emulator.events import ToolKind
 from emulator.programs.missing_keys import keys_there_are
 from emulator.programs.order import Batch, Outgoing
-from emulator.programs.placeholders import READY, TOGETHER, WAIT, Prepared, prepare
+from emulator.programs.placeholders import Prepared, prepare
+from emulator.programs.unknown import PLACEHOLDER, TOGETHER, WAIT, holds_placeholder
 from emulator.reading.diagnostics import Diagnostic
 from emulator.reading.readers import Statement
 from emulator.settings import Order
@@ -143,7 +144,7 @@ class ProgramTooSlow(ProgramRejected):
 
 
 class _KeptBack(Exception):
-    """A call that may not leave beside those that are out."""
+    """A call that may not leave yet: it would have a placeholder, or may not be beside those that are out."""
 
 
 MAX_ARGUMENT_BYTES = 8 * 2**20
@@ -175,7 +176,7 @@ class Driver:
         does. Raises `ProgramRejected`, `Diverged`, and the sandbox errors that are not the program's
         fault.
         """
-        prepared = prepare(program.tree(), self.toolset.names)
+        prepared = prepare(program.source, self.toolset.names)
         try:
             return self._run(program, prepared, recorded, seed, frozenset())
         except ProgramRaised as error:
@@ -199,9 +200,11 @@ class Driver:
         for engine in self.engines:
             attempt = _Attempt(self, program, prepared, recorded, other_way)
             try:
-                with engine.session(
-                    attempt.names, preamble=self.toolset.preamble, seed=seed
-                ) as session:
+                preamble = self.toolset.preamble + prepared.preamble
+                with (
+                    engine.session(attempt.names, preamble=preamble, seed=seed) as session,
+                    departure.stopping(session.kill),
+                ):
                     return attempt.drive(session)
             except Unsupported as error:
                 unable = error
@@ -260,22 +263,20 @@ class _Attempt:
         self._recorded = recorded
         self._made = 0
         self._argument_bytes = 0
-        self._unknown: Counter[int] = Counter()
-        """Calls whose results are not known, by site."""
+        self._unknown = 0
+        """How many calls are out whose results are not known."""
         self._outgoing = Outgoing(driver.order)
         self._batches: Counter[int] = Counter()
         """How often each site has begun calls that leave together."""
         self._new: list[Call] = []
         self._lines: list[tuple[int, str]] = []
-        self.names = driver.toolset.names | frozenset(prepared.later) | {WAIT, READY, TOGETHER}
+        self.names = driver.toolset.names | frozenset(prepared.later) | {WAIT, TOGETHER}
 
     def drive(self, session: Session) -> Outcome:
         step = session.start(self._prepared.source)
         while isinstance(step, Paused):
-            if step.name == READY:
-                step = session.resume(not self._waits(step))
-            elif step.name == WAIT:
-                if self._waits(step):
+            if step.name == WAIT:
+                if self._unknown:
                     return self.stopped()
                 step = session.resume(None)
             elif step.name == TOGETHER:
@@ -289,7 +290,7 @@ class _Attempt:
                 must_stop = step.name not in self._prepared.later or self._driver.one_at_a_time
                 if not known and must_stop:
                     return self.stopped()
-                step = session.resume(result)
+                step = session.resume(result if known else PLACEHOLDER)
         return self._finished(step)
 
     def _call(self, step: Paused) -> tuple[bool, Any]:
@@ -297,6 +298,8 @@ class _Attempt:
 
         Raises `_KeptBack` where it must wait for calls that are out.
         """
+        if self._unknown and holds_placeholder([*step.args, *step.kwargs.values()]):
+            raise _KeptBack
         site, name = self._prepared.later.get(step.name, (0, step.name))
         tool = self._driver.toolset.find(name)
         try:
@@ -323,34 +326,27 @@ class _Attempt:
             if recorded.call != call:
                 raise Diverged(f"call {position} was {recorded.call}, now it is {call}")
             if not recorded.known:
-                self._unknown[site] += 1
+                self._unknown += 1
                 self._outgoing.add(tool, arguments, batch)
             return recorded.known, self._value(recorded, tool, step)
         if not self._outgoing.may_leave(tool, arguments, batch):
             raise _KeptBack
         self._outgoing.add(tool, arguments, batch)
         self._new.append(call)
-        self._unknown[site] += 1
+        self._unknown += 1
         return False, None
 
     def _value(self, recorded: Recorded, tool: Tool, step: Paused) -> Any:
         """The result as text, or as what it says in JSON: by its schema, else by its use."""
         if recorded.text is None:
             return recorded.result
-        as_text = tool.returns.kind == "text"
-        if tool.returns.kind is None:
-            as_text = (self._line(step.line), tool.python_name) in self._prepared.texts
-            as_text = as_text != (tool.name in self._other_way)
-        return recorded.text if as_text else recorded.result
-
-    def _waits(self, step: Paused) -> bool:
-        """Whether a call of one of the sites that ``step`` names is unknown.
-
-        What does not look like our own rewriting comes from a hostile kernel: then all are waited for.
-        """
-        ours = all(isinstance(site, int) for site in step.args)
-        sites = step.args if ours else self._unknown
-        return any(self._unknown[site] for site in sites if isinstance(site, int))
+        if tool.returns.kind is not None:
+            return recorded.text if tool.returns.kind == "text" else recorded.result
+        use = (self._line(step.line), tool.python_name)
+        as_text = (use in self._prepared.texts) != (tool.name in self._other_way)
+        # A JSON text that is itself a text reads as what it says, unless the program parses it.
+        says_text = isinstance(recorded.result, str) and not self._prepared.texts.get(use)
+        return recorded.text if as_text and not says_text else recorded.result
 
     def _bind_diagnostics(self, error: BindError, step: Paused) -> list[Diagnostic]:
         line = self._line(step.line)
@@ -393,8 +389,7 @@ class _Attempt:
 
     def may_lack_results(self, error: ProgramFailed) -> bool:
         """Whether a failure may come of an unknown result: it shows again, or not, when that is known."""
-        lacks = error.kind in ("TypeError", "AttributeError") and "NoneType" in error.message
-        return lacks and self._unknown.total() > 0
+        return self._unknown > 0 and "_Unknown" in error.message
 
     def left(self, error: ProgramFailed) -> Outcome:
         """``exit()`` ends a program as its last line does; a text that it is given is printed."""
@@ -403,7 +398,7 @@ class _Attempt:
         return self._finished(Finished(printed))
 
     def _finished(self, step: Finished) -> Outcome:
-        if self._unknown.total():
+        if self._unknown:
             return Outcome(tuple(self._new), pending=True)
         return Outcome(
             tuple(self._new), stdout=step.stdout, value=step.text, made=tuple(self._lines)

@@ -16,7 +16,7 @@ import structlog
 
 from emulator import json_codec
 from emulator.programs.driver import Outcome, Program
-from emulator.programs.taint import leaves
+from emulator.programs.facts import leaves
 from emulator.protocol import Message
 from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
 from emulator.tools.toolset import Toolset

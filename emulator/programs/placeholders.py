@@ -1,39 +1,66 @@
-"""Decide which calls of a program may go out before earlier results are known. Pure AST, host side.
+"""Rewrite a program so that it can run on before the results of its calls are known.
 
-A tool call leaves the program and its result comes back a request later. Until then its value is
-unknown. `prepare` rewrites a program so that an engine which can only pause at calls keeps the law
-*no call may depend on a value that no tool returned*:
+A call whose result is not known gives a placeholder (`unknown.py`), and the program goes on with that. Each
+operation that looks at a value which may be one (`looks.py` says which do) is given the value through a
+function that pauses where it is one; then the run is over. So:
 
-* a call whose result is only stored (``x = f()``, ``xs.append(f())``, ``[f(c) for c in cs]``) is
-  renamed to ``_later_3_f``: the driver may go on past it with a placeholder. 3 is its *site*, the
-  number of the store;
-* before each statement that reads a name which may hold a placeholder (`taint.py` says which) stands
-  ``_wait(3)``, where the driver stops while a call of one of these sites is unknown;
-* a ``print`` of such names runs only when all is known: what a suspended run prints is thrown away;
-* before a statement whose display or comprehension makes several calls stands ``_together(3)``: what it calls
-  was written as simultaneous (`order.py`);
-* every other call keeps its name: the driver stops at it.
+* a call ``f(x)`` becomes ``_look_got(_later_3_f(x))``: the driver may give it a placeholder. 3 is the *site*
+  of a display or comprehension whose calls were written as simultaneous (`order.py`), 0 stands for none;
+* ``a + b`` becomes ``_look(a) + _look(b)``, ``sorted(a)`` becomes ``sorted(_look_deep(a))``. Where a later
+  operand may call or change something, all are evaluated first: ``((_seen_1 := a), (_seen_2 := f())) and
+  _look(_seen_1) + _look(_seen_2)``;
+* ``[f(1), g(2)]`` becomes ``_together(3) or [...]``;
+* a ``print`` looks at nothing: what a suspended run prints is thrown away. Not so in a program that can see
+  what it has printed;
+* code whose caller is not the program's own (lambdas, generators, functions given away) waits at each of its
+  calls, and looks deep into what it gives.
+
+Programs that could reach behind this (``exec``, ``locals``, classes) are left as they are: they wait at each
+call.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
-from emulator.programs.batches import name_batches
+from emulator.programs.expressions import (
+    LATER,
+    LOOKS,
+    SEEN,
+    CannotTell,
+    Expressions,
+    called,
+    look_of_storing,
+)
+from emulator.programs.facts import take_at_once
+from emulator.programs.looks import REFLECTION, Look
 from emulator.programs.scopes import restore, separate
-from emulator.programs.taint import Flow, leaves, makes_a_batch, own_expressions
+from emulator.programs.top_level_return import leave_at_returns
+from emulator.programs.unknown import SOURCE, TOGETHER, WAIT
 from emulator.programs.uses import read_as_text
+from sandbox.looks import LOOK
 from sandbox.parsing import line_map, parse
 
-_LATER = "_later_"
-WAIT = "_wait"
-READY = "_ready"
-TOGETHER = "_together"
+_RESERVED = (LATER, SEEN, LOOK, WAIT, TOGETHER)
+_OPAQUE = (ast.ClassDef, ast.Match, ast.TryStar)
 
-_Node = TypeVar("_Node", bound=ast.AST)
+_LOOKS_AT: Mapping[type[ast.stmt], tuple[tuple[str, Look], ...]] = {
+    ast.Expr: (("value", Look.NONE),),
+    ast.While: (("test", Look.ITSELF),),
+    ast.If: (("test", Look.ITSELF),),
+    ast.Assert: (("test", Look.ITSELF), ("msg", Look.DEEP)),
+    ast.Raise: (("exc", Look.DEEP), ("cause", Look.DEEP)),
+    **dict.fromkeys((ast.Return, ast.AnnAssign, ast.Try, ast.Pass, ast.Break, ast.Continue), ()),
+    **dict.fromkeys((ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal), ()),
+}
+"""How the other statements look at their expressions."""
+
+_Expression = TypeVar("_Expression", bound=ast.expr)
 
 
 @dataclass(frozen=True)
@@ -45,190 +72,188 @@ class Prepared:
     """Line of ``source`` -> line of the program as it was."""
     later: Mapping[str, tuple[int, str]]
     """Name of a call that may be passed -> its site and its tool's name."""
-    texts: Collection[tuple[int, str]] = frozenset()
-    """The calls whose results the program treats as text: line of the program, and the tool's name."""
+    texts: Mapping[tuple[int, str], bool]
+    """The calls whose results the program treats as text: line of the program, and the tool's name. True
+    where it parses the text."""
+
+    @property
+    def preamble(self) -> str:
+        """What has to run before ``source``."""
+        return SOURCE if self.later else ""
 
 
-def prepare(tree: ast.Module, tools: Collection[str]) -> Prepared:
-    """Rewrite ``tree`` (which is consumed) for a driver that can pause at the calls of ``tools``."""
-    name_batches(tree, tools)
-    separate(tree)
+@lru_cache(maxsize=64)  # a program is run again on each of its turns
+def prepare(program: str, tools: frozenset[str]) -> Prepared:
+    """Rewrite ``program`` for a driver that can pause at the calls of ``tools``."""
+    tree = _read(program, tools)
     texts = read_as_text(tree, tools)
-    rewriter = _Rewriter(Flow(tree, frozenset(tools)))
-    rewritten = ast.fix_missing_locations(ast.Module(rewriter.block(tree.body), []))
-    restore(rewritten)
+    rewritten, later = _read(program, tools), {}
+    try:
+        rewriter = _Statements(rewritten, tools)
+        rewritten.body = rewriter.block(rewritten.body)
+        later = rewriter.later
+    except (CannotTell, RecursionError):
+        pass
+    if not later:  # nothing can be unknown while the program runs
+        rewritten = tree
+    restore(ast.fix_missing_locations(rewritten))
     source = ast.unparse(rewritten)
-    return Prepared(source, line_map(rewritten, parse(source)), rewriter.later, texts)
+    return Prepared(source, line_map(rewritten, parse(source)), later, texts)
 
 
-class _Rewriter:
-    def __init__(self, flow: Flow) -> None:
-        self._flow = flow
-        self._printed = 0
-        self.later: dict[str, tuple[int, str]] = {}
+def _read(program: str, tools: frozenset[str]) -> ast.Module:
+    tree = parse(program)
+    leave_at_returns(tree, tools)
+    take_at_once(tree)
+    separate(tree)
+    return tree
+
+
+class _Statements(Expressions):
+    """Statements are changed in place, and given back as they are to be."""
+
+    def __init__(self, tree: ast.Module, tools: frozenset[str]) -> None:
+        for node in ast.walk(tree):
+            name = node.id if isinstance(node, ast.Name) else ""
+            if isinstance(node, _OPAQUE) or name in REFLECTION or name.startswith(_RESERVED):
+                raise CannotTell
+            if isinstance(node, ast.ImportFrom) and any(each.name == "*" for each in node.names):
+                raise CannotTell
+        super().__init__(tree, tools)
+        blind = tools & self.facts.defined or self.facts.looks_late
+        if blind or any(map(self._hides_pauses, ast.walk(tree))):
+            raise CannotTell
+        self._returned = Look.NONE
+
+    def _hides_pauses(self, node: ast.AST) -> bool:
+        """Whether a look may pause where an engine cannot, and the program may catch the error of that."""
+        if not self.facts.catches:
+            return False
+        if isinstance(node, ast.Lambda):
+            read = [n for n in ast.walk(node.body) if isinstance(n, ast.Name)]
+            return any(
+                name.id in self.facts.own or self.facts.needs(name, Look.DEEP) for name in read
+            )
+        return (
+            isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            and node.name in self.facts.given_away
+        )
+
+    # Statements
 
     def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
-        return [new for statement in statements for new in self._statement(statement)]
+        return [
+            ast.copy_location(new, statement) if not hasattr(new, "lineno") else new
+            for statement in statements
+            for new in self._statement(statement)
+        ]
 
-    def _statement(self, statement: ast.stmt) -> list[ast.stmt]:
-        for field in ("body", "orelse", "finalbody"):
-            if inner := getattr(statement, field, None):
-                setattr(statement, field, self.block(inner))
-        for handler in getattr(statement, "handlers", ()):
-            handler.body = self.block(handler.body)
-        if self._flow.opaque:
-            return [statement]
-        if printed := self._print(statement):
-            return printed
-        read = self._reads(statement)
-        before: list[ast.stmt] = []
-        if (store := self._flow.store(statement)) is not None:
-            if makes_a_batch(store[1], self._flow.is_call):
-                before = [_at(ast.Expr(_call(TOGETHER, [self._flow.site(statement)])), statement)]
-            for leaf in leaves(store[1]):
-                self._defer(leaf, self._flow.site(statement))
-        sites = self._flow.reaching(read)
-        if not sites:
-            return [*before, statement]
-        if isinstance(statement, ast.While):
-            # The test is read again on each round, so the wait stands inside it; it returns None.
-            test = ast.BoolOp(ast.Or(), [_call(WAIT, sites), statement.test])
-            statement.test = _at(test, statement.test)
-            return [statement]
-        return [_at(ast.Expr(_call(WAIT, sites)), statement), *before, statement]
-
-    def _reads(self, statement: ast.stmt) -> set[str]:
-        """The names that a statement's own expressions read."""
-        read = _loaded(own_expressions(statement))
-        store = self._flow.store(statement)
-        if store is None:
-            return read
-        # The receiver of an append or of a subscript store is written, not read.
-        receivers, value = store
-        return (read - receivers) | _loaded(_evaluated(statement, value))
-
-    def _defer(self, leaf: ast.expr, site: int) -> None:
-        call = leaf.value if isinstance(leaf, ast.Await) else leaf
-        match call:
-            case ast.Call(func=ast.Name() as name) if self._flow.is_call(call):
-                later = f"{_LATER}{site}_{name.id}"
-                self.later[later] = (site, name.id)
-                name.id = later
-
-    # Prints
-
-    def _print(self, statement: ast.stmt) -> list[ast.stmt] | None:
-        """A print that cannot fail, with its calls taken out in front of it; None for all else."""
-        match statement:
-            case ast.Expr(ast.Call(ast.Name("print"), arguments, keywords) as call):
-                pass
+    def _statement(self, node: ast.stmt) -> list[ast.stmt]:
+        match node:
+            case ast.Assign():
+                look = max(map(look_of_storing, node.targets))
+                node.value = self.seen(node.value, look)
+                node.targets = [self._target(target) for target in node.targets]
+            case ast.AnnAssign(value=ast.expr() as value):
+                node.value = self.seen(value, look_of_storing(node.target))
+                self._target(node.target)
+            case ast.AugAssign():
+                return self._augmented(node)
+            case ast.For() | ast.AsyncFor():
+                return self._loop(node)
+            case ast.Return(value=ast.expr() as value):
+                node.value = self.seen(value, self._returned)
+            case ast.Delete():
+                node.targets = [self._target(target) for target in node.targets]
+            case ast.With() | ast.AsyncWith():
+                for item in node.items:
+                    item.context_expr = self.seen(item.context_expr, Look.DEEP)
+                    item.optional_vars = item.optional_vars and self._target(item.optional_vars)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                self._function(node)
+                return [node]
             case _:
-                return None
-        if (
-            self._flow.prints_are_seen
-            or "print" in self._flow.stored
-            or not all(map(_is_harmless, keywords))
+                for name, look in _looks_at(node):
+                    if (part := getattr(node, name)) is not None:
+                        setattr(node, name, self.seen(part, look))
+        self._blocks(node)
+        return [node]
+
+    def _blocks(self, node: ast.AST) -> None:
+        for field in ("body", "orelse", "finalbody"):
+            if inner := getattr(node, field, None):
+                setattr(node, field, self.block(inner))
+        for handler in getattr(node, "handlers", ()):
+            handler.body = self.block(handler.body)
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        node.decorator_list = [self.seen(each, Look.DEEP) for each in node.decorator_list]
+        self.defaults(node.args)
+        before = self.plain, self._returned
+        self.plain = int(node.name in self.facts.waiting)
+        self._returned = Look.DEEP if node.name in self.facts.given_away else Look.NONE
+        node.body = self.block(node.body)
+        self.plain, self._returned = before
+
+    def _loop(self, node: ast.For | ast.AsyncFor) -> list[ast.stmt]:
+        look = Look.DEEP if isinstance(node, ast.AsyncFor) else Look.ITEMS
+        taken: list[ast.stmt] = []
+        if look_of_storing(node.target) is not Look.NONE and not self.gives_tuples(
+            node.iter, node.target
         ):
-            return None
-        if not self._can_be_delayed(arguments):
-            return None
-        calls: list[ast.stmt] = []
-        call.args = [self._without_calls(argument, calls, statement) for argument in arguments]
-        names = sorted(_loaded(call.args))
-        sites = sorted({*map(self._flow.site, calls), *self._flow.reaching(names)})
-        if not sites:
-            return [statement]
-        # A name that is not defined must fail here as it would in the print.
-        touched = ast.Expr(ast.Tuple([ast.Name(name, ast.Load()) for name in names], ast.Load()))
-        guarded = ast.If(
-            _call(READY, sites), [statement], [_at(touched, statement)] if names else []
-        )
-        return [*calls, _at(guarded, statement)]
+            # Each item is looked at as it is unpacked.
+            name = self.temporary()
+            item = called(LOOKS[look_of_storing(node.target)], ast.Name(name, ast.Load()))
+            taken = [ast.Assign([self._target(node.target)], item)]
+            node.target = ast.Name(name, ast.Store())
+        else:
+            node.target = self._target(node.target)
+        node.iter = self.seen(node.iter, look)
+        self._blocks(node)
+        node.body = [*(ast.copy_location(each, node) for each in taken), *node.body]
+        return [node]
 
-    def _can_be_delayed(self, arguments: Sequence[ast.expr]) -> bool:
-        """Only names, constants, f-strings of these and plain calls, no call behind a name.
-
-        A call behind a name that turns out to be undefined must not be made.
-        """
-        named = False
-        for part in _printed(arguments):
-            if isinstance(part, ast.Name):
-                named = True
-            elif not isinstance(part, ast.Constant) and (named or not self._is_simple_call(part)):
-                return False
-        return True
-
-    def _is_simple_call(self, node: ast.expr) -> bool:
-        """Whether a tool call's arguments neither wait nor fail, and so may be evaluated earlier."""
-        if not isinstance(node, ast.Call) or not self._flow.is_call(node):
-            return False
-        inner = [*node.args, *(word.value for word in node.keywords)]
-        return not any(
-            isinstance(part, (ast.Call, ast.NamedExpr, ast.Lambda, ast.Subscript, ast.BinOp))
-            or (isinstance(part, ast.Name) and self._flow.reaching([part.id]))
-            for argument in inner
-            for part in ast.walk(argument)
-        )
-
-    def _without_calls(self, node: ast.expr, calls: list[ast.stmt], place: ast.stmt) -> ast.expr:
-        """``node`` with a variable for each call, which is assigned in ``calls``."""
-        if isinstance(node, ast.JoinedStr):
-            for part in node.values:
-                if isinstance(part, ast.FormattedValue):
-                    part.value = self._without_calls(part.value, calls, place)
-            return node
-        if not isinstance(node, ast.Call):
-            return node
-        self._printed += 1
-        name = f"_printed_{self._printed}"
-        assigned = _at(ast.Assign([ast.Name(name, ast.Store())], node), place)
-        self._defer(node, self._flow.site(assigned))
-        calls.append(assigned)
-        return ast.Name(name, ast.Load())
-
-
-def _printed(arguments: Sequence[ast.expr]) -> Iterator[ast.expr]:
-    """The arguments of a print in the order of evaluation, with the parts of f-strings."""
-    for argument in arguments:
-        if not isinstance(argument, ast.JoinedStr):
-            yield argument
-            continue
-        for part in argument.values:
-            if isinstance(part, ast.FormattedValue) and part.format_spec is None:
-                yield from _printed([part.value])
+    def _augmented(self, node: ast.AugAssign) -> list[ast.stmt]:
+        """The value that there was is looked at too."""
+        before: list[ast.stmt] = []
+        look = Look.DEEP if isinstance(node.op, ast.Mod) else Look.ITEMS
+        if isinstance(node.target, ast.Subscript) and self.facts.is_active(node.target):
+            raise CannotTell
+        there = deepcopy(node.target)
+        there.ctx = ast.Load()
+        if self.facts.needs(there, Look.ITSELF):
+            value = node.value
+            if self.facts.is_active(value) and self.facts.calls_only_tools(value):
+                name = self.temporary()
+                before.append(
+                    ast.Assign([ast.Name(name, ast.Store())], self.seen(value, Look.NONE))
+                )
+                node.value = called(LOOKS[look], ast.Name(name, ast.Load()))
             else:
-                yield part
+                node.value = self.seen(value, look)
+            before.append(ast.Expr(self.seen(there, Look.ITSELF)))
+        else:
+            node.value = self.seen(node.value, look)
+        target = self._target(node.target)
+        assert isinstance(target, (ast.Name, ast.Attribute, ast.Subscript))
+        node.target = target
+        return [*before, node]
+
+    def _target(self, node: _Expression) -> _Expression:
+        match node:
+            case ast.Subscript():
+                node.value = self.seen(node.value, Look.ITSELF)
+                node.slice = self._index(node.slice)
+            case ast.Attribute():
+                node.value = self.seen(node.value, Look.ITSELF)
+            case ast.Tuple() | ast.List():
+                node.elts = [self._target(part) for part in node.elts]
+            case ast.Starred():
+                node.value = self._target(node.value)
+        return node
 
 
-def _is_harmless(keyword: ast.keyword) -> bool:
-    value = keyword.value
-    return (
-        keyword.arg in ("sep", "end")
-        and isinstance(value, ast.Constant)
-        and isinstance(value.value, str)
-    )
-
-
-def _loaded(nodes: Sequence[ast.AST] | Iterator[ast.AST]) -> set[str]:
-    return {
-        inner.id
-        for node in nodes
-        for inner in ast.walk(node)
-        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load)
-    }
-
-
-def _evaluated(statement: ast.stmt, value: ast.expr) -> Iterator[ast.AST]:
-    """What a store evaluates: its value and the indices of its targets."""
-    yield value
-    for target in getattr(statement, "targets", ()):
-        if isinstance(target, ast.Subscript):
-            yield target.slice
-
-
-def _call(name: str, sites: Sequence[int]) -> ast.Call:
-    return ast.Call(ast.Name(name, ast.Load()), [ast.Constant(site) for site in sites], [])
-
-
-def _at(node: _Node, place: ast.AST) -> _Node:
-    return ast.copy_location(node, place)
+def _looks_at(node: ast.stmt) -> Sequence[tuple[str, Look]]:
+    if type(node) not in _LOOKS_AT:
+        raise CannotTell
+    return _LOOKS_AT[type(node)]

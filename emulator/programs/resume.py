@@ -221,15 +221,6 @@ def _asked_again(answered: Saved, messages: Sequence[Message]) -> ProgramContinu
     return ProgramContinued(None, answered.pending())
 
 
-def last_calls(messages: Sequence[Message]) -> int | None:
-    """The place of the message with the calls that the last messages answer."""
-    at = len(messages) - 1
-    while at >= 0 and messages[at].role == "tool":
-        at -= 1
-    answered = at < len(messages) - 1
-    return at if answered and at >= 0 and messages[at].tool_calls else None
-
-
 def _find(store: KeyValueStore, call: str) -> Saved | None:
     """What is kept under the id of a call."""
     try:

@@ -1,8 +1,9 @@
 """Which results a program treats as text: one that is JSON is a value for code, unless code says otherwise.
 
-``read_file("package.json").replace(...)`` and ``json.loads(read_file(...))`` want the text as it came, and
-``search(...)["hits"]`` wants what it says. Pure AST; where the uses of a result do not tell, or tell both,
-the value is what JSON says, and `driver` tries the text should that fail. Knows nothing of results.
+``read_file("package.json").replace(...)``, ``json.loads(read_file(...))`` and ``print(read_file(...))`` want
+the text as it came, and ``search(...)["hits"]`` wants what it says. Pure AST; where the uses of a result do
+not tell, or tell both, the value is what JSON says, and `driver` tries the text should that fail. It knows
+nothing of results.
 """
 
 from __future__ import annotations
@@ -21,8 +22,16 @@ _PARSERS = frozenset("loads safe_load literal_eval fromstring StringIO reader Di
 _MATCHERS = frozenset("search match fullmatch findall finditer sub subn split".split())
 
 
-def read_as_text(tree: ast.Module, tools: Collection[str]) -> frozenset[tuple[int, str]]:
+_SHOWN = "shown"
+"""The sign of a use that only prints the result."""
+_PARSED = "parsed"
+"""The sign of a use that takes the text apart by itself."""
+
+
+def read_as_text(tree: ast.Module, tools: Collection[str]) -> dict[tuple[int, str], bool]:
     """The calls whose results are text to the program: line of the statement, and the tool's name.
+
+    True where it parses the text, so that it has to be the text as it came.
 
     Variables must have names of their own (`scopes.separate`).
     """
@@ -31,14 +40,19 @@ def read_as_text(tree: ast.Module, tools: Collection[str]) -> frozenset[tuple[in
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             uses[node.id].append(node)
-    found: dict[tuple[int, str], set[bool]] = defaultdict(set)
+    found: dict[tuple[int, str], set[object]] = defaultdict(set)
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id=name)) if name in tools:
                 seen = _uses_of(node, parents, uses)
-                signs = {sign for use in seen if (sign := _sign(use, parents)) is not None}
-                found[_line(node, parents), name] |= signs
-    return frozenset(call for call, signs in found.items() if signs == {True})
+                found[_line(node, parents), name] |= {
+                    _SHOWN if _is_shown(use, parents) else _sign(use, parents) for use in seen
+                }
+    return {
+        call: _PARSED in signs
+        for call, signs in found.items()
+        if signs == {_SHOWN} or (signs - {_SHOWN, None} and False not in signs)
+    }
 
 
 def _uses_of(
@@ -57,7 +71,7 @@ def _uses_of(
             yield node
 
 
-def _sign(use: ast.expr, parents: dict[ast.AST, ast.AST]) -> bool | None:
+def _sign(use: ast.expr, parents: dict[ast.AST, ast.AST]) -> bool | str | None:
     """True where the use is one of a text, False where it is one of a value; None where it may be either."""
     match parents[use]:
         case ast.Attribute(attr=name):
@@ -71,13 +85,28 @@ def _sign(use: ast.expr, parents: dict[ast.AST, ast.AST]) -> bool | None:
         case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=name)):
             return True if name in _MATCHERS else None
         case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=[value, *_]):
-            return True if name in _PARSERS and value is use else None
+            return _PARSED if name in _PARSERS and value is use else None
         case ast.Compare(ops=[ast.Eq() | ast.NotEq()]) as compared:
             others = [side for side in (compared.left, *compared.comparators) if side is not use]
             return True if any(map(_is_text, others)) else None
         case ast.BinOp(op=ast.Add(), left=left, right=right):
             return True if _is_text(left if right is use else right) else None
     return None
+
+
+def _is_shown(use: ast.expr, parents: dict[ast.AST, ast.AST]) -> bool:
+    """Whether the use only prints the result: in a ``print``, or in a text that is printed."""
+    parent = parents[use]
+    if isinstance(parent, ast.FormattedValue) and parent.format_spec is None:
+        text = parents[parent]
+        assert isinstance(text, ast.JoinedStr)
+        use, parent = text, parents[text]
+    match parent:
+        case ast.Call(func=ast.Name(id="str"), args=[value]) if value is use:
+            return _is_shown(parent, parents)
+        case ast.Call(func=ast.Name(id="print"), args=args):
+            return use in args
+    return False
 
 
 def _is_text(node: ast.expr) -> bool:

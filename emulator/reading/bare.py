@@ -12,6 +12,7 @@ import builtins
 import re
 from enum import Enum, auto
 
+from emulator.reading.incoming import HEAD
 from emulator.reading.lexing import PythonScan
 from emulator.reading.python_syntax import calls_tool
 from emulator.reading.repairs import parse_repaired
@@ -113,7 +114,14 @@ class BareCode:
         self._header = False  # the last statement opened a body
         self._margin: int | None = None
         self._assigned: set[str] = set()
-        self.logical = ""  # the lines that the answer is about
+        self._lines: list[str] = []  # what the answer is about
+
+    @property
+    def logical(self) -> str:
+        """The lines that the answer is about."""
+        if len(self._lines) > 1:
+            self._lines = ["".join(self._lines)]
+        return self._lines[0] if self._lines else ""
 
     @property
     def open(self) -> bool:
@@ -122,21 +130,20 @@ class BareCode:
 
     def hopeless(self, partial: str) -> bool:
         """Whether a line that begins so can only be prose; the same then holds of the line."""
-        return not self._scan.open and _is_sentence(partial)
+        return not self._scan.open and _is_sentence(partial[:HEAD])
 
     def take(self, line: str) -> Kind:
         """The kind of the logical line that `line` ends, or GOES_ON while it does not."""
         if not self._scan.open:
-            self.logical = ""
+            self._lines = [line]
             if not line.strip() or line.lstrip().startswith("#"):
-                self.logical = line
                 return Kind.BLANK
             if _is_sentence(line):
-                self.logical = line
                 return Kind.PROSE
             if self._margin is None:
                 self._margin = _indentation(line)
-        self.logical += line
+        else:
+            self._lines.append(line)
         self._scan.feed(line)
         return Kind.GOES_ON if self._scan.open else self._kind()
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Generator
 
 from emulator.reading.bare import BareCode, Kind, Verdict
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Text
-from emulator.reading.incoming import HOLD, Incoming
+from emulator.reading.incoming import HEAD, HOLD, Incoming
 from emulator.reading.lexing import JsonScan
+from emulator.reading.named import bare_header, named_calls, named_opens
 from emulator.reading.openings import json_opens, names_a_call
 from emulator.reading.scanner import After, Scanner
 from emulator.reading.tags import Tag
@@ -66,6 +67,63 @@ def leftover(text: Incoming, token: str) -> Scanner:
 
 # ---------------------------------------------------------------------------- JSON
 
+#: What goes on behind a value in its line: then it is spoken of, or its result is told. Words that begin
+#: a further message are none.
+_ROLES = "assistant|user|system|tool|observation|commentary|analysis|final|json|function|call"
+_GOES_ON = re.compile(
+    rf"(?:[,(][ \t]*|(?![A-ZÀ-Þ]))(?!(?:{_ROLES})\b)[^\W\d_]|[-=]>|[–—→]|:[ \t]*[\w{{\[]"
+)
+_MAY_GO_ON = re.compile(r"(?:[,:(][ \t]*|[-=]|[a-z]{1,12})\Z")
+
+
+def spoken_of(text: Incoming, names: WrittenNames, start: int = 0) -> Generator[None, None, int]:
+    """The length of the value in brackets that begins ``start`` characters on, if a sentence follows it.
+
+    Nothing is taken. It is 0 for a value that is not spoken of, is cut off, or is too long to be held.
+    """
+    scan, scanned, end = JsonScan(), start, None
+    while end is None:
+        end = scan.feed(text.text, text.at + scanned)
+        scanned = len(text)
+        if end is None and (text.final or scanned > HOLD):
+            return 0
+        if end is None:
+            yield None
+    length = end - text.at
+    while True:
+        following = text.text[text.at + length : text.at + length + HEAD]
+        whole = text.final or len(following) == HEAD
+        rest = following.lstrip(" \t")
+        may_go_on = not rest or _MAY_GO_ON.match(rest)
+        if _GOES_ON.match(rest) and (whole or not may_go_on):
+            verdict, _ = named_opens(rest, whole, names)  # a further call is none
+            if verdict is not Verdict.MAYBE:
+                return length if verdict is Verdict.NO else 0
+        elif whole or not may_go_on:
+            return length if whole and rest[:1] in tuple(",:(-=") else 0
+        yield None
+
+
+def json_line(text: Incoming, names: WrittenNames) -> Scanner:
+    """JSON that begins a line and is a call, unless a sentence goes on behind it."""
+    spoken = yield from spoken_of(text, names)
+    if spoken:
+        yield Text(text.take(spoken))
+        return After.PROSE
+    return (yield from json_calls(text, names))
+
+
+def named_line(text: Incoming, names: WrittenNames) -> Scanner:
+    """A name and its JSON that begin a line: calls, unless only the name says so and a sentence goes on."""
+    head, whole = text.head()
+    header = bare_header(head, whole, names)
+    spoken = (yield from spoken_of(text, names, header)) if header else 0
+    if spoken:
+        yield Text(text.take(spoken))
+        return After.PROSE
+    return (yield from named_calls(text, names))
+
+
 #: What may stand between two JSON values that are calls.
 _BETWEEN = re.compile(r"[\s,;\]}]*")
 
@@ -102,6 +160,8 @@ def _another(text: Incoming, names: WrittenNames) -> Generator[Event | None, Non
         if length < len(head):
             found = json_opens(head[length:], whole, names)
             if found.verdict is Verdict.YES and found.sure:
+                if (yield from spoken_of(text, names, length)):
+                    return False
                 yield BlockDelta(head[:length], text.take(length))
                 return True
             if found.verdict is not Verdict.MAYBE:
@@ -164,8 +224,11 @@ LINE_BLOCKS: dict[str, Callable[[str], bool]] = {
 
 def lines(text: Incoming, dialect: str) -> Scanner:
     """A block that lasts as long as its lines look like it."""
-    yield BlockStart(dialect, "")
     belongs = LINE_BLOCKS[dialect]
+    if dialect == "yaml" and not (yield from _goes_on_as_yaml(text)):
+        yield Text(text.take(len(text.line() or "")))
+        return After.LINE
+    yield BlockStart(dialect, "")
     first = True
     while True:
         line = text.line()
@@ -179,6 +242,15 @@ def lines(text: Incoming, dialect: str) -> Scanner:
         yield BlockDelta(line, text.take(len(line)))
 
 
+def _goes_on_as_yaml(text: Incoming) -> Generator[None, None, bool]:
+    """Whether the line behind the one at hand may be YAML's, is blank, or is none: words are not."""
+    while (first := text.line()) is None:
+        yield None
+    while (second := text.line(len(first))) is None and not text.final:
+        yield None
+    return second is None or not second.strip() or bool(_YAML_LINE.match(second))
+
+
 # ---------------------------------------------------------------------------- bare code
 
 
@@ -190,10 +262,11 @@ def code(text: Incoming, names: WrittenNames) -> Scanner:
     while True:
         line = text.line(looked)
         if line is None and not text.final:
-            line = text.text[text.at + looked :]
-            if not bare.hopeless(line):
+            start = text.at + looked
+            if not bare.hopeless(text.text[start : start + HEAD]):
                 yield None
                 continue
+            line = text.text[start:]
         if line is None or looked + len(line) >= HOLD:
             break
         kind = bare.take(line)

@@ -33,8 +33,12 @@ _LONG = re.compile(rf"<(?:{PREFIX}arg_key|\|tool_arg:start|\|open\|>argument)")
 _QUOTES_END = re.compile(r"[\"']{1,2}\Z")
 _AFTER = re.compile(
     r"<\||\[/?TOOL|\]<\]"
-    rf"|</?{PREFIX}(?:parameters|function\w*|invoke|tool\w*|\w*_tool_calls?|TOOLCALL|call){SUFFIX}\b"
+    rf"|</?{PREFIX}(?:parameters|function\w*|invoke|tool\w*|\w*_tool_calls?|TOOLCALL|calls?){SUFFIX}\b"
 )
+
+
+_DSML = r"/?\|\w{1,20}\| "
+_TAG_ENDED = re.compile(rf"[<\[\]`](?:{_DSML}|(?!{_DSML}))[^\s>\]]*[\s>\]]")
 
 
 class _In(Enum):
@@ -150,4 +154,4 @@ class Body:
 
 def _ended(text: str) -> bool:
     """Whether the tag that begins ``text`` has ended, or is none."""
-    return re.match(r"[<\[\]`][^\s>\]]*[\s>\]]", text) is not None
+    return _TAG_ENDED.match(text) is not None

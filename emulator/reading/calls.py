@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from emulator.reading.patches import command_in
 from emulator.reading.statements import Statement, unreadable
 from emulator.reading.tool_names import WrittenNames
 from sandbox.parsing import literal
@@ -76,6 +77,9 @@ def calls_in(value: JSON, names: WrittenNames) -> Iterator[tuple[str, JSON]]:
         if isinstance(name, str):
             yield from _named(key, name, value, names)
             return
+    if (command := command_in(value, names)) is not None:
+        yield command
+        return
     if value and all(names.find(key) for key in value):  # {"get_weather": {"city": "Oslo"}}
         for key, arguments in value.items():
             yield key, arguments

@@ -42,8 +42,16 @@ class _Whole:
         return self._read("".join(self._parts), self._names)
 
 
+_CALL = re.compile(r"[\s\[(]*[\"']?[^\W\d][\w.]{0,200}\(")
+
+
 def read_json(text: str, names: WrittenNames) -> list[Statement]:
-    """Values in a row, each a call, a list of calls or an envelope of them; others are skipped."""
+    """Values in a row, each a call, a list of calls or an envelope of them; others are skipped.
+
+    A fence that says ``json`` may hold ``[f(a=1), g(b=2)]`` all the same.
+    """
+    if _CALL.match(text):
+        return read_python(text, names)
     return [
         statement(name, arguments, names, found.line)
         for found in values(text)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 #: Prefixes and suffixes of tag names: ``steptml:invoke``, ``|DSML|invoke``, ``arg_key:opensource``.
-PREFIX = r"(?:\w{1,20}:|\|\w{1,20}\||ifm\|)?"
+PREFIX = r"(?:\w{1,20}:|\|\w{1,20}\| ?|ifm\|)?"
 SUFFIX = r"(?::\w{1,20})?"
 
 _KEY = r"[\"']?(?P<{0}>[^\"'<>\n]{{1,200}})[\"']?"
@@ -74,13 +74,13 @@ ARGUMENTS: tuple[Argument, ...] = (
 STRUCTURE = re.compile(
     r"\s*(?:\Z|<\||\]<\]|\[/?TOOL|```"
     rf"|[\w.\-]{{1,100}}\s*<{PREFIX}arg_key"
-    rf"|</?{PREFIX}(?:parameters?|param|arg\w*|function\w*|invoke|tool\w*|\w*_?tool_calls?|TOOLCALL)\b)"
+    rf"|</?{PREFIX}(?:parameters?|param|arg\w*|function\w*|invoke|tool\w*|\w*_?tool_calls?|TOOLCALL|calls)\b)"
 )
 #: What begins a further call.
 HEAD = rf"<{PREFIX}(?:function=|(?:invoke|function|tool|call|tool_calls?|function_calls?){SUFFIX}[\s>])"
 #: What ends a call.
 END = (
-    rf"</{PREFIX}(?:function(?:_calls?)?|invoke|tool_calls?|tool|call|tool_use){SUFFIX}>"
+    rf"</{PREFIX}(?:function(?:_calls?)?|invoke|(?:\w{{1,20}}_)?tool_calls?|tool|calls?|tool_use){SUFFIX}>"
     r"|<\|close\|>call<\|sep\|>|<\|tool_call:end\|>|<\|tool_call_end\|>"
 )
 

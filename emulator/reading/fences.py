@@ -29,7 +29,7 @@ def fenced(text: Incoming, fence: Fence, names: WrittenNames) -> Scanner:
             yield None
         else:
             blank += len(line)
-    empty = line is None or _closing_fence(line, fence) is not None
+    empty = line is None or closing_fence(line, fence) is not None
     dialect = None if empty else sniff(line or "", fence.language, names)
     if dialect is None:
         yield Text(fence.raw)
@@ -38,7 +38,7 @@ def fenced(text: Incoming, fence: Fence, names: WrittenNames) -> Scanner:
     return (yield from _fenced_code(text, fence, names, lexed=dialect == "python"))
 
 
-def _closing_fence(line: str, fence: Fence) -> int | None:
+def closing_fence(line: str, fence: Fence) -> int | None:
     """Where the closing fence in `line` ends, if the line begins with one."""
     match = re.match(rf"[ \t]*{re.escape(fence.run[0])}{{{len(fence.run)},}}", line)
     return match.end() if match else None
@@ -53,7 +53,7 @@ def _documentation(text: Incoming, fence: Fence) -> Scanner:
             part = text.text[text.at :]
             # While nothing but backticks has come, it may still be the closing fence.
             if part and not (begins and not part.lstrip(" \t" + fence.run[0])):
-                end = _closing_fence(part, fence) if begins else None
+                end = closing_fence(part, fence) if begins else None
                 if end is not None:
                     yield Text(text.take(end))
                     return After.PROSE
@@ -63,7 +63,7 @@ def _documentation(text: Incoming, fence: Fence) -> Scanner:
                 return After.LINE
             yield None
             continue
-        end = _closing_fence(line, fence) if begins else None
+        end = closing_fence(line, fence) if begins else None
         if end is not None:
             yield Text(text.take(end))
             return After.PROSE
@@ -83,7 +83,7 @@ def _fenced_code(text: Incoming, fence: Fence, names: WrittenNames, *, lexed: bo
             yield None
             continue
         in_string = scan is not None and scan.quote
-        end = _closing_fence(line, fence) if begins and not in_string else None
+        end = closing_fence(line, fence) if begins and not in_string else None
         if end is None:
             glued = _glued_fence(line, fence, scan)
             code = line if glued is None else line[:glued]

@@ -18,8 +18,13 @@ class Incoming:
         self.last = ""  # the character that was taken last
 
     def feed(self, text: str) -> None:
-        self.text = self.text[self.at :] + text
-        self.at = 0
+        # CPython adds to a local string in place while nothing else refers to it: what is held for
+        # long is not copied at each chunk. What was taken goes when it is most of the text.
+        held, self.text = self.text, ""
+        if 2 * self.at >= len(held):
+            held, self.at = held[self.at :], 0
+        held += text
+        self.text = held
 
     def __len__(self) -> int:
         return len(self.text) - self.at

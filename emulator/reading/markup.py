@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from emulator.command_tools import COMMAND_PARAMETERS
 from emulator.reading.arguments import MARK, children, gemma, marked
 from emulator.reading.calls import JSON, calls_in, statement
 from emulator.reading.data_readers import read_python
@@ -42,6 +43,11 @@ class Block:
         return _end(self.plain)
 
     @cached_property
+    def inner(self) -> str:
+        """The text before the tags that close the block."""
+        return self.text[: self.end]
+
+    @cached_property
     def elements(self) -> Elements:
         return Elements(self.plain, self.text)
 
@@ -53,8 +59,7 @@ class Block:
 
     def json(self, at: int) -> tuple[JSON, int]:
         """The JSON value at a place, and the place behind it. Raises Unreadable."""
-        inner = self.text if self.end == len(self.text) else self.text[: self.end]
-        for found in values(inner, first=True, at=at, line=self.line(at)):
+        for found in values(self.inner, first=True, at=at, line=self.line(at)):
             return found.value, found.end
         raise unreadable("the call is cut off before its arguments", line=self.line(at))
 
@@ -133,9 +138,34 @@ def _marked(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple[s
     return [(name, arguments)], end
 
 
+def _is_command(form: Form, name: str, names: WrittenNames) -> bool:
+    return form.key == "element" and names.runs_commands(name)
+
+
+def _command(block: Block, start: int, name: str) -> tuple[list[tuple[str, JSON]], int] | None:
+    """``<execute_command><command>ls</command></execute_command>``, ``<bash>ls</bash>``."""
+    end = block.text.find(f"</{name}>", start)
+    inner = block.text[start:end]
+    if end < 0 or not inner.strip() or _JSON_FOLLOWS.match(inner):
+        return None
+    called = str(block.names.command)
+    arguments, _ = children(block.text, start, name)
+    if not arguments:
+        return [(called, [inner.strip("\n")])], end
+    if block.names.find(name):
+        return None
+    for key in COMMAND_PARAMETERS & arguments.keys():
+        return [(called, [arguments[key]])], end  # what stands beside it is another agent's
+    return None
+
+
 def _element(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple[str, JSON]], int]:
     if match.group().endswith("/>"):
         return [(name, None)], match.end()
+    if match.lastgroup == "element" and block.names.runs_commands(name):
+        command = _command(block, match.end(), name)
+        if command is not None:
+            return command
     if _JSON_FOLLOWS.match(block.text, match.end()):
         return _json_or_none(block, match, name)
     parent = "parameters" if match.lastgroup == "claude_2" else name
@@ -201,8 +231,8 @@ FORMS: tuple[Form, ...] = (
     Form(
         "pairs",
         "<tool_call>f <arg_key>a</arg_key><arg_value>1</arg_value></tool_call>",
-        rf"(?:<{PREFIX}tool_call{SUFFIX}>\s*|^[ \t]*|(?<=>)){_name('pairs')}\s*"
-        rf"(?:<tool_sep{SUFFIX}>\s*)?(?=<{PREFIX}arg_key|</{PREFIX}tool_call)",
+        rf"(?:<{PREFIX}(?:\w{{1,20}}_)?tool_call{SUFFIX}>\s*|^[ \t]*|(?<=>)){_name('pairs')}\s*"
+        rf"(?:<tool_sep{SUFFIX}>\s*)?(?=<{PREFIX}arg_key|</{PREFIX}(?:\w{{1,20}}_)?tool_call)",
         _elements,
     ),
     Form(
@@ -268,7 +298,12 @@ FORMS: tuple[Form, ...] = (
         _json_or_none,
     ),
     Form("json", "a call in JSON", r"(?P<json>\{|\[(?=\s*[\[{]))", _json),
-    Form("python", "a call in Python", r"(?P<python>\[\s*[\w.]+\s*\(|[A-Za-z_][\w.]*\()", _json),
+    Form(
+        "python",
+        "a call in Python",
+        r"(?P<python>\[\s*[\w.]{1,400}\s*\(|(?<![\w.])[A-Za-z_][\w.]{0,400}\()",
+        _json,
+    ),
 )
 
 _BEGINS = re.compile("|".join(form.opening for form in FORMS), re.MULTILINE)
@@ -299,8 +334,8 @@ def read_markup(text: str, names: WrittenNames) -> list[Statement]:
         form = _BY_KEY[str(match.lastgroup)]
         if form.key == "python":
             return found + _python(block, match.start())
-        name = re.sub(r":\d{1,6}\Z", "", text[slice(*match.span(form.key))].strip())
-        if form.key in _OFFERED_ONLY and not names.find(name):
+        name = re.sub(r":\d{1,6}\Z", "", _name_of(block, match, form))
+        if form.key in _OFFERED_ONLY and not (names.find(name) or _is_command(form, name, names)):
             at = match.end()
             continue
         line = block.line(match.start())
@@ -314,6 +349,18 @@ def read_markup(text: str, names: WrittenNames) -> list[Statement]:
             hint='write {"name": "function", "arguments": {"argument": value}} between the tags',
         )
     return found
+
+
+_REST_OF_NAME = re.compile(r"commentary|analysis")
+
+
+def _name_of(block: Block, match: re.Match[str], form: Form) -> str:
+    """The function's name; it may end like the channel that can stand behind it."""
+    start, end = match.span(form.key)
+    rest = _REST_OF_NAME.match(block.plain, end)
+    if form.key == "harmony" and rest and block.names.find(block.text[start : rest.end()]):
+        end = rest.end()
+    return block.text[start:end].strip()
 
 
 def _end(plain: str) -> int:

@@ -25,6 +25,10 @@ _NAME = r"(?P<glued>function(?!s\b)(?=[A-Za-z]))?(?P<name>[A-Za-z_][\w.\-]{0,200
 _JSON = r"(?:[ \t]*(?:commentary|analysis)?[ \t]*(?:json)?)\s*(?:```\w{0,20}\s*)?(?=\{)"
 _PAIRS = rf"\s*(?:<tool_sep{SUFFIX}>\s*)?(?=<{PREFIX}arg_key{SUFFIX}>)"
 _HEADER = re.compile(rf"{_LEAD}{_NAME}(?:{_JSON}|(?P<pairs>{_PAIRS}))")
+#: ... of a name that ends like a channel: sentiment_analysis.
+_WHOLE_NAME = re.compile(
+    rf"{_LEAD}(?P<name>[A-Za-z_][\w.\-]{{0,200}})(?![\w.\-])(?:{_JSON}|(?P<pairs>{_PAIRS}))"
+)
 #: The beginnings of headers: what leads, the name, what stands between it and the arguments.
 _PART = re.compile(
     rf"{_LEAD}(?P<word>[A-Za-z_][\w.\-]{{0,220}})?(?P<rest>(?::\d{{0,4}})?(?P<words>[ \t]*[a-z \t]{{0,20}})"
@@ -52,6 +56,9 @@ def named_opens(head: str, whole: bool, names: WrittenNames) -> tuple[Verdict, i
     """Whether a call begins so, and the length of its header."""
     if _GAP.search(_HEADER_ENDS.split(head, maxsplit=1)[0]):
         return Verdict.NO, 0  # the patterns below would look at it in too many ways
+    named = _WHOLE_NAME.match(head)
+    if named is not None and names.find(named["name"]):
+        return Verdict.YES, named.end()
     match = _HEADER.match(head)
     if match is not None:
         lead = (match["lead"] or "").strip()
@@ -61,6 +68,14 @@ def named_opens(head: str, whole: bool, names: WrittenNames) -> tuple[Verdict, i
             return Verdict.YES, match.end()
         return Verdict.NO, 0
     return (Verdict.NO if whole or not _may_open(head, names) else Verdict.MAYBE), 0
+
+
+def bare_header(head: str, whole: bool, names: WrittenNames) -> int:
+    """The length of the header of a call that begins with nothing but an offered name, and has JSON."""
+    verdict, length = named_opens(head, whole, names)
+    header = head[:length]
+    led = re.match(r"[ \t]*(?:>>>|call:|functions?\b|[a-z \t]{0,40}to=)", header)
+    return length if verdict is Verdict.YES and head[length : length + 1] == "{" and not led else 0
 
 
 def _glued(match: re.Match[str], names: WrittenNames) -> bool:

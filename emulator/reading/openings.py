@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from emulator.command_tools import COMMAND_PARAMETERS
 from emulator.reading.bare import Verdict, opens
 from emulator.reading.named import named_opens
 from emulator.reading.tool_names import WRITTEN_NAME, WrittenNames
@@ -79,11 +80,16 @@ _SNIFFED: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 
 
+_PATCHES = re.compile(r"\*\*\* Begin Patch\b|apply_patch\s+<<")
+
+
 def sniff(line: str, language: str, names: WrittenNames) -> str | None:
     """The dialect of a fence by its language and first line; None for documentation."""
     text = line.strip()
     if text.startswith("Traceback (most recent call last)"):
         return None
+    if names.patch and _PATCHES.match(text):
+        return "patch"
     if begins_with_call(text, names):
         return "python"
     dialect = FENCES.get(language)
@@ -123,6 +129,7 @@ _NAMED = re.compile(
 _ARGUMENTS = re.compile(
     r"""["'](?:arguments|parameters|input|action_input|tool_input)["']\s*:\s*["']?\{"""
 )
+_COMMAND = re.compile(rf"""\s*\{{\s*["'](?:{"|".join(sorted(COMMAND_PARAMETERS))})["']\s*:\s*\[""")
 _DESCRIBED = re.compile(r"""["'](?:description|properties)["']\s*:""")
 
 
@@ -147,6 +154,8 @@ def json_opens(head: str, whole: bool, names: WrittenNames) -> Found:
         return MAYBE if part and part.end() == len(head) and not whole else NO
     key, value = match["key"], match["value"]
     if match["open"]:
+        if match["open"] == "[" and key in COMMAND_PARAMETERS and (names.command or names.patch):
+            return Found(Verdict.YES, sure=False)
         if key in _CALL_KEYS or names.find(key):
             return Found(Verdict.YES)
     elif value is not None and key in _NAME_KEYS:
@@ -156,6 +165,8 @@ def json_opens(head: str, whole: bool, names: WrittenNames) -> Found:
 
 def names_a_call(text: str, names: WrittenNames) -> bool:
     """Whether JSON text names an offered function where calls name theirs, or has all that a call has."""
+    if (names.command or names.patch) and _COMMAND.match(text):
+        return True
     if any(not names or names.find(match["name"]) for match in _NAMED.finditer(text)):
         return True
     named = _NAMED.search(text)
@@ -235,6 +246,14 @@ def call_opens(head: str, whole: bool, names: WrittenNames) -> Found:
     return Found(named_opens(head, whole, names)[0]) if names else NO
 
 
+def patch_opens(head: str, whole: bool, names: WrittenNames) -> Found:
+    """A patch, or the heredoc of one, where ``apply_patch`` is offered."""
+    begins = bool(names.patch) and any(
+        word.startswith(head[: len(word)]) for word in ("*** Begin Patch", "apply_patch <<")
+    )
+    return _line_opens(head, whole, begins, lambda line: _PATCHES.match(line) is not None)
+
+
 _FINAL = ">>>all\n"
 
 
@@ -251,10 +270,14 @@ def fence_opens(head: str, whole: bool, names: WrittenNames) -> Found:
     return _line_opens(head, whole, begins, lambda line: fence_in(line, names) is not None)
 
 
+#: How no line of `LINES` begins.
+DULL = r"[ \t]{0,40}[\d,.;:!?%&|+=)\]}/#$^]"
+
 #: What may begin with a line, in the order in which it is asked.
 LINES: tuple[tuple[str, Callable[[str, bool, WrittenNames], Found]], ...] = (
     ("fence", fence_opens),
     ("channel", channel_opens),
+    ("patch", patch_opens),
     ("named", call_opens),
     ("react", react_opens),
     ("json", json_opens),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from emulator.reading.commands import read_command, read_patch
 from emulator.reading.data_readers import read_json, read_leftover, read_react, read_yaml, reader_of
 from emulator.reading.markup import read_markup
 from emulator.reading.python_reader import PythonReader
@@ -35,6 +36,8 @@ READERS: dict[str, Callable[[Collection[str]], Reader]] = {
     "markup": reader_of(read_markup),
     "react": reader_of(read_react),
     "yaml": reader_of(read_yaml),
+    "command": reader_of(read_command),
+    "patch": reader_of(read_patch),
     "leftover": reader_of(read_leftover),
 }
 

@@ -190,11 +190,6 @@ def _kept(
     return [anew()] if aliases else []
 
 
-def _returned(node: ast.AST, _: WrittenNames) -> ast.AST | list[ast.stmt]:
-    assert isinstance(node, ast.Return)
-    return [ast.Expr(node.value)] if node.value else []
-
-
 def _main_guard(node: ast.AST, _: WrittenNames) -> ast.AST | list[ast.stmt]:
     assert isinstance(node, ast.If)
     match node.test:
@@ -235,7 +230,6 @@ REWRITES: tuple[Rewrite, ...] = (
     Rewrite("the language's name on a line of its own", ast.Expr, _language, top=True),
     Rewrite("the body of a main guard is the program", ast.If, _main_guard, top=True),
     Rewrite("`Result: sunny` is prose that happens to parse", ast.AnnAssign, _undeclared, top=True),
-    Rewrite("a program is not a function", ast.Return, _returned, top=True),
     Rewrite(
         "a stub declared again would hide the real one; offered models are there already",
         (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),

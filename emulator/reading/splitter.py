@@ -14,13 +14,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Generator
 
-from emulator.reading import blocks
+from emulator.reading import blocks, commands
 from emulator.reading.bare import Verdict
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Reasoning, Text, merged
 from emulator.reading.fences import fenced
 from emulator.reading.incoming import Incoming
-from emulator.reading.named import named_calls
-from emulator.reading.openings import FENCES, LINES, fence_in, json_opens
+from emulator.reading.openings import DULL, FENCES, LINES, Fence, fence_in, json_opens
 from emulator.reading.scanner import After, Scanner
 from emulator.reading.tags import (
     AMBIGUOUS,
@@ -48,7 +47,12 @@ __all__ = [
 #: A longer run of backticks is decoration.
 _RUN = 64
 #: Where prose may stop being prose; `f` only where it may begin "functools[".
-_POINT = re.compile(r"[\n`<\[{]|\](?=\Z|<)|f(?=\Z|u(?:\Z|n(?:\Z|c)))")
+_DULL = re.compile(DULL)
+_POINTS = r"[`<\[{]|\](?=\Z|<)|f(?=\Z|u(?:\Z|n(?:\Z|c)))"
+_POINT = re.compile(rf"\n(?!{DULL})|{_POINTS}")
+_POINT_IN_SPAN = re.compile(rf"\n|{_POINTS}")  # the line's end closes a code span
+#: How Functionary's words begin where the template has written the ``>>>`` already.
+_FIRST_CHANNEL = "all\n"
 #: Characters of a tag that is not known by heart.
 _ELEMENT = 100
 _ELEMENT_BEGINS = re.compile(r"<[\w｜|]")
@@ -78,6 +82,7 @@ class Splitter:
         self._inline = 0  # backticks that opened the code span we are in
         self._opened = reasoning_open
         self._events = self._reply(reasoning_open)
+        self._shells = False
         self.unopened = False
         self._read = False  # a block was: then a closing tag too many says nothing
         self.ended_reasoning = False
@@ -131,6 +136,13 @@ class Splitter:
             yield None
 
     def _begins(self, head: str, whole: bool, *, code: bool) -> Scanner | Verdict:
+        if _DULL.match(head):
+            return Verdict.NO
+        if not self._text.last and self._names and _FIRST_CHANNEL.startswith(head[:4]):
+            if head.startswith(_FIRST_CHANNEL):
+                return self._silent(_FIRST_CHANNEL)
+            if not whole:
+                return Verdict.MAYBE
         for what, opens in LINES:
             if what == "code" and (not code or self._is_example(head)):
                 continue
@@ -150,24 +162,35 @@ class Splitter:
         match what:
             case "fence":
                 fence = fence_in(head.splitlines(keepends=True)[0], self._names)
-                return fenced(self._text, fence, self._names) if fence else Verdict.NO
+                return self._fence(fence) if fence else Verdict.NO
+            case "patch":
+                return commands.patch(self._text)
             case "json" if sure:
-                return blocks.json_calls(self._text, self._names)
+                return blocks.json_line(self._text, self._names)
             case "json":
                 return blocks.json_perhaps(self._text, self._names, midline=False)
             case "named":
-                return named_calls(self._text, self._names)
+                return blocks.named_line(self._text, self._names)
             case "channel":
                 return self._silent(head[: head.index("\n") + 1])
             case "code":
                 return blocks.code(self._text, self._names)
         return blocks.lines(self._text, what)
 
+    def _fence(self, fence: Fence) -> Scanner:
+        """A fence; the first one of a shell may hold a command."""
+        is_shell = fence.language in commands.SHELLS and not fence.code
+        if is_shell and self._names.command and not self._shells:
+            self._shells = True
+            return commands.command_fence(self._text, fence, self._names)
+        return fenced(self._text, fence, self._names)
+
     def _prose(self) -> Generator[Event | None, None, Scanner | After]:
         """Within a line of prose, up to its end or to what begins in it."""
         text = self._text
         while True:
-            match = _POINT.search(text.text, text.at)
+            point = _POINT_IN_SPAN if self._inline else _POINT
+            match = point.search(text.text, text.at)
             yield Text(text.take((match.start() if match else len(text.text)) - text.at))
             if match is None:
                 if text.final:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+from emulator.command_tools import COMMAND_TOOLS
 from emulator.reading.bare import Verdict
 from emulator.reading.body import Body
 from emulator.reading.lexing import PythonScan
@@ -35,6 +36,7 @@ REASONING = {
     "<|inner_prefix|>": "<|inner_suffix|>",
     "<|START_THINKING|>": "<|END_THINKING|>",
     "<|channel|>analysis<|message|>": "<|end|>",
+    "<|channel|> analysis<|message|> ": "<|end|>",  # LLM-jp has a space behind each token
     "<|channel>thought": "<channel|>",
     "<|open|>think<|sep|>": "<|close|>think<|sep|>",
     "<|start|>assistant to=self<|message|>": "<|eom|>",
@@ -49,6 +51,8 @@ AMBIGUOUS = frozenset({"<|end|>", "<|eom|>", "<channel|>"})
 SILENT = frozenset(
     {
         *("<|start|>assistant", "<|channel|>final<|message|>", "<|channel|>commentary<|message|>"),
+        *("<|start|> assistant", "<|channel|> final<|message|> "),
+        "<|channel|> commentary<|message|> ",
         *("<|end|>", "<|return|>", "<|call|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>"),
         *("<|im_start|>assistant", "<|endoftext|>", "<|end_of_text|>", "</s>", "<end_of_turn>"),
         *(
@@ -180,6 +184,9 @@ TAGS: tuple[Tag, ...] = (
     _tokens("<|channel|>commentary to=", closings=_HARMONY),
     _tokens("<|channel|>analysis to=", closings=_HARMONY),
     _tokens("<|start|>assistant to=", closings=_HARMONY),
+    _tokens("<|channel|> commentary to=", closings=_HARMONY),
+    _tokens("<|channel|> analysis to=", closings=_HARMONY),
+    _tokens("<|start|> assistant to=", closings=_HARMONY),
     _tokens("<|message_model|>", closings=("<|end_message|>",)),
     _endless("<|message_sep|>\n\nfunction call<|role_sep|>", closings=("</s>", *_ENDS)),
     _endless("function call<|role_sep|>", closings=("</s>", "<|message_sep|>", *_ENDS)),
@@ -191,11 +198,11 @@ TAGS: tuple[Tag, ...] = (
     _tokens("]<]minimax[>[<tool_call>", closings=("]<]minimax[>[</tool_call>",)),
 )
 
-_PREFIX = r"(?:\w{1,20}:|[｜|]\w{1,20}[｜|]|ifm\|)?"
+_PREFIX = r"(?:\w{1,20}:|[｜|]\w{1,20}[｜|] ?|ifm\|)?"
 #: Elements around calls, with any namespace: ``<function_calls>``, ``<｜DSML｜tool_calls>``.
 _ELEMENT = re.compile(
     rf"<(?P<name>{_PREFIX}(?P<bare>(?:\w{{1,20}}_)?tool_calls?|(?:\w{{1,20}}_)?function_calls?"
-    r"|functioncall|tool_use|TOOLCALL|invoke)(?::\w{1,20})?)>"
+    r"|functioncall|tool_use|TOOLCALL|invoke|(?<=[｜|] )calls)(?::\w{1,20})?)>"
 )
 #: ... and those that say in their first tag what they call.
 _CALLING = re.compile(
@@ -203,7 +210,8 @@ _CALLING = re.compile(
 )
 _SLIP = re.compile(r"<(?P<name>[A-Za-z]\w*_\w{1,60})>")
 _PARTIAL = re.compile(
-    rf"<[\w:.|｜▁\-]{{0,64}}\Z|<{_PREFIX}(?:function|invoke|function_call|tool_call|tool|call) n?a?m?e?\Z"
+    r"<[\w:.|｜▁\-]{0,64}\Z|<[｜|]\w{1,20}[｜|] \w{0,20}\Z"
+    rf"|<{_PREFIX}(?:function|invoke|function_call|tool_call|tool|call) n?a?m?e?\Z"
 )
 
 
@@ -211,9 +219,12 @@ class Tags:
     """All tags that open a block, for the functions that are offered."""
 
     def __init__(self, names: Iterable[str]) -> None:
+        names = set(names)
+        if WrittenNames(names).command:
+            names |= COMMAND_TOOLS  # <execute_command>, whatever the tool's own name is
         own = [
             Tag(f"<{name}>", "markup", (f"</{name}>", f"<{name}>"), by_name=True)
-            for name in names
+            for name in sorted(names)
             if re.fullmatch(r"[A-Za-z_][\w.\-]*", name)
         ]
         self.literal = {tag.opening: tag for tag in (*own, *TAGS)}

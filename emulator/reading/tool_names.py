@@ -10,6 +10,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Mapping
+from functools import cached_property
+
+from emulator.command_tools import COMMAND_TOOLS, PATCH_TOOL
 
 #: Prefixes under which models were trained to see their tools; anything else before a dot is
 #: an object of the program (``re.search`` is not the tool ``search``).
@@ -55,6 +58,23 @@ class WrittenNames:
             if not dot or namespace not in NAMESPACES:
                 return None
             name = rest
+
+    @cached_property
+    def command(self) -> str | None:
+        """The Python name of the one tool that runs commands, if there is one."""
+        found = {self._python[name] for name in self._python if name.lower() in COMMAND_TOOLS}
+        return found.pop() if len(found) == 1 else None
+
+    @property
+    def patch(self) -> str | None:
+        """The Python name of the tool that applies patches."""
+        return self._python.get(PATCH_TOOL)
+
+    def runs_commands(self, written: str) -> bool:
+        """Whether ``written`` means the one tool of commands, by its own name or another's."""
+        return self.command is not None and (
+            written.lower() in COMMAND_TOOLS or self.find(written) == self.command
+        )
 
     def may_become(self, written: str) -> bool:
         """Whether more characters could make an offered name of ``written``."""

@@ -15,6 +15,8 @@ from functools import partial
 
 import structlog
 
+from emulator import departure
+from emulator.departure import Departure
 from emulator.errors import EmulatorError, ExecutionFailed
 from emulator.events import Opened
 from emulator.responses.front import Answer
@@ -31,11 +33,12 @@ class _Run:
     answer: Answer
     cancelled: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
-    abort: Callable[[], None] = lambda: None
+    departure: Departure = field(default_factory=Departure)
+    """Nobody waits; who cancels the run leaves, so to speak."""
 
     def cancel(self) -> None:
         self.cancelled.set()
-        self.abort()
+        self.departure.leave()
 
 
 class BackgroundResponses:
@@ -91,13 +94,12 @@ class BackgroundResponses:
 
     def _make(self, run: _Run) -> None:
         answer, whole = run.answer, False
+        departure.current.set(run.departure)
         try:
             for event in answer.events:
                 if isinstance(event, Opened):
-                    run.abort = event.abort
                     answer.keep(answer.begun)
                 if run.cancelled.is_set():
-                    run.abort()
                     break
             else:
                 whole = True

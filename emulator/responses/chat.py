@@ -78,7 +78,7 @@ def chat_request(
         fields["response_format"] = format_
     if request.reasoning is not None and request.reasoning.effort is not None:
         fields["reasoning_effort"] = request.reasoning.effort
-    fields |= {"model": request.model, "messages": sent_messages}
+    fields |= {"model": request.model, "messages": sent_messages, "stream": request.stream}
     return validated(ChatCompletionRequest, fields)
 
 

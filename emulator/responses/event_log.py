@@ -11,6 +11,8 @@ from pydantic import ConfigDict, TypeAdapter
 
 from emulator.events import (
     AnswerEvent,
+    ArgumentsDelta,
+    CallBegun,
     CodeBegun,
     CodeClosed,
     CodeDelta,
@@ -25,6 +27,8 @@ _TAPED = (
     ReasoningDelta,
     ContentDelta,
     ToolCall,
+    CallBegun,
+    ArgumentsDelta,
     CodeBegun,
     CodeDelta,
     CodeClosed,

@@ -23,10 +23,15 @@ def messages(items: Sequence[Item]) -> list[Message]:
     program finds the results of its calls (`resume.py`).
     """
     chat_messages: list[Message] = []
+    before: Item | None = None
     for item in items:
         match item:
             case items_module.Message(role=role, content=parts):
-                chat_messages.append(Message(role=role, content=_content(role, parts)))
+                content = _content(role, parts)
+                if isinstance(content, str) and isinstance(before, items_module.CodeCall):
+                    # What parts it from the words before the code is not the model's.
+                    content = content.removeprefix(items_module.MESSAGE_BREAK)
+                chat_messages.append(Message(role=role, content=content))
             case items_module.FunctionCall(call_id=key, arguments=arguments):
                 name = qualified(item.namespace, item.name)
                 function = FunctionCall(name=name, arguments=arguments)
@@ -43,6 +48,7 @@ def messages(items: Sequence[Item]) -> list[Message]:
                     chat_messages.append(Message(role="user", content=summary))
             case items_module.CodeCall():
                 chat_messages.extend(_cell(item))
+        before = item
     return chat_messages
 
 
@@ -95,9 +101,12 @@ def _chat_part(part: Part) -> Json:
     match part:
         case items_module.TextPart(text=text) | items_module.RefusalPart(refusal=text):
             return {"type": "text", "text": text}
-        case items_module.ImagePart(image_url=url, detail=detail):
-            image = {"url": url, "detail": detail} if detail else {"url": url}
-            return {"type": "image_url", "image_url": image}
+        case items_module.ImagePart(image_url=url, file_id=file_id, detail=detail):
+            image = {"url": url} if url else {"file_id": file_id}
+            return {
+                "type": "image_url",
+                "image_url": {**image, **({"detail": detail} if detail else {})},
+            }
         case items_module.FilePart():
             file = part.model_dump(exclude={"type"}, exclude_none=True)
             return {"type": "file", "file": file}

@@ -21,6 +21,8 @@ Json: TypeAlias = dict[str, Any]
 Status = Literal["in_progress", "interpreting", "completed", "incomplete", "failed"]
 
 MAX_ITEMS = 10_000
+MESSAGE_BREAK = "\n\n"
+"""Between the words of a response before code and those behind it."""
 
 
 class Shape(BaseModel):
@@ -44,7 +46,8 @@ class RefusalPart(Shape):
 
 class ImagePart(Shape):
     type: Literal["input_image"]
-    image_url: str = Field(description="a URL, or the picture itself as a data: URL")
+    image_url: str | None = Field(None, description="a URL, or the picture itself as a data: URL")
+    file_id: str | None = Field(None, description="of the Files API")
     detail: str | None = None
 
 
@@ -70,7 +73,6 @@ PARTS: Mapping[str, type[Part]] = {
 
 # What a part may not hold, since neither the proxy nor a model without such an API can fetch it.
 _FETCHED = {
-    "input_image": {"file_id": "image_url"},
     "input_file": {"file_url": "file_data"},
 }
 
@@ -108,7 +110,7 @@ class CallOutput(Shape):
 
     type: Literal["function_call_output", "custom_tool_call_output"]
     id: str
-    call_id: str = Field(min_length=1)
+    call_id: str = Field("", description='of the call, or "" where nobody said')
     output: tuple[Part, ...]
 
 
@@ -276,4 +278,8 @@ def _part(written: Any, place: str) -> Part:
         if written.get(name) and not written.get(instead):
             message = f"{place}.{name} is not supported here; send {instead} with the content."
             raise BadRequest(message, param=f"{place}.{name}")
-    return validated(PARTS[kind], written, place)
+    part = validated(PARTS[kind], written, place)
+    if isinstance(part, ImagePart) and not (part.image_url or part.file_id):
+        message = f"{place}.image_url is missing: a picture has an image_url or a file_id."
+        raise BadRequest(message, param=f"{place}.image_url")
+    return part

@@ -10,8 +10,7 @@ import base64
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
-from emulator import json_codec
-from emulator.events import CodeRan, Image, Logs, ToolCall, pieces
+from emulator.events import CallBegun, CodeRan, Image, Logs, ToolCall, pieces
 from emulator.responses.items import Json
 from emulator.responses.tools import CallForm, ClientTool
 
@@ -115,52 +114,52 @@ class CallItem(OutputItem):
     _field: ClassVar[str]
     _events: ClassVar[str]
 
-    def __init__(self, index: int, key: str, call: ToolCall, form: CallForm, text: str) -> None:
+    def __init__(self, index: int, key: str, call: CallBegun, form: CallForm) -> None:
         item = {"id": key, "call_id": call.id, "name": form.name, self._field: ""}
         if form.namespace is not None:
             item["namespace"] = form.namespace
         super().__init__(index, item)
-        self._text = text
+        self._texts: list[str] = []
 
-    def whole(self) -> Events:
-        yield from self.begin()
-        for piece in pieces(self._text):
-            yield self._event(f"{self._events}.delta", delta=piece)
-        yield self._closed()
-        self.item[self._field] = self._text
-        yield self._whole()
+    def feed(self, text: str) -> Events:
+        self._texts.append(text)
+        yield self._event(f"{self._events}.delta", delta=text)
 
-    def _whole(self) -> Json:
-        return self._done()
+    def close(self, status: str = "completed") -> Events:
+        text = "".join(self._texts)
+        if status == "completed":
+            yield self._closed(text)
+        yield self._done(**{self._field: text, **self._status(status)})
 
-    def _closed(self) -> Json:
+    def _closed(self, text: str) -> Json:
         raise NotImplementedError
+
+    def _status(self, status: str) -> Json:
+        """An item of a custom tool's call has no status."""
+        return {"status": status} if "status" in self.item else {}
 
 
 class FunctionItem(CallItem):
     prefix, _field, _events = "fc_", "arguments", "function_call_arguments"
 
-    def __init__(self, index: int, key: str, call: ToolCall, form: CallForm) -> None:
-        super().__init__(index, key, call, form, json_codec.dumps(call.arguments).decode())
+    def __init__(self, index: int, key: str, call: CallBegun, form: CallForm) -> None:
+        super().__init__(index, key, call, form)
         self.item |= {"type": "function_call", "status": "in_progress"}
 
-    def _closed(self) -> Json:
+    def _closed(self, text: str) -> Json:
         name = self.item["name"]
-        return self._event(f"{self._events}.done", name=name, arguments=self._text)
-
-    def _whole(self) -> Json:
-        return self._done(status="completed")
+        return self._event(f"{self._events}.done", name=name, arguments=text)
 
 
 class CustomItem(CallItem):
     prefix, _field, _events = "ctc_", "input", "custom_tool_call_input"
 
-    def __init__(self, index: int, key: str, call: ToolCall, form: CallForm) -> None:
-        super().__init__(index, key, call, form, str(call.arguments.get("input", "")))
+    def __init__(self, index: int, key: str, call: CallBegun, form: CallForm) -> None:
+        super().__init__(index, key, call, form)
         self.item["type"] = "custom_tool_call"
 
-    def _closed(self) -> Json:
-        return self._event(f"{self._events}.done", input=self._text)
+    def _closed(self, text: str) -> Json:
+        return self._event(f"{self._events}.done", input=text)
 
 
 class ClientToolItem(OutputItem):
@@ -186,12 +185,9 @@ class ClientToolItem(OutputItem):
 
 
 def call_item(
-    index: int, key: Callable[[str], str], call: ToolCall, form: CallForm | None
-) -> FunctionItem | CustomItem | ClientToolItem:
+    index: int, key: Callable[[str], str], call: CallBegun, form: CallForm
+) -> FunctionItem | CustomItem:
     """The item of a call; ``key`` makes an id that begins with a prefix."""
-    form = form or CallForm(call.name)
-    if form.tool is not None:
-        return ClientToolItem(index, key(form.tool.prefix), call, form.tool)
     kind = CustomItem if call.kind == "custom" else FunctionItem
     return kind(index, key(kind.prefix), call, form)
 

@@ -14,6 +14,8 @@ from typing import TypeVar
 from emulator.errors import EmulatorError
 from emulator.events import (
     AnswerEvent,
+    ArgumentsDelta,
+    CallBegun,
     CodeBegun,
     CodeClosed,
     CodeDelta,
@@ -26,10 +28,13 @@ from emulator.events import (
     ReasoningDelta,
     ToolCall,
     Usage,
+    in_deltas,
 )
 from emulator.responses import citations
-from emulator.responses.items import Json
+from emulator.responses.items import MESSAGE_BREAK, Json
 from emulator.responses.output import (
+    CallItem,
+    ClientToolItem,
     CodeItem,
     Events,
     MessageItem,
@@ -37,9 +42,10 @@ from emulator.responses.output import (
     ReasoningItem,
     call_item,
 )
-from emulator.responses.tools import offer
+from emulator.responses.tools import CallForm, offer
 
 Kind = TypeVar("Kind", bound=OutputItem)
+_Item = MessageItem | ReasoningItem | CodeItem | CallItem
 
 _INCOMPLETE: dict[FinishReason, str] = {
     "length": "max_output_tokens",
@@ -62,13 +68,13 @@ class ResponseWriter:
         self._now = now
         self._numbers = 0
         self._output: list[Json] = []
-        self._open: MessageItem | ReasoningItem | CodeItem | None = None
+        self._open: _Item | None = None
         self._files: dict[str, CreatedFile] = {}
         self._uncited: dict[str, CreatedFile] = {}
 
     def write(self, events: Iterable[AnswerEvent]) -> Iterator[Json | Opened]:
         """The stream's events; `Opened` passes through. The last one holds the whole response."""
-        for event in events:
+        for event in in_deltas(events):
             if isinstance(event, Opened):
                 yield event
             if not self._numbers:
@@ -108,11 +114,10 @@ class ResponseWriter:
             case ContentDelta(text):
                 if not isinstance(self._open, MessageItem):
                     yield from self._begin(lambda n: MessageItem(n, self._id("msg_")))
+                    text = self._parted(text)
                 yield from self._open_as(MessageItem).feed(text)
-            case ToolCall():
-                yield from self._last_message()
-                form = self._forms.get(event.name)
-                yield from call_item(len(self._output), self._id, event, form).whole()
+            case CallBegun() | ArgumentsDelta() | ToolCall():
+                yield from self._call(event)
             case CodeBegun(key, container_id):
                 yield from self._begin(lambda n: CodeItem(n, key, container_id))
             case CodeDelta(text):
@@ -130,12 +135,38 @@ class ResponseWriter:
                 )
                 yield self._finished(reason, usage)
 
+    def _parted(self, text: str) -> str:
+        """Words behind code are parted from those before it, as in chat: ``output_text`` joins them all."""
+        kinds = [item["type"] for item in self._output]
+        spoke = "message" in kinds and "code_interpreter_call" in kinds[kinds.index("message") :]
+        return MESSAGE_BREAK + text.lstrip("\n") if spoke else text
+
+    def _call(self, event: CallBegun | ArgumentsDelta | ToolCall) -> Events:
+        match event:
+            case CallBegun():
+                yield from self._last_message()
+                form = self._form(event)
+                if form.tool is None:
+                    yield from self._begin(lambda n: call_item(n, self._id, event, form))
+            case ArgumentsDelta(text):
+                if isinstance(self._open, CallItem):
+                    yield from self._open.feed(text)
+            case ToolCall():
+                if (tool := self._form(event).tool) is None:
+                    yield from self._close()
+                else:
+                    key = self._id(tool.prefix)
+                    yield from ClientToolItem(len(self._output), key, event, tool).whole()
+
+    def _form(self, call: CallBegun | ToolCall) -> CallForm:
+        return self._forms.get(call.name) or CallForm(call.name)
+
     def _id(self, prefix: str) -> str:
         """The id of the next item: as hard to guess as the response's own."""
         source = f"{self._response['id']} {len(self._output)}"
         return prefix + hashlib.sha256(source.encode()).hexdigest()[:24]
 
-    def _begin(self, make: Callable[[int], MessageItem | ReasoningItem | CodeItem]) -> Events:
+    def _begin(self, make: Callable[[int], _Item]) -> Events:
         yield from self._close()
         self._open = make(len(self._output))
         yield from self._open.begin()
@@ -151,6 +182,8 @@ class ResponseWriter:
                 yield from reasoning.close()
             case CodeItem() as cell:
                 yield from cell.close(CodeRan("incomplete"))
+            case CallItem() as call:
+                yield from call.close(status)
             case MessageItem() as message:
                 yield from message.close(status, self._cited(message.text, last=last))
         self._open = None

@@ -1,6 +1,7 @@
 """Bytes kept in a folder of the host, and an index of them. Knows nothing of clients, files or containers.
 
-The folder holds `index.sqlite` (WAL) and `contents/`, whose files have random names. Contents exist from the
+The folder holds `index.sqlite` (WAL), `contents/`, whose files have random names, and `reserved`, room for
+removing things when the disk is full. Contents exist from the
 moment when their row is in the index: what a crash left without one is removed when the folder is
 opened next, and so is a row whose contents did not reach the disk. Hence nothing is fsynced: a
 machine that loses power loses the last moments, never half a file.
@@ -18,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -35,6 +36,7 @@ Check = Callable[[int], None]
 TEMPORARY = ":temporary:"
 
 _PIECE_BYTES = 256 * 1024
+_RESERVED_BYTES = 512 * 1024
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CONTENTS = "CREATE TABLE IF NOT EXISTS contents (key TEXT PRIMARY KEY, bytes INTEGER NOT NULL)"
@@ -54,9 +56,16 @@ class Content:
 class Rows:
     """The index, as one transaction sees it."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, release: Callable[[], None]) -> None:
         self._connection = connection
+        self._release = release
+        self.removes = False
         self.dropped: list[str] = []
+
+    def removing(self) -> None:
+        """To be called before rows are removed: what this takes at first is there on a full disk, too."""
+        self.removes = True
+        self._release()
 
     def run(self, query: str, **values: object) -> int:
         """How many rows ``query`` changed."""
@@ -77,6 +86,8 @@ class Rows:
     def drop(self, query: str, **values: object) -> int:
         """Remove the contents whose keys ``query`` selects, and every row that points to them. How many."""
         keys = [key for (key,) in self.all(query, **values)]
+        if keys:
+            self.removing()
         self._connection.executemany("DELETE FROM contents WHERE key = ?", [(key,) for key in keys])
         self.dropped += keys
         return len(keys)
@@ -117,6 +128,7 @@ class BlobStore:
                 _CONTENTS,
             ):
                 self._connection.execute(statement)
+            self._reserved = path / "reserved"
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -124,6 +136,7 @@ class BlobStore:
             else:
                 self._remove_leftovers()
             fcntl.flock(self._fd, fcntl.LOCK_SH)
+            self._reserve()
             self._opened = opened.pop_all()
 
     def close(self) -> None:
@@ -150,7 +163,7 @@ class BlobStore:
     @contextmanager
     def transaction(self) -> Iterator[Rows]:
         """All of the block's changes to the index, or none. Raises `NotStored`."""
-        rows = Rows(self._connection)
+        rows = Rows(self._connection, self._release_reserve)
         with self._lock:
             try:
                 # At once for writing: what the block reads stays true until it has written.
@@ -164,6 +177,8 @@ class BlobStore:
             except sqlite3.Error as error:
                 raise NotStored(f"The proxy's index of files failed: {error}.") from error
         self._unlink(*rows.dropped)
+        if rows.removes:
+            self._reserve()
 
     @contextmanager
     def written(self, source: IO[bytes], check: Check) -> Iterator[Content]:
@@ -200,6 +215,16 @@ class BlobStore:
         except OSError as error:
             raise NotStored(f"The proxy cannot store the file: {error.strerror}.") from error
         return size
+
+    def _reserve(self) -> None:
+        """Take room on the disk for the next removal; where there is none, the one after may have some."""
+        with suppress(OSError):
+            self._reserved.touch(mode=0o600)
+            self._reserved.write_bytes(bytes(_RESERVED_BYTES))
+
+    def _release_reserve(self) -> None:
+        with suppress(OSError):
+            os.truncate(self._reserved, 0)
 
     def _unlink(self, *keys: str) -> None:
         for key in keys:

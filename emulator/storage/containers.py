@@ -10,7 +10,9 @@ from contextlib import ExitStack
 from io import BytesIO
 from typing import IO, BinaryIO
 
-from emulator.errors import BadRequest
+import structlog
+
+from emulator.errors import BadRequest, NotStored
 from emulator.settings import MemoryLimit, Settings
 from emulator.storage import container_files, container_rows
 from emulator.storage.blob_store import BlobStore, Content, Rows
@@ -25,6 +27,8 @@ from emulator.storage.container_files import (
 from emulator.storage.container_rows import Container
 from emulator.storage.files import Files, check_file_size
 from emulator.storage.paging import Listing, Page
+
+log = structlog.get_logger()
 
 
 class Containers:
@@ -106,9 +110,15 @@ class Containers:
         return container
 
     def touch(self, container_id: str) -> None:
-        """Let the container live on from now. What has expired stays so."""
-        with self._folder.transaction() as rows:
-            container_rows.touch(rows, container_id, self._folder.now())
+        """Let the container live on from now. What has expired stays so.
+
+        A disk that is full or fails keeps nobody from what is there.
+        """
+        try:
+            with self._folder.transaction() as rows:
+                container_rows.touch(rows, container_id, self._folder.now())
+        except NotStored as error:
+            log.warning("use of a container not noted", reason=error.message)
 
     def list(
         self, client: str, page: Page | None = None, *, name: str | None = None
@@ -121,6 +131,7 @@ class Containers:
         """Whether it has gone now, rather than expired and been swept before. Raises `NotFound`."""
         with self._folder.transaction() as rows:
             container_rows.find(rows, client, container_id, self._folder.now())
+            rows.removing()
             container_files.remove_all(rows, container_id)
             return container_rows.remove(rows, container_id)
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from emulator.tools import commands
 from emulator.tools.coercion import Coercion, walk
 from emulator.tools.diagnosis import Diagnosis
 from emulator.tools.expanded import ExpandedSchema
@@ -40,9 +41,15 @@ def bind(tool: Tool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str
         raise BindError(written, problems)
     arguments = dict(zip((p.name for p in tool.arguments), plain, strict=False))
     arguments |= {tool.wire_name(key): value for key, value in named.items()}
+    arguments = commands.fitted(tool, arguments)
     coerced = Coercion(reading).members(arguments, tool.parameters)
     if not tool.validator.is_valid(coerced):
         raise BindError(written, Diagnosis(reading).problems(coerced, tool.parameters))
+    if tool.grammar is not None:
+        fitted = tool.grammar.fitted(coerced["input"])
+        if isinstance(fitted, Problem):
+            raise BindError(written, [fitted])
+        coerced["input"] = fitted
     return coerced
 
 

@@ -1,8 +1,8 @@
 """A custom tool takes one free text; as a function it is one with a single string.
 
-A regex grammar is enforced, by the validator's engine: OpenAI's ("Custom tools", "Regex") and this one have
-the same syntax, Rust's. A Lark grammar is told to the model and not enforced: Lark matches its terminals with
-Python's ``re``, which a grammar of a stranger's can keep busy for ever.
+Its grammar is enforced. A regex is the schema's pattern: OpenAI's ("Custom tools", "Regex") and the
+validator's engine have the same syntax, Rust's. A Lark grammar is told to the model, and `lark_grammar` holds
+the text to it.
 """
 
 from __future__ import annotations
@@ -11,21 +11,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from emulator.tools.guards import SchemaError
+from emulator.tools.lark_grammar import LarkGrammar, UnusableGrammar
 from emulator.tools.validator import enforceable
 
 MAX_GRAMMAR = 50_000
 
 
-def custom_input(tool: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """The parameters of a custom tool's function. Raises `SchemaError`."""
+def custom_input(tool: Mapping[str, Any], place: str) -> tuple[dict[str, Any], LarkGrammar | None]:
+    """The parameters of a custom tool's function, and what else its text must fit. Raises `SchemaError`."""
     text: dict[str, Any] = {"type": "string", "description": "The whole input, as text."}
+    grammar = None
     written = tool.get("format")
     if isinstance(written, Mapping) and written.get("type") == "grammar":
-        text |= _held_to(written, f"{place}.format")
-    return {"type": "object", "properties": {"input": text}, "required": ["input"]}
+        further, grammar = _held_to(written, f"{place}.format")
+        text |= further
+    parameters = {"type": "object", "properties": {"input": text}, "required": ["input"]}
+    return parameters, grammar
 
 
-def _held_to(written: Mapping[str, Any], place: str) -> dict[str, Any]:
+def _held_to(written: Mapping[str, Any], place: str) -> tuple[dict[str, Any], LarkGrammar | None]:
     # Chat completions have a grammar in an object of its own, Responses in the format itself.
     if isinstance(written.get("grammar"), Mapping):
         written, place = written["grammar"], f"{place}.grammar"
@@ -36,9 +40,15 @@ def _held_to(written: Mapping[str, Any], place: str) -> dict[str, Any]:
         message = f"definition must be a grammar of at most {MAX_GRAMMAR} characters"
         raise SchemaError(message, f"{place}.definition")
     if syntax == "lark":
-        return {"description": f"The whole input, as text of this Lark grammar:\n{definition}"}
+        try:
+            grammar = LarkGrammar(definition)
+        except UnusableGrammar as error:
+            message = f"definition is no Lark grammar that can be enforced: {error}"
+            raise SchemaError(message, f"{place}.definition") from error
+        told = f"The whole input, as text of this Lark grammar:\n{definition}"
+        return {"description": told}, grammar
     pattern = f"^(?:{definition})$"
     if not (enforceable(definition) and enforceable(pattern)):
         message = "definition is no regular expression in Rust's syntax, without look-around"
         raise SchemaError(message, f"{place}.definition")
-    return {"pattern": pattern}
+    return {"pattern": pattern}, None

@@ -11,6 +11,7 @@ import jsonschema_rs
 from emulator.events import ToolKind
 from emulator.tools import shapes
 from emulator.tools.effects import Effect
+from emulator.tools.lark_grammar import LarkGrammar
 from emulator.tools.results import UNTOLD, Returns
 from emulator.tools.trees import Parameter
 from emulator.tools.validator import compile_validator
@@ -33,6 +34,8 @@ class Tool:
     """How its calls may leave beside others."""
     returns: Returns = UNTOLD
     """What its results are, as far as it says."""
+    grammar: LarkGrammar | None = None
+    """What the text of a custom tool must fit, besides its schema."""
 
     @cached_property
     def members(self) -> shapes.Members:

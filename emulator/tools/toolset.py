@@ -22,6 +22,7 @@ from emulator.tools import binding, codegen, constructors, names, schemas, stubs
 from emulator.tools.custom import custom_input
 from emulator.tools.effects import Effect, effect_of, hints_of
 from emulator.tools.guards import SchemaError, guard, kind_of
+from emulator.tools.lark_grammar import LarkGrammar
 from emulator.tools.models import Catalog, Model
 from emulator.tools.problems import BindError, Problem
 from emulator.tools.results import Returns, returns_of
@@ -177,6 +178,7 @@ def _parsed(tools: Sequence[Mapping[str, Any]], skip: Collection[str]) -> Toolse
             item.kind,
             item.effect,
             item.returns,
+            item.grammar,
         )
         for name, item in read.items()
     )
@@ -203,6 +205,7 @@ class _Item:
     place: str
     effect: Effect
     returns: Returns
+    grammar: LarkGrammar | None
 
 
 def _read(item: Mapping[str, Any], place: str) -> _Item:
@@ -224,7 +227,9 @@ def _read(item: Mapping[str, Any], place: str) -> _Item:
     description = inside.get("description")
     if description is not None and not isinstance(description, str):
         raise SchemaError("description must be text", f"{place}.description")
-    written = custom_input(inside, place) if kind == "custom" else inside.get("parameters")
+    written, grammar = inside.get("parameters"), None
+    if kind == "custom":
+        written, grammar = custom_input(inside, place)
     parameters = schemas.clean(written, f"{place}.parameters")
     effect = effect_of(
         name,
@@ -235,7 +240,7 @@ def _read(item: Mapping[str, Any], place: str) -> _Item:
         schema=written if isinstance(written, Mapping) else {},
     )
     returns = returns_of(description or "", inside, item)
-    return _Item(name, description or "", parameters, kind, place, effect, returns)
+    return _Item(name, description or "", parameters, kind, place, effect, returns, grammar)
 
 
 def _names(parameters: Mapping[str, Any]) -> list[str]:

@@ -9,108 +9,128 @@ from __future__ import annotations
 import math
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import httpx2
 import openai
 
-from emulator import json_codec
+from emulator import departure, json_codec
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
-from emulator.upstream.failures import headers_told, message_of
+from emulator.upstream import loops
+from emulator.upstream.failures import headers_told, message_of, shown
 from emulator.upstream.interface import Chat, Chunk, UpstreamReply
 from emulator.upstream.sse import EventTooLarge, SSEDecoder
 
 _SHORTEST_KEY = 8
+_UNREACHED = (502, 504)
+_NO_SUCH_PATH = (404, 405)
+_Tell = Callable[[UpstreamFailed], UpstreamFailed]
 PASSED_BACK = ("retry-after", "retry-after-ms", "x-should-retry")
 
 
 class OpenAIUpstream:
-    """One upstream behind the official client. Safe to share between threads."""
+    """One upstream behind the official client; each request is sent once. Safe to share between threads."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> None:
+        """``headers`` and ``query`` go with each request."""
         self._client = openai.OpenAI(
             api_key=settings.api_key.get_secret_value(),
             base_url=settings.base_url,
-            max_retries=settings.upstream_retries,
+            default_headers=headers,
+            default_query=query,
+            max_retries=0,  # `Guarded` tries again
             timeout=openai.Timeout(
                 settings.upstream_seconds, connect=settings.upstream_connect_seconds
             ),
         )
-        self._answer_seconds = settings.answer_seconds
+        # Here, and not at the first request: the SDK imports this part of it when it is first looked at.
+        self._create = self._client.chat.completions.with_streaming_response.create
+        self._connect_seconds = settings.upstream_connect_seconds
+        self._url = shown(settings.base_url)
         self._key = settings.api_key.get_secret_value()
 
-    def for_one_answer(self) -> _OneAnswer:
-        return _OneAnswer(self, time.monotonic() + self._answer_seconds)
-
     def open(
-        self, messages: Chat, fields: Mapping[str, Any], until: float = math.inf
+        self,
+        messages: Chat,
+        fields: Mapping[str, Any],
+        until: float = math.inf,
+        key: str | None = None,
     ) -> UpstreamReply:
-        """Send a chat completion request; returns once the upstream has answered with a status.
-
-        ``fields`` are the request's other fields as JSON, ``model`` among them. Raises
-        `UpstreamFailed`.
-        """
+        """As `OneUpstream.open`."""
         _check(until)
+        # In extra_body they go as they came; as an argument the SDK would walk over all of them.
         extra = {name: value for name, value in fields.items() if name != "model"}
-        opened = self._client.chat.completions.with_streaming_response.create(
+        opened = self._create(
             model=fields["model"],
-            messages=messages,  # type: ignore[arg-type]  # JSON from the client, kept as it came
+            messages=[],
             stream=True,
-            extra_body=extra,
+            extra_body={**extra, "messages": messages},
+            extra_headers=_sent(key),
         )
+        told = partial(_told, key or self._key, f"{self._url}/chat/completions")
         try:
             response = opened.__enter__()
         except openai.OpenAIError as error:
-            raise _without(self._key, _failure(error)) from error
-        return _RawReply(opened, response.http_response, until, self._key)
+            raise told(_failure(error)) from error
+        return _RawReply(opened, response.http_response, until, told)
 
-    def models(self) -> list[dict[str, Any]]:
-        """The upstream's model list. Raises `UpstreamFailed`."""
+    def models(self, key: str | None = None) -> list[dict[str, Any]]:
+        """As `OneUpstream.models`."""
+        told = partial(_told, key or self._key, f"{self._url}/models")
         try:
-            listed = json_codec.loads(self._client.models.with_raw_response.list().content)
+            listed = json_codec.loads(
+                self._client.models.with_raw_response.list(
+                    extra_headers=_sent(key), timeout=self._connect_seconds
+                ).content
+            )
         except openai.OpenAIError as error:
-            raise _without(self._key, _failure(error)) from error
+            raise told(_failure(error)) from error
         except json_codec.NotJSON as error:
-            raise UpstreamFailed("The upstream's model list is not valid JSON.") from error
+            raise told(UpstreamFailed("The upstream's model list is not valid JSON.")) from error
         data = listed.get("data") if isinstance(listed, dict) else None
         return [model for model in data or () if isinstance(model, dict)]
+
+    def at_root(self, path: str) -> object:
+        """As `OneUpstream.at_root`."""
+        url = httpx2.URL(self._url).copy_with(path=path, query=None)
+        try:
+            answer = self._client.get(
+                str(url), cast_to=httpx2.Response, options={"timeout": self._connect_seconds}
+            )
+            return json_codec.loads(answer.content)
+        except (openai.OpenAIError, json_codec.NotJSON):
+            return None
 
     def close(self) -> None:
         self._client.close()
 
 
-@dataclass(frozen=True)
-class _OneAnswer:
-    upstream: OpenAIUpstream
-    until: float
-
-    def open(self, messages: Chat, fields: Mapping[str, Any]) -> UpstreamReply:
-        return self.upstream.open(messages, fields, self.until)
-
-
 class _RawReply:
-    def __init__(self, opened: Any, response: httpx2.Response, until: float, key: str) -> None:
-        self._key = key
+    def __init__(self, opened: Any, response: httpx2.Response, until: float, told: _Tell) -> None:
+        self._told = told
         self._opened = opened
         self._response = response
         self._until = until
 
+        self._stopping = departure.stopping(partial(shut_down, response))
+
     def __enter__(self) -> Self:
+        self._stopping.__enter__()
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._stopping.__exit__(None, None, None)
         self._opened.__exit__(None, None, None)
-
-    def abort(self) -> None:
-        stream = self._response.extensions.get("network_stream")
-        connection = stream.get_extra_info("socket") if stream is not None else None
-        if isinstance(connection, socket.socket):
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -129,15 +149,32 @@ class _RawReply:
                     try:
                         chunk = _chunk(event)
                     except UpstreamFailed as error:
-                        raise _without(self._key, error) from error
+                        raise self._told(error) from error
                     finished = finished or _finishes(chunk)
                     yield chunk
         except httpx2.TimeoutException as error:
-            raise UpstreamFailed("The upstream fell silent.", status=504) from error
+            raise self._told(UpstreamFailed("The upstream fell silent.", status=504)) from error
         except (httpx2.HTTPError, EventTooLarge) as error:
-            raise UpstreamFailed(f"The upstream broke off its answer: {error}") from error
+            broken = UpstreamFailed(f"The upstream broke off its answer: {error}")
+            raise self._told(broken) from error
         if not finished:
-            raise UpstreamFailed("The upstream ended its answer without a finish_reason.")
+            raise self._told(
+                UpstreamFailed("The upstream ended its answer without a finish_reason.")
+            )
+
+
+def _sent(key: str | None) -> dict[str, str]:
+    bearer = {} if key is None else {"Authorization": f"Bearer {key}"}
+    return bearer | loops.headers()
+
+
+def shut_down(response: httpx2.Response) -> None:
+    """Break the connection of an open answer, from any thread: a read that waits ends at once."""
+    stream = response.extensions.get("network_stream")
+    connection = stream.get_extra_info("socket") if stream is not None else None
+    if isinstance(connection, socket.socket):
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
 
 
 def _check(until: float) -> None:
@@ -164,11 +201,16 @@ def _chunk(event: bytes) -> Chunk:
     return chunk
 
 
-def _without(key: str, error: UpstreamFailed) -> UpstreamFailed:
-    """The error without the operator's key, which some upstreams quote: clients and logs get the rest."""
-    if len(key) < _SHORTEST_KEY:
-        return error  # a word like any other
-    return replace(error, message=error.message.replace(key, "[the upstream's key]"))
+def _told(key: str, url: str, error: UpstreamFailed) -> UpstreamFailed:
+    """The error as clients get it: with the URL that failed, without the key, which some upstreams quote."""
+    message = error.message
+    if len(key) >= _SHORTEST_KEY:  # else it is a word like any other
+        message = message.replace(key, "[the upstream's key]")
+    # A 404 with a code is of a model that there is not; one without may be of a URL that lacks its /v1.
+    wrong_url = error.status in _NO_SUCH_PATH and not error.code
+    if (error.status in _UNREACHED or wrong_url) and url not in message:
+        message = f"{message} ({url})"
+    return replace(error, message=message)
 
 
 def _check_shape(chunk: Chunk) -> None:
@@ -197,12 +239,11 @@ def _failure(error: openai.OpenAIError) -> UpstreamFailed:
     if isinstance(error, openai.APIStatusError):
         message = message_of(error.body) or error.response.text[:500] or error.message
         headers = headers_told(error.response.headers, (*PASSED_BACK, "x-ratelimit-"))
-        # The SDK under us has already tried again where that made sense.
         return UpstreamFailed(
             str(message),
             param=error.param,
             code=error.code,
-            headers={"x-should-retry": "false", **headers},
+            headers=headers,
             status=error.status_code,
             type=error.type or "upstream_error",
         )

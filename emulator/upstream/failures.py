@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
+from urllib.parse import urlsplit
 
 _MAX_HEADERS = 32
 
@@ -28,3 +29,9 @@ def message_of(error: object) -> str:
     if isinstance(problems, list):  # of pydantic: one for each place
         return "; ".join(str(one.get("msg")) for one in problems[:8] if isinstance(one, Mapping))
     return ""
+
+
+def shown(url: str) -> str:
+    """``url`` without a name and password in it."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, Self
 
 Chunk = dict[str, Any]
 Chat = Sequence[Mapping[str, Any]]
 
-_MODELS_FOR_SECONDS = 60
-
 
 class UpstreamReply(Protocol):
-    """An open answer of the upstream: iterate it for chunks, leave it to close the connection."""
+    """An open answer of the upstream: iterate it for chunks, leave it to close the connection.
+
+    A client that leaves (`emulator.departure`) breaks it at once.
+    """
 
     def __enter__(self) -> Self: ...
 
@@ -27,9 +25,6 @@ class UpstreamReply(Protocol):
     def headers(self) -> Mapping[str, str]:
         """Those of the answer that its client is to see: how much more may be asked."""
 
-    def abort(self) -> None:
-        """Break the connection, from any thread; a read that waits ends at once."""
-
 
 class Turns(Protocol):
     """An upstream for the turns of one answer, which all together have one deadline."""
@@ -37,28 +32,33 @@ class Turns(Protocol):
     def open(self, messages: Chat, fields: Mapping[str, Any]) -> UpstreamReply: ...
 
 
-class Upstream(Protocol):
-    def for_one_answer(self) -> Turns: ...
+class OneUpstream(Protocol):
+    """One server. Safe to share between threads."""
 
-    def models(self) -> list[dict[str, Any]]: ...
+    def open(
+        self, messages: Chat, fields: Mapping[str, Any], until: float, key: str | None
+    ) -> UpstreamReply:
+        """Send a chat completion request; returns once the upstream has answered with a status.
+
+        ``fields`` are the request's other fields as JSON, ``model`` among them; ``until`` is the answer's
+        deadline (monotonic), ``key`` the client's own where that is to be sent. Raises `UpstreamFailed`.
+        """
+
+    def models(self, key: str | None) -> list[dict[str, Any]]:
+        """The upstream's model list. Raises `UpstreamFailed`."""
+
+    def at_root(self, path: str) -> object:
+        """The JSON at a path of the server, outside of its base URL; None where there is none."""
 
     def close(self) -> None: ...
 
 
-class ModelList:
-    """The upstream's models, asked for at most once a minute."""
+class KeyedClient(str):
+    """Whose request it is, as any client's name, with the key that it presented."""
 
-    def __init__(self, upstream: Upstream, now: Callable[[], float] = time.monotonic) -> None:
-        self._upstream = upstream
-        self._now = now
-        self._lock = threading.Lock()
-        self._models: list[dict[str, Any]] = []
-        self._until = -math.inf
+    key: str
 
-    def all(self) -> list[dict[str, Any]]:
-        """Raises `UpstreamFailed`."""
-        with self._lock:
-            if self._now() >= self._until:
-                self._models = self._upstream.models()
-                self._until = self._now() + _MODELS_FOR_SECONDS
-            return self._models
+    def __new__(cls, name: str, key: str) -> Self:
+        client = super().__new__(cls, name)
+        client.key = key
+        return client

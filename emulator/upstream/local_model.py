@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import select
+import selectors
 import subprocess
 import sys
 import tempfile
@@ -104,7 +104,9 @@ def serve(
 def _announced(child: subprocess.Popen[bytes], complaints: IO[bytes], timeout: float) -> str:
     """Wait for the line in which the child says where it listens."""
     assert child.stdout is not None
-    readable, _, _ = select.select([child.stdout], [], [], timeout)
+    with selectors.DefaultSelector() as selector:  # select(2) knows no descriptor beyond 1023
+        selector.register(child.stdout, selectors.EVENT_READ)
+        readable = selector.select(timeout)
     line = child.stdout.readline() if readable else b""
     if line:
         return f"{json.loads(line)['url']}/v1"

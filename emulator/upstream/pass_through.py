@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from urllib.parse import urlsplit
 
 import httpx2
 import orjson
 
+from emulator import departure
 from emulator.errors import BadRequest, UpstreamFailed
 from emulator.settings import Settings
+from emulator.upstream import loops
+from emulator.upstream.client import shut_down
 from emulator.upstream.failures import headers_told, message_of
 
 _SENT = ("accept", "content-type")
@@ -46,10 +49,18 @@ class PassedOn:
 
 
 class PassThrough:
-    """Sends requests on to the one upstream. Safe to share between threads."""
+    """Sends requests on to one upstream. Safe to share between threads."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> None:
+        """``headers`` and ``query`` go with each request."""
         self._settings = settings
+        self._headers = dict(headers or {})
+        self._query = dict(query or {})
         self._url = settings.base_url.rstrip("/")
         parts = urlsplit(self._url)
         self._shown = f"{parts.scheme}://{parts.hostname}" + (
@@ -62,17 +73,26 @@ class PassThrough:
         return httpx2.Client(timeout=httpx2.Timeout(seconds, connect=connect))
 
     def send(
-        self, method: str, path: str, query: bytes, headers: Mapping[str, str], body: bytes
+        self,
+        method: str,
+        path: str,
+        query: bytes,
+        headers: Mapping[str, str],
+        body: bytes,
+        key: str | None = None,
     ) -> PassedOn:
-        """``path`` is that below the base URL.
+        """``path`` is that below the base URL, ``key`` the client's own where that is to be sent.
 
         Raises `BadRequest`, or an `UpstreamFailed` that says which upstream was asked.
         """
         if not _PATH.fullmatch(path) or _DOTS.search(path):
             raise BadRequest("This path cannot be passed on to the upstream.")
         sent = {name: headers[name] for name in _SENT if name in headers}
-        sent["authorization"] = f"Bearer {self._settings.api_key.get_secret_value()}"
-        url = httpx2.URL(f"{self._url}/{path}", query=query) if query else f"{self._url}/{path}"
+        key = key or self._settings.api_key.get_secret_value()
+        sent |= {"authorization": f"Bearer {key}", **self._headers, **loops.headers()}
+        url = httpx2.URL(f"{self._url}/{path}", query=query or None)
+        if self._query:
+            url = url.copy_merge_params(self._query)
         try:
             request = self._client.build_request(method, url, headers=sent, content=body or None)
             answer = self._client.send(request, stream=True)
@@ -80,12 +100,15 @@ class PassThrough:
                 raise self._refusal(answer, path)
         except httpx2.TimeoutException as error:
             raise UpstreamFailed(
-                f"The upstream {self._shown} did not answer in time.", status=504
+                f"The upstream {self._shown}, asked for /{path}, did not answer in time.",
+                status=504,
             ) from error
         except httpx2.HTTPError as error:
-            message = f"The upstream {self._shown} cannot be reached: {error}"
+            message = f"The upstream {self._shown}, asked for /{path}, cannot be reached: {error}"
             raise UpstreamFailed(message, code="upstream_down") from error
-        return PassedOn(answer.status_code, headers_told(answer.headers, _TOLD), _bytes(answer))
+        # Read when this has returned: whose answer it is must be known by then.
+        chunks = _bytes(answer, departure.stopping(partial(shut_down, answer)))
+        return PassedOn(answer.status_code, headers_told(answer.headers, _TOLD), chunks)
 
     def close(self) -> None:
         if "_client" in self.__dict__:
@@ -116,7 +139,7 @@ class PassThrough:
         )
 
 
-def _bytes(answer: httpx2.Response) -> Iterator[bytes]:
+def _bytes(answer: httpx2.Response, stopping: AbstractContextManager[None]) -> Iterator[bytes]:
     """The body, decompressed. One that breaks off does so here too: what has left cannot be mended."""
-    with closing(answer):
+    with stopping, closing(answer):
         yield from answer.iter_bytes()

@@ -24,8 +24,9 @@ from urllib.parse import urlsplit
 
 from flask import request
 
+from emulator.addresses import is_loopback
 from emulator.errors import Forbidden, UnsupportedMediaType
-from emulator.settings import Settings, is_loopback
+from emulator.settings import Settings
 
 # Files here, and what upstreams take as forms: speech, pictures.
 _UPLOADS = re.compile(r"/files$|/(?:audio|images)/")

@@ -1,57 +1,126 @@
-"""Serve an app with gunicorn's gthread worker.
+"""Serve an app with gunicorn's gthread worker, from an open socket to a clean end.
 
 gevent crashes with jupyter_client. A thread serves one open stream, so there are more threads than streams
 to hold. One worker process: the sandboxes and the warm kernels belong to it.
+
+The end: the first Ctrl-C (or SIGTERM) lets open requests end, for `drain_seconds` at most; a second Ctrl-C
+does not wait. Then the worker closes what the app opened, for as long as `_CLOSE_SECONDS`, and leaves:
+what is not closed by then (a kernel that is still starting) ends with its parent.
 """
 
 from __future__ import annotations
 
+import logging
+import os
+import socket
+import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from gunicorn.app.base import BaseApplication
+from gunicorn.arbiter import Arbiter
+from gunicorn.errors import AppImportError
 
+from emulator.errors import EmulatorError
 from emulator.settings import Settings
 from emulator.web.admission import RESERVED_THREADS
 from emulator.web.worker import worker_class
+from sandbox.errors import SandboxUnavailable
 
 _IDLE_SECONDS = 75
+_CLOSE_SECONDS = 1.0
 
 
 class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
-    """``Server(settings, make_app).run()`` serves until a signal ends it."""
+    """``Server(settings, make_app, listener).run()`` serves until a signal ends it.
 
-    def __init__(self, settings: Settings, make_app: Callable[[], Any]) -> None:
+    ``when_ready`` is called once, in the worker, when the app is there and connections are taken.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        make_app: Callable[[], Any],
+        listener: socket.socket,
+        when_ready: Callable[[Any], None] = lambda _app: None,
+    ) -> None:
         self._settings = settings
         self._make_app = make_app
+        self._listener = listener.detach()  # gunicorn closes it
+        self._when_ready = when_ready
         super().__init__()
 
     def load_config(self) -> None:
         threads = self._settings.threads + self._settings.waiting_requests + RESERVED_THREADS
         options = {
-            "bind": f"{self._settings.host}:{self._settings.port}",
+            "bind": f"fd://{self._listener}",
             "worker_class": worker_class(self._settings.client_seconds),
             "workers": 1,
             "threads": threads,
             "worker_connections": threads * 4,
             "keepalive": _IDLE_SECONDS,
             "timeout": 120,
-            "graceful_timeout": 5,
+            # The master waits longer than its worker: see `_begin`.
+            "graceful_timeout": int(self._settings.drain_seconds + _CLOSE_SECONDS + 2),
             "proc_name": "tool-use-api-emulator",
             "loglevel": "warning",
             "control_socket_disable": True,
-            "worker_exit": _close,
+            "post_fork": self._begin,
+            "post_worker_init": self._ready,
+            "worker_exit": _end,
         }
         for name, value in options.items():
             if name in self.cfg.settings:
                 self.cfg.set(name, value)
 
     def load(self) -> Any:
-        return self._make_app()
+        """The app; what keeps it from being made is told in a line, without a traceback."""
+        try:
+            return self._make_app()
+        except SandboxUnavailable as error:
+            raise AppImportError(f"{error.reason}: {error.fix}") from error
+        except (EmulatorError, OSError) as error:
+            raise AppImportError(f"the proxy cannot start: {error}") from error
+
+    def run(self) -> None:
+        logging.getLogger("gunicorn.error").addFilter(_is_news)
+        _Master(self).run()
+
+    def _begin(self, _arbiter: Any, worker: Any) -> None:
+        worker.cfg.set("graceful_timeout", int(self._settings.drain_seconds))
+
+    def _ready(self, worker: Any) -> None:
+        if worker.age == 1:
+            self._when_ready(worker.wsgi)
 
 
-def _close(_arbiter: Any, worker: Any) -> None:
-    """Close what the app opened; a worker that did not come up has none."""
+class _Master(Arbiter):  # type: ignore[misc]  # gunicorn has no types
+    def handle_int(self) -> None:
+        """Ctrl-C is no harder than SIGTERM; while workers end, `stop` looks out for a second one."""
+        raise StopIteration
+
+    def halt(self, reason: str | None = None, exit_status: int = 0) -> None:
+        if exit_status == self.APP_LOAD_ERROR:  # the worker has said what it is
+            self.stop()
+            sys.exit(1)
+        super().halt(reason, exit_status)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """All but that a worker could not load the app, which has been told in better words."""
+    arguments = record.args if isinstance(record.args, tuple) else ()
+    return arguments[-1:] != (Arbiter.APP_LOAD_ERROR,)
+
+
+def _end(_arbiter: Any, worker: Any) -> None:
+    """Close what the app opened, and leave: a thread that serves a stream would hold up the end for ever."""
     app = getattr(worker, "wsgi", None)
-    if app is not None:
-        app.extensions["emulator"].close()
+    if app is None:
+        return  # it did not come up
+    closing = threading.Thread(target=app.extensions["emulator"].close, daemon=True)
+    closing.start()
+    closing.join(_CLOSE_SECONDS)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0 if worker.booted else 1)

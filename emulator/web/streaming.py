@@ -2,7 +2,7 @@
 the events are: `Frames` says how one API writes them.
 
 The upstream is read in a thread of its own, so that this side can say something while the upstream
-says nothing: a vanished client is seen only at a failed write.
+says nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import Any
 
 import structlog
 
+from emulator import departure
+from emulator.departure import Departure
 from emulator.errors import EmulatorError
 from emulator.events import Opened
 from emulator.upstream.sse import DONE, PING, encode_json
@@ -45,7 +47,7 @@ CHAT = Frames(encode_json, lambda error: encode_json(error.body()), DONE)
 
 
 class EventStream:
-    """An iterable of SSE bytes; `close`, which WSGI servers call, stops the upstream too.
+    """An iterable of SSE bytes; `close`, which WSGI servers call, stops all that runs for it.
 
     `first` is to be asked before the response begins: a quick refusal is an error of its own there, a late
     one the stream's last event.
@@ -59,10 +61,12 @@ class EventStream:
         self._ping_seconds = ping_seconds
         self._queue: queue.Queue[bytes | None] = queue.Queue(_WAITING_EVENTS)
         self._closed = threading.Event()
-        self._opened: Opened | None = None
+        self._departure = departure.current.get() or Departure()
         self._first: Future[Event | Opened] = Future()
         # In the request's context: what is logged there names the request too.
-        read = partial(copy_context().run, self._read)
+        context = copy_context()
+        context.run(departure.current.set, self._departure)
+        read = partial(context.run, self._read)
         threading.Thread(target=read, name="event-stream", daemon=True).start()
 
     def first(self) -> Event | Opened | None:
@@ -78,34 +82,32 @@ class EventStream:
     def __iter__(self) -> Iterator[bytes]:
         if self._first.cancelled():
             yield PING
-        while True:
-            try:
-                data = self._queue.get(timeout=self._ping_seconds)
-            except queue.Empty:
-                yield PING
-                continue
-            if data is None:
-                return
-            yield data
+        with self._departure.stopping(self._wake):
+            while True:
+                try:
+                    data = self._queue.get(timeout=self._ping_seconds)
+                except queue.Empty:
+                    yield PING
+                    continue
+                if data is None:
+                    return
+                yield data
 
     def close(self) -> None:
-        """Stop reading the upstream; safe to call twice."""
+        """The client has it all, or has gone; safe to call twice."""
         self._closed.set()
-        if self._opened is not None:
-            self._opened.abort()
+        self._departure.leave()
 
-    def _encoded(self, event: Event | Opened) -> bytes:
-        if isinstance(event, Opened):
-            self._opened = event
-            if self._closed.is_set():
-                event.abort()
-            return b""
-        return self._frames.event(event)
+    def _wake(self) -> None:
+        """Let who waits for the next bytes wait no longer."""
+        self._closed.set()
+        with suppress(queue.Full):
+            self._queue.put_nowait(None)
 
     def _read(self) -> None:
         try:
             for event in self._events:
-                data = self._encoded(event)
+                data = b"" if isinstance(event, Opened) else self._frames.event(event)
                 with suppress(InvalidStateError):
                     self._first.set_result(event)
                 if data and not self._put(data):
@@ -140,7 +142,7 @@ class EventStream:
         """Wait for room; False when the client has gone."""
         while not self._closed.is_set():
             try:
-                self._queue.put(data, timeout=0.5)
+                self._queue.put(data, timeout=0.1)
             except queue.Full:
                 continue
             return True

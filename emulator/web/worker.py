@@ -9,6 +9,8 @@ deadline that moves as it comes, as Apache's mod_reqtimeout has it (MinRate). Kn
 from __future__ import annotations
 
 import errno
+import os
+import signal
 import socket
 import time
 from contextlib import suppress
@@ -16,8 +18,19 @@ from functools import partial
 from selectors import EVENT_READ
 from typing import Any
 
+from gunicorn.http.errors import NoMoreData, ParseException
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
+
+class BodyTooSlow(TimeoutError):
+    """Of a request: its deadline is over."""
+
+    def __init__(self) -> None:
+        super().__init__("it comes too slowly")
+
+
+BODY_ERRORS = (ParseException, NoMoreData, BodyTooSlow)
+"""What reading a request's body raises."""
 HEAD_BYTES = 64 * 1024
 BODY_BYTES_A_SECOND = 16 * 1024
 """Slower bodies are cut off, once their first `client_seconds` are over."""
@@ -28,7 +41,11 @@ _SPARE = 16
 _DRAIN_SECONDS = 0.2
 _LINGER_SECONDS = 2.0
 _PIECE = 64 * 1024
+_LAST_REQUEST_SECONDS = 0.3
+"""How long a worker that stops waits for a next request on connections that are open."""
 _END = b"\r\n\r\n"
+_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+_NO_DESCRIPTORS_SECONDS = 0.05
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
@@ -42,13 +59,15 @@ class _Socket:
         self._until = time.monotonic() + seconds
 
     def recv(self, size: int) -> bytes:
-        """Raises TimeoutError."""
+        """Raises BodyTooSlow."""
         left = self._until - time.monotonic()
         if left <= 0:
-            raise TimeoutError("the request's body comes too slowly")
+            raise BodyTooSlow
         self._connection.settimeout(left if self._limit is None else min(left, self._limit))
         try:
             data = self._connection.recv(size)
+        except TimeoutError as error:
+            raise BodyTooSlow from error
         finally:
             self._connection.settimeout(WRITE_SECONDS)
         self._until += len(data) / BODY_BYTES_A_SECOND
@@ -95,7 +114,9 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         try:
             client, address = listener.accept()
         except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.ECONNABORTED, errno.EWOULDBLOCK):
+            if error.errno in _NO_DESCRIPTORS:
+                self._free_a_descriptor()
+            elif error.errno not in (errno.EAGAIN, errno.ECONNABORTED, errno.EWOULDBLOCK):
                 raise
             return
         self.nr_conns += 1
@@ -119,6 +140,21 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         else:
             super().finish_request(conn, fs)
 
+    def init_signals(self) -> None:
+        super().init_signals()
+        # Ctrl-C at a terminal comes here too, but the master decides. Children would inherit SIG_IGN.
+        signal.signal(signal.SIGINT, lambda *_: None)
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """As the base class; while the app still loads there is nothing to wait for."""
+        if not self.booted:
+            os._exit(0)
+        super().handle_exit(sig, frame)
+
+    def handle_quit(self, _sig: int, _frame: Any) -> None:
+        """Leave at once: what the app started ends with this process."""
+        os._exit(0)
+
     def murder_pending(self) -> None:
         super().murder_pending()
         now = time.monotonic()
@@ -133,9 +169,15 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def _cap_keepalive(self, deadline: float) -> None:
         """The worker stops: requests that have not come by now are not waited for."""
-        super()._cap_keepalive(deadline)
+        super()._cap_keepalive(min(deadline, time.monotonic() + _LAST_REQUEST_SECONDS))
         for connection in list(self._heads):
             self._drop(connection)
+        if busy := self.nr_conns - len(self.keepalived_conns) - len(self._lingering):
+            self.log.warning(
+                "Ending: %s open request(s) have %s s to end; Ctrl-C again does not wait",
+                busy,
+                self.cfg.graceful_timeout,
+            )
 
     def _await_head(self, connection: _Connection, begun: bytes = b"") -> None:
         connection.timeout = time.monotonic() + self.client_seconds
@@ -211,15 +253,25 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def _make_room(self) -> None:
         """Those who send nothing, and those who hold a connection for later, give way to who comes."""
-        while self.nr_conns > self.worker_connections - _SPARE:
-            if self._lingering:
-                self._end(next(iter(self._lingering)))
-            elif self._heads:
-                self._drop(next(iter(self._heads)))
-            elif self.keepalived_conns:
-                connection = self.keepalived_conns.popleft()
-                self.poller.unregister(connection.sock)
-                self.nr_conns -= 1
-                connection.close()
-            else:
-                return
+        while self.nr_conns > self.worker_connections - _SPARE and self._give_way():
+            pass
+
+    def _free_a_descriptor(self) -> None:
+        """The next look at the listener finds one. Where all are in use, that look is not taken at once."""
+        if not self._give_way():
+            time.sleep(_NO_DESCRIPTORS_SECONDS)
+
+    def _give_way(self) -> bool:
+        """Close one connection on which no request is being answered; False if there is none."""
+        if self._lingering:
+            self._end(next(iter(self._lingering)))
+        elif self._heads:
+            self._drop(next(iter(self._heads)))
+        elif self.keepalived_conns:
+            connection = self.keepalived_conns.popleft()
+            self.poller.unregister(connection.sock)
+            self.nr_conns -= 1
+            connection.close()
+        else:
+            return False
+        return True

@@ -109,6 +109,10 @@ WEATHER = 'get_weather(location="London")'
         ({}, "convert_to_miles = 6", False),
         ({}, "```python\nprint(1)\n```", False),
         ({}, "Sure!\n```python", False),
+        # The reader takes an indented call for one: no blank may lead into it.
+        ({}, ' get_weather(town="London")', False),
+        ({}, "Sure!\n\tget_weather(town=1)", False),
+        ({}, "Sure!\n\n  - one\n  - two", True),
     ],
 )
 def test_prose_and_calls_are_admitted_but_nothing_between(

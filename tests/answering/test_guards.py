@@ -282,16 +282,22 @@ def test_a_repair_may_be_held_by_a_grammar(
     assert "root ::= calls\n" in upstream.requests[1][field]
 
 
-THOUGHT = Reply("", reasoning=f"The tool is right.\n{LONDON}\nThat is it.")
+DRAFT = f"The tool is right.\n{LONDON}\nThat is it."
+THOUGHTS = {
+    "a field": Reply("", reasoning=DRAFT),
+    "tags": Reply(f"<think>\n{DRAFT}\n</think>\n\n"),
+    "a field, and a line": Reply("\n", reasoning=DRAFT),
+}
 
 
 @BOTH
+@pytest.mark.parametrize("place", THOUGHTS)
 def test_code_in_reasoning_is_run_only_where_the_operator_allows(
-    start_proxy: StartProxy, upstream: ScriptedUpstream, ask: Any
+    start_proxy: StartProxy, upstream: ScriptedUpstream, ask: Any, place: str
 ) -> None:
     strict = openai.OpenAI(base_url=start_proxy(), api_key="k")
     lenient = openai.OpenAI(base_url=start_proxy(recover_reasoning=True), api_key="k")
-    upstream.reply(THOUGHT, "No.", THOUGHT)
+    upstream.reply(THOUGHTS[place], "No.", THOUGHTS[place])
     assert ask(strict, model="m", messages=ASK, tools=[GET_WEATHER]).choices[0].message.content
     completion = ask(lenient, model="m", messages=ASK, tools=[GET_WEATHER])
     assert calls(completion) == [("get_weather", {"location": "London"})]

@@ -22,6 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.support.runs import sections, with_sections
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "compatibility.md"
 NOTES = Path(__file__).parent / "notes.md"
@@ -140,7 +142,8 @@ def main(results: Iterable[str]) -> None:
     clients: dict[str, Any] = {}
     for path in results:
         clients |= json.loads(Path(path).read_text())
-    PAGE.write_text(render(clients))
+    # The sections that others make (tests/support/runs.py) stay as they are.
+    PAGE.write_text(with_sections(render(clients), sections(PAGE.read_text())))
 
 
 if __name__ == "__main__":

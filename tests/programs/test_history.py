@@ -128,7 +128,9 @@ def test_whatever_stops_a_program_is_told_with_what_it_did_before(
 def test_long_results_of_a_failed_program_are_cut_with_a_mark(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
-    upstream.reply(block("a = [check(str(n)) for n in range(20)]\nprint(a[99])"), "Sorry.")
+    upstream.reply(
+        block("a = [check(str(n)) for n in range(20)]\nprint(a[0].split()[99])"), "Sorry."
+    )
     converse(client, ["Go."], tools=TOOLS, local={"check": lambda id: f"{id} " + "x" * 8_000})
     told = last_told(upstream)
     assert told.count("characters left out") == 20 and "IndexError" in told

@@ -145,15 +145,28 @@ PROGRAMS: list[tuple[str, str, list[list[str]]]] = [
             "    print(a, b)\nasyncio.run(main())",
         )
     ),
+    *(
+        (
+            f"coroutines that are gathered, whose calls only read: {gathered}",
+            "import asyncio\nasync def one(p):\n    return p, await read_file(p)\n"
+            f"print(await asyncio.gather({gathered}))",
+            [["read_file(path='a')", "read_file(path='b')"]],
+        )
+        for gathered in (
+            "*(one(p) for p in ('a', 'b'))",
+            "*[one(p) for p in ('a', 'b')]",
+            "one('a'), one('b')",
+        )
+    ),
     (
         "a list behind a call in the same expression keeps its place",
         "print(bash('id'), [bash('ls'), bash('pwd')])",
-        [["bash(command='id')"], ["bash(command='ls')"], ["bash(command='pwd')"]],
+        [["bash(command='id')"], ["bash(command='ls')", "bash(command='pwd')"]],
     ),
     (
         "the test of a loop is evaluated each time",
         "n = 0\nwhile len([bash('ls'), bash('pwd')]) > n:\n    n += 2\nprint(n)",
-        [["bash(command='ls')"], ["bash(command='pwd')"]] * 2,
+        [["bash(command='ls')", "bash(command='pwd')"]] * 2,
     ),
     (
         "two evaluations of one display are in order",

@@ -54,7 +54,7 @@ PROGRAMS: list[tuple[str, str, list[list[tuple[str, Any]]], str]] = [
         "a condition",
         '```python\nif search("Rome"):\n    book("r")\nelse:\n    print(check("none"))\n```',
         [[("search", {"to": "Rome"})], [("check", {"id": "none"})]],
-        "{'late': 10}",
+        '{"late": 10}',
     ),
     (
         "a loop over results, whose calls go out together",

@@ -52,6 +52,13 @@ PROGRAMS: list[tuple[str, str, list[tuple[str, Any]]]] = [
         'def f():\n    """Call get_weather(\'Rome\') to see."""\n    return get_weather(\'Oslo\')\nf()',
         [OSLO],
     ),
+    ("code behind a return", "get_weather('Oslo')\nreturn\nget_weather('Rome')", [OSLO]),
+    (
+        "a return amid a loop",
+        "for c in ('Oslo', 'Rome'):\n    try:\n        w = get_weather(c)\n        if w:\n"
+        "            return w\n    except Exception:\n        get_weather('Rome')\nget_weather('Rome')",
+        [OSLO],
+    ),
     ("an end before the end", "get_weather('Oslo')\nexit()\nget_weather('Rome')", [OSLO]),
     (
         "a first that is enough",
@@ -106,9 +113,25 @@ def test_what_python_runs_is_run(
     assert len(upstream.requests) == 2
 
 
-def test_a_return_outside_of_a_function_is_told_to_the_model(
-    client: openai.OpenAI, upstream: ScriptedUpstream
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("w = get_weather('Oslo')\nreturn len(w)\nget_weather('Rome')", "5"),
+        ("w = get_weather('Oslo')\nif w:\n    return w.upper()\nprint('no weather')", "SUNNY"),
+        ("w = get_weather('Oslo')\nprint('it is', w)\nreturn\nprint('no')", "it is sunny"),
+    ],
+)
+def test_a_return_outside_of_a_function_ends_the_program_and_tells_its_value(
+    client: openai.OpenAI, upstream: ScriptedUpstream, program: str, told: str
 ) -> None:
-    upstream.reply("```python\nif True:\n    return\nget_weather('Oslo')\n```", "Sorry.")
-    plain(client, model="m", messages=[{"role": "user", "content": "Go."}], tools=TOOLS)
-    assert "'return' outside function" in str(upstream.requests[1]["messages"][-1]["content"])
+    upstream.reply(f"```python\n{program}\n```", "Done.")
+    messages: list[Any] = [{"role": "user", "content": "Go."}]
+    first = plain(client, model="m", messages=messages, tools=TOOLS).choices[0].message
+    messages += [first.model_dump(exclude_none=True), result(first.tool_calls[0], "sunny")]
+    assert (
+        plain(client, model="m", messages=messages, tools=TOOLS).choices[0].message.content
+        == "Done."
+    )
+    told_lines = str(upstream.requests[-1]["messages"]).replace("\\n", "\n").splitlines()
+    assert told in told_lines
+    assert "no" not in told_lines

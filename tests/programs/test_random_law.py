@@ -55,21 +55,23 @@ def hold_the_law(url: str, upstream: ScriptedUpstream, seeds: Iterable[int]) -> 
     for seed in seeds:
         source = Writer(random.Random(seed)).program()
         expected, printed, fails = reference(source)
-        if not 0 < len(expected) <= MOST_CALLS:
-            continue
+        if not 0 < len(expected) <= MOST_CALLS or "[...]" in printed:
+            continue  # monty writes a list that is in itself otherwise
         made, requests = played(url, upstream, source)
         # A program that fails before anything has left is written anew by the model.
         assert made == (expected[: len(made)] if fails else expected), source
         if not fails:
             told = upstream.requests[-1]["messages"]
-            assert any(printed.rstrip("\n") in str(m["content"]) for m in told), (printed, source)
+            # A record that is only printed is printed as it came, in JSON's quotes.
+            printed = printed.rstrip("\n").replace("'", '"')
+            assert any(printed in str(m["content"]).replace("'", '"') for m in told), source
             needed, least = needed + requests, least + least_rounds(source)
         upstream.exchanges.clear()
     return needed / max(least, 1)
 
 
-SLACK = 1.35
-"""Requests over what a placeholder at run time would need; 1.1 is the aim."""
+SLACK = 1.1
+"""The most that the requests of a client may be, over the least that there can be."""
 
 
 def test_random_programs_make_pythons_calls(
@@ -94,17 +96,23 @@ def test_the_kernel_keeps_the_law_too(start_proxy: StartProxy, upstream: Scripte
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("hundred", range(20))
 def test_two_thousand_programs_make_pythons_calls(
-    start_proxy: StartProxy, upstream: ScriptedUpstream, hundred: int
+    start_proxy: StartProxy,
+    upstream: ScriptedUpstream,
+    capsys: pytest.CaptureFixture[str],
+    hundred: int,
 ) -> None:
     url = start_proxy(engines=("monty",), order="dataflow")
-    hold_the_law(url, upstream, range(10_000 + 100 * hundred, 10_100 + 100 * hundred))
+    slack = hold_the_law(url, upstream, range(10_000 + 100 * hundred, 10_100 + 100 * hundred))
+    with capsys.disabled():
+        print(f" {slack:.3f} times the requests needed", end="")  # noqa: T201 - it is what is measured
+    assert slack <= SLACK
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(7200)
+@pytest.mark.parametrize("ten", range(10))
 def test_the_kernel_keeps_the_law_over_many_programs(
-    start_proxy: StartProxy, upstream: ScriptedUpstream
+    start_proxy: StartProxy, upstream: ScriptedUpstream, ten: int
 ) -> None:
-    hold_the_law(
-        start_proxy(engines=("kernel",), order="dataflow"), upstream, range(20_000, 20_100)
-    )
+    url = start_proxy(engines=("kernel",), order="dataflow")
+    hold_the_law(url, upstream, range(20_000 + 10 * ten, 20_010 + 10 * ten))

@@ -46,6 +46,9 @@ USES: list[tuple[str, str, str, dict[str, Any]]] = [
      "note(x.strip() + ys[0])", "{} ", {"text": "{}b"}),
     ("null", "note('none' if bash('x') is None else 'some')", "null", {"text": "none"}),
     ("empty", "note('empty' if not bash('x') else 'some')", "", {"text": "empty"}),
+    ("a text in JSON reads as what it says", "note(bash('x').strip())", '"two words"', {"text": "two words"}),
+    ("a text in JSON that is parsed", "import json\nnote(json.loads(bash('x')))", '"two words"',
+     {"text": "two words"}),
     ("plain text", "note(bash('ls').split()[1])", "a b c", {"text": "b"}),
 ]  # fmt: skip
 
@@ -66,6 +69,46 @@ def test_the_kernel_reads_results_in_the_same_way(
     client = openai.OpenAI(base_url=start_proxy(engines=("kernel",)), api_key="k", max_retries=0)
     program = f"def f(t):\n    return t.strip()[:7]\n{program}"
     assert _sent_next(client, upstream, program, PACKAGE, TOOLS) == {"text": '{"name"'}
+
+
+SHOWN: list[tuple[str, str, str, str]] = [
+    ("printed where it is called", "print(read_file('p'))", PACKAGE, PACKAGE),
+    ("printed later, and twice", "t = read_file('p')\nprint(t)\nprint('file:', t)", PACKAGE,
+     f"file: {PACKAGE}"),
+    ("in a text that is printed", "for p in ('a',):\n    t = read_file(p)\n    print(f'{p}: {t}')", PACKAGE,
+     f"a: {PACKAGE}"),
+    ("a number, as it was written", "print(bash('x'))", "1.50", "1.50"),
+    ("null", "print(bash('x'))", "null", "null"),
+    ("a text in JSON", "print(bash('x'))", '"two\\nlines"', "two\nlines"),
+    ("printed as text, and taken apart as text", "t = read_file('p')\nprint(t)\nprint(t.upper())", '{"a": 1}',
+     '{"A": 1}'),
+    ("printed, and treated as JSON", "d = search('q')\nprint(d, d['a'])", '{"a": true}', "{'a': True} True"),
+    ("printed within something", "print([search('q')])", '{"a": 1}', "[{'a': 1}]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("engine", "program", "text", "printed"),
+    [("monty", *row[1:]) for row in SHOWN] + [("kernel", *SHOWN[2][1:])],
+    ids=[row[0] for row in SHOWN] + ["in a kernel"],
+)
+def test_what_is_only_printed_is_printed_as_it_came(
+    start_proxy: StartProxy,
+    upstream: ScriptedUpstream,
+    engine: Any,
+    program: str,
+    text: str,
+    printed: str,
+) -> None:
+    """``print(read_file("package.json"))`` told the model Python's repr of what the file says."""
+    client = openai.OpenAI(base_url=start_proxy(engines=(engine,)), api_key="k", max_retries=0)
+    upstream.reply(f"```python\n{program}\n```", "Done.")
+    messages: list[Any] = [{"role": "user", "content": "Go."}]
+    first = plain(client, model="m", messages=messages, tools=TOOLS).choices[0].message
+    messages += [first.model_dump(exclude_none=True), result(first.tool_calls[0], text)]
+    plain(client, model="m", messages=messages, tools=TOOLS)
+    told = "\n".join(str(message["content"]) for message in upstream.requests[-1]["messages"][1:])
+    assert printed in told
 
 
 GET = "weigh(get('a'))"

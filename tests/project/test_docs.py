@@ -58,6 +58,24 @@ def test_the_readmes_python_runs(
     ]
 
 
+@needs_bubblewrap
+def test_the_quickstarts_python_runs(
+    proxy: str, upstream: ScriptedUpstream, capsys: pytest.CaptureFixture[str]
+) -> None:
+    upstream.reply(*['```python\nget_weather(location="London")\n```'] * 3)
+    upstream.reply("```python\nprint(sum(n * n for n in range(1, 10)))\n```", "Their sum is 285.")
+    page = (ROOT / "docs" / "quickstart.md").read_text()
+    for snippet in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        source = snippet.replace("http://127.0.0.1:8001", proxy)
+        exec(compile(source, "quickstart.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines() == [
+        '{"location":"London"}',
+        '{"location":"London"}',
+        "{'location': 'London'}",
+        "Their sum is 285.",
+    ]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)

@@ -35,6 +35,13 @@ def test_requirements_txt_is_the_packages_own_list() -> None:
     ]
 
 
+def test_the_list_of_the_kernels_image_is_the_extras_own() -> None:
+    lines = (ROOT / "sandbox" / "requirements.txt").read_text().splitlines()
+    assert [line for line in lines if not line.startswith("#")] == EXTRAS["interpreter"]
+    assert "COPY sandbox/requirements.txt" in (ROOT / "sandbox" / "Dockerfile").read_text()
+    assert any(line.startswith("pytz") for line in lines), "pandas 3 no longer brings it"
+
+
 @pytest.mark.parametrize("name", [*EXTRAS, *GROUPS])
 def test_each_list_stands_as_the_makefile_looks_for_it(name: str) -> None:
     """Its stamps change with the lines between the list's name and its closing bracket."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -67,3 +69,40 @@ def test_of_a_block_that_was_cut_off_nothing_is_called(format: Format) -> None:
 def test_the_page_of_formats_is_up_to_date() -> None:
     """Run ``make formats`` after a change of the table."""
     assert PAGE.read_text(encoding="utf-8") == page()
+
+
+#: The parsers that these servers ship, as their registries name them; of llama.cpp those that are not made
+#: from a model's template.
+VLLM = """
+apertus cohere_command3 cohere_command4 deepseek_v3 deepseek_v31 deepseek_v32 deepseek_v4
+ernie45 functiongemma gemma4 gigachat3 glm45 glm47 granite granite-20b-fc granite4 hermes
+hunyuan_a13b hy_v3 inkling internlm jamba kimi_k2 kimi_k3 lfm2 llama3_json llama4_json
+llama4_pythonic longcat mimo minicpm5 minimax_m2 minimax_m3 mistral olmo3 openai
+phi4_mini_json poolside_v1 pythonic qwen3_coder qwen3_xml seed_oss solar_open2 step3
+step3p5 xlam
+"""
+SGLANG = """
+apertus2509 cohere_command4 deepseekv3 deepseekv31 deepseekv32 deepseekv4 deepseekv41 dots
+gemma4 gigachat3 gigachat35 glm glm45 glm47 gpt-oss hermes hunyuan inkling interns1
+iquest_q1 k2_horizon kimi_k2 kimi_k3 lfm2 ling3 llama3 mimo minicpm5 minimax-m2 minimax-m3
+mistral muse nanbeige poolside_v1 pythonic qwen qwen25 qwen3_coder spark25 step3 step3p5
+trinity
+"""
+LLAMA_CPP = """
+cohere2moe deepseek functionary-v3-2 gemma4 gigachat-v3 gpt-oss inkling k2-horizon kimi-k2
+kimi-k3 lfm2 ling3 llm-jp-harmony minicpm5 minimax-m3 ministral3 muse-glimmer qwen3-coder
+"""
+
+
+@pytest.mark.parametrize(
+    ("server", "parsers"), [("vLLM", VLLM), ("SGLang", SGLANG), ("llama.cpp", LLAMA_CPP)]
+)
+def test_every_parser_of_a_server_has_a_row(server: str, parsers: str) -> None:
+    named = {
+        name
+        for format in FORMATS
+        for part in format.source.split("; ")
+        if part.startswith(server)
+        for name in re.findall(r"`([^`]+)`", part)
+    }
+    assert set(parsers.split()) - named == set()

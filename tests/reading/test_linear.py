@@ -61,3 +61,10 @@ def test_the_steps_grow_with_the_length_and_no_faster(name: str) -> None:
     lines_run(chunks_of(reply_of(300, begin, again), 7))  # whatever is imported or cached
     short, long = (lines_run(chunks_of(reply_of(size, begin, again), 7)) for size in (SHORT, LONG))
     assert long <= MOST * short
+
+
+def test_what_is_more_than_may_be_held_costs_no_more_than_what_is_held() -> None:
+    """Brackets without an end are held as code, and given back as words when too much is held."""
+    begin, again = INPUTS["bare brackets"]
+    held, more = (lines_run(chunks_of(reply_of(n, begin, again), 1000)) for n in (66_000, 132_000))
+    assert more <= 2.2 * held

@@ -36,6 +36,15 @@ WORDS = {
     "a tag in backticks": "Close it with `</tool_call>` and nothing else.",
     "a tag in quotes": 'The tag "</tool_call>" closes it.',
     "an answer in JSON": '{"name": "Alice", "arguments": {"age": 3}}',
+    "a name and its JSON that begin a sentence": 'search {"query": "a"} is what I would send.',
+    "a name and its JSON, then an aside": 'search {"query": "a"} (not sent yet)',
+    "a name and its JSON, then a comma": 'search {"query": "a"}, then I wait.',
+    "a name and its JSON, and what came of it": 'search {"query": "a"} -> {"hits": []}',
+    "a name and its JSON, and what it told": 'get_weather {"city": "Oslo"}: 4 degrees',
+    "JSON that begins a sentence": '{"name": "search", "arguments": {"query": "a"}} would do.',
+    "a list of JSON that begins a sentence": '[{"name": "search", "arguments": {}}] would do.',
+    "a call that begins a sentence": 'search(query="a") is what I would send.',
+    "a line of YAML in a sentence": "name: search\nis what I would write first.",
     "braces": "Search {query} in the index, to=everyone {x}.",
 }
 CALLING = [format for format in FORMATS if format.shown.startswith("@TEXT@")]

@@ -277,8 +277,8 @@ def with_choice(choice: Any) -> Json:
         (with_input(user({"text": "a"})), "input[0].content[0].type", None),
         (with_input(user({"type": "input_text"})), "input[0].content[0].text", None),
         (
-            with_input(user({"type": "input_image", "file_id": "file-1"})),
-            "input[0].content[0].file_id",
+            with_input(user({"type": "input_image", "detail": "low"})),
+            "input[0].content[0].image_url",
             None,
         ),
         (

@@ -100,6 +100,20 @@ def test_the_items_are_the_cell_its_output_and_the_answer(
     assert message["content"][0]["text"] == "It is 4."
 
 
+def test_words_before_and_behind_code_are_parted_in_output_text(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    """They were "I count.It is 2.": the SDK joins all texts. The model gets back what it wrote."""
+    upstream.reply("I count.\n```python\nprint(1 + 1)\n```", "It is 2.")
+    tools: Any = body()["tools"]
+    first = client.responses.create(model="m", input="1 + 1?", tools=tools)
+    assert first.output_text == "I count.\n\nIt is 2."
+    upstream.reply("Yes.")
+    client.responses.create(model="m", input="Sure?", tools=tools, previous_response_id=first.id)
+    sent = [message["content"] for message in upstream.requests[-1]["messages"]]
+    assert "It is 2." in sent
+
+
 def test_outputs_are_left_out_unless_they_are_asked_for(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:

@@ -10,9 +10,10 @@ import pytest
 
 from emulator.answering.prompt import transcript
 from emulator.answering.tool_choice import NO_TOOLS
+from emulator.errors import BadRequest
 from emulator.responses import items
 from emulator.responses.history import messages
-from tests.support.openai_wire import SCHEMAS, recorded_requests
+from tests.support.openai_wire import SCHEMAS, examples, recorded_requests
 from tests.support.raw_http import send
 from tests.support.responses_client import ask, ask_stream, check_events, fetch, whole_text
 from tests.support.responses_tools import GET_WEATHER, LONDON
@@ -371,6 +372,36 @@ def test_every_type_of_item_in_openais_schema_is_taken() -> None:
     for kind in types - {"message", "item_reference"}:
         [item] = items.normal([{"type": kind, "id": "x"}])
         assert item["type"] == kind
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["required", "all"])
+def test_every_form_of_every_item_in_openais_schema_is_read(full: bool) -> None:
+    """Refused are only a file that would have to be fetched, and a picture that is none."""
+    forms = examples({"$ref": "#/components/schemas/InputItem"}, full=full)
+    assert len(forms) > 100
+    refused = []
+    for form in forms:
+        if form is None:
+            continue
+        try:
+            items.parse(items.normal([form]))
+        except BadRequest as error:
+            refused.append(str(error.param).rpartition(".")[2])
+    assert set(refused) <= {"file_url", "image_url"}
+
+
+def test_a_picture_is_named_by_the_id_of_an_uploaded_file(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("A dot.", "A dot.")
+    file = client.files.create(file=("dot.png", b"\x89PNG"), purpose="vision")
+    part: Any = {"type": "input_image", "file_id": file.id, "detail": "low"}
+    output: Any = {"type": "function_call_output", "call_id": "c", "output": [part]}
+    call: Any = {"type": "function_call", "call_id": "c", "name": "shot", "arguments": "{}"}
+    said: Any = {"role": "user", "content": [{"type": "input_text", "text": "What?"}, part]}
+    for written in ([said], [said, call, output]):
+        client.responses.create(model="m", input=written)
+        assert "data:image/png;base64,iVBORw==" in json.dumps(upstream.requests[-1]["messages"])
 
 
 # Clients as they are

@@ -34,7 +34,7 @@ from tests.support.responses_client import EVENT, RESPONSE, as_published, check_
 
 Json = dict[str, Any]
 
-OPENED = Opened(lambda: None)
+OPENED = Opened()
 STOP = Finish("stop", Usage(5, 7))
 BEGUN = CodeBegun("ci_1", "cntr_1")
 CODE = (CodeDelta("print("), CodeDelta("1)"), CodeClosed("print(1)"))
@@ -241,9 +241,9 @@ ANSWERS: list[tuple[str, tuple[AnswerEvent, ...], list[Json]]] = [
             message("One more."),
             cell("completed"),
             message(
-                "In /mnt/data/plot.png",
-                cited(PLOT, "plot.png", 3, 21),
-                cited(TABLE, "a b.csv", 21, 21),
+                "\n\nIn /mnt/data/plot.png",
+                cited(PLOT, "plot.png", 5, 23),
+                cited(TABLE, "a b.csv", 23, 23),
             ),
         ],
     ),

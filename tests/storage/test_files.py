@@ -275,8 +275,8 @@ def test_an_upload_may_be_larger_than_a_json_body(start_proxy: StartProxy) -> No
     assert client.files.create(file=("x", b"x" * 5000), purpose="vision").bytes == 5000
 
 
-def begin_upload(proxy: str, promised: int, sent: bytes) -> bytes:
-    """The status line of the answer to an upload that ends before its promised length."""
+def begin_upload(proxy: str, promised: int, sent: bytes, *, leave: bool = False) -> bytes:
+    """The status line of the answer to an upload of which not all comes that was promised."""
     host, port = proxy.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as connection:
         connection.sendall(
@@ -284,13 +284,16 @@ def begin_upload(proxy: str, promised: int, sent: bytes) -> bytes:
             % (HEADERS["content-type"].encode(), promised)
         )
         connection.sendall(sent)
-        connection.shutdown(socket.SHUT_WR)
+        if leave:
+            connection.shutdown(socket.SHUT_WR)
         return connection.recv(65536).split(b"\r\n")[0]
 
 
 def test_an_upload_whose_client_vanishes_leaves_nothing(proxy: str, tmp_path: Path) -> None:
     body, _ = form({"purpose": "user_data"}, ("x", b"x" * 1_000_000))
-    assert b" 400 " in begin_upload(proxy, len(body), body[:700_000])
+    # Whether it left or sent half a body is told by what is seen first; nobody reads it.
+    status = begin_upload(proxy, len(body), body[:700_000], leave=True)
+    assert status.split()[1] in (b"400", b"499")
     assert send(f"{proxy}/v1/files")[2]["data"] == []
     assert kept(tmp_path) == []
 

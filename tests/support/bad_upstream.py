@@ -77,9 +77,12 @@ class _Handler(socketserver.StreamRequestHandler):
     server: _Server
 
     def handle(self) -> None:
+        body = self._body()
+        if body is None:  # whether there is an upstream at all: there is
+            self.wfile.write(status(200, {"object": "list", "data": []}))
+            return
+        self.server.asked.append(body)
         try:
-            body = self._body()
-            self.server.asked.append(body)
             for piece in BEHAVIOURS[body["model"]]():
                 if piece is None:
                     self.connection.recv(1)  # until the other side leaves
@@ -96,7 +99,7 @@ class _Handler(socketserver.StreamRequestHandler):
             name, _, value = line.partition(b":")
             if name.lower() == b"content-length":
                 size = int(value)
-        return json.loads(self.rfile.read(size))
+        return json.loads(self.rfile.read(size)) if size else None
 
 
 class _Server(socketserver.ThreadingTCPServer):

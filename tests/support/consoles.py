@@ -23,11 +23,22 @@ def run_example(
     Each of ``inputs`` is what is typed at a prompt: a line, or more of them.
     """
     script, *arguments = shlex.split(command)
+    return converse([str(EXAMPLES / script), *arguments], inputs, PROMPT, folder, env)
+
+
+def converse(
+    arguments: list[str],
+    inputs: Iterable[str],
+    prompt: str,
+    folder: Path,
+    env: Mapping[str, str] | None = None,
+) -> str:
+    """All that the terminal shows of ``python ARGUMENTS``; ``prompt`` is what it asks with, as a pattern."""
     foreign = ("EMULATOR_", "OPENAI_", "PROXY_", "EDITOR", "VISUAL")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     child = pexpect.spawn(
         sys.executable,
-        [str(EXAMPLES / script), *arguments],
+        arguments,
         cwd=str(folder),
         env={**clean, "TERM": "dumb", **(env or {})},
         encoding="utf-8",
@@ -37,7 +48,7 @@ def run_example(
     shown = []
     try:
         for line in inputs:
-            child.expect(PROMPT)
+            child.expect(prompt)
             shown += [child.before, child.after]
             child.sendline(line)
         child.expect(pexpect.EOF)

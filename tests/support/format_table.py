@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.support.agent_syntaxes import AGENT_SYNTAXES
 from tests.support.formats import FORMATS, VARIANTS, Format, reply
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
@@ -26,6 +27,18 @@ To add a format, add a row and look at its sample here: [CONTRIBUTING.md](../CON
 """
 
 
+_AGENTS = """
+## What agents' own prompts teach
+
+No call stands around these: they count where one tool of commands (`bash`, `shell`, `run_command`, ...) or
+`apply_patch` is offered. A fence of a shell is a command only where it is the reply's only one and ends it;
+elsewhere it is documentation. `tests/support/agent_syntaxes.py` has the samples.
+
+| Syntax | Taught by | Offered |
+| --- | --- | --- |
+"""
+
+
 def page() -> str:
     """The whole page."""
     variants = ", ".join(VARIANTS)
@@ -36,6 +49,8 @@ def page() -> str:
     ]
     parts += ["\n## Samples\n"]
     parts += [_sample(one) for one in FORMATS]
+    parts.append(_AGENTS)
+    parts += [f"| {one.name} | {one.source} | {', '.join(one.tools)} |\n" for one in AGENT_SYNTAXES]
     return "".join(parts)
 
 

@@ -126,20 +126,22 @@ _NO_BORDERS = "nothing is left that says where an argument begins"
 FORMATS: tuple[Format, ...] = (
     Format(
         name="Hermes, Qwen 2.5 and 3",
-        source="vLLM `hermes`; SGLang `hermes`, `qwen25`, `trinity`; llama.cpp Hermes 2 Pro",
+        source="vLLM `hermes`; SGLang `hermes`, `qwen`, `qwen25`, `trinity`, `nanbeige`; "
+        "llama.cpp by its template",
         call="<tool_call>\n@JSON@\n</tool_call>",
         special=r"</?tool_call>",
     ),
     Format(
         name="Qwen3-Coder, Qwen 3.5, MiMo, Step 3.5, Nemotron 3",
-        source="vLLM `qwen3_coder`, `qwen3_xml`, `mimo`, `step3p5`; SGLang `qwen3_coder`, `mimo`",
+        source="vLLM `qwen3_coder`, `qwen3_xml`, `mimo`, `step3p5`; SGLang `qwen3_coder`, `mimo`, "
+        "`step3p5`; llama.cpp `qwen3-coder`",
         call="<tool_call>\n<function=@NAME@>\n@PARAMS@</function>\n</tool_call>",
         parameter="<parameter=@KEY@>\n@VALUE@\n</parameter>\n",
         special=r"</?tool_call>",
     ),
     Format(
         name="Seed-OSS",
-        source="vLLM `seed_oss`; llama.cpp ByteDance Seed-OSS",
+        source="vLLM `seed_oss`; llama.cpp by its template",
         call="<seed:tool_call>\n<function=@NAME@>\n@PARAMS@</function>\n</seed:tool_call>",
         parameter="<parameter=@KEY@>@VALUE@</parameter>\n",
         thought="<seed:think>@THOUGHT@</seed:think>",
@@ -147,7 +149,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="DeepSeek V3 and R1",
-        source="vLLM `deepseek_v3`; SGLang `deepseekv3`; llama.cpp DeepSeek R1",
+        source="vLLM `deepseek_v3`; SGLang `deepseekv3`; llama.cpp by its template",
         head="<｜tool▁calls▁begin｜>",
         call="<｜tool▁call▁begin｜>function<｜tool▁sep｜>@NAME@\n```json\n@ARGS@\n```<｜tool▁call▁end｜>",
         tail="<｜tool▁calls▁end｜><｜end▁of▁sentence｜>",
@@ -155,7 +157,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="DeepSeek V3.1",
-        source="vLLM `deepseek_v31`; SGLang `deepseekv31`; llama.cpp DeepSeek V3.1",
+        source="vLLM `deepseek_v31`; SGLang `deepseekv31`; llama.cpp by its template",
         head="<｜tool▁calls▁begin｜>",
         call="<｜tool▁call▁begin｜>@NAME@<｜tool▁sep｜>@ARGS@<｜tool▁call▁end｜>",
         join="",
@@ -164,7 +166,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="DeepSeek V3.2 (DSML)",
-        source="vLLM `deepseek_v32`; SGLang `deepseekv32`; llama.cpp DeepSeek V3.2",
+        source="vLLM `deepseek_v32`; SGLang `deepseekv32`; llama.cpp `deepseek`",
         head="<｜DSML｜function_calls>\n",
         call='<｜DSML｜invoke name="@NAME@">\n@PARAMS@</｜DSML｜invoke>',
         tail="\n</｜DSML｜function_calls>",
@@ -175,7 +177,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="DeepSeek V4 (DSML)",
-        source="vLLM `deepseek_v4`; SGLang `deepseekv4`",
+        source="vLLM `deepseek_v4`; SGLang `deepseekv4`; llama.cpp `deepseek`",
         head="<｜DSML｜tool_calls>\n",
         call='<｜DSML｜invoke name="@NAME@">\n@PARAMS@</｜DSML｜invoke>',
         tail="\n</｜DSML｜tool_calls>",
@@ -183,6 +185,18 @@ FORMATS: tuple[Format, ...] = (
             '<｜DSML｜parameter name="@KEY@" string="@STRING@">@VALUE@</｜DSML｜parameter>\n'
         ),
         special=r"｜DSML｜",
+    ),
+    Format(
+        name="DeepSeek V4.1 (DSML)",
+        source="SGLang `deepseekv41`",
+        head="\n\n<｜DSML｜ calls>\n",
+        call='<｜DSML｜ invoke name="@NAME@">\n@PARAMS@</｜DSML｜ invoke>',
+        tail="\n</｜DSML｜ calls>",
+        parameter=_typed(
+            '<｜DSML｜ parameter name="@KEY@" string="@STRING@">@VALUE@</｜DSML｜ parameter>\n'
+        ),
+        special=r"｜DSML｜",
+        unread={"stripped": "what is left of a tag begins with a space"},
     ),
     Format(
         name="DeepSeek DSML with JSON",
@@ -194,7 +208,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="GigaChat 3.5 (GCML)",
-        source="SGLang `gigachat35`; llama.cpp GigaChat 3.5",
+        source="SGLang `gigachat35`; llama.cpp by its template",
         head="<｜GCML｜tool_calls>\n",
         call='<｜GCML｜invoke name="@NAME@">\n@PARAMS@</｜GCML｜invoke>',
         tail="\n</｜GCML｜tool_calls>",
@@ -205,7 +219,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="GigaChat 3",
-        source="vLLM `gigachat3`; SGLang `gigachat3`; llama.cpp GigaChat 3",
+        source="vLLM `gigachat3`; SGLang `gigachat3`; llama.cpp `gigachat-v3`",
         call="<|message_sep|>\n\nfunction call<|role_sep|>\n@JSON@",
         label="function call",
         join="",
@@ -223,7 +237,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="Llama 3.1 to 3.3, JSON",
-        source="vLLM `llama3_json`; SGLang `llama3`; llama.cpp Llama 3.x",
+        source="vLLM `llama3_json`, `llama4_json`; SGLang `llama3`; llama.cpp by its template",
         call='{"name": "@NAME@", "parameters": @ARGS@}',
         join="; ",
         shown="",
@@ -241,7 +255,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="Llama 3.1, function tags; Functionary 3.1",
-        source="llama.cpp Functionary v3.1; Meta's prompt of custom functions",
+        source="llama.cpp by its template; Meta's prompt of custom functions",
         call="<function=@NAME@>@ARGS@</function>",
     ),
     Format(
@@ -263,7 +277,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="Mistral 7B v0.3 to Small 3, Nemo",
-        source="vLLM `mistral`; SGLang `mistral`; llama.cpp Mistral Nemo",
+        source="vLLM `mistral`; SGLang `mistral`; llama.cpp by its template",
         head="[TOOL_CALLS] [",
         call="@JSON@",
         join=", ",
@@ -274,7 +288,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="Mistral Small 3.2, Magistral, Devstral, Ministral 3",
-        source="vLLM `mistral`; SGLang `mistral`; llama.cpp Ministral 3",
+        source="vLLM `mistral`; SGLang `mistral`; llama.cpp `ministral3`",
         call="[TOOL_CALLS]@NAME@[ARGS]@ARGS@",
         join="",
         tail="</s>",
@@ -284,7 +298,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="Mistral with call ids",
-        source="llama.cpp Magistral; mistral-common v11",
+        source="llama.cpp by its template; mistral-common v11",
         call="[TOOL_CALLS]@NAME@[CALL_ID]00000000@N@[ARGS]@ARGS@",
         join="",
         tail="</s>",
@@ -294,7 +308,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="Granite 3",
-        source="vLLM `granite`; llama.cpp Granite",
+        source="vLLM `granite`; llama.cpp by its template",
         head="<|tool_call|>[",
         call="@JSON@",
         join=", ",
@@ -313,7 +327,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="Granite 4, EXAONE 4, ERNIE 4.5",
-        source="vLLM `granite4`, `ernie45`; llama.cpp EXAONE",
+        source="vLLM `granite4`, `ernie45`; llama.cpp by its template",
         call="<tool_call>\n@JSON@\n</tool_call>\n",
         join="",
     ),
@@ -335,7 +349,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="Phi-4 mini, tokens",
-        source="llama.cpp Phi-4 mini",
+        source="llama.cpp by its template",
         head="<|tool_call|>[",
         call="@JSON@",
         join=", ",
@@ -344,7 +358,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="Kimi K2",
-        source="vLLM `kimi_k2`; SGLang `kimi_k2`; llama.cpp Kimi K2",
+        source="vLLM `kimi_k2`; SGLang `kimi_k2`; llama.cpp `kimi-k2`",
         head="<|tool_calls_section_begin|>",
         call="<|tool_call_begin|>functions.@NAME@:@N@<|tool_call_argument_begin|>@ARGS@<|tool_call_end|>",
         join="",
@@ -353,7 +367,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="Kimi K3",
-        source="vLLM `kimi_k3`; SGLang `kimi_k3`; llama.cpp Kimi K3",
+        source="vLLM `kimi_k3`; SGLang `kimi_k3`; llama.cpp `kimi-k3`",
         head="<|open|>tools<|sep|>",
         call='<|open|>call tool="@NAME@" index="@N@"<|sep|>@PARAMS@<|close|>call<|sep|>',
         join="",
@@ -369,10 +383,16 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="GLM 4.5 and 4.6, Ling 3, Spark 2.5",
-        source="vLLM `glm45`; SGLang `glm45`, `ling3`, `spark25`; llama.cpp GLM 4.5",
+        source="vLLM `glm45`; SGLang `glm45`, `ling3`, `spark25`, `glm`; llama.cpp `ling3`",
         call="<tool_call>@NAME@\n@PARAMS@</tool_call>",
         parameter="<arg_key>@KEY@</arg_key>\n<arg_value>@VALUE@</arg_value>\n",
         special=r"</?tool_call>",
+    ),
+    Format(
+        name="IQuest Q1",
+        source="SGLang `iquest_q1`",
+        call="<iquest_tool_call>@NAME@@PARAMS@</iquest_tool_call>",
+        parameter="<arg_key>@KEY@</arg_key><arg_value>@VALUE@</arg_value>",
     ),
     Format(
         name="GLM 4.7 and 5",
@@ -403,7 +423,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="Hunyuan A13B",
-        source="vLLM `hunyuan_a13b`; llama.cpp Hunyuan",
+        source="vLLM `hunyuan_a13b`; llama.cpp by its template",
         head="<tool_calls>[",
         call="@JSON@",
         join=", ",
@@ -413,7 +433,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="K2 Horizon",
-        source="SGLang `k2_horizon`",
+        source="SGLang `k2_horizon`; llama.cpp `k2-horizon`",
         head="<ifm|tool_calls>\n",
         call="<ifm|tool_call>@NAME@\n@PARAMS@</ifm|tool_call>",
         tail="\n</ifm|tool_calls>",
@@ -432,7 +452,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="MiniMax M2",
-        source="vLLM `minimax_m2`; SGLang `minimax-m2`; llama.cpp MiniMax M2",
+        source="vLLM `minimax_m2`; SGLang `minimax-m2`; llama.cpp by its template",
         head="<minimax:tool_call>\n",
         call='<invoke name="@NAME@">\n@PARAMS@</invoke>',
         tail="\n</minimax:tool_call>",
@@ -441,7 +461,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="MiniMax M3",
-        source="vLLM `minimax_m3`; SGLang `minimax-m3`",
+        source="vLLM `minimax_m3`; SGLang `minimax-m3`; llama.cpp `minimax-m3`",
         head=f"{_M3}<tool_call>\n",
         call=f'{_M3}<invoke name="@NAME@">@PARAMS@{_M3}</invoke>',
         tail=f"\n{_M3}</tool_call>",
@@ -458,7 +478,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="Muse Glimmer",
-        source="SGLang `muse`",
+        source="SGLang `muse`; llama.cpp `muse-glimmer`",
         head="<|start|>assistant to=tools<|message|><atem:function_calls>\n",
         call='<atem:invoke name="@NAME@">\n@PARAMS@</atem:invoke>',
         tail="\n</atem:function_calls><|eom|>",
@@ -482,7 +502,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="gpt-oss (harmony)",
-        source="vLLM `openai`; SGLang `gpt-oss`; llama.cpp gpt-oss",
+        source="vLLM `openai`; SGLang `gpt-oss`; llama.cpp `gpt-oss`",
         call=(
             "<|channel|>commentary to=functions.@NAME@ <|constrain|>json<|message|>@ARGS@<|call|>"
         ),
@@ -494,12 +514,35 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="gpt-oss, the recipient before the channel",
-        source="vLLM `openai`; llama.cpp gpt-oss",
+        source="vLLM `openai`; llama.cpp `gpt-oss`",
         head="<|start|>",
         call="assistant to=functions.@NAME@<|channel|>commentary json<|message|>@ARGS@<|call|>",
         join="<|start|>",
         thought="<|channel|>analysis<|message|>@THOUGHT@<|end|>",
         shown="<|channel|>commentary<|message|>@TEXT@<|end|>",
+        special=r"<\|\w+\|>",
+        afterwards=False,
+    ),
+    Format(
+        name="LLM-jp 4.1 (harmony)",
+        source="llama.cpp `llm-jp-harmony`",
+        call="<|channel|> commentary to=functions.@NAME@ <|constrain|> json<|message|> @ARGS@",
+        join="<|end|><|start|> assistant",
+        tail="<|call|>",
+        thought="<|channel|> analysis<|message|> @THOUGHT@<|end|><|start|> assistant",
+        shown="<|channel|> commentary<|message|> @TEXT@<|end|><|start|> assistant",
+        special=r"<\|\w+\|>",
+        afterwards=False,
+    ),
+    Format(
+        name="LLM-jp 4.1, the recipient before the channel",
+        source="llama.cpp `llm-jp-harmony`",
+        head="<|start|> ",
+        call="assistant to=functions.@NAME@<|channel|> commentary<|message|> @ARGS@",
+        join="<|end|><|start|> ",
+        tail="<|call|>",
+        thought="<|channel|> analysis<|message|> @THOUGHT@<|end|>",
+        shown="<|channel|> commentary<|message|> @TEXT@<|end|>",
         special=r"<\|\w+\|>",
         afterwards=False,
     ),
@@ -513,7 +556,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="Gemma 4",
-        source="vLLM `gemma4`; SGLang `gemma4`; llama.cpp Gemma 4",
+        source="vLLM `gemma4`; SGLang `gemma4`; llama.cpp `gemma4`",
         call="<|tool_call>call:@NAME@@ARGS@<tool_call|>",
         arguments=_gemma('<|"|>'),
         join="",
@@ -527,7 +570,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="Command R7B and Command A",
-        source="vLLM `cohere_command3`, `cohere_command4`; SGLang `cohere_command4`; llama.cpp Command R7B",
+        source="vLLM `cohere_command3`, `cohere_command4`; SGLang `cohere_command4`; llama.cpp `cohere2moe`",
         head="<|START_ACTION|>[\n",
         call='    {"tool_call_id": "@N@", "tool_name": "@NAME@", "parameters": @ARGS@}',
         join=",\n",
@@ -562,7 +605,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="Functionary 3.2",
-        source="llama.cpp Functionary v3.2",
+        source="llama.cpp `functionary-v3-2`",
         call=">>>@NAME@\n@ARGS@",
         thought="",
         shown=">>>all\n@TEXT@\n",
@@ -576,7 +619,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="Nemotron Nano v2, Nemotron Super",
-        source="llama.cpp Nemotron v2; NVIDIA's `nemotron_json`",
+        source="llama.cpp by its template; NVIDIA's `nemotron_json`",
         head="<TOOLCALL>[",
         call="@JSON@",
         join=", ",
@@ -585,7 +628,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="Apriel 1.5 and 1.6",
-        source="llama.cpp Apriel",
+        source="llama.cpp by its template",
         head="<tool_calls>[",
         call='{"name": "@NAME@", "arguments": @ARGS@, "id": "call_@N@"}',
         join=", ",
@@ -610,7 +653,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="LFM2",
-        source="vLLM `lfm2`; SGLang `lfm2`; llama.cpp LFM2",
+        source="vLLM `lfm2`; SGLang `lfm2`; llama.cpp `lfm2`",
         head="<|tool_call_start|>[",
         call="@PYTHON@",
         join=", ",
@@ -628,7 +671,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="Solar Open",
-        source="llama.cpp Solar Open",
+        source="llama.cpp by its template",
         head="<|tool_calls|>",
         call=(
             "<|tool_call:begin|>call000@N@<|tool_call:name|>@NAME@<|tool_call:args|>@ARGS@"
@@ -650,7 +693,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="Apertus",
-        source="vLLM `apertus`; SGLang `apertus2509`; llama.cpp Apertus",
+        source="vLLM `apertus`; SGLang `apertus2509`; llama.cpp by its template",
         head="<|tools_prefix|>[",
         call='{"@NAME@": @ARGS@}',
         join=", ",
@@ -660,7 +703,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="MiniCPM 5",
-        source="vLLM `minicpm5`; SGLang `minicpm5`",
+        source="vLLM `minicpm5`; SGLang `minicpm5`; llama.cpp `minicpm5`",
         call='<function name="@NAME@">@PARAMS@</function>',
         parameter='<param name="@KEY@">@VALUE@</param>',
     ),
@@ -690,7 +733,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="Inkling",
-        source="vLLM `inkling`; SGLang `inkling`",
+        source="vLLM `inkling`; SGLang `inkling`; llama.cpp `inkling`",
         call=(
             "<|message_model|>@NAME@<|content_invoke_tool_json|>"
             '{"name":"@NAME@","args":@ARGS@}<|end_message|>'
@@ -827,7 +870,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="Firefunction",
-        source="llama.cpp FireFunction v2",
+        source="llama.cpp by its template",
         head=" functools[",
         call="@JSON@",
         join=", ",
@@ -858,7 +901,12 @@ TAGS: Call = (
 LAST_NEWLINE: Call = ("search", {"query": "one\ntwo\n"})
 WRONG: Call = ("get_wether", {"city": "Oslo"})
 
-#: Variant -> the calls in it.
+#: Variant -> the calls in it.#: Names that end like what some formats write behind a name.
+LIKE_WORDS: tuple[Call, ...] = (
+    ("sentiment_analysis", {"text": "Fine."}),
+    ("parse_json", {"text": "no"}),
+)
+
 VARIANTS: dict[str, tuple[Call, ...]] = {
     "plain": (OSLO,),
     "no arguments": (("get_time", {}),),
@@ -868,6 +916,7 @@ VARIANTS: dict[str, tuple[Call, ...]] = {
     "nested": (NESTED,),
     "code": (CODE,),
     "tags": (TAGS,),
+    "names like words": LIKE_WORDS,
     "last newline": (LAST_NEWLINE,),
     "cut off": (OSLO, CET),
     "wrong name": (WRONG,),

@@ -72,6 +72,33 @@ def example(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
             return "x" * schema.get("minLength", 3)
 
 
+def examples(schema: Any, *, full: bool = False, depth: int = 0) -> list[Any]:
+    """Values that one of OpenAI's schemas allows: each alternative of each field once, with all fields if
+    ``full``, else with those that it requires."""
+    while "$ref" in schema:
+        schema = SCHEMAS["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    alternatives = [*schema.get("oneOf", ()), *schema.get("anyOf", ())]
+    if alternatives and "properties" not in schema:
+        return [v for one in alternatives for v in examples(one, full=full, depth=depth)]
+    if depth > 7:
+        return [None]
+    if "const" in schema or "enum" in schema:
+        return [schema["const"]] if "const" in schema else schema["enum"][:2]
+    kind = schema.get("type", "object")
+    match kind if isinstance(kind, str) else kind[0]:
+        case "object":
+            named = schema.get("properties", {})
+            wanted = [name for name in named if full or name in schema.get("required", ())]
+            several = {n: examples(named[n], full=full, depth=depth + 1) for n in wanted}
+            first = {name: values[0] for name, values in several.items()}
+            others = [{**first, name: v} for name, vs in several.items() for v in vs[1:12]]
+            return [first, *others[:40]]
+        case "array":
+            return [[v] for v in examples(schema["items"], full=full, depth=depth + 1)[:30]] + [[]]
+        case other:
+            return [{"integer": 1, "number": 0.5, "boolean": True, "null": None}.get(other, "{}")]
+
+
 # Fields that the proxy answers itself: an upstream without tool calling would refuse them.
 NEVER_FORWARDED = {
     "tools",

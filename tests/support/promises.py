@@ -186,6 +186,72 @@ DEATHS = {
     "replacing itself": "import os, sys\nos.execv(sys.executable, ['python', '-c', ''])",
 }
 
+_ACTS = "class Acts:\n    def __repr__(self): {0}\n    __str__ = _repr_html_ = __repr__\n"
+_TOO_BIG = ("SandboxLimit", "SandboxDied", "SandboxTimeout")
+ACTING: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "a repr without end": (
+        _ACTS.format("exec('while True: pass')") + "Acts()",
+        "repr(Acts())",
+        ("SandboxTimeout",),
+    ),
+    "a str without end, printed": (
+        _ACTS.format("exec('while True: pass')") + "print(Acts())",
+        "",
+        ("SandboxTimeout",),
+    ),
+    "a repr of 50 MB": (
+        _ACTS.format("return 'x' * 50_000_000") + "Acts()",
+        "print(repr(Acts()))",
+        _TOO_BIG,
+    ),
+    "a _repr_html_ of 50 MB": (
+        "class Acts:\n    def _repr_html_(self): return 'x' * 50_000_000\nActs()",
+        "print(Acts()._repr_html_())",
+        _TOO_BIG,
+    ),
+    "a repr that raises": (
+        _ACTS.format("raise ValueError('no')") + "Acts()",
+        "repr(Acts())",
+        ("ProgramFailed",),
+    ),
+    "a repr that leaves": (
+        _ACTS.format("raise SystemExit(5)") + "Acts()",
+        "repr(Acts())",
+        ("ProgramFailed",),
+    ),
+    "a repr that is no text": (
+        _ACTS.format("return 5") + "Acts()",
+        "repr(Acts())",
+        ("ProgramFailed",),
+    ),
+    "a repr that calls without end": (
+        _ACTS.format("exec('while True: ask()')") + "Acts()",
+        "repr(Acts())",
+        ("SandboxLimit",),
+    ),
+    "an error whose words have no end": (
+        "class Acts(Exception):\n    def __str__(self):\n        while True: pass\nraise Acts",
+        "",
+        ("SandboxTimeout",),
+    ),
+    "an error whose words are 50 MB": (
+        "raise ValueError('x' * 50_000_000)",
+        "",
+        ("ProgramFailed", *_TOO_BIG),
+    ),
+    "an argument whose fields have no end": (
+        "class Acts:\n    @property\n    def __dict__(self):\n        while True: pass\nask(Acts())",
+        "vars(Acts())",
+        ("SandboxTimeout",),
+    ),
+    "an argument that contains itself": (
+        "x = []\nx.append(x)\nask(x)",
+        "import json\njson.dumps(x)",
+        ("ProgramFailed",),
+    ),
+}
+"""A program, what looks at its value where no kernel does, and what may come of it."""
+
 MODULES = (
     "bubblewrap", "docker", "container", "docker_kernels", "docker_fences", "seccomp", "cgroups",
     "leftovers", "provisioners", "kernel", "kernel_session", "notebook", "jupyter", "gateway", "monty",
@@ -228,6 +294,13 @@ def page() -> str:
             "|---|---|",
         ]
         lines += [f"| {what} | {comes} |" for what in table]
+    lines += [
+        "\n### Values that act when they are looked at\n",
+        "| a kernel's program has | what comes of it |",
+        "|---|---|",
+    ]
+    for what, (_, _, comes) in ACTING.items():
+        lines += [f"| {what} | {', '.join(f'`{each}`' for each in comes)} |"]
     lines += ["\n## What each module says of itself\n"]
     for name in MODULES:
         lines += [f"### `sandbox/{name}.py`\n", *_confession(name), ""]
@@ -253,7 +326,7 @@ _FENCES = {
         "all of this user's, for the interpreter's own worker",
     ),
     "memory, processes": (
-        "rlimits per process; a control group for all, as root",
+        "rlimits per process; a control group for all, as root or where one is delegated",
         "rlimits per process; a control group for all", "memory of the interpreter",
     ),
     "processor": ("shared with all", "one of them", "shared with all"),
@@ -302,7 +375,8 @@ whether a model obeys such a text or its user.** What is done (`tests/answering/
   is not run. It stays prose, and the model is asked, once, whether it means it; if it writes the call
   again, that runs. It does not matter in which of the known syntaxes it stands, whether in a sentence
   or a block, behind the marks of a quoted mail or a console, or in the strings of JSON or in HTML.
-  Without a budget (`--repair-attempts 0`) a quotation is prose.
+  Without a budget (`--repair-attempts 0`) a quotation is prose. A cell of the code interpreter is looked
+  up too (`tests/interpreter/test_quoted_cells.py`): as a whole, by what its statements do, and by its calls.
 - A call that the model itself has made before in the conversation, with the same arguments, is its own.
 - What stands in reasoning, as a draft, is not called; of a block that was cut off nothing is.
 - Names and arguments are held to the tools' schemas, and code runs behind the fences above.
@@ -311,8 +385,6 @@ What is not:
 
 - A model that obeys, and calls in words of its own, with other arguments or in another syntax, is not
   stopped. Nor is one that confirms when it is asked.
-- Cells of the code interpreter are not looked up: what they may reach is their container, and the
-  functions that the client offers in it.
 - Texts that the client keeps from the proxy (images, files that it does not send as text) cannot be
   compared.
 - So a tool that must not be called by a stranger needs a person's leave, in the client.

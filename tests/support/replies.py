@@ -37,7 +37,8 @@ from emulator.reading.splitter import (
 NAMES = {
     name: re.sub(r"\W", "_", name)
     for name in (
-        "get_weather get_time search send_email calculate create_event math.lcm get-stock-price"
+        "get_weather get_time search send_email calculate create_event math.lcm get-stock-price "
+        "sentiment_analysis parse_json"
     ).split()
 }
 

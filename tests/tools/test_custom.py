@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from emulator.tools.lark_grammar import LarkGrammar
+from emulator.tools.problems import Problem
 from emulator.tools.toolset import BindError, SchemaError, Toolset
 from tests.support.raw_http import send
 from tests.support.scripted import ScriptedUpstream
@@ -51,6 +53,12 @@ def test_an_input_is_held_to_its_regex(
         (custom("x" * 100_000), "definition"),
         (custom(7), "definition"),
         (custom("a", "bnf"), "syntax"),
+        (custom("start: nothing", "lark"), "definition"),
+        (custom("start: /a(?=b)/", "lark"), "definition"),
+        (custom("start: " + "(" * 9000 + '"a"' + ")" * 9000, "lark"), "definition"),
+        (custom("start: /" + "(" * 9000 + "a" + ")" * 9000 + "/", "lark"), "definition"),
+        (custom('start: %json {"$ref": "file:///etc/passwd"}', "lark"), "definition"),
+        (custom('start: %json {"$ref": "http://127.0.0.1:9/x"}', "lark"), "definition"),
     ],
 )
 def test_a_grammar_that_cannot_be_enforced_is_refused(tool: dict[str, Any], place: str) -> None:
@@ -59,9 +67,116 @@ def test_a_grammar_that_cannot_be_enforced_is_refused(tool: dict[str, Any], plac
     assert raised.value.param.endswith(f"format.{place}")
 
 
+# Lark
+
+# As Codex CLI sends it, shortened by what moves and ends files.
+PATCH = r"""start: begin_patch hunk+ end_patch
+begin_patch: "*** Begin Patch" LF
+end_patch: "*** End Patch" LF?
+hunk: add_hunk | delete_hunk
+add_hunk: "*** Add File: " filename LF add_line+
+delete_hunk: "*** Delete File: " filename LF
+filename: /(.+)/
+add_line: "+" /(.*)/ LF -> line
+%import common.LF
+"""
+SUM = """start: term (("+" | "-") term)*
+term: NUMBER | "(" start ")"
+%import common.NUMBER
+%import common.WS
+%ignore WS
+"""
+ADDED = "*** Begin Patch\n*** Add File: größe.py\n+x = 1\n+\n*** End Patch"
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["responses", "chat"])
+@pytest.mark.parametrize(
+    ("definition", "fits", "fails"),
+    [
+        (PATCH, [ADDED, f"{ADDED}\n"], ["", "ls", ADDED[:-1], ADDED.replace("+x", "x")]),
+        (SUM, ["1", "1 + (2-3)"], ["1 +", "(1", "1)", "eins"]),
+        ('start: "a"+', ["a", "aaa"], ["", "ab", "\u00e9", "a\ud800"]),
+        (r"start: /[0-9]{4}(-[0-9]{2}){2}/", ["2026-01-31"], ["2026-1-31", "2026-01-310"]),
+        ('start: "yes"i | "no"i', ["YES", "no"], ["yesno"]),
+    ],
+)
+def test_an_input_is_held_to_its_lark_grammar(
+    definition: str, fits: list[str], fails: list[str], nested: bool
+) -> None:
+    toolset = Toolset.parse([custom(definition, "lark", nested=nested)])
+    for text in fits:
+        assert toolset.bind("when", [text], {}) == {"input": text}
+    for text in fails:
+        with pytest.raises(BindError):
+            toolset.bind("when", [text], {})
+
+
+@pytest.mark.parametrize("edges", [("\n", ""), ("", "\n"), ("\r\n", "\r\n\r\n"), ("\n\n", "\n")])
+@pytest.mark.parametrize("definition", ['start: "a"', 'start: "a\\n"'])
+def test_line_ends_at_the_edges_of_a_text_are_set_right(
+    definition: str, edges: tuple[str, str]
+) -> None:
+    """What stands between triple quotes often begins and ends with one."""
+    toolset = Toolset.parse([custom(definition, "lark")])
+    meant = {'start: "a"': "a"}.get(definition, "a\n")
+    assert toolset.bind("when", [f"{edges[0]}a{edges[1]}"], {}) == {"input": meant}
+
+
+@pytest.mark.parametrize(
+    ("definition", "text", "told"),
+    [
+        (PATCH, ADDED.replace("+x", "x"), 'line 3, column 1: expected "+", found "x = 1"'),
+        (PATCH, "ls", 'line 1, column 1: expected "*** Begin Patch\\n*** ", found "ls"'),
+        (PATCH, ADDED.removesuffix(" Patch"), 'expected " Patch", found the end of the text'),
+        (SUM, "(1", "column 3: expected"),
+        ('start: "\u00e9" ("a" | "b")', "\u00e9c", 'column 2: expected "a" or "b", found "c"'),
+        ('start: "a" ("b" | "c")?', "ad", '"b" or "c" or the end of the text, found "d"'),
+    ],
+)
+def test_a_model_is_told_where_and_why_its_text_does_not_fit(
+    definition: str, text: str, told: str
+) -> None:
+    toolset = Toolset.parse([custom(definition, "lark")])
+    with pytest.raises(BindError) as raised:
+        toolset.bind("when", [text], {})
+    assert told in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("definition", "text"),
+    [
+        ('start: x\nx: x x | "a"', "a" * 3000),
+        ('start: x\nx: x x x | x x | "a" |', "a" * 3000),
+        ("start: /(a*)*b/", "a" * 20_000),
+        ("start: /(a|b)*a(a|b){2000}/", "ab" * 5_000),
+        ("start: " + "x{1000} " * 500 + '\nx: y{1000}\ny: "a"{1000}', "a" * 100),
+    ],
+)
+def test_a_hostile_grammar_or_text_ends(definition: str, text: str) -> None:
+    with pytest.raises((BindError, SchemaError)):
+        Toolset.parse([custom(definition, "lark")]).bind("when", [text], {})
+
+
+def test_a_text_that_takes_too_long_is_given_up() -> None:
+    problem = LarkGrammar('start: "a"+', seconds=0.0).fitted("aaa")
+    assert isinstance(problem, Problem)
+    assert "too long" in problem.message
+
+
 def test_a_lark_grammar_is_told_to_the_model() -> None:
     toolset = Toolset.parse([custom('start: "a"+', "lark")])
     assert 'start: "a"+' in toolset.stubs
+
+
+def test_a_text_that_does_not_fit_its_lark_grammar_is_repaired(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    wrong = ADDED.replace("+x", "x")
+    upstream.reply(*(f"```python\nwhen({text!r})\n```" for text in (wrong, ADDED)))
+    body = {"model": "m", "input": "Patch it.", "tools": [custom(PATCH, "lark")]}
+    _, _, answer = send(f"{proxy}/v1/responses", body)
+    assert answer["output"][0]["input"] == ADDED
+    assert "line 3, column 1" in upstream.requests[1]["messages"][-1]["content"]
 
 
 def test_a_call_that_does_not_match_is_repaired(proxy: str, upstream: ScriptedUpstream) -> None:

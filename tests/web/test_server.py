@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 import json
+import resource
 import signal
 import socket
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tests.support.places import needs_bubblewrap
 from tests.support.processes import proxy
+from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER
 
 STREAMS = 320
+
+# The proxy, with this many descriptors in use from the start on, of those that its user may have.
+HOLDING = """
+import os, resource, runpy, sys
+held, most = int(sys.argv.pop(1)), int(sys.argv.pop(1))
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+held = [os.open(os.devnull, os.O_RDONLY) for _ in range(held)]
+sys.argv[0] = "app.py"
+runpy.run_path("app.py", run_name="__main__")
+"""
+
+
+def holding(descriptors: int, most: int) -> tuple[str, ...]:
+    if 0 <= resource.getrlimit(resource.RLIMIT_NOFILE)[1] < most:
+        pytest.skip("this user may not open so many")
+    return (sys.executable, "-c", HOLDING, str(descriptors), str(most))
 
 
 def request(host: str, body: Any) -> bytes:
@@ -71,6 +94,35 @@ def test_a_terminated_server_leaves_no_process_behind(tmp_path: Path) -> None:
         process.wait_until_gone(lambda: not members(group))
 
 
+@needs_bubblewrap
+def test_a_server_with_more_than_1024_descriptors_still_starts_kernels(tmp_path: Path) -> None:
+    """Whatever it opens from there on has a number that select(2) refuses."""
+    command = holding(1100, most=4096)
+    with (
+        ScriptedUpstream() as upstream,
+        proxy(upstream.base_url, tmp_path / "log", command=command) as (_, url),
+    ):
+        _, _, made = send(f"{url}/v1/containers", {"name": "c"})
+        ran = send(f"{url}/v1/containers/{made['id']}/execute", {"code": "print(6 * 7)"})
+        assert (ran[0], ran[2]["stdout"]) == (200, "42\n")
+
+
+def test_connections_beyond_the_limit_of_descriptors_do_not_end_the_server(tmp_path: Path) -> None:
+    """Those whose request has not come give way; gunicorn's worker would die, and all streams with it."""
+    command = holding(180, most=256)
+    with (
+        ScriptedUpstream() as upstream,
+        proxy(upstream.base_url, tmp_path / "log", command=command) as (process, url),
+        ExitStack() as opened,
+    ):
+        host, port = url.removeprefix("http://").split(":")
+        for _ in range(120):
+            half = opened.enter_context(socket.create_connection((host, int(port)), timeout=60))
+            half.sendall(b"GET / HTTP")
+        assert send(f"{url}/healthz")[0] == 200
+        assert "Exception in worker" not in process.log.read_text()
+
+
 def members(group: int) -> list[int]:
     """The processes of a process session, by the kernel's own table (proc(5), stat, field 6)."""
     found = []
@@ -82,3 +134,39 @@ def members(group: int) -> list[int]:
         if int(fields[3]) == group and fields[0] != "Z":
             found.append(int(entry.name))
     return found
+
+
+CHUNKED = b"transfer-encoding: chunked\r\n"
+BROKEN_BODIES = {
+    "a chunk size that is no number": (CHUNKED, b"ZZ\r\n"),
+    "a chunk size that is negative": (CHUNKED, b"-1\r\n"),
+    "a chunk size without an end": (CHUNKED, b"1" * 100_000),
+    "a chunk that is longer than it says": (CHUNKED, b"1\r\n{}}}}\r\n0\r\n\r\n"),
+    "a trailer that is none": (CHUNKED, b"2\r\n{}\r\n0\r\n\x00\xff: \r\n\r\n"),
+    "chunks that stop": (CHUNKED, b"5\r\n{"),
+    "less than its length": (b"content-length: 50\r\n", b"{"),
+}
+
+
+def test_a_body_that_cannot_be_read_is_the_clients_fault(tmp_path: Path) -> None:
+    """It was a 500: what gunicorn raises while a body is read looked like an error of ours."""
+    with (
+        ScriptedUpstream(default="Hello.") as upstream,
+        proxy(upstream.base_url, tmp_path / "log", "--client-seconds", "1") as (process, url),
+    ):
+        host, port = url.removeprefix("http://").split(":")
+        for path, kind in (
+            ("/v1/chat/completions", "application/json"),
+            ("/v1/files", "multipart/form-data; boundary=B"),
+            ("/v1/embeddings", "application/json"),
+        ):
+            for what, (headers, body) in BROKEN_BODIES.items():
+                with socket.create_connection((host, int(port)), timeout=60) as connection:
+                    head = (
+                        f"POST {path} HTTP/1.1\r\nhost: {host}:{port}\r\ncontent-type: {kind}\r\n"
+                    )
+                    connection.sendall(head.encode() + headers + b"\r\n" + body)
+                    answer = connection.recv(65536)
+                # Whoever sends no more may find the connection closed.
+                assert answer[9:12] in (b"400", b"408", b""), (path, what, answer)
+        assert "request failed" not in process.log.read_text()

@@ -228,6 +228,18 @@ def _lasting(answer: tuple[int, Any]) -> str:
     return json.dumps(answer).split('"last_active_at"')[0]
 
 
+def test_a_key_is_the_same_client_in_the_header_of_either_kind_of_sdk(
+    clients: Clients, upstream: ScriptedUpstream
+) -> None:
+    """OpenAI's SDKs send `Authorization: Bearer`, Anthropic's `x-api-key`."""
+    path = f"/v1/responses/{kept(clients, upstream)['response']}"
+    found = {
+        key: send(f"{clients.url}{path}", None, {"x-api-key": key})[0]
+        for key in ("own", "other", "neither")
+    }
+    assert found == {"own": 200, "other": 404, "neither": 401}
+
+
 # Lists
 
 
@@ -261,6 +273,13 @@ def interpreter(container: Any) -> Json:
     return {"type": "code_interpreter", "container": container}
 
 
+def message(*blocks: Any, **fields: Any) -> tuple[str, Json]:
+    messages = [{"role": "user", "content": [{"type": "text", "text": "Hi"}, *blocks]}]
+    return "/v1/messages", {"model": "m", "max_tokens": 100, "messages": messages, **fields}
+
+
+CODE_EXECUTION = {"type": "code_execution_20250825", "name": "code_execution"}
+
 FIELDS: dict[str, Callable[[dict[str, str]], tuple[str, Json]]] = {
     "chat: a file in a message": lambda ids: chat(
         {"type": "file", "file": {"file_id": ids["file"]}}
@@ -284,6 +303,15 @@ FIELDS: dict[str, Callable[[dict[str, str]], tuple[str, Json]]] = {
     ),
     "responses: the files of a new container": lambda ids: answer(
         tools=[interpreter({"type": "auto", "file_ids": [ids["file"]]})]
+    ),
+    "messages: a document": lambda ids: message(
+        {"type": "document", "source": {"type": "file", "file_id": ids["file"]}}
+    ),
+    "messages: a file for the container": lambda ids: message(
+        {"type": "container_upload", "file_id": ids["file"]}, tools=[CODE_EXECUTION]
+    ),
+    "messages: the container": lambda ids: message(
+        tools=[CODE_EXECUTION], container=ids["container"]
     ),
     "containers: files of a new one": lambda ids: (
         "/v1/containers",
@@ -454,6 +482,36 @@ def test_a_stored_program_goes_on_in_responses_for_its_own_client_alone(
 
 
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {}}}
+
+
+def test_a_program_goes_on_in_messages_for_its_own_client_alone(
+    clients: Clients, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(CHAIN)
+    tools = [
+        {"name": tool["function"]["name"], "input_schema": tool["function"]["parameters"]}
+        for tool in TOOLS
+    ]
+    asked: Json = {"model": "m", "max_tokens": 100, "tools": tools}
+    question = {"role": "user", "content": "Go."}
+    status, said = clients.own("POST", "/v1/messages", {**asked, "messages": [question]})
+    assert status == 200
+    [call] = [block for block in said["content"] if block["type"] == "tool_use"]
+    result = {"type": "tool_result", "tool_use_id": call["id"], "content": HITS}
+    whole = [
+        question,
+        {"role": "assistant", "content": said["content"]},
+        {"role": "user", "content": [result]},
+    ]
+    upstream.default = "An ordinary turn."
+
+    def next_kinds(ask: Ask) -> set[str]:
+        answer = ask("POST", "/v1/messages", {**asked, "messages": whole})[1]
+        return {block["type"] for block in answer["content"]}
+
+    assert next_kinds(clients.other) == {"text"}
+    assert next_kinds(clients.keyless) == {"text"}
+    assert "tool_use" in next_kinds(clients.own)
 
 
 def test_a_cell_goes_on_for_the_client_whose_container_it_runs_in(

@@ -74,9 +74,9 @@ _LEAVES: Mapping[str, str] = {
 """Rules that depend on no schema, by JSON type; <name> refers to another."""
 
 _PROSE: Mapping[str, str] = {
-    "prose": r'([^\n`a-zA-Z0-9_-] [^\n]* | [A-Z] word)? ("\n" line)*',
+    "prose": r'([ \t]* [^\n`a-zA-Z0-9_ \t-] [^\n]* | [A-Z] word)? ("\n" line)*',
     "line": "(odd | [a-zA-Z] word)?",
-    "odd": r"[^\n`a-zA-Z_] [^\n]*",
+    "odd": r"[ \t]* [^\n`a-zA-Z_ \t] [^\n]*",
     "word": r'[a-zA-Z0-9]* (stop [^\n]* | "." (stop [^\n]*)?)?',
     "stop": r"[^\n.(_=a-zA-Z0-9]",
 }

@@ -11,14 +11,16 @@ from emulator.chat.front import complete
 from emulator.errors import NotFound
 from emulator.protocol import parse_chat
 from emulator.settings import Settings
-from emulator.upstream.interface import ModelList
+from emulator.upstream.upstreams import Upstreams
 from emulator.web.routes.reply import client, json_reply, order, stream_reply, tell
 from emulator.web.streaming import EventStream
 
 log = structlog.get_logger()
 
 
-def add_routes(api: Blueprint, pipeline: Pipeline, models: ModelList, settings: Settings) -> None:
+def add_routes(
+    api: Blueprint, pipeline: Pipeline, upstreams: Upstreams, settings: Settings
+) -> None:
     @api.post("/chat/completions")
     def chat_completions() -> Response:
         body = request.get_data()
@@ -37,11 +39,11 @@ def add_routes(api: Blueprint, pipeline: Pipeline, models: ModelList, settings: 
 
     @api.get("/models")
     def list_models() -> Response:
-        return json_reply({"object": "list", "data": models.all()})
+        return json_reply({"object": "list", "data": upstreams.models(client())})
 
     @api.get("/models/<path:name>")
     def retrieve_model(name: str) -> Response:
-        for model in models.all():
+        for model in upstreams.models(client()):
             if model.get("id") == name:
                 return json_reply(model)
         raise NotFound(f"The model {name!r} does not exist.", "model", "model_not_found")

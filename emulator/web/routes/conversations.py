@@ -15,7 +15,7 @@ from emulator.storage.paging import page_among
 from emulator.web.routes.reply import client, json_reply
 
 
-class _Asked(BaseModel):
+class ConversationFields(BaseModel):
     items: Any = None
     metadata: Metadata | None = None
 
@@ -25,7 +25,7 @@ def add_routes(api: Blueprint, conversations: Conversations) -> None:
 
     @api.post("/conversations")
     def create_conversation() -> Response:
-        asked = parse_body(request.get_data() or b"{}", _Asked)
+        asked = parse_body(request.get_data() or b"{}", ConversationFields)
         made = conversations.create(client(), _items(asked), asked.metadata or {})
         return json_reply(made.json())
 
@@ -35,7 +35,7 @@ def add_routes(api: Blueprint, conversations: Conversations) -> None:
 
     @api.post(one)
     def update_conversation(key: str) -> Response:
-        asked = parse_body(request.get_data(), _Asked)
+        asked = parse_body(request.get_data(), ConversationFields)
         return json_reply(conversations.update(client(), key, asked.metadata or {}).json())
 
     @api.delete(one)
@@ -45,7 +45,7 @@ def add_routes(api: Blueprint, conversations: Conversations) -> None:
 
     @api.post(f"{one}/items")
     def add_items(key: str) -> Response:
-        added = _items(parse_body(request.get_data(), _Asked))
+        added = _items(parse_body(request.get_data(), ConversationFields))
         conversations.add(client(), key, added)
         return json_reply(page_among(added, {"order": "asc", "limit": "100"}))
 
@@ -62,7 +62,7 @@ def add_routes(api: Blueprint, conversations: Conversations) -> None:
         return json_reply(conversations.remove(client(), key, item_id).json())
 
 
-def _items(asked: _Asked) -> list[items.Json]:
+def _items(asked: ConversationFields) -> list[items.Json]:
     """Raises `BadRequest` naming the place."""
     given = items.normal([] if asked.items is None else asked.items, "items")
     items.parse(given, "items")

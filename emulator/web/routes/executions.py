@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from emulator.events import Image, Logs, Opened
 from emulator.interpreter.approvals import Decision, Held
 from emulator.interpreter.execution import Execution
-from emulator.interpreter.interpreter import Begun, Interpreter
+from emulator.interpreter.interpreter import Interpreter
 from emulator.protocol import parse_body
 from emulator.settings import Settings
 from emulator.storage.container_rows import Container
@@ -91,11 +91,9 @@ def add_routes(api: Blueprint, interpreter: Interpreter, settings: Settings) -> 
 def _events(
     interpreter: Interpreter, container: Container, code: str
 ) -> Iterator[dict[str, Any] | Opened]:
-    yield Opened(lambda: None)
+    yield Opened()
     for step in interpreter.run(container, code):
         match step:
-            case Begun(stop):
-                yield Opened(stop)
             case Held():
                 yield {"type": "held", "execution": _shown(step)}
             case Logs(text):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 from flask import Blueprint, Response, current_app, request
 from werkzeug.exceptions import HTTPException
 
 from emulator.errors import MethodNotAllowed, NotFound
 from emulator.settings import Settings
-
-if TYPE_CHECKING:
-    from emulator.upstream.pass_through import PassThrough
+from emulator.upstream.upstreams import Upstreams
+from emulator.web.routes.reply import client
 
 # What is served here is served here alone: an upstream's files are not those of this proxy's clients.
 _OURS = frozenset(
@@ -20,7 +18,7 @@ _OURS = frozenset(
 )
 
 
-def add_routes(api: Blueprint, upstream: PassThrough, settings: Settings) -> None:
+def add_routes(api: Blueprint, upstreams: Upstreams, settings: Settings) -> None:
     """To be called last: these are the routes of what no other serves."""
 
     @api.route("/<path:rest>", methods=["GET", "POST"])
@@ -33,7 +31,9 @@ def add_routes(api: Blueprint, upstream: PassThrough, settings: Settings) -> Non
             raise NotFound(f"{request.method} {request.path}: there is no such path here.")
         headers = {name.lower(): value for name, value in request.headers.items()}
         body = request.get_data() if request.method == "POST" else b""
-        answer = upstream.send(request.method, rest, request.query_string, headers, body)
+        answer = upstreams.pass_on(
+            request.method, rest, request.query_string, headers, body, client()
+        )
         return Response(answer.body, answer.status, [*answer.headers.items()])
 
 

@@ -28,7 +28,8 @@ def stream_reply(stream: EventStream | Iterable[bytes]) -> Response:
 
 def client() -> str:
     """Whose request this is: equal for requests with the same key. Nobody sees what another keeps here."""
-    return str(g.client)
+    name: str = g.client
+    return name
 
 
 def order() -> Order | None:

@@ -1,5 +1,6 @@
 // The Vercel AI SDK: each function is a way to ask, through its OpenAI-compatible provider or, with code that
-// runs, through its provider for OpenAI, which speaks Responses.
+// runs, through its provider for OpenAI, which speaks Responses; `messages` through its provider for Anthropic.
+import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, Output, stepCountIs, streamText, tool } from "ai";
@@ -51,6 +52,22 @@ export async function run({ base_url, prompt }) {
 
 export async function run_streamed({ base_url, prompt }) {
   const result = await streamed(loop(base_url, prompt));
+  return { text: await result.text, calls: called(await result.steps) };
+}
+
+// The loop once more, over Anthropic's Messages.
+const claude = (base_url, prompt) => ({
+  ...loop(base_url, prompt),
+  model: createAnthropic({ baseURL: base_url, apiKey: "client-key" })("qwq-32b"),
+});
+
+export async function messages({ base_url, prompt }) {
+  const result = await generateText(claude(base_url, prompt));
+  return { text: result.text, calls: called(result.steps) };
+}
+
+export async function messages_streamed({ base_url, prompt }) {
+  const result = await streamed(claude(base_url, prompt));
   return { text: await result.text, calls: called(await result.steps) };
 }
 

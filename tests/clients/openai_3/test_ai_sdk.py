@@ -37,6 +37,7 @@ PACKAGES = (
     "npm:ai",
     "npm:@ai-sdk/openai-compatible",
     "npm:@ai-sdk/openai",
+    "npm:@ai-sdk/anthropic",
 )
 
 
@@ -54,7 +55,7 @@ def test_a_turn_gives_calls_or_talk(
     assert ask_node("ai_sdk", way, prompt=ASK) == {"result": {"text": text, "calls": calls}}
 
 
-@ways("run", "run_streamed")
+@ways("run", "run_streamed", "messages", "messages_streamed")
 @pytest.mark.parametrize(("replies", "calls"), marked(LOOPS))
 def test_the_clients_own_loop_calls_tools_until_the_model_answers(
     ask_node: AskNode, upstream: SharedUpstream, way: str, replies: list[str], calls: list[Any]

@@ -1,0 +1,315 @@
+"""A call whose long text is told while the model still writes it: clients show a file as it grows.
+
+That is possible where all of the call but the rest of that text is known: it is the first of the reply, calls
+an offered function with literals, lacks no argument and would be valid as it stands, and the text, its last
+argument so far, may be any text. Then what has been told is the beginning of what will be called, unless what
+follows the text makes something else of it (``.format(...)``, an argument that does not exist). Then there is
+no call, and the answer ends with an error (`ProgramDraft`).
+
+Sans-IO and indifferent to where the reply is cut. Knows nothing of blocks or programs.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from emulator import json_codec
+from emulator.events import ArgumentsDelta, CallBegun, pieces, told_arguments
+from emulator.reading.lexing import JsonScan, PythonScan
+from emulator.tools.tool import Tool
+from emulator.tools.toolset import BindError, Toolset
+from sandbox.parsing import literal, parse
+
+LONG = 200
+"""Characters from which on a text is worth it."""
+_STEP = 64
+"""Characters between two looks at a call that has not begun to be told."""
+MAX_HEAD = 32_768
+"""Characters in front of the text."""
+
+_ANY_TEXT = frozenset({"type", "description", "title", "default", "examples", "$comment"})
+_ANY_OBJECT = frozenset(
+    {"type", "description", "title", "properties", "required", "additionalProperties", "$defs"}
+)
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A string that has not ended."""
+
+    begins: int
+    quote: str
+    prefix: str = ""
+    """``r``, where escapes stand for themselves."""
+
+
+@dataclass(frozen=True)
+class _Opening:
+    """A call as far as its last text, which is still open."""
+
+    name: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Syntax:
+    """How calls are written."""
+
+    open_text: Callable[[str], _Text | None]
+    """The text that is open at the end."""
+    opening: Callable[[str, str], _Opening | None]
+    """The call in front of it and with it, if it is one, by what is missing at its end but for brackets."""
+    decoded: Callable[[str, str], str]
+    """A piece of the text, escapes undone, by the quote in front of it. Raises ValueError or SyntaxError."""
+    escape: re.Pattern[str]
+    """The beginning of an escape, at the end of a piece."""
+
+
+class EarlyCall:
+    """Fed what a model writes as a call; ``begun`` once some of it has been told."""
+
+    def __init__(
+        self,
+        dialect: str,
+        toolset: Toolset,
+        key: str,
+        *,
+        is_free: Callable[[Tool], bool],
+        quotes: Callable[[str], bool],
+    ) -> None:
+        """``key`` is the call's id. ``is_free``: whether a call of a tool may be told at once; ``quotes``:
+        whether a text stands in a message of somebody else."""
+        self._syntax = SYNTAXES[dialect]
+        self._toolset = toolset
+        self._key = key
+        self._is_free = is_free
+        self._quotes = quotes
+        self._head = ""
+        self._next = LONG
+        self._looked_at = -1
+        self._text: _Text | None = None
+        self._rest = ""
+        self._over = False
+        self._sent: list[str] = []
+        self.begun: CallBegun | None = None
+
+    def feed(self, text: str) -> Iterator[CallBegun | ArgumentsDelta]:
+        if self._over:
+            return
+        if self._text is not None:
+            yield from self._go_on(self._text, text)
+            return
+        self._head += text
+        if len(self._head) >= self._next:
+            self._next = len(self._head) + _STEP
+            yield from self._look()
+            if len(self._head) > MAX_HEAD:
+                self._over = True
+
+    def fits(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether a call is the one that has been told of."""
+        if self.begun is None:
+            return True
+        told = told_arguments(arguments, self.begun.kind)
+        return name == self.begun.name and told.startswith("".join(self._sent))
+
+    def _look(self) -> Iterator[CallBegun | ArgumentsDelta]:
+        """Whether the call can be told from here on."""
+        text = self._syntax.open_text(self._head)
+        if text is None or text.begins == self._looked_at or len(self._head) < text.begins + LONG:
+            return
+        self._looked_at = text.begins
+        body = self._head[text.begins :]
+        ready = self._ready(body, text.quote)
+        opening = self._syntax.opening(self._head[: text.begins] + ready, text.quote)
+        tool = self._toolset.find(opening.name) if opening else None
+        if opening is None or tool is None or not self._is_free(tool):
+            return
+        arguments = self._certain(tool, opening)
+        if arguments is None or self._quotes(re.sub(r"\w+\Z", "", self._head)):
+            return
+        self._text, self._head, self._rest = text, "", body[len(ready) :]
+        self.begun = CallBegun(self._key, tool.name, tool.kind)
+        yield self.begun
+        told = told_arguments(arguments, tool.kind)
+        yield from self._told(told if tool.kind == "custom" else told.removesuffix('"}'))
+
+    def _certain(self, tool: Tool, opening: _Opening) -> dict[str, Any] | None:
+        """The arguments so far, if more text at the end of the last one leaves them valid."""
+        names = [*opening.kwargs] or [p.python_name for p in tool.arguments[: len(opening.args)]]
+        value = [*opening.args, *opening.kwargs.values()][-1]
+        try:
+            arguments = self._toolset.bind(tool.python_name, opening.args, opening.kwargs)
+        except BindError:
+            return None
+        last = tool.wire_name(names[-1]) if names else None
+        schema = tool.parameters.get("properties", {}).get(last)
+        certain = (
+            tool.grammar is None
+            and tool.parameters.keys() <= _ANY_OBJECT
+            and isinstance(schema, dict)
+            and schema.keys() <= _ANY_TEXT
+            and schema.get("type") == "string"
+            and [*arguments][-1] == last
+            and arguments[last] == value
+        )
+        return arguments if certain else None
+
+    def _go_on(self, text: _Text, further: str) -> Iterator[ArgumentsDelta]:
+        """More of the text, up to its end."""
+        further = self._rest + further
+        end = _end(further, text.quote)
+        piece = self._ready(further, text.quote) if end is None else further[:end]
+        self._rest = further[len(piece) :]
+        self._over = end is not None
+        if not piece:
+            return
+        try:
+            decoded = self._syntax.decoded(piece, text.prefix + text.quote)
+        except (SyntaxError, ValueError):
+            self._over = True
+            return
+        if any("\ud800" <= character <= "\udfff" for character in decoded):
+            self._over = True
+        elif self.begun is not None and self.begun.kind == "custom":
+            yield from self._told(decoded)
+        else:
+            yield from self._told(json_codec.dumps(decoded).decode()[1:-1])
+
+    def _told(self, text: str) -> Iterator[ArgumentsDelta]:
+        self._sent.append(text)
+        for piece in pieces(text) if text else ():
+            yield ArgumentsDelta(piece)
+
+    def _ready(self, text: str, quote: str) -> str:
+        """``text`` without what may be part of an escape, a line end or the closing quote at its end."""
+        while True:
+            short = text.rstrip("\r" + quote[0])
+            if escape := self._syntax.escape.search(short[-120:]):
+                short = short[: len(short) - len(escape[1])]
+            if short == text:
+                return text
+            text = short
+
+
+def _end(text: str, quote: str) -> int | None:
+    """Where an open string ends."""
+    scan, at = PythonScan(quote=quote), 0
+    while at < len(text):
+        start, at = scan.step(text, at)
+        if not scan.quote:
+            return start
+    return None
+
+
+# Python
+
+
+def _open_python_text(text: str) -> _Text | None:
+    scan, at, begins = PythonScan(), 0, 0
+    while at < len(text):
+        before = scan.quote
+        _, at = scan.step(text, at)
+        if scan.quote and not before:
+            begins = at
+    if scan.quote not in ('"""', "'''", '"', "'"):
+        return None
+    before = text[: begins - len(scan.quote)]
+    return _Text(begins, scan.quote, "r" if before[-1:] in ("r", "R") else "")
+
+
+def _python_opening(text: str, quote: str) -> _Opening | None:
+    scan = PythonScan()
+    scan.feed(text)
+    try:
+        tree = parse(text + quote + scan.missing)
+        return _python_call(tree)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _python_call(tree: ast.Module) -> _Opening | None:
+    match tree.body:
+        case [ast.Expr(value=ast.Call() as call)]:
+            pass
+        case [ast.Assign(targets=[ast.Name()], value=ast.Call() as call)]:
+            pass
+        case _:
+            return None
+    match call:
+        case ast.Call(func=ast.Name("print"), args=[ast.Call() as inside], keywords=[]):
+            call = inside
+    match [*call.args, *(word.value for word in call.keywords)]:
+        case [*_, ast.Constant(value=str())] if isinstance(call.func, ast.Name):
+            args = [ast.literal_eval(node) for node in call.args]
+            kwargs = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+            return _Opening(call.func.id, args, kwargs)
+    return None
+
+
+def _decoded_python(piece: str, quote: str) -> str:
+    value = literal(quote + piece + quote.removeprefix("r"))
+    if not isinstance(value, str):
+        raise ValueError("no text")
+    return value
+
+
+_PYTHON_ESCAPE = re.compile(
+    r"(?<!\\)(?:\\\\)*(\\(?:N(?:\{[^}]{0,100})?|x[0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7}"
+    r"|[0-7]{1,2})?)\Z"
+)
+
+
+# JSON between tags: {"name": ..., "arguments": {...}}
+
+_ARGUMENTS = ("arguments", "parameters")
+
+
+_JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*("|\\?\Z)', re.DOTALL)
+
+
+def _open_json_text(text: str) -> _Text | None:
+    begins = text.find("{")
+    strings = _JSON_STRING.finditer(text, begins) if begins >= 0 else ()
+    still_open = [string.start() + 1 for string in strings if string[1] != '"']
+    return _Text(still_open[0], '"') if still_open else None
+
+
+def _json_opening(text: str, quote: str) -> _Opening | None:
+    text = text[text.index("{") :]
+    scan = JsonScan()
+    scan.feed(text)
+    try:
+        value = json_codec.loads(text + quote + scan.missing)
+    except json_codec.NotJSON:
+        return None
+    match value:
+        case {"name": str(name), **others} if len(others) == 1:
+            [(field, arguments)] = others.items()
+        case _:
+            return None
+    if field not in _ARGUMENTS or [*value][-1] != field or not isinstance(arguments, dict):
+        return None
+    if not arguments or not isinstance([*arguments.values()][-1], str):
+        return None
+    return _Opening(name, [], arguments)
+
+
+def _decoded_json(piece: str, quote: str) -> str:
+    return str(json_codec.loads(quote + piece + quote))
+
+
+_JSON_ESCAPE = re.compile(
+    r"(?<!\\)(?:\\\\)*(\\(?:u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?)\Z"
+)
+
+SYNTAXES: Mapping[str, _Syntax] = {
+    "python": _Syntax(_open_python_text, _python_opening, _decoded_python, _PYTHON_ESCAPE),
+    "markup": _Syntax(_open_json_text, _json_opening, _decoded_json, _JSON_ESCAPE),
+}
+"""By the dialect of the block."""

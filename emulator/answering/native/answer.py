@@ -1,0 +1,165 @@
+"""An answer by an upstream that calls tools itself, asked again where its reply is of no use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from emulator import metrics
+from emulator.answering.asked import Asked
+from emulator.answering.native.calls import Judge
+from emulator.answering.native.turn import MarkupDraft, NativeTurn, Verbatim
+from emulator.answering.quotations import Quotations
+from emulator.answering.reply import Reply
+from emulator.answering.reply_splitter import Begins
+from emulator.answering.sandbox_fault import sandbox_at_fault
+from emulator.answering.stops import StopFilter
+from emulator.answering.tool_choice import RUN_HERE
+from emulator.answering.transcript import ModelMessage, render
+from emulator.answering.turn_state import REASONS
+from emulator.answering.usage import Meter
+from emulator.answering.verdicts import Refused
+from emulator.errors import ModelFailed
+from emulator.events import Opened, Relayed
+from emulator.programs.driver import Driver
+from emulator.upstream.interface import Chunk, Turns
+from sandbox.engine import Engine, fresh_seed
+
+
+def may_be_native(asked: Asked) -> bool:
+    """Whether an upstream that calls tools could answer: with functions alone, in one choice."""
+    kinds = {tool.kind for tool in asked.toolset.tools}
+    plain = kinds == {"function"} and asked.interpreter is None and not asked.request.is_legacy
+    return plain and (asked.request.n or 1) == 1
+
+
+def native_request(asked: Asked) -> tuple[list[ModelMessage], dict[str, Any]]:
+    """The client's messages and fields as they came, but for what the upstream is known to refuse."""
+    request, profile = asked.request, asked.profile
+    sent = request.model_dump(exclude_unset=True, exclude_none=True, by_alias=True)
+    withheld = profile.withholds(asked.settings.drop_fields) | {
+        "messages",
+        "stream",
+        "max_tool_calls",
+    }
+    fields = {name: value for name, value in sent.items() if name not in withheld}
+    if request.tools is not None:  # hosted tools can be run by nobody here
+        fields["tools"] = [t for t in request.tools if t.get("type", "function") in RUN_HERE]
+    messages = [message.model_dump(exclude_unset=True) for message in request.messages]
+    return messages, profile.written(fields) | {"stream_options": {"include_usage": True}}
+
+
+def native_answer(
+    asked: Asked, upstream: Turns, engines: Sequence[Engine]
+) -> Iterator[Opened | Relayed]:
+    """The upstream's chunks, and one with the usage. Raises `UpstreamFailed`, `ModelFailed`."""
+    return _NativeAnswer(asked, upstream, engines).events()
+
+
+class _NativeAnswer:
+    """The state of one answer over its turns."""
+
+    def __init__(self, asked: Asked, upstream: Turns, engines: Sequence[Engine]) -> None:
+        self._asked = asked
+        self._upstream = upstream
+        self._messages, self._fields = native_request(asked)
+        self._driver = Driver(
+            engines,
+            asked.toolset,
+            max_calls=asked.settings.program_calls,
+            order="dataflow",
+            one_at_a_time=asked.choice.one_at_a_time,
+        )
+        self._judge = Judge(asked.toolset)
+        self._meter = Meter()
+        self._usage: dict[str, Any] | None = None
+        self._id: dict[str, Any] = {}
+        self._attempt = 0
+        self._said = False
+
+    def events(self) -> Iterator[Opened | Relayed]:
+        settings = self._asked.settings
+        while True:
+            reply = _reply(self._asked, self._driver, self._attempt, said=self._said)
+            turn = NativeTurn(reply, self._judge, self._asked.choice)
+            yield from self._read(turn)
+            too_long = turn.size > settings.max_reply_chars
+            verdict = turn.verdict
+            if too_long or not isinstance(verdict, Refused) or self._stands(verdict):
+                break
+            if self._attempt >= settings.repair_attempts:
+                raise _gave_up(verdict, self._attempt)
+            metrics.NATIVE_REPAIRS.labels(f"asked_{verdict.kind}").inc()
+            self._attempt += 1
+            self._messages = [*self._messages, *_again(turn, verdict)]
+        yield self._passed(turn.end(length=too_long))
+        if self._attempt:
+            self._usage = self._meter.usage(self._messages).json()
+        if self._usage:
+            yield self._passed({"choices": [], "usage": self._usage})
+
+    def _read(self, turn: NativeTurn) -> Iterator[Opened | Relayed]:
+        """One reply, but for its end."""
+        with sandbox_at_fault(), self._upstream.open(self._messages, self._fields) as stream:
+            self._meter.begin()
+            metrics.MODEL_TURNS.inc()
+            yield Opened(headers=stream.headers)
+            for chunk in stream:
+                self._meter.count(chunk)
+                self._usage = chunk.pop("usage", None) or self._usage
+                # In a further turn the role has been told.
+                if chunk.get("choices") and (_speaks(chunk) or not self._attempt):
+                    yield from map(self._passed, turn.feed(chunk))
+                if turn.done or turn.size > self._asked.settings.max_reply_chars:
+                    break
+            yield from map(self._passed, turn.close())
+
+    def _passed(self, chunk: Chunk) -> Relayed:
+        """All chunks of one answer have one id, and the name of the model that was asked for."""
+        self._said = self._said or _speaks(chunk)
+        self._id = self._id or {n: chunk[n] for n in ("id", "created") if n in chunk}
+        kind = {"object": "chat.completion.chunk", "model": self._asked.request.model}
+        return Relayed({**chunk, **self._id, **kind})
+
+    def _stands(self, verdict: Refused) -> bool:
+        """A promise is asked for once, and stays an answer where nothing better comes of asking."""
+        asked_for = self._attempt > 0 or not self._asked.settings.repair_attempts
+        return verdict.kind == "promised" and asked_for
+
+
+def _reply(asked: Asked, driver: Driver, attempt: int, *, said: bool) -> Reply:
+    draft = MarkupDraft(
+        driver,
+        required=asked.choice.required,
+        by_statement=False,
+        seed=fresh_seed(),
+        quotations=Quotations(asked.request.messages, asked.toolset),
+    )
+    prose = Verbatim(StopFilter(None), hold=bool(attempt), lead="\n\n" if said else "")
+    return Reply(draft, prose, asked.choice, begins=Begins.OUTSIDE)
+
+
+def _again(turn: NativeTurn, verdict: Refused) -> list[ModelMessage]:
+    facts = {"diagnostics": "", "names": [], **verdict.facts}
+    if not isinstance(facts["diagnostics"], str):
+        facts["diagnostics"] = "\n".join(map(str, facts["diagnostics"]))
+    # As words: templates of some servers fail on calls whose arguments are no JSON.
+    return [
+        {"role": "assistant", "content": turn.text},
+        {"role": "user", "content": render("native.jinja", kind=verdict.kind, **facts)},
+    ]
+
+
+def _gave_up(verdict: Refused, attempt: int) -> ModelFailed:
+    said = verdict.facts.get("diagnostics") or ""
+    details = said if isinstance(said, str) else "\n".join(map(str, said))
+    message = f"The model {REASONS[verdict.kind]}, also after {attempt} repair attempts."
+    return ModelFailed(f"{message}\n{details}".rstrip(), code=f"model_{verdict.kind}")
+
+
+def _speaks(chunk: Chunk) -> bool:
+    return any(
+        choice.get("finish_reason")
+        or any(v for k, v in (choice.get("delta") or {}).items() if k != "role")
+        for choice in chunk.get("choices") or ()
+    )

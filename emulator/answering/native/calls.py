@@ -1,0 +1,220 @@
+"""Pieces of an upstream's own tool calls -> whole calls that are valid, as they were written or mended.
+
+What goes wrong there, by who reported it:
+
+* all calls of a reply have index 0, or none has one: ollama/ollama#15457, ollama/ollama#7881,
+  ai-dynamo/dynamo#4723, LibreChat-AI/agents#260;
+* the name comes again with each piece, or itself in pieces: NousResearch/hermes-agent#8259,
+  continuedev/continue#5849;
+* arguments are an object and no text, or text that is encoded twice: huggingface/smolagents#1003,
+  tailcallhq/forgecode#2764;
+* no arguments at all for a function without any: vllm-project/vllm#11392;
+* arguments that are not JSON: ggml-org/llama.cpp#22072, mistralai/mistral-vibe#615.
+
+Sans-IO; knows nothing of chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from emulator import json_codec
+from emulator.events import new_id
+from emulator.reading import loose_json
+from emulator.reading.statements import Unreadable
+from emulator.tools.problems import BindError, Problem
+from emulator.tools.toolset import Toolset
+
+
+@dataclass
+class Pieces:
+    """One call as it comes."""
+
+    index: Any
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+    written: list[dict[str, Any]] = field(default_factory=list)
+    faults: set[str] = field(default_factory=set)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the arguments are JSON already: what follows is another call's."""
+        return isinstance(_parsed(self.arguments), dict)
+
+    def add(self, piece: Mapping[str, Any]) -> None:
+        self.written.append(dict(piece))
+        if isinstance(given := piece.get("id"), str) and given:
+            self.id = self.id or given
+        function = piece.get("function")
+        function = function if isinstance(function, Mapping) else {}
+        name, arguments = function.get("name"), function.get("arguments")
+        if isinstance(name, str) and name:
+            if self.name:
+                self.faults.add("name")
+            if name != self.name:
+                self.name += name
+        if isinstance(arguments, str):
+            self.arguments += arguments
+        elif arguments is not None:
+            self.arguments += json_codec.dumps(arguments).decode()
+            self.faults.add("arguments")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether clients can read the pieces as they are: id, type and name once, then arguments."""
+        first, *others = self.written
+        function = first.get("function")
+        return (
+            first.get("type") == "function"
+            and bool(self.id)
+            and isinstance(function, Mapping)
+            and function.get("name") == self.name
+            and isinstance(function.get("arguments"), str)
+            and all(
+                isinstance(more := piece.get("function"), Mapping)
+                and set(more) == {"arguments"}
+                and isinstance(more["arguments"], str)
+                for piece in others
+            )
+        )
+
+
+class Assembler:
+    """Puts the pieces of one reply's calls together; `feed` gives each call once it is over."""
+
+    def __init__(self) -> None:
+        self._open: Pieces | None = None
+        self.chars = 0
+
+    def feed(self, piece: Any) -> Iterator[Pieces]:
+        """``piece`` is an item of a delta's ``tool_calls``."""
+        if not isinstance(piece, Mapping):
+            return
+        self.chars += len(str(piece))
+        if self._open is not None and _begins_another(self._open, piece):
+            yield from self.close()
+        if self._open is None:
+            self._open = Pieces(piece.get("index"))
+        if piece.get("index") != self._open.index:
+            self._open.faults.add("index")
+        self._open.add(piece)
+
+    def close(self) -> Iterator[Pieces]:
+        if self._open is not None:
+            yield self._open
+            self._open = None
+
+
+def _begins_another(known: Pieces, piece: Mapping[str, Any]) -> bool:
+    given = piece.get("id")
+    function = piece.get("function")
+    name = function.get("name") if isinstance(function, Mapping) else None
+    if given and known.id and given != known.id:
+        return True
+    if isinstance(piece.get("index"), int) and piece["index"] != known.index:
+        return True
+    # Neither tells them apart: a name behind whole arguments begins another call.
+    return bool(name) and not (given and given == known.id) and known.is_whole
+
+
+@dataclass(frozen=True)
+class Mended:
+    """A call that can leave."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    faults: frozenset[str]
+    """What was mended; empty for a call that leaves as it was written."""
+    plain: bool
+    """Whether its pieces can leave as they are."""
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """What was called, and what is wrong with it."""
+
+    written: str
+    problems: tuple[Problem, ...]
+    fault: str
+
+    def __str__(self) -> str:
+        return "\n".join(f"{self.written}: {problem}" for problem in self.problems)
+
+
+class Judge:
+    """Tells of each call whether it can leave, and how. Knows what has left."""
+
+    def __init__(self, toolset: Toolset) -> None:
+        self._toolset = toolset
+        self._ids: set[str] = set()
+
+    def judge(self, call: Pieces) -> Mended | Unusable:
+        faults = set(call.faults)
+        tool = next((tool for tool in self._toolset.tools if tool.name == call.name), None)
+        if tool is None:
+            faults.add("name")
+            tool = self._toolset.find(_undoubled(call.name))
+        given = _parsed(call.arguments)
+        if not isinstance(given, dict):
+            faults.add("arguments")
+            given = _read(call.arguments)
+        shown = f"{call.name[:80] or 'a call without a name'}({call.arguments[:400]})"
+        if tool is None:
+            offered = ", ".join(tool.name for tool in self._toolset.tools)[:600]
+            message = f"there is no such function; expected one of {offered}"
+            return Unusable(shown, (Problem("", message),), "name")
+        if not isinstance(given, dict):
+            return Unusable(shown, (Problem("", "the arguments are no JSON object"),), "arguments")
+        if not tool.validator.is_valid(given):
+            faults.add("schema")
+            try:
+                given = self._toolset.bind(tool.name, (), given)
+            except BindError as error:
+                return Unusable(shown, tuple(error.problems), "schema")
+        key = call.id
+        if not key or key in self._ids:
+            faults.add("id")
+            key = new_id("call_")
+        self._ids.add(key)
+        return Mended(key, tool.name, given, frozenset(faults), call.is_plain and not faults)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json_codec.loads(text)
+    except json_codec.NotJSON:
+        return None
+
+
+def _read(text: str) -> Any:
+    """The arguments that a text means which is no JSON object: none, encoded twice, or written loosely."""
+    if not text.strip() or text.strip() == "null":
+        return {}
+    value: Any = text
+    for _ in range(3):
+        if not isinstance(value, str):
+            break
+        inner = _parsed(value)
+        if inner is None:
+            try:
+                found = [one.value for one in loose_json.values(value)]
+            except Unreadable:
+                return None
+            # An empty object in front of the real one is what some servers begin with.
+            objects = [one for one in found if isinstance(one, dict) and one]
+            return objects[0] if len(objects) == 1 else None
+        value = inner
+    return value
+
+
+def _undoubled(name: str) -> str:
+    """The name that ``name`` consists of, where it is that name several times."""
+    for parts in range(2, 9):
+        size, rest = divmod(len(name), parts)
+        if size and not rest and name == name[:size] * parts:
+            return name[:size]
+    return name

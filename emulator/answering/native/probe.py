@@ -1,0 +1,132 @@
+"""Whether a model can call tools: asked of its upstream once, with a tiny tool, and remembered for a day.
+
+What says no is a refusal of the request (400, 404, 422, 501: what servers say that have no parser for the
+model's calls), and a reply that makes no valid call. Anything else says nothing: it is asked another time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+import structlog
+
+from emulator.answering.native.calls import Assembler, Judge, Mended, Pieces
+from emulator.errors import UpstreamFailed
+from emulator.storage.key_value import KeyValueStore, StoreFailed
+from emulator.tools.toolset import Toolset
+from emulator.upstream.interface import Turns
+from emulator.upstream.routes import Route
+
+log = structlog.get_logger()
+
+KEPT_SECONDS = 86_400.0
+_MODELS = 256
+_REFUSALS = (400, 404, 405, 415, 422, 501)
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "report_color",
+        "description": "Report a color.",
+        "parameters": {
+            "type": "object",
+            "properties": {"color": {"type": "string", "enum": ["red", "green", "blue"]}},
+            "required": ["color"],
+        },
+    },
+}
+_TOOLSET = Toolset.parse([_TOOL])
+_MESSAGES = [{"role": "user", "content": "Call the function report_color with the color green."}]
+_MAX_CHARS = 32_000
+
+
+class Probe:
+    """Safe to share between threads; a model is asked by one of them at a time."""
+
+    def __init__(
+        self, store: KeyValueStore | None, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """``store`` lets the answer outlive this process."""
+        self._store = store
+        self._now = now
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, tuple[float, bool]] = OrderedDict()
+        self._asking: dict[str, threading.Lock] = {}
+
+    def calls_tools(self, route: Route, open_turns: Callable[[], Turns]) -> bool:
+        """Whether the model of ``route`` calls tools by itself, as far as can be told."""
+        key = _key(route)
+        with self._lock:
+            if (
+                len(self._asking) > _MODELS
+            ):  # clients may make up names; who asks twice does no harm
+                self._asking.clear()
+            lock = self._asking.setdefault(key, threading.Lock())
+        with lock:
+            known = self._remembered(key)
+            if known is None:
+                known = _asked(open_turns(), route)
+                if known is not None:
+                    self._remember(key, known)
+                    log.info("tools", upstream=route.target.name, model=route.model, native=known)
+        return bool(known)
+
+    def _remembered(self, key: str) -> bool | None:
+        with self._lock:
+            until, known = self._known.get(key, (0.0, False))
+        if self._now() < until:
+            return known
+        if self._store is None:
+            return None
+        try:
+            kept = self._store.get(key)
+        except StoreFailed:
+            return None
+        # How long it has been kept is not told: a process that reads it keeps it for an hour.
+        if kept is not None:
+            self._keep(key, kept == b"true", KEPT_SECONDS / 24)
+            return kept == b"true"
+        return None
+
+    def _remember(self, key: str, known: bool) -> None:
+        self._keep(key, known, KEPT_SECONDS)
+        if self._store is not None:
+            try:
+                self._store.put({key: b"true" if known else b"false"}, KEPT_SECONDS)
+            except StoreFailed as error:
+                log.warning("what is known of a model's tools is not stored", reason=str(error))
+
+    def _keep(self, key: str, known: bool, seconds: float) -> None:
+        with self._lock:
+            self._known[key] = (self._now() + seconds, known)
+            while len(self._known) > _MODELS:
+                self._asking.pop(self._known.popitem(last=False)[0], None)
+
+
+def _key(route: Route) -> str:
+    where = f"{route.settings.base_url}\n{route.model}"
+    return "native-tools:" + hashlib.sha256(where.encode()).hexdigest()
+
+
+def _asked(upstream: Turns, route: Route) -> bool | None:
+    """Ask; None where nothing can be said."""
+    assembler, judge = Assembler(), Judge(_TOOLSET)
+    calls: list[Pieces] = []
+    size = 0
+    try:
+        with upstream.open(_MESSAGES, {"model": route.model, "tools": [_TOOL]}) as stream:
+            for chunk in stream:
+                for choice in chunk.get("choices") or ():
+                    delta = choice.get("delta") or {}
+                    size += len(str(delta))
+                    for piece in delta.get("tool_calls") or ():
+                        calls += assembler.feed(piece)
+                if size > _MAX_CHARS:
+                    break
+        calls += assembler.close()
+    except UpstreamFailed as error:
+        return False if error.status in _REFUSALS else None
+    return any(isinstance(judge.judge(call), Mended) for call in calls)

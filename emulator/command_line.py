@@ -1,0 +1,174 @@
+"""The settings as flags, and their help. Knows nothing of other sources or of what is served.
+
+A setting ``base_url`` is the flag ``--base-url``; a switch ``open`` is ``--open`` and ``--no-open``. What a
+flag cannot say (a list of tables) is for the file alone. Values stay strings: `Settings` reads them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Literal, NoReturn, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from emulator.settings import Settings
+
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Upstream": (
+        "base_url", "api_key", "local_model", "profile", "grammar", "retry_grammar", "repair_attempts",
+        "response_format", "recover_reasoning", "drop_fields", "pass_through", "upstream_seconds",
+        "upstream_connect_seconds", "upstream_retries", "answer_seconds", "max_reply_chars",
+        "tools", "pass_client_key", "fallbacks", "upstream_requests", "breaker_failures", "breaker_seconds",
+    ),
+    "Clients": (
+        "port", "host", "client_keys", "open", "allowed_hosts", "cors_origins", "ping_seconds",
+        "stream_calls", "drain_seconds", "threads", "waiting_requests", "bodies_bytes", "max_body_bytes",
+        "client_seconds", "client_open_requests", "client_requests_per_minute", "requests_per_minute",
+    ),
+    "Tool programs, and where code runs": (
+        "programs", "order", "sandbox", "engines", "program_seconds", "program_calls", "warm_kernels",
+        "max_kernels", "kernel_age_seconds", "docker_image", "docker_host", "gateway_url", "gateway_token",
+        "gateway_kernel",
+    ),
+    "Code interpreter": (
+        "interpreter", "interpreter_approval", "interpreter_seconds", "interpreter_runs",
+        "interpreter_fixes", "approval_seconds", "interpreter_idle_seconds", "warm_interpreters",
+    ),
+    "What is kept": (
+        "store", "files_dir", "response_seconds", "store_seconds", "max_file_bytes", "max_files",
+        "files_bytes", "max_containers", "container_bytes", "container_memory",
+    ),
+    "Log": ("log_level", "log_bodies"),
+}  # fmt: skip
+_COLUMN = 36
+"""Where the words about a flag begin."""
+
+OTHERS = "Others"
+"""Where a setting stands that no group names."""
+
+COMMON = frozenset(
+    "base_url api_key local_model profile port host client_keys open sandbox interpreter store "
+    "files_dir log_level".split()
+)
+"""What `--help` tells; `--help-all` tells all."""
+
+
+class BadFlag(Exception):
+    """One line: which flag, what is wrong, what it may be."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise BadFlag(message.removeprefix("argument "))
+
+
+def parse(arguments: Sequence[str]) -> dict[str, Any]:
+    """The settings that ``arguments`` name. Raises `BadFlag`."""
+    parser = _Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
+    for name, field in told_by_flags().items():
+        if field.annotation is bool:
+            parser.add_argument(flag(name), action=argparse.BooleanOptionalAction)
+        elif _is_list(field):
+            parser.add_argument(flag(name), action="append")
+        else:
+            parser.add_argument(flag(name))
+    given, rest = parser.parse_known_args(list(arguments))
+    if rest:
+        raise BadFlag(_unknown(rest[0]))
+    return {
+        name: ",".join(value) if isinstance(value, list) else value
+        for name, value in vars(given).items()
+    }
+
+
+def flag(name: str) -> str:
+    """The flag of a setting."""
+    return f"--{name.replace('_', '-')}"
+
+
+def told_by_flags() -> dict[str, FieldInfo]:
+    """The settings that have a flag."""
+    fields = Settings.model_fields.items()
+    return {name: field for name, field in fields if _is_plain(field.annotation)}
+
+
+def settings_help(*, everything: bool) -> str:
+    """The flags in their groups, a line each."""
+    fields = told_by_flags()
+    grouped = {name for names in GROUPS.values() for name in names}
+    groups = {**GROUPS, OTHERS: tuple(name for name in fields if name not in grouped)}
+    written = []
+    for title, names in groups.items():
+        lines = [
+            _line(name, fields[name])
+            for name in names
+            if name in fields and (everything or name in COMMON)
+        ]
+        if lines:
+            written.append("\n".join([f"{title}:", *lines]))
+    return "\n\n".join(written)
+
+
+def _line(name: str, field: FieldInfo) -> str:
+    usage = f"{flag(name)} {_placeholder(name, field)}".rstrip()
+    default = field.default
+    if isinstance(default, SecretStr):
+        default = default.get_secret_value()
+    if _is_list(field):
+        default = ",".join(map(str, default))
+    if isinstance(default, bool):
+        default = "on; --no-" + flag(name)[2:] if default else ""
+    told = f" ({default})" if default != "" else ""
+    choices = _choices(field)
+    among = f"; one of {', '.join(choices)}" if choices else ""
+    text = f"{field.description}{among}{told}"
+    begin = f"  {usage} ".ljust(_COLUMN)
+    return textwrap.fill(
+        text, 100, initial_indent=begin, subsequent_indent=" " * _COLUMN, break_on_hyphens=False
+    )
+
+
+def _placeholder(name: str, field: FieldInfo) -> str:
+    kind = field.annotation
+    if kind is bool:
+        return ""
+    if kind is float:
+        return "SECONDS"
+    if kind is int:
+        return "N"
+    word = name.rpartition("_")[2].upper()
+    return f"{word},..." if _is_list(field) else word
+
+
+def _choices(field: FieldInfo) -> tuple[str, ...]:
+    return get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+
+
+def _is_list(field: FieldInfo) -> bool:
+    return get_origin(field.annotation) is tuple
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether a word on the command line can say it: no table, and no list of tables."""
+    if get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return False
+    return all(_is_plain(part) for part in get_args(kind) if isinstance(part, type))
+
+
+def _unknown(word: str) -> str:
+    if not word.startswith("-"):
+        return f"{word}: there is no such command"
+    name = word.partition("=")[0]
+    known = [f for n in told_by_flags() for f in (flag(n), f"--no-{flag(n)[2:]}")]
+    known += ["--help", "--help-all", "--version"]
+    return f"{name}: there is no such flag{nearest(name, known)}"
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """What to say besides of a name that is not ``known``; nothing if none is like it."""
+    found = get_close_matches(word, known, 1)
+    return f"; did you mean {found[0]}?" if found else ""

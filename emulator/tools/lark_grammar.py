@@ -1,0 +1,135 @@
+"""Hold a text to a Lark grammar, and say where and why it does not fit.
+
+The engine is llguidance, which OpenAI's custom tools are held to their grammars by: what that takes and what
+it refuses (look-around, templates, imports other than ``common``) is the same here.
+
+*Stops:* a grammar or a text of a stranger's that would keep the engine busy: its regular expressions are
+automata, the grammar's size, the states and the alternatives in sight at any one place are bounded, and a
+text is given up on after some seconds. Knows nothing of tools.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from emulator.tools.problems import Problem, brief, shown
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
+
+SECONDS = 5.0
+_STEP = 16
+"""Bytes between two looks at the clock. A byte may take 30 ms where very many alternatives are in sight."""
+_MOST_SHOWN = 6
+_GIVEN_UP = Problem(
+    "input", "could not be held to its grammar: the text is too long, or the grammar too ambiguous"
+)
+
+
+class UnusableGrammar(ValueError):
+    """The grammar is not valid, or too large."""
+
+
+@dataclass(frozen=True)
+class LarkGrammar:
+    """A grammar in Lark's syntax. Raises `UnusableGrammar`."""
+
+    definition: str
+    seconds: float = SECONDS
+    """How long a text may take."""
+
+    def __post_init__(self) -> None:
+        _matcher(self.definition)
+
+    def fitted(self, text: str) -> str | Problem:
+        """``text`` if it fits, else what is wrong with it.
+
+        Models put a text of several lines between triple quotes, and line ends at its edges with it: those
+        are no part of what they mean, and go (or one comes) where the text fits only then.
+        """
+        problem = self._problem(text)
+        if problem is None or problem is _GIVEN_UP:
+            return text if problem is None else problem
+        bare = text.strip("\r\n")
+        for other in (bare, f"{bare}\n"):
+            if other != text and self._problem(other) is None:
+                return other
+        return problem
+
+    def _problem(self, text: str) -> Problem | None:
+        matcher = _matcher(self.definition).deep_copy()
+        written = text.encode()
+        deadline = time.monotonic() + self.seconds
+        read = 0
+        while read < len(written):
+            step = written[read : read + _STEP]
+            taken = matcher.try_consume_tokens([*step])
+            read += taken
+            if matcher.is_error() or time.monotonic() >= deadline:
+                message = (
+                    "the text could not be held to its grammar: it is too ambiguous or too long"
+                )
+                return Problem("input", message, found=shown(text))
+            if taken < len(step):
+                return _unexpected(text, written, read, matcher)
+        return None if matcher.is_accepting() else _unexpected(text, written, read, matcher)
+
+
+def _unexpected(text: str, written: bytes, read: int, matcher: LLMatcher) -> Problem:
+    before = written[:read].decode(errors="ignore")
+    line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+    rest = text[len(before) :]
+    found = shown(rest.split("\n", 1)[0] or rest[:1]) if rest else "the end of the text"
+    expected = _expected(matcher)
+    where = f"line {line}, column {column}"
+    message = f"does not fit the grammar at {where}: expected {expected}, found {found}"
+    return Problem("input", message, expected, found)
+
+
+def _expected(matcher: LLMatcher) -> str:
+    """What may stand where a text went wrong: the words that must, or the characters that may."""
+    if forced := matcher.compute_ff_bytes().decode(errors="ignore"):
+        return shown(forced)
+    allowed = matcher.compute_logit_bias()
+    characters = [chr(n) for n in range(128) if allowed[n] and (n == 10 or 32 <= n < 127)]
+    if len(characters) > _MOST_SHOWN:
+        return "something else"
+    ends = ["the end of the text"] if matcher.is_accepting() else []
+    return " or ".join([*map(shown, characters), *ends]) or "something else"
+
+
+@lru_cache(maxsize=128)
+def _matcher(definition: str) -> LLMatcher:
+    """To be copied before it is used."""
+    import llguidance
+
+    limits = llguidance.LLParserLimits(
+        max_items_in_row=500,
+        initial_lexer_fuel=300_000,
+        step_lexer_fuel=100_000,
+        step_max_items=10_000,
+        max_lexer_states=20_000,
+        max_grammar_size=50_000,
+        precompute_large_lexemes=False,
+        verbose_errors=False,
+    )
+    matcher = llguidance.LLMatcher(
+        _bytes(),
+        llguidance.LLMatcher.grammar_from_lark(definition),
+        log_level=0,
+        limits=limits,
+    )
+    if matcher.is_error():
+        raise UnusableGrammar(brief(matcher.get_error().split("\n", 1)[0], 300))
+    return matcher
+
+
+@cache
+def _bytes() -> Any:
+    """The tokenizer whose tokens are bytes."""
+    import llguidance
+
+    return llguidance.LLTokenizer("byte", slices=[])

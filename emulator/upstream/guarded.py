@@ -1,0 +1,123 @@
+"""One upstream with what keeps it and its clients from harm: a limit, a breaker, and retries.
+
+In this order: a request first needs a place among those that the upstream gets at once, then the breaker's
+leave, and then it is sent, as often as `Retries` says. Knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from emulator import departure
+from emulator.errors import UpstreamFailed
+from emulator.settings import Settings
+from emulator.upstream.breaker import Breaker
+from emulator.upstream.interface import Chat, Chunk, OneUpstream, UpstreamReply
+from emulator.upstream.retries import LONGEST_WAIT, Retries
+
+_SOON = 2.0
+"""Seconds to wait for an upstream whose requests can go elsewhere."""
+
+
+class Guarded:
+    """Safe to share between threads."""
+
+    def __init__(
+        self,
+        upstream: OneUpstream,
+        settings: Settings,
+        sleep: Callable[[float], None] | None = None,
+    ) -> None:
+        self.upstream = upstream
+        self._longest = _SOON if settings.fallbacks else LONGEST_WAIT
+        self._retries = Retries(settings.upstream_retries, self._longest)
+        self._breaker = Breaker(settings.breaker_failures, settings.breaker_seconds)
+        limit = settings.upstream_requests
+        self._places = threading.BoundedSemaphore(limit) if limit else None
+        self._sleep = sleep or _wait
+
+    def open(
+        self,
+        messages: Chat,
+        fields: Mapping[str, Any],
+        until: float = math.inf,
+        key: str | None = None,
+    ) -> UpstreamReply:
+        """As `OneUpstream.open`."""
+        leave = self._enter(until)
+        try:
+            return _Placed(self._opened(messages, fields, until, key), leave)
+        except BaseException:
+            leave()
+            raise
+
+    def _opened(
+        self, messages: Chat, fields: Mapping[str, Any], until: float, key: str | None
+    ) -> UpstreamReply:
+        attempt = 0
+        while True:
+            self._breaker.check()
+            try:
+                reply = self.upstream.open(messages, fields, until, key)
+            except UpstreamFailed as error:
+                if error.code != "answer_timeout":
+                    self._breaker.failed(error)
+                pause = self._retries.pause(attempt, error)
+                if pause is None or time.monotonic() + pause > until:
+                    raise self._retries.final(error) from error
+                self._sleep(pause)
+                attempt += 1
+                continue
+            self._breaker.succeeded()
+            return reply
+
+    def _enter(self, until: float) -> Callable[[], None]:
+        if self._places is None:
+            return lambda: None
+        longest = max(0.0, min(until - time.monotonic(), self._longest))
+        if not self._places.acquire(timeout=longest):
+            raise UpstreamFailed(
+                "The upstream has as many requests as it may get (setting upstream_requests).",
+                code="overloaded",
+                headers={"retry-after": "1", "x-should-retry": "true"},
+                status=503,
+            )
+        return self._places.release
+
+
+def _wait(seconds: float) -> None:
+    """A client that leaves is not waited for. Raises `UpstreamFailed` then."""
+    left = threading.Event()
+    with departure.stopping(left.set):
+        if left.wait(seconds):
+            raise UpstreamFailed("The client has left.")
+
+
+@dataclass
+class _Placed:
+    """A reply that has a place, which it leaves when it is closed."""
+
+    reply: UpstreamReply
+    leave: Callable[[], None]
+
+    def __enter__(self) -> Self:
+        self.reply.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        try:
+            self.reply.__exit__(*exc)
+        finally:
+            self.leave()
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return iter(self.reply)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.reply.headers

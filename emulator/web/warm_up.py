@@ -1,0 +1,104 @@
+"""All that a first request waits for, done before it comes: imports, generated models, a running sandbox.
+
+A request goes down the whole line as any other would, with a few words in place of the model's. Nothing of it
+is kept or sent anywhere; counters of turns and calls see it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+import structlog
+
+from emulator.answering.habits import Habits
+from emulator.answering.pipeline import Pipeline
+from emulator.chat.front import complete
+from emulator.errors import EmulatorError
+from emulator.protocol import parse_chat
+from emulator.upstream.interface import Chat, Chunk
+from emulator.upstream.upstreams import Upstreams
+
+log = structlog.get_logger()
+
+_REQUEST = json.dumps(
+    {
+        "model": "warm-up",
+        "messages": [{"role": "user", "content": "Book a table for Ada."}],
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": "book",
+                    "description": "Book a table.",
+                    "parameters": {
+                        "type": "object",
+                        "required": ["guest"],
+                        "properties": {
+                            "guest": {
+                                "type": "object",
+                                "required": ["name"],
+                                "properties": {
+                                    "name": {"type": "string"},
+                                    "seats": {"type": "integer", "enum": [1, 2]},
+                                },
+                            }
+                        },
+                    },
+                },
+            }
+        ],
+    }
+).encode()
+_REPLY = '```python\nbook(guest={"name": "Ada"})\n```'
+
+
+class _Words:
+    """An upstream, and its reply, that always says `_REPLY`."""
+
+    headers: Mapping[str, str] = {}
+
+    def open(
+        self, _messages: Chat, _fields: Mapping[str, Any], _until: float, _key: str | None
+    ) -> Self:
+        return self
+
+    def models(self, _key: str | None) -> list[dict[str, Any]]:
+        return []
+
+    def at_root(self, _path: str) -> object:
+        return None
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Nothing is open."""
+
+    def __iter__(self) -> Iterator[Chunk]:
+        yield {"choices": [{"index": 0, "delta": {"content": _REPLY}, "finish_reason": "stop"}]}
+
+
+def warm_up(pipeline: Pipeline) -> None:
+    """Make an answer as ``pipeline`` would, and forget it."""
+    one = {"upstreams": (), "aliases": {}, "fallbacks": (), "pass_client_key": False}
+    settings = pipeline.settings.model_copy(update={**one, "tools": "emulate"})
+    words = _Words()
+    dry = replace(
+        pipeline,
+        settings=settings,
+        upstreams=Upstreams(settings, lambda _: words),
+        store=None,
+        habits=Habits(),
+    )
+    try:
+        for _ in complete(dry, dry.read(parse_chat(_REQUEST)), ""):
+            pass
+    except EmulatorError as error:
+        log.warning("not warmed up", reason=error.message)
+    log.debug("warmed up")

@@ -1,0 +1,266 @@
+"""What is configured wrongly is told in one line, and what is configured is what is used."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from emulator import providers
+from emulator.command_line import GROUPS, settings_help, told_by_flags
+from emulator.configuration import from_command_line
+from tests.support.command_line import ROOT, command_line
+
+DEEPSEEK = "https://api.deepseek.com/v1"
+OPENAI = "https://api.openai.com/v1"
+OTHER = "http://127.0.0.1:9/v1"
+SAMPLE = ROOT / "examples" / "emulator.toml"
+
+MISTAKES: list[tuple[list[str], dict[str, str], str, str]] = [
+    (["--prot", "9000"], {}, "", "--prot: there is no such flag; did you mean --port?"),
+    (["--base_url=x"], {}, "", "--base_url: there is no such flag; did you mean --base-url?"),
+    (["docter"], {}, "", "docter: there is no such command; did you mean doctor?"),
+    (["--port"], {}, "", "--port: expected one argument"),
+    (
+        ["--port", "abc"],
+        {},
+        "",
+        "--port abc: input should be a valid integer, unable to parse string as an integer",
+    ),
+    (
+        ["--sandbox", "dokcer"],
+        {},
+        "",
+        "--sandbox dokcer: input should be 'bubblewrap', 'docker', 'gateway' or 'none'",
+    ),
+    (
+        [],
+        {"EMULATOR_PROFIL": "tiny"},
+        "",
+        "EMULATOR_PROFIL: there is no such setting; did you mean EMULATOR_PROFILE?",
+    ),
+    (
+        [],
+        {"EMULATOR_PORT": "90000"},
+        "",
+        "EMULATOR_PORT 90000: input should be less than or equal to 65535",
+    ),
+    (
+        [],
+        {"EMULATOR_CONFIG": "gone.toml"},
+        "",
+        "EMULATOR_CONFIG: gone.toml cannot be read: No such file or directory",
+    ),
+    (
+        [],
+        {},
+        'host = "127.0.0.1"\nbase-url = "http://x/v1"\n',
+        "emulator.toml, line 2: base-url: there is no such setting; did you mean base_url?",
+    ),
+    (
+        [],
+        {},
+        "# ours\n\nport = eight\n",
+        "emulator.toml, line 3: port: invalid value",
+    ),
+    (
+        [],
+        {},
+        'threads = 8\nport = "many"\n',
+        "emulator.toml, line 2: port many: input should be a valid integer, unable to parse string as an "
+        "integer",
+    ),
+    (
+        ["--base-url", "localhost:11434/v1"],
+        {},
+        "",
+        "--base-url: 'localhost:11434/v1' is no URL: begin it with http:// or https://, as in "
+        "http://localhost:11434/v1",
+    ),
+    (
+        [],
+        {"OPENAI_BASE_URL": "ftp://host/v1"},
+        "",
+        "OPENAI_BASE_URL: 'ftp://host/v1' is no URL: begin it with http:// or https://, as in "
+        "http://localhost:11434/v1",
+    ),
+    (
+        ["--base-url", "http://localhost:8001/v1"],
+        {},
+        "",
+        "--base-url: http://localhost:8001/v1 is this proxy's own address, which would ask itself for ever: "
+        "name the model's server, or another --port",
+    ),
+    (
+        ["--port", "8123"],
+        {"OPENAI_BASE_URL": "http://0.0.0.0:8123/v1"},
+        "",
+        "OPENAI_BASE_URL: http://0.0.0.0:8123/v1 is this proxy's own address, which would ask itself for "
+        "ever: that variable is for clients here; name the model's server by --base-url or "
+        "EMULATOR_BASE_URL",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "variables", "file", "line"), MISTAKES)
+def test_a_mistake_is_one_line_with_its_place_and_the_nearest_name(
+    tmp_path: Path, arguments: list[str], variables: dict[str, str], file: str, line: str
+) -> None:
+    if file:
+        (tmp_path / "emulator.toml").write_text(file)
+    ended = command_line(*arguments, home=tmp_path, variables=variables)
+    assert (ended.code, ended.out, ended.err) == (2, "", f"{line}\n")
+
+
+CHOSEN: list[tuple[list[str], dict[str, str], str, str]] = [
+    ([], {}, "", "http://0.0.0.0:4000/v1 (the default: no setting and no variable names another)"),
+    ([], {"DEEPSEEK_API_KEY": "d"}, "", f"{DEEPSEEK} (DEEPSEEK_API_KEY is set, and no base URL)"),
+    ([], {"OPENAI_BASE_URL": OTHER, "DEEPSEEK_API_KEY": "d"}, "", f"{OTHER} (OPENAI_BASE_URL)"),
+    (
+        [],
+        {"OPENAI_BASE_URL": OTHER},
+        'base_url = "http://file/v1"',
+        "http://file/v1 (emulator.toml, line 1: base_url)",
+    ),
+    (
+        [],
+        {"EMULATOR_BASE_URL": "http://variable/v1"},
+        'base_url = "http://file/v1"',
+        "http://variable/v1 (EMULATOR_BASE_URL)",
+    ),
+    (
+        ["--base-url", "http://flag/v1/chat/completions"],
+        {"EMULATOR_BASE_URL": "http://variable/v1"},
+        "",
+        "http://flag/v1 (--base-url)",
+    ),
+    (
+        [],
+        {},
+        "port = 9000",
+        "http://0.0.0.0:4000/v1 (the default: no setting and no variable names another)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "variables", "file", "told"), CHOSEN)
+def test_which_upstream_is_used_and_what_chose_it_can_be_asked(
+    tmp_path: Path, arguments: list[str], variables: dict[str, str], file: str, told: str
+) -> None:
+    """In docs/settings.md's order; exit code 3, which `make run` looks at, where nothing is configured."""
+    if file:
+        (tmp_path / "emulator.toml").write_text(file)
+    ended = command_line("upstream", *arguments, home=tmp_path, variables=variables)
+    assert ended.out == f"{told}\n"
+    assert ended.code == (3 if "the default" in told else 0)
+
+
+def test_each_source_gives_way_to_the_one_before(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Command line > EMULATOR_* > file > providers' variables and XDG_STATE_HOME > default."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EMULATOR_CONFIG")
+
+    def store(*arguments: str) -> str:
+        return from_command_line(arguments).store
+
+    assert store() == "~/.local/state/tool-use-api-emulator/programs.sqlite"
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
+    assert store().startswith("~/.local/state/")
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    assert store() == "/state/tool-use-api-emulator/programs.sqlite"
+    (tmp_path / "emulator.toml").write_text('store = "/file"')
+    assert store() == "/file"
+    monkeypatch.setenv("EMULATOR_STORE", "/variable")
+    assert store() == "/variable"
+    assert store("--store", "/flag") == "/flag"
+
+
+def test_what_kubernetes_says_of_a_service_called_emulator_is_no_setting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("SERVICE_HOST", "SERVICE_PORT_HTTP", "PORT_8001_TCP", "PORT_8001_TCP_ADDR"):
+        monkeypatch.setenv(f"EMULATOR_{name}", "10.0.0.1")
+    assert from_command_line([]).port == 8001
+
+
+KEYS: list[tuple[dict[str, str], str | None, str | None, tuple[str, ...]]] = [
+    # variables, a base URL of ours; the key that is sent, and those that are not
+    ({"DEEPSEEK_API_KEY": "d"}, None, "d", ()),
+    ({"OPENAI_API_KEY": "o"}, None, "o", ()),
+    ({"DEEPSEEK_API_KEY": "d", "OPENAI_API_KEY": "o"}, None, "d", ()),
+    ({"DEEPSEEK_API_KEY": "d"}, DEEPSEEK, "d", ()),
+    ({"DEEPSEEK_API_KEY": "d"}, "https://api.deepseek.com/beta", "d", ()),
+    ({"DEEPSEEK_API_KEY": "d"}, "http://api.deepseek.com/v1", None, ("DEEPSEEK_API_KEY",)),
+    (
+        {"DEEPSEEK_API_KEY": "d"},
+        "https://api.deepseek.com.evil.net/v1",
+        None,
+        ("DEEPSEEK_API_KEY",),
+    ),
+    ({"DEEPSEEK_API_KEY": "d", "OPENAI_BASE_URL": OTHER}, None, None, ("DEEPSEEK_API_KEY",)),
+    ({"DEEPSEEK_API_KEY": "d", "OPENAI_BASE_URL": OTHER, "OPENAI_API_KEY": "o"}, None, "o", ()),
+    ({"OPENAI_BASE_URL": OTHER, "OPENAI_API_KEY": "o"}, OTHER, "o", ()),
+    ({"OPENAI_API_KEY": "o"}, OTHER, None, ("OPENAI_API_KEY",)),
+    ({"OPENAI_API_KEY": "o", "OPENAI_BASE_URL": OTHER}, OPENAI, "o", ()),
+    ({"OPENAI_API_KEY": "o", "OPENAI_BASE_URL": OTHER}, DEEPSEEK, None, ("OPENAI_API_KEY",)),
+    ({"OPENAI_BASE_URL": DEEPSEEK, "OPENAI_API_KEY": "o"}, None, "o", ()),
+]
+
+
+@pytest.mark.parametrize(("variables", "base_url", "key", "unsent"), KEYS)
+def test_a_key_goes_to_its_provider_and_to_nobody_else(
+    variables: dict[str, str], base_url: str | None, key: str | None, unsent: tuple[str, ...]
+) -> None:
+    """DEEPSEEK_API_KEY with OPENAI_BASE_URL of another host used to hand DeepSeek's key to that host."""
+    choice = providers.choose(variables, base_url=base_url, has_key=False)
+    assert (choice.api_key, choice.unsent) == (key, unsent)
+
+
+def test_a_key_of_ours_goes_to_the_base_url_whatever_providers_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "d")
+    settings = from_command_line(["--api-key", "mine"])
+    assert settings.api_key.get_secret_value() == "mine"
+    assert settings.base_url == "http://0.0.0.0:4000/v1"
+
+
+def test_help_is_grouped_and_short_and_help_all_is_all(tmp_path: Path) -> None:
+    short, whole = (command_line(asked, home=tmp_path) for asked in ("--help", "--help-all"))
+    assert (short.code, whole.code) == (0, 0)
+    assert len(short.out.splitlines()) <= 50
+    assert max(map(len, whole.out.splitlines())) <= 110
+    for title in GROUPS:
+        assert f"\n{title}:\n" in short.out
+    assert [
+        name for name in told_by_flags() if f"  --{name.replace('_', '-')}" not in whole.out
+    ] == []
+
+
+def test_each_setting_stands_in_a_group() -> None:
+    assert "Others:" not in settings_help(everything=True)
+
+
+def test_the_version_is_told(tmp_path: Path) -> None:
+    ended = command_line("--version", home=tmp_path)
+    assert ended.out == "tool-emulator 0.1.0\n"
+
+
+def test_the_sample_file_is_taken_and_each_of_its_keys_is_a_setting(tmp_path: Path) -> None:
+    """As it is, and with each of its examples switched on."""
+    text = SAMPLE.read_text()
+    assert (
+        command_line("upstream", home=tmp_path, variables={"EMULATOR_CONFIG": str(SAMPLE)}).code
+        == 0
+    )
+    switched_on = "\n".join(
+        line[1:] if line.startswith("#") and line[1:2].isalpha() else line
+        for line in text.splitlines()
+    )
+    assert len(tomllib.loads(switched_on)) > 8
+    (tmp_path / "emulator.toml").write_text(switched_on)
+    ended = command_line("upstream", home=tmp_path)
+    assert (ended.code, ended.err) == (0, "")

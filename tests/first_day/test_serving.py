@@ -1,0 +1,130 @@
+"""From the start's words to Ctrl-C, with the process that people start."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import socket
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from tests.support.command_line import command_line, served
+from tests.support.scripted import Reply, ScriptedUpstream
+
+CALL = '```python\nget_weather(location="London")\n```'
+
+
+def try_it(curl: str, key: str) -> Any:
+    """What the printed curl line gets, `$CLIENT_KEY` being `key`."""
+    words = shlex.split(curl.replace("$CLIENT_KEY", key))
+    assert words[0] == "curl"
+    headers = [words[i + 1].split(": ", 1) for i, word in enumerate(words) if word == "-H"]
+    body = words[words.index("-d") + 1].encode()
+    request = urllib.request.Request(words[1], data=body, headers=dict(headers))
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return json.load(response)
+
+
+def test_it_serves_when_it_says_so_and_the_line_to_try_works_and_ctrl_c_ends_it(
+    tmp_path: Path,
+) -> None:
+    """Ctrl-C used to wait for kernels that started, and then came SIGKILL and "Perhaps out of memory?".
+
+    Nothing is open but a connection that asks nothing: what may go on for an hour is not waited for.
+    """
+    with (
+        ScriptedUpstream(default=CALL) as upstream,
+        served(
+            *("--port", "0", "--host", "0.0.0.0", "--client-keys", "first,second"),
+            *("--base-url", upstream.base_url, "--drain-seconds", "3600", "--warm-kernels", "3"),
+            home=tmp_path,
+        ) as proxy,
+    ):
+        printed = proxy.wait_for("}}]}'")
+        address = re.search(
+            r"Serving http://127\.0\.0\.1:(\d+)/v1 \(listening on 0\.0\.0\.0\)", printed
+        )
+        assert address is not None, printed
+        assert f"in front of {upstream.base_url} (--base-url)." in printed
+        assert "Kept: responses for 30 days and programs for 1 day in ~/.local/state/" in printed
+        with socket.create_connection(("127.0.0.1", int(address[1]))):
+            curl = printed[printed.index("curl ") :]
+            answer = try_it(curl[: curl.index("}}]}'") + 5], "second")
+            call = answer["choices"][0]["message"]["tool_calls"][0]["function"]
+            assert call == {"name": "get_weather", "arguments": '{"location":"London"}'}
+            assert "first" not in printed
+            assert (tmp_path / ".local/state/tool-use-api-emulator/programs.sqlite").exists()
+            proxy.interrupt()
+            assert proxy.code() == 0
+        assert not re.search("SIGKILL|memory|Traceback|Ending", proxy.printed), proxy.printed
+
+
+def stream(port: int) -> socket.socket:
+    """A connection whose answer has begun."""
+    connection = socket.create_connection(("127.0.0.1", port), timeout=60)
+    body = json.dumps(
+        {"model": "m", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
+    )
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n"
+    head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    connection.sendall((head + body).encode())
+    read = b""
+    while b"Hello" not in read:
+        data = connection.recv(65536)
+        assert data, read
+        read += data
+    return connection
+
+
+def rest(connection: socket.socket) -> bytes:
+    read = b""
+    while data := connection.recv(65536):
+        read += data
+    return read
+
+
+def test_an_open_stream_ends_in_peace_and_a_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
+    """One answer ends while the proxy waits for it, another never would: only the second Ctrl-C ends that."""
+    slow = Reply(chunks=["Hello", *["."] * 20, " there"], delay=0.1)
+    silent = Reply(chunks=["Hello", "x"], fault="silent", after=1)
+    with (
+        ScriptedUpstream() as upstream,
+        served(
+            *("--port", "0", "--base-url", upstream.base_url, "--drain-seconds", "3600"),
+            *("--warm-kernels", "0"),
+            home=tmp_path,
+        ) as proxy,
+    ):
+        upstream.reply(silent, slow)
+        printed = proxy.wait_for("}}]}'")
+        address = re.search(r"Serving http://127\.0\.0\.1:(\d+)/v1 in front", printed)
+        assert address is not None, printed
+        with stream(int(address[1])), stream(int(address[1])) as ending:
+            proxy.interrupt()
+            proxy.wait_for("open request(s) have 3600 s to end; Ctrl-C again does not wait")
+            assert b"there" in rest(ending)
+            proxy.interrupt()
+            assert proxy.code() == 0
+        assert not re.search("SIGKILL|memory|Traceback", proxy.printed), proxy.printed
+
+
+def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
+    """gunicorn tried again for five seconds, with two lines each time."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = command_line("--port", str(port), home=tmp_path)
+    line = f"port {port} of 127.0.0.1 is taken: end who listens there, or choose another --port\n"
+    assert (ended.code, ended.out, ended.err) == (1, "", line)
+
+
+def test_what_keeps_it_from_starting_is_told_without_a_traceback(tmp_path: Path) -> None:
+    nowhere = "http://127.0.0.1:9"
+    ended = command_line(
+        *("--port", "0", "--engines", "kernel", "--sandbox", "gateway", "--gateway-url", nowhere),
+        home=tmp_path,
+    )
+    assert (ended.code, ended.out) == (1, "")
+    assert not re.search("Traceback|Worker|Shutting", ended.err), ended.err
+    assert re.search("gateway|websockets", ended.err.splitlines()[-1]), ended.err

@@ -1,0 +1,220 @@
+"""Which calls of a cell leave together, and how their results come back to it: over HTTP, in real kernels."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx2
+import pytest
+
+from sandbox import fences
+from tests.support.scripted import ScriptedUpstream
+
+_PROBLEM = fences.problem()
+pytestmark = pytest.mark.skipif(_PROBLEM is not None, reason=f"no sandbox for kernels: {_PROBLEM}")
+
+
+def _function(name: str) -> dict[str, Any]:
+    properties = {"about": {"type": "string"}}
+    parameters = {"type": "object", "required": ["about"], "properties": properties}
+    return {"name": name, "parameters": parameters}
+
+
+FUNCTIONS = [_function(name) for name in ("get_price", "get_stock", "send", "run_code")]
+TOOLS = [{"type": "function", "function": each} for each in FUNCTIONS]
+
+Call = tuple[str, str, str]
+"""Id, name and what it is about."""
+
+
+class Shop:
+    """A client of one conversation over Chat. Prices are the lengths of names."""
+
+    def __init__(self, url: str, container: str = "", **options: Any) -> None:
+        self.http = httpx2.Client(base_url=f"{url}/v1", timeout=120)
+        interpreter = {"type": "code_interpreter", "container": container or {"type": "auto"}}
+        self.options = {"tools": [interpreter, *TOOLS], **options}
+        self.messages: list[dict[str, Any]] = [{"role": "user", "content": "?"}]
+        self.text = ""
+
+    def ask(self) -> list[Call]:
+        body = {"model": "qwq", "messages": self.messages, **self.options}
+        answer = self.http.post("/chat/completions", json=body)
+        assert answer.status_code == 200, answer.text
+        message = answer.json()["choices"][0]["message"]
+        self.messages.append(message)
+        self.text = message["content"] or ""
+        return [
+            (
+                call["id"],
+                call["function"]["name"],
+                json.loads(call["function"]["arguments"]).get("about", ""),
+            )
+            for call in message.get("tool_calls") or ()
+        ]
+
+    def tell(self, call: Call) -> None:
+        self.messages.append({"role": "tool", "tool_call_id": call[0], "content": _result(call)})
+
+    def rounds(self) -> list[list[str]]:
+        """Calls by message, until the model has answered; results come in the reverse order."""
+        rounds: list[list[str]] = []
+        while calls := self.ask():
+            rounds.append([f"{name}({about})" for _, name, about in calls])
+            for call in reversed(calls):
+                self.tell(call)
+        return rounds
+
+
+def _result(call: Call) -> str:
+    return json.dumps({"value": len(call[2]), "of": call[2]})
+
+
+PQ = ["get_price(a)", "get_price(bb)"]
+
+CELLS: list[tuple[str, list[list[str]], str]] = [
+    # Written as simultaneous.
+    ("x = [get_price('a'), get_price('bb')]\nprint(x[1]['value'])", [PQ], "2"),
+    ("x = {'a': get_price('a')['value'], 'b': get_price('bb')['value']}\nprint(x)", [PQ],
+     "{'a': 1, 'b': 2}"),
+    ("a, b = send('a'), run_code('bb')\nprint(a['of'], b['of'])", [["send(a)", "run_code(bb)"]],
+     "a bb"),
+    ("names = ['a', 'bb']\nprint({n: get_price(n)['value'] for n in names})", [PQ],
+     "{'a': 1, 'bb': 2}"),
+    ("names = ['a', 'bb', '']\nprint(sum([get_price(n)['value'] + get_stock(n)['value'] "
+     "for i, n in enumerate(names) if n]))",
+     [["get_price(a)", "get_stock(a)", "get_price(bb)", "get_stock(bb)"]], "6"),
+    ("def all_of(names):\n    return list(get_price(n) for n in names)\n"
+     "print([x['of'] for x in all_of(('a', 'bb'))])", [PQ], "['a', 'bb']"),
+    ("import asyncio\nx, y = await asyncio.gather(get_price('a'), get_price('bb'))\n"
+     "print(x['of'], y['of'])", [PQ], "a bb"),
+    ("import asyncio\nasync def main():\n"
+     "    return await asyncio.gather(*(get_price(n) for n in ['a', 'bb']))\n"
+     "print([x['of'] for x in asyncio.run(main())])", [PQ], "['a', 'bb']"),
+    # Calls that only read; calls of the same tool about different things.
+    ("a = get_price('a')\nb = get_stock('bb')\nprint(a['value'], b['value'])",
+     [["get_price(a)", "get_stock(bb)"]], "1 2"),
+    ("print(get_price('a'))\nprint(get_price('bb')['of'])", [PQ],
+     "{'value': 1, 'of': 'a'}\nbb"),
+    ("def twice(name):\n    a = get_price(name)\n    b = get_price(name + name)\n"
+     "    return a['value'] + b['value']\nprint(twice('b'), twice('cc'))",
+     [["get_price(b)", "get_price(bb)"], ["get_price(cc)", "get_price(cccc)"]], "3 6"),
+    ("send('a')\nsend('bb')\nprint('sent')", [["send(a)", "send(bb)"]], "sent"),
+    # In order.
+    ("send('a')\nsend('a')\nprint('sent')", [["send(a)"], ["send(a)"]], "sent"),
+    ("send('a')\nget_price('a')\nsend('bb')", [["send(a)"], ["get_price(a)"], ["send(bb)"]], ""),
+    ("run_code('a')\nrun_code('bb')", [["run_code(a)"], ["run_code(bb)"]], ""),
+    ("a = get_price('a')\nb = get_price(a['of'] + 'b')\nprint(b['of'])",
+     [["get_price(a)"], ["get_price(ab)"]], "ab"),
+    ("n = 'a'\ndef change():\n    global n\n    n = 'bb'\n"
+     "x = [get_price(n), change(), get_price(n)]\nprint(x[2]['of'])",
+     [["get_price(a)"], ["get_price(bb)"]], "bb"),
+    ("a = send('a')['missing']\nsend('bb')", [["send(a)"]], "KeyError: 'missing'"),
+    ("x = get_price('a') or get_price('bb')\nprint(x['of'])", [["get_price(a)"]], "a"),
+    ("print(any(get_price(n) for n in ('a', 'bb')))", [["get_price(a)"]], "True"),
+    ("def names():\n    yield 'a'\n    yield run_code('x')['of']\n"
+     "print([get_price(n)['of'] for n in names()])",
+     [["get_price(a)"], ["run_code(x)"], ["get_price(x)"]], "['a', 'x']"),
+    ("class Names:\n    def __getitem__(self, key):\n        return send(key)['of']\n"
+     "it = Names()\nx = [get_price('a'), get_price(it['bb'])]\nprint(x[1]['of'])",
+     [["get_price(a)"], ["send(bb)"], ["get_price(bb)"]], "bb"),
+    # What goes wrong, goes wrong where it stands.
+    ("x = [get_price('a'), get_price({}['b'])]", [["get_price(a)"]], "KeyError: 'b'"),
+    ("try:\n    x = [get_price('a'), get_price(whom=3), get_price('bb')]\n"
+     "except TypeError:\n    print('refused')", [["get_price(a)"]], "refused"),
+    ("print([get_price(n[0])['of'] for n in ('a', '', 'c')])", [["get_price(a)"]], "IndexError"),
+    ("f = get_price\nget_stock = len\nprint([f('a')['of'], get_stock('bb')])",
+     [["get_price(a)"]], "['a', 2]"),
+]  # fmt: skip
+
+
+def _container(url: str) -> str:
+    made = httpx2.post(f"{url}/v1/containers", json={"name": "test"}, timeout=60)
+    key: str = made.json()["id"]
+    return key
+
+
+def test_calls_that_do_not_depend_on_each_other_leave_together_and_all_others_in_order(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    container = _container(proxy)
+    different = []
+    for code, expected, printed in CELLS:
+        if "class " in code:
+            container = _container(proxy)
+        upstream.reply(f"```python\n{code}\n```", "Done.")
+        rounds = Shop(proxy, container).rounds()
+        told = upstream.requests[-1]["messages"][-1]["content"]
+        if rounds != expected or printed not in told:
+            different.append((code, rounds, told))
+    assert different == []
+
+
+def test_results_may_come_one_by_one_and_only_those_that_are_missing_are_asked_for_again(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    code = (
+        "n = globals().get('n', 0) + 1\nx = [get_price(a) for a in ('a', 'bb', 'ccc')]\nprint(n, x)"
+    )
+    upstream.reply(f"```python\n{code}\n```", "Done.")
+    shop = Shop(proxy)
+    calls = shop.ask()
+    assert [about for _, _, about in calls] == ["a", "bb", "ccc"]
+    shop.tell(calls[1])
+    assert shop.ask() == [calls[0], calls[2]]
+    shop.tell(calls[2])
+    assert shop.ask() == [calls[0]]
+    shop.tell(calls[0])
+    assert shop.ask() == []
+    told = upstream.requests[-1]["messages"][-1]["content"]
+    assert f"1 {[json.loads(_result(call)) for call in calls]}" in told
+
+
+def test_a_client_that_takes_one_call_at_a_time_gets_one(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("```python\nx = [get_price('a'), get_price('bb')]\n```", "Done.")
+    rounds = Shop(proxy, parallel_tool_calls=False).rounds()
+    assert rounds == [["get_price(a)"], ["get_price(bb)"]]
+
+
+def test_calls_leave_together_over_responses_and_messages_too(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    http = httpx2.Client(base_url=f"{proxy}/v1", timeout=120)
+    code = "x = [get_price(a) for a in ('a', 'bb')]\nprint([one['of'] for one in x])"
+    upstream.reply(*2 * [f"```python\n{code}\n```", "Done."])
+
+    tools: list[Any] = [{"type": "code_interpreter", "container": {"type": "auto"}}]
+    tools += [{"type": "function", "strict": False, **each} for each in FUNCTIONS]
+    asked: dict[str, Any] = {"model": "qwq", "input": "?", "tools": tools}
+    first = http.post("/responses", json=asked).json()
+    calls = [item for item in first["output"] if item["type"] == "function_call"]
+    assert [json.loads(call["arguments"]) for call in calls] == [{"about": "a"}, {"about": "bb"}]
+    for call in reversed(calls):
+        result = _result(("", "", json.loads(call["arguments"])["about"]))
+        output = {"type": "function_call_output", "call_id": call["call_id"], "output": result}
+        asked = {**asked, "input": [output], "previous_response_id": first["id"]}
+        first = http.post("/responses", json=asked).json()
+    assert first["output"][-1]["content"][0]["text"] == "Done."
+    assert "['a', 'bb']" in upstream.requests[-1]["messages"][-1]["content"]
+
+    tools = [{"type": "code_execution_20250522", "name": "code_execution"}]
+    tools += [{"name": one["name"], "input_schema": one["parameters"]} for one in FUNCTIONS]
+    messages: list[Any] = [{"role": "user", "content": "?"}]
+    asked = {"model": "qwq", "max_tokens": 1000, "tools": tools, "messages": messages}
+    answer = http.post("/messages", json=asked).json()
+    uses = [block for block in answer["content"] if block["type"] == "tool_use"]
+    assert [use["input"] for use in uses] == [{"about": "a"}, {"about": "bb"}]
+    results = [
+        {"type": "tool_result", "tool_use_id": use["id"], "content": _result(("", "", about))}
+        for use, about in zip(uses, ("a", "bb"), strict=True)
+    ]
+    messages += [
+        {"role": "assistant", "content": answer["content"]},
+        {"role": "user", "content": results[::-1]},
+    ]
+    answer = http.post("/messages", json=asked).json()
+    assert answer["content"][-1]["text"] == "Done."
+    assert "['a', 'bb']" in upstream.requests[-1]["messages"][-1]["content"]

@@ -1,0 +1,115 @@
+"""What agents' own prompts teach beside calls: commands in fences and elements, patches, quoted calls.
+
+One row each: the tools that are offered, a reply, and the statements that are read out of it. docs/formats.md
+shows the rows, and the tests try them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-x = 1\n+x = 2\n*** End Patch"
+
+
+@dataclass(frozen=True)
+class AgentSyntax:
+    """A reply, and the calls in it as Python."""
+
+    name: str
+    source: str
+    tools: tuple[str, ...]
+    reply: str
+    calls: tuple[str, ...]
+
+
+_BASH = ("bash", "search")
+_SHELL = ("shell", "search")
+_APPLY = ("apply_patch",)
+_LS = ("bash('ls -la')",)
+_PATCHED = (f"apply_patch({PATCH!r})",)
+_LISTED = ("shell(**{'command': ['bash', '-lc', 'ls']})",)
+_WORDS = {"command": ["bash", "-lc", "ls"]}
+
+AGENT_SYNTAXES = (
+    AgentSyntax("a shell's fence", "mini-SWE-agent", _BASH, "```bash\nls -la\n```", _LS),
+    AgentSyntax(
+        "a shell's fence behind words", "Aider", _BASH, "I look.\n\n```sh\nls -la\n```\n", _LS
+    ),
+    AgentSyntax(
+        "an element with a command",
+        "Cline, Roo Code",
+        _BASH,
+        "<execute_command>\n<command>ls -la</command>\n"
+        "<requires_approval>false</requires_approval>\n</execute_command>",
+        _LS,
+    ),
+    AgentSyntax(
+        "an element around a command",
+        "OpenHands",
+        _BASH,
+        "<execute_bash>ls -la</execute_bash>",
+        _LS,
+    ),
+    AgentSyntax(
+        "an element called like the tool", "OpenHands", _BASH, "<bash>\nls -la\n</bash>", _LS
+    ),
+    AgentSyntax(
+        "a history's line", "Gemini CLI, Qwen Code", _BASH, "[tool_call: bash for 'ls -la']", _LS
+    ),
+    AgentSyntax("words of a command", "Codex", _SHELL, json.dumps(_WORDS), _LISTED),
+    AgentSyntax(
+        "words of a command in a fence",
+        "Codex",
+        _SHELL,
+        f"```json\n{json.dumps(_WORDS)}\n```",
+        _LISTED,
+    ),
+    AgentSyntax("a patch", "Codex", _APPLY, PATCH, _PATCHED),
+    AgentSyntax("a patch in a fence", "Codex", _APPLY, f"Here:\n\n```diff\n{PATCH}\n```", _PATCHED),
+    AgentSyntax(
+        "a patch as a heredoc", "Codex", _APPLY, f"apply_patch <<'EOF'\n{PATCH}\nEOF\n", _PATCHED
+    ),
+    AgentSyntax(
+        "a heredoc in a shell's fence",
+        "Codex",
+        ("shell", "apply_patch"),
+        f"```bash\napply_patch <<'EOF'\n{PATCH}\nEOF\n```",
+        _PATCHED,
+    ),
+    AgentSyntax(
+        "a patch in the words of a command",
+        "Codex",
+        _APPLY,
+        json.dumps({"command": ["apply_patch", PATCH]}),
+        _PATCHED,
+    ),
+    AgentSyntax(
+        "quoted calls in a list",
+        "BFCL's outputs",
+        ("search",),
+        "['search(query=\"a\")', 'search(query=\"b\")']",
+        ("search(query='a')", "search(query='b')"),
+    ),
+    AgentSyntax(
+        "quoted calls in a fence of JSON",
+        "BFCL's outputs",
+        ("search",),
+        "```json\n['search(query=\"a\")']\n```",
+        ("search(query='a')",),
+    ),
+)
+
+#: What is none of these: the same replies where no such tool is offered, and words about commands.
+WORDS = {
+    "a fence, and words behind it": (_BASH, "Run this:\n\n```bash\nls -la\n```\n\nThen tell me."),
+    "two fences": (_BASH, "First:\n```bash\na\n```\nThen:\n```bash\nb\n```"),
+    "a fence without an end": (_BASH, "```bash\nls -la"),
+    "a console": (_BASH, "```console\n$ ls -la\n```"),
+    "a fence, and no tool for it": (("search",), "```bash\nls -la\n```"),
+    "a fence, and two tools for it": (("bash", "terminal"), "```bash\nls -la\n```"),
+    "words of a command in a sentence": (_SHELL, f"I would run {json.dumps(_WORDS)} now."),
+    "words of a command, and no tool": (("search",), json.dumps(_WORDS)),
+    "a patch, and no tool for it": (("search",), PATCH),
+    "a list of strings": (_BASH, '["ls", "cat"]'),
+}

@@ -1,0 +1,179 @@
+"""Retries, the circuit breaker and the limit of requests at once, by their own clocks and through HTTP."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import openai
+import pytest
+
+from emulator.errors import UpstreamFailed
+from emulator.upstream.breaker import Breaker
+from emulator.upstream.retries import Retries
+from tests.conftest import StartProxy
+from tests.support.raw_http import send
+from tests.support.scripted import Reply, ScriptedUpstream
+
+HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
+
+
+def failed(status: int, **headers: str) -> UpstreamFailed:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return UpstreamFailed("no", status=status, headers=named)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "error", "low", "high"),
+    [
+        (0, failed(503), 0.25, 0.5),
+        (1, failed(500), 0.5, 1.0),
+        (9, failed(429), 4.0, 8.0),
+        (0, failed(429, retry_after="3"), 3.0, 3.3),
+        (0, failed(429, retry_after_ms="500", retry_after="9"), 0.5, 0.55),
+        (0, failed(503, retry_after="Thu, 01 Jan 1970 00:01:45 GMT"), 5.0, 5.5),
+        (0, failed(503, retry_after="Thu, 01 Jan 1970 00:00:01 GMT"), 0.25, 0.5),
+        (0, failed(503, retry_after="soon"), 0.25, 0.5),
+        (0, failed(400, x_should_retry="true"), 0.25, 0.5),
+    ],
+)
+def test_a_retry_comes_when_the_upstream_advises_or_ever_later(
+    attempt: int, error: UpstreamFailed, low: float, high: float
+) -> None:
+    pauses = [
+        Retries(10, now=lambda: 100.0, chance=lambda: chance).pause(attempt, error)  # noqa: B023
+        for chance in (0.0, 1.0)
+    ]
+    assert sorted(round(pause or 0, 6) for pause in pauses) == [low, high]
+
+
+@pytest.mark.parametrize(
+    ("attempt", "error"),
+    [
+        (2, failed(503)),
+        (0, failed(400)),
+        (0, failed(401)),
+        (0, failed(508)),
+        (0, failed(503, x_should_retry="false")),
+        (0, failed(429, retry_after="3600")),
+        (0, failed(429, retry_after="inf")),
+    ],
+)
+def test_what_would_fail_again_or_must_wait_long_is_told_at_once(
+    attempt: int, error: UpstreamFailed
+) -> None:
+    assert Retries(2).pause(attempt, error) is None
+
+
+def test_the_breaker_opens_after_failures_in_a_row_and_lets_one_request_try() -> None:
+    clock = [0.0]
+    breaker = Breaker(2, 5, now=lambda: clock[0])
+
+    def open_now() -> bool:
+        try:
+            breaker.check()
+        except UpstreamFailed as error:
+            told.append((error.status, error.code, error.headers["retry-after"]))
+            return True
+        return False
+
+    told: list[tuple[int, str | None, str]] = []
+    breaker.failed(failed(503))
+    breaker.failed(failed(429))  # an answer: the upstream is there
+    breaker.failed(failed(502))
+    assert not open_now()
+    breaker.failed(failed(504))
+    assert open_now()
+    clock[0] = 4.9
+    assert open_now()
+    clock[0] = 5.0
+    assert not open_now(), "one request is the trial"
+    assert open_now(), "the others wait for what becomes of it"
+    breaker.failed(failed(503))
+    clock[0] = 9.9
+    assert open_now()
+    clock[0] = 10.0
+    assert not open_now()
+    breaker.succeeded()
+    assert not open_now()
+    assert told[0] == (503, "upstream_down", "5")
+    assert told[1] == (503, "upstream_down", "1")
+
+
+def test_an_upstream_that_is_down_is_left_alone(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    proxy = start_proxy(upstream_retries=0, breaker_failures=2, breaker_seconds=600)
+    upstream.reply(Reply(status=503), Reply(status=503))
+    for _ in range(2):
+        assert send(f"{proxy}/v1/chat/completions", HELLO)[0] == 503
+    status, headers, answer = send(f"{proxy}/v1/chat/completions", HELLO)
+    assert (status, answer["error"]["code"]) == (503, "upstream_down")
+    assert int(headers["retry-after"]) > 500
+    assert len(upstream.requests) == 2
+
+
+def test_a_request_is_sent_again_when_retry_after_says(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    proxy = start_proxy(upstream_retries=2)
+    upstream.reply(Reply(status=429, headers={"retry-after-ms": "10"}), Reply(status=503), "Hi.")
+    assert send(f"{proxy}/v1/chat/completions", HELLO)[0] == 200
+    assert len(upstream.requests) == 3
+
+
+def test_retries_end_with_the_answers_time(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    """Half a minute of advice does not fit into the five seconds of the answer: its client is told now."""
+    proxy = start_proxy(upstream_retries=2, answer_seconds=5)
+    upstream.reply(Reply(status=429, headers={"retry-after": "30"}))
+    status, headers, _ = send(f"{proxy}/v1/chat/completions", HELLO)
+    assert (status, headers["retry-after"]) == (429, "30")
+    assert len(upstream.requests) == 1
+
+
+def test_an_upstream_gets_as_many_requests_at_once_as_it_may(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    proxy = start_proxy(upstream_requests=1)
+    first_is_in, go_on = threading.Event(), threading.Event()
+    together: list[int] = []
+    inside = [0]
+
+    def reply(_: dict[str, Any]) -> str:
+        inside[0] += 1
+        together.append(inside[0])
+        first_is_in.set()
+        go_on.wait(60)
+        inside[0] -= 1
+        return "Hi."
+
+    upstream.default = reply
+    statuses: list[int] = []
+    threads = [
+        threading.Thread(
+            target=lambda: statuses.append(send(f"{proxy}/v1/chat/completions", HELLO)[0])
+        )
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    assert first_is_in.wait(60)
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    assert (statuses, together) == ([200, 200, 200], [1, 1, 1])
+
+
+def test_a_full_upstream_is_told_of_where_the_answers_time_ends(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    """The place of a reply that is read on is not free, though the upstream has accepted it."""
+    proxy = start_proxy(upstream_requests=1, answer_seconds=1)
+    upstream.reply("first", fault="silent", after=1)
+    client = openai.OpenAI(base_url=f"{proxy}/v1", api_key="k", max_retries=0)
+    messages: Any = HELLO["messages"]
+    with client.chat.completions.create(model="m", messages=messages, stream=True):
+        status, _, answer = send(f"{proxy}/v1/chat/completions", HELLO)
+    assert (status, answer["error"]["code"]) == (503, "overloaded")

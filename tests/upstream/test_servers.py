@@ -1,0 +1,83 @@
+"""Which server an upstream is, and the page's snippet for each."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import tomllib
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emulator.settings import Settings
+from emulator.upstream.client import OpenAIUpstream
+from emulator.upstream.routes import Routes
+from emulator.upstream.servers import SERVERS, UNKNOWN, server_of
+
+PAGE = (Path(__file__).parents[2] / "docs" / "upstreams.md").read_text()
+SECTION = PAGE.partition("## A row for each server")[2].partition("\n## ")[0]
+SNIPPETS = dict(re.findall(r"\*\*(.+?)\*\*.*?```toml\n(.*?)```", SECTION, re.DOTALL))
+
+
+class Root(BaseHTTPRequestHandler):
+    """A server that says at its root what `answers` holds."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        said = self.server.answers.get(self.path)  # type: ignore[attr-defined]
+        body = json.dumps(said).encode() if said is not None else b"<h1>Not here</h1>"
+        self.send_response(200 if said is not None else 404)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.fixture(scope="module")
+def root() -> Iterator[Any]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Root) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("server", [s for s in SERVERS if s.path], ids=lambda s: s.name)
+def test_a_server_is_known_by_its_models_and_by_what_only_it_answers(
+    root: Any, server: Any
+) -> None:
+    url = f"http://127.0.0.1:{root.server_port}/v1"
+    upstream = OpenAIUpstream(Settings(base_url=url))
+    root.answers = {server.path: {server.key: "1.0"}}
+    models = [{"id": "m", "owned_by": server.owner}]
+    assert server_of(url, models, lambda _: pytest.fail("asked")) is server
+    assert server_of(url, [{"id": "m", "owned_by": "me"}], upstream.at_root) is server
+    root.answers = {server.path: ["another"]}
+    assert server_of(url, [], upstream.at_root) is UNKNOWN
+    upstream.close()
+
+
+@pytest.mark.parametrize("name", [server.name for server in SERVERS])
+def test_the_pages_row_of_each_server_is_valid_and_is_that_server(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = tomllib.loads(SNIPPETS[name])
+    for row in rows["upstreams"]:
+        if "api_key_env" in row:
+            monkeypatch.setenv(row["api_key_env"], "secret")
+    settings = Settings(**rows)
+    [target] = Routes(settings).targets
+    server = next(server for server in SERVERS if server.name == name)
+    if not server.path:
+        found = server_of(target.settings.base_url, [], lambda _: pytest.fail("asked"))
+        assert found is server
+        assert target.settings.api_key.get_secret_value() == "secret"
+    told = {row.grammar for row in settings.profiles}
+    assert told <= {server.takes}, "a grammar goes in the field that this server takes"
+    assert bool(told) == (server.takes != "off")

@@ -1,0 +1,284 @@
+"""Several upstreams: who is asked for which model, with which key, and who instead of one that fails."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any
+
+import openai
+import pytest
+from pydantic import ValidationError
+
+from emulator.settings import Settings
+from tests.conftest import StartProxy
+from tests.support.other_endpoints import OtherEndpoints, other_endpoints
+from tests.support.raw_http import send
+from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.tools import GET_WEATHER
+
+HELLO: list[Any] = [{"role": "user", "content": "Hello"}]
+
+
+@pytest.fixture
+def second() -> Iterator[ScriptedUpstream]:
+    with ScriptedUpstream(models=("small", "scripted")) as server:
+        yield server
+    assert server.failures == []
+
+
+def row(upstream: ScriptedUpstream, **fields: Any) -> dict[str, Any]:
+    return {"base_url": upstream.base_url, **fields}
+
+
+def ask(proxy: str, model: str, **fields: Any) -> tuple[int, dict[str, str], Any]:
+    body = {"model": model, "messages": HELLO, **fields}
+    return send(f"{proxy}/v1/chat/completions", body)
+
+
+def said(answer: Any) -> str:
+    text: str = answer["choices"][0]["message"]["content"]
+    return text
+
+
+@pytest.mark.parametrize("tools", [[], [GET_WEATHER]], ids=["no tools", "tools"])
+def test_a_model_is_asked_where_its_name_says_with_that_upstreams_key(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, second: ScriptedUpstream, tools: list[Any]
+) -> None:
+    proxy = start_proxy(
+        upstreams=(
+            row(second, models=["small*", "groq/*"], strip="groq/", api_key="key-2"),
+            row(upstream, name="big", headers={"x-title": "t"}, query={"api-version": "7"}),
+        ),
+        aliases={"gpt-4o": "small-one", "claude-*": "large"},
+    )
+    asked = {"small-one": second, "groq/llama": second, "gpt-4o": second, "claude-x": upstream}
+    for model, server in asked.items():
+        server.reply("Hi.")
+        status, _, answer = ask(proxy, model, **({"tools": tools} if tools else {}))
+        assert (status, said(answer), answer["model"]) == (200, "Hi.", model)
+    assert [body["model"] for body in second.requests] == ["small-one", "llama", "small-one"]
+    assert [body["model"] for body in upstream.requests] == ["large"]
+    assert {headers["authorization"] for headers in second.headers} == {"Bearer key-2"}
+    # A key belongs to its provider: a row without one does not get that of the settings.
+    assert upstream.headers[0]["authorization"] == "Bearer none"
+    assert upstream.headers[0]["x-title"] == "t"
+    assert upstream.exchanges[0].path.endswith("?api-version=7")
+
+
+def test_a_model_of_no_upstream_is_not_found(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    proxy = start_proxy(upstreams=(row(upstream, models=["a-*"]),))
+    status, _, answer = ask(proxy, "b")
+    assert (status, answer["error"]["code"], answer["error"]["param"]) == (
+        404,
+        "model_not_found",
+        "model",
+    )
+
+
+def test_each_upstream_has_settings_of_its_own(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, second: ScriptedUpstream
+) -> None:
+    """The profile goes by the name that the upstream knows: an alias may hide which model it is."""
+    proxy = start_proxy(
+        upstreams=(
+            row(second, models=["small"], drop_fields=["seed"]),
+            row(upstream),
+        ),
+        aliases={"thinker": "deepseek-r1"},
+    )
+    upstream.reply("Hi.")
+    second.reply("Hi.")
+    ask(proxy, "thinker", seed=1, tools=[GET_WEATHER])
+    ask(proxy, "small", seed=1, tools=[GET_WEATHER])
+    assert upstream.requests[0]["seed"] == 1
+    assert "seed" not in second.requests[0]
+    assert [upstream.requests[0]["messages"][0]["role"]] == ["user"]
+    assert [second.requests[0]["messages"][0]["role"]] == ["system"]
+
+
+def test_the_model_lists_are_merged_and_say_whose_each_model_is(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, second: ScriptedUpstream
+) -> None:
+    proxy = start_proxy(
+        upstreams=(
+            row(second, name="near", models=["small", "near/*"], strip="near/"),
+            row(upstream, name="far"),
+            {"base_url": "http://127.0.0.1:9/v1", "name": "down", "models": ["nothing"]},
+        ),
+        aliases={"gpt-4o": "small", "claude-*": "small"},
+    )
+    client = openai.OpenAI(base_url=f"{proxy}/v1", api_key="k", max_retries=0)
+    owners = {model.id: model.owned_by for model in client.models.list()}
+    # "scripted" is asked of the upstream that takes the name; the near one has it under its own.
+    assert owners == {
+        "near/small": "near",
+        "near/scripted": "near",
+        "scripted": "far",
+        "gpt-4o": "near",
+    }
+    assert client.models.retrieve("gpt-4o").owned_by == "near"
+
+
+def test_a_list_fails_only_if_every_upstream_fails(start_proxy: StartProxy) -> None:
+    proxy = start_proxy(
+        upstreams=(
+            {"base_url": "http://127.0.0.1:9/v1", "name": "a"},
+            {"base_url": "http://127.0.0.1:9/v1", "name": "b"},
+        )
+    )
+    assert send(f"{proxy}/v1/models")[0] == 502
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
+@pytest.mark.parametrize("tools", [[], [GET_WEATHER]], ids=["no tools", "tools"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Reply(status=503),
+        Reply(status=429, headers={"retry-after": "7"}),
+        Reply(text="", fault="drop"),
+        Reply(text="", fault="error_event"),
+    ],
+    ids=["503", "429", "dropped", "error event"],
+)
+def test_another_model_answers_where_the_upstream_fails(
+    start_proxy: StartProxy,
+    upstream: ScriptedUpstream,
+    second: ScriptedUpstream,
+    fault: Reply,
+    tools: list[Any],
+    stream: bool,
+) -> None:
+    proxy = start_proxy(
+        upstreams=(
+            row(upstream, models=["big"], fallbacks=["gone", "small"], upstream_retries=0),
+            {"base_url": "http://127.0.0.1:9/v1", "models": ["gone"], "upstream_retries": 0},
+            row(second, models=["small"]),
+        )
+    )
+    upstream.reply(fault)
+    second.reply("Hi.")
+    client = openai.OpenAI(base_url=f"{proxy}/v1", api_key="k", max_retries=0)
+    fields: dict[str, Any] = {"tools": tools} if tools else {}
+    if stream:
+        chunks = client.chat.completions.create(model="big", messages=HELLO, stream=True, **fields)
+        text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+    else:
+        plain = client.chat.completions.create(model="big", messages=HELLO, **fields)
+        text = plain.choices[0].message.content or ""
+    assert text == "Hi."
+    assert second.requests[0]["model"] == "small"
+    # Both were offered the tools, each by the profile of its model.
+    assert ("get_weather" in json.dumps(second.requests[0])) == bool(tools)
+
+
+def test_what_the_request_is_at_fault_for_is_asked_of_no_other(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, second: ScriptedUpstream
+) -> None:
+    proxy = start_proxy(
+        upstreams=(row(upstream, models=["big"], fallbacks=["small"]), row(second)),
+    )
+    upstream.reply(Reply(status=400))
+    assert ask(proxy, "big")[0] == 400
+    assert second.requests == []
+
+
+def test_what_has_been_said_is_not_said_again_by_another(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, second: ScriptedUpstream
+) -> None:
+    proxy = start_proxy(
+        upstreams=(row(upstream, models=["big"], fallbacks=["small"]), row(second)),
+    )
+    upstream.reply("One two", chunks=4, fault="drop", after=1)
+    client = openai.OpenAI(base_url=f"{proxy}/v1", api_key="k", max_retries=0)
+    stream = client.chat.completions.create(model="big", messages=HELLO, stream=True)
+    with pytest.raises(openai.APIError, match="broke off"):
+        list(stream)
+    assert second.requests == []
+
+
+def test_the_clients_own_key_goes_upstream_where_that_is_asked_for(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    """And what is kept for clients is kept apart by their keys."""
+    proxy = start_proxy(pass_client_key=True)
+    upstream.reply("Hi.", "Hi.")
+    for key in ("first-key", "second-key"):
+        client = openai.OpenAI(base_url=f"{proxy}/v1", api_key=key, max_retries=0)
+        client.chat.completions.create(model="m", messages=HELLO)
+    assert [headers["authorization"] for headers in upstream.headers] == [
+        "Bearer first-key",
+        "Bearer second-key",
+    ]
+    first = openai.OpenAI(base_url=f"{proxy}/v1", api_key="first-key", max_retries=0)
+    upstream.reply("Kept.")
+    kept = first.responses.create(model="m", input="Hi")
+    assert first.responses.retrieve(kept.id).output_text == "Kept."
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(kept.id)
+    status, _, answer = ask(proxy, "m")
+    assert (status, answer["error"]["code"]) == (401, "invalid_api_key")
+
+
+def test_forms_and_json_go_to_the_upstream_of_their_model(start_proxy: StartProxy) -> None:
+    with other_endpoints() as one, other_endpoints() as other:
+        proxy = start_proxy(
+            upstreams=(
+                {"base_url": one.base_url, "models": ["a/*"], "strip": "a/", "api_key": "key-a"},
+                {"base_url": other.base_url},
+            ),
+            aliases={"whisper-1": "a/whisper-large"},
+        )
+        client = openai.OpenAI(base_url=f"{proxy}/v1", api_key="k", max_retries=0)
+        client.embeddings.create(model="a/e", input="Hi", encoding_format="float")
+        client.embeddings.create(model="e", input="Hi", encoding_format="float")
+        sound = BytesIO(b'--sound\r\nname="model"\r\n\r\nnot this one\r\n')
+        sound.name = "a.mp3"
+        client.audio.transcriptions.create(model="whisper-1", file=sound)
+        assert send(f"{proxy}/v1/batches")[0] == 200
+        assert paths(one) == ["/v1/embeddings", "/v1/audio/transcriptions"]
+        assert paths(other) == ["/v1/embeddings", "/v1/batches"]
+        assert json.loads(one.asked[0][3])["model"] == "e"
+        assert one.asked[0][2]["authorization"] == "Bearer key-a"
+        form = one.asked[1][3]
+        assert b'name="model"\r\n\r\nwhisper-large\r\n--' in form
+        assert b"not this one" in form
+
+
+def paths(server: OtherEndpoints) -> list[str]:
+    return [path for _, path, _, _ in server.asked]
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"upstreams": [{"base_url": "localhost:8000/v1"}]}, "http://localhost:8000/v1"),
+        ({"upstreams": [{"base_url": "http://a/v1", "modles": ["x"]}]}, "modles"),
+        ({"upstreams": [{"base_url": "http://a/v1"}, {"base_url": "http://a/v1"}]}, "called 'a'"),
+        ({"upstreams": [{"base_url": "http://a/v1", "api_key_env": "NOT_THERE"}]}, "NOT_THERE"),
+        ({"upstreams": [{"base_url": "http://a/v1", "profile": "typo"}]}, "typo"),
+        (
+            {"upstreams": [{"base_url": "http://a/v1", "models": ["x"], "fallbacks": ["y"]}]},
+            "fallbacks.*'y'",
+        ),
+        ({"aliases": {"a": "b"}, "upstreams": [{"base_url": "http://a", "models": ["x"]}]}, "'b'"),
+        ({"profiles": [{"name": "mine", "pattern": "("}]}, "pattern"),
+        ({"profiles": [{"name": "mine"}, {"name": "mine"}]}, "mine"),
+        ({"pass_client_key": True, "client_keys": "abc"}, "pass_client_key"),
+    ],
+)
+def test_rows_that_make_no_sense_are_refused_at_start(
+    settings: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ValidationError, match=f"(?s){complaint}"):
+        Settings(**settings)
+
+
+def test_a_key_can_stand_in_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_KEY", "from-there")
+    settings = Settings(upstreams=[{"base_url": "http://a/v1", "api_key_env": "SOME_KEY"}])  # type: ignore[list-item]
+    assert settings.upstreams[0].api_key.get_secret_value() == "from-there"

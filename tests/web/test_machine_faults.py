@@ -1,0 +1,301 @@
+"""What goes wrong with the machine under the proxy: kills, full and read-only disks, a Redis that goes.
+
+Real server processes, each with a store and a folder of its own; `make test-faults` runs all of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.places import needs_bubblewrap
+from tests.support.processes import REDIS_MISSING, Process, proxy, redis_server
+from tests.support.programs import CHAIN, HITS, TOOLS
+from tests.support.raw_http import send
+from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.uploads import CSV, form, wait_until
+
+pytestmark = pytest.mark.faults
+
+ASK = [{"role": "user", "content": "Hi"}]
+SILENT = Reply(chunks=["Hello there", "x"], fault="silent", after=1)
+Start = Callable[[], AbstractContextManager[tuple[Process, str]]]
+
+
+@pytest.fixture
+def start(upstream: ScriptedUpstream, tmp_path: Path) -> Start:
+    """`start()` runs the proxy on what the one before it has kept."""
+    store = str(tmp_path / "programs.sqlite")
+    return lambda: proxy(upstream.base_url, tmp_path / "log", "--store", store)
+
+
+def upload(url: str, name: str, content: bytes) -> tuple[int, Any]:
+    body, headers = form({"purpose": "user_data"}, (name, content))
+    status, _, answer = send(f"{url}/v1/files", body, headers)
+    return status, answer
+
+
+def files(url: str) -> list[str]:
+    return [file["filename"] for file in send(f"{url}/v1/files")[2]["data"]]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a client has of a proxy."""
+
+    file: str
+    container: str
+    response: str
+    conversation: str
+    messages: list[Any]
+    """Those of a program that waits, its result included."""
+
+    @classmethod
+    def made(cls, url: str, upstream: ScriptedUpstream) -> Kept:
+        upstream.reply("Hello.", CHAIN)
+        status, file = upload(url, "kept.csv", CSV)
+        assert status == 200
+        asked = {"name": "c", "file_ids": [file["id"]]}
+        container = send(f"{url}/v1/containers", asked)[2]
+        response = send(f"{url}/v1/responses", {"model": "m", "input": "Hi"})[2]
+        item = {"type": "message", "role": "user", "content": "kept"}
+        conversation = send(f"{url}/v1/conversations", {"items": [item]})[2]
+        body = {"model": "m", "messages": ASK, "tools": TOOLS}
+        message = send(f"{url}/v1/chat/completions", body)[2]["choices"][0]["message"]
+        [call] = message["tool_calls"]
+        result = {"role": "tool", "tool_call_id": call["id"], "content": HITS}
+        messages = [*ASK, message, result]
+        return cls(file["id"], container["id"], response["id"], conversation["id"], messages)
+
+    def check(self, url: str, upstream: ScriptedUpstream) -> None:
+        """All of it is there, and nothing besides."""
+        assert files(url) == ["kept.csv"]
+        assert get(f"{url}/v1/files/{self.file}/content") == CSV
+        [listed] = send(f"{url}/v1/containers/{self.container}/files")[2]["data"]
+        assert listed["bytes"] == len(CSV)
+        response = send(f"{url}/v1/responses/{self.response}")[2]
+        assert response["status"] == "completed"
+        items = send(f"{url}/v1/conversations/{self.conversation}/items")[2]["data"]
+        assert [item["content"][0]["text"] for item in items] == ["kept"]
+        asked = len(upstream.requests)
+        body = {"model": "m", "messages": self.messages, "tools": TOOLS}
+        [call] = send(f"{url}/v1/chat/completions", body)[2]["choices"][0]["message"]["tool_calls"]
+        assert call["function"]["name"] == "book"
+        assert len(upstream.requests) == asked, "the program goes on without the model"
+
+
+def get(url: str) -> bytes:
+    return subprocess.run(["curl", "-sf", url], check=True, capture_output=True).stdout
+
+
+def begun(url: str, path: str, body: bytes, headers: dict[str, str], length: int) -> socket.socket:
+    host, port = url.removeprefix("http://").split(":")
+    connection = socket.create_connection((host, int(port)), timeout=120)
+    lines = [f"POST {path} HTTP/1.1", f"host: {host}:{port}", f"content-length: {length}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+    return connection
+
+
+def begun_json(url: str, path: str, body: Any) -> socket.socket:
+    data = json.dumps(body).encode()
+    return begun(url, path, data, {"content-type": "application/json"}, len(data))
+
+
+def read_until(connection: socket.socket, words: bytes) -> bytes:
+    read = b""
+    while words not in read:
+        data = connection.recv(65536)
+        assert data, read
+        read += data
+    return read
+
+
+def mid_turn(url: str, kept: Kept, upstream: ScriptedUpstream) -> Iterator[str]:
+    upstream.reply(SILENT)
+    seen = len(upstream.exchanges)
+    with begun_json(url, "/v1/chat/completions", {"model": "m", "messages": ASK, "tools": TOOLS}):
+        wait_until(lambda: len(upstream.exchanges) > seen and upstream.exchanges[-1].sent > 0)
+        yield ""
+
+
+def mid_stream(url: str, kept: Kept, upstream: ScriptedUpstream) -> Iterator[str]:
+    upstream.reply(SILENT)
+    body = {"model": "m", "input": "Hi", "stream": True}
+    with begun_json(url, "/v1/responses", body) as connection:
+        read = read_until(connection, b"Hello there").decode()
+        yield "/v1/responses/" + read.partition('"id":"')[2].partition('"')[0]
+
+
+def mid_cell(url: str, kept: Kept, upstream: ScriptedUpstream) -> Iterator[str]:
+    code = (
+        "import time\nopen('half.csv', 'w').write('x')\nprint('began', flush=True)\ntime.sleep(60)"
+    )
+    path = f"/v1/containers/{kept.container}/execute"
+    with begun_json(url, path, {"code": code, "stream": True}) as connection:
+        read_until(connection, b"began")
+        yield ""
+
+
+def mid_upload(url: str, kept: Kept, upstream: ScriptedUpstream) -> Iterator[str]:
+    body, headers = form({"purpose": "user_data"}, ("half.csv", b"x" * 2**20))
+    with begun(url, "/v1/files", body[: 2**19], headers, len(body)):
+        wait_until(lambda: "emulator_open_requests 1.0" in get(f"{url}/metrics").decode())
+        yield ""
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("moment", [mid_turn, mid_stream, mid_cell, mid_upload])
+def test_a_killed_proxy_loses_nothing_that_was_kept_and_shows_nothing_by_halves(
+    start: Start, upstream: ScriptedUpstream, tmp_path: Path, moment: Any
+) -> None:
+    with start() as (process, url):
+        kept = Kept.made(url, upstream)
+        with contextmanager(moment)(url, kept, upstream) as half:
+            process.kill()
+    with start() as (_, url):
+        kept.check(url, upstream)
+        if half:
+            assert send(f"{url}{half}")[0] == 404
+        contents = list((tmp_path / "files" / "contents").iterdir())
+        assert sorted(place.stat().st_size for place in contents) == [len(CSV)] * 2
+        code = {"code": "import os; print(sorted(os.listdir()))"}
+        ran = send(f"{url}/v1/containers/{kept.container}/execute", code)[2]
+        assert ran["stdout"] == "['kept.csv']\n"
+
+
+def on_a_disk(folder: Path, options: str) -> tuple[str, ...]:
+    """The command of a proxy that sees a file system of its own at ``folder``."""
+    unshare = ["unshare", "--mount"] + ([] if os.geteuid() == 0 else ["--user", "--map-root-user"])
+    probe = [*unshare, "mount", "-t", "tmpfs", "none", str(folder)]
+    if shutil.which("unshare") is None or subprocess.run(probe, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    script = f'mount -t tmpfs -o {options} none "$0" && exec "$@"'
+    return (*unshare, "sh", "-c", script, str(folder), sys.executable, "app.py")
+
+
+def test_a_full_disk_refuses_what_is_new_and_serves_what_is_there(
+    upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    upstream.default = "Hello."
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    options = ("--store", str(disk / "s.sqlite"), "--files-dir", str(disk / "files"))
+    command = on_a_disk(disk, "size=5m")
+    with proxy(upstream.base_url, tmp_path / "log", *options, command=command) as (_, url):
+        chat = f"{url}/v1/chat/completions", {"model": "m", "messages": ASK, "tools": TOOLS}
+        asked = f"{url}/v1/responses", {"model": "m", "input": "Hi"}
+        status, first = upload(url, "first", b"x" * 2**19)
+        container = send(f"{url}/v1/containers", {"name": "c", "file_ids": [first["id"]]})[2]
+        before = send(*asked)[2]
+        filled = [upload(url, "more", b"x" * 2**19) for _ in range(12)]
+        assert {status for status, _ in filled} == {200, 507}
+        small = [upload(url, "small", b"x" * 2**12) for _ in range(400)]
+        assert {status for status, _ in small} >= {507}
+        assert small[-1][1]["error"]["message"].startswith("The proxy")
+        # What needs no disk goes on, and what needs one says so.
+        for _ in range(3):
+            assert send(*chat)[0] == 200
+            assert send(*asked)[0] == 200
+        assert get(f"{url}/v1/files/{first['id']}/content") == b"x" * 2**19
+        assert send(f"{url}/v1/responses/{before['id']}")[0] == 200
+        assert send(f"{url}/v1/containers/{container['id']}/files")[0] == 200
+        # With room again, all is as before.
+        for status, file in filled:
+            if status == 200:
+                assert send(f"{url}/v1/files/{file['id']}", method="DELETE")[0] == 200
+        assert upload(url, "again", CSV)[0] == 200
+        assert send(f"{url}/v1/containers/{container['id']}", method="DELETE")[0] == 200
+        after = send(*asked)[2]
+        assert send(f"{url}/v1/responses/{after['id']}")[0] == 200
+
+
+def test_a_read_only_disk_costs_what_is_kept_and_not_the_service(
+    upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    """Files are kept for the run, in the system's temporary folder."""
+    upstream.default = "Hello."
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    options = ("--store", str(disk / "s.sqlite"), "--files-dir", str(disk / "files"))
+    command = on_a_disk(disk, "ro")
+    with proxy(upstream.base_url, tmp_path / "log", *options, command=command) as (process, url):
+        body = {"model": "m", "messages": ASK, "tools": TOOLS}
+        assert send(f"{url}/v1/chat/completions", body)[0] == 200
+        response = send(f"{url}/v1/responses", {"model": "m", "input": "Hi"})
+        assert response[0] == 200
+        assert send(f"{url}/v1/responses/{response[2]['id']}")[0] == 404
+        assert upload(url, "f.csv", CSV)[0] == 200
+        log = process.log.read_text()
+        assert "store off" in log and "files are kept for this run only" in log
+
+
+def test_a_redis_that_goes_and_comes_back(upstream: ScriptedUpstream, tmp_path: Path) -> None:
+    if shutil.which("redis-server") is None:
+        pytest.skip(REDIS_MISSING)
+    upstream.default = "Hello."
+    limits = ("--requests-per-minute", "1000")
+    with redis_server(tmp_path) as redis:
+        store = ("--store", redis.url)
+        with proxy(upstream.base_url, tmp_path / "log", *store, *limits) as (_, url):
+            chat = f"{url}/v1/chat/completions", {"model": "m", "messages": ASK, "tools": TOOLS}
+            asked = f"{url}/v1/responses", {"model": "m", "input": "Hi"}
+            first = send(*asked)[2]["id"]
+            assert send(f"{url}/v1/responses/{first}")[0] == 200
+            redis.stop()
+            assert send(*chat)[0] == 200
+            answered = send(*asked)
+            assert answered[0] == 200 and "x-ratelimit-limit-requests" in answered[1]
+            status, _, gone = send(f"{url}/v1/responses/{first}")
+            assert (status, set(gone["error"])) == (503, {"message", "type", "param", "code"})
+            redis.start()
+
+            def kept_again() -> bool:
+                time.sleep(0.5)
+                key = send(*asked)[2]["id"]
+                return send(f"{url}/v1/responses/{key}")[0] == 200
+
+            wait_until(kept_again)
+
+
+@needs_bubblewrap
+def test_thirty_containers_at_once_each_have_their_own_variables(
+    upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    """More than there may be kernels: what finds no room is told to come again, and then finds it."""
+    options = ("--max-kernels", "12", "--interpreter-idle-seconds", "0", "--store", ":memory:")
+    with proxy(upstream.base_url, tmp_path / "log", *options) as (_, url):
+
+        def execute(path: str, code: str) -> Any:
+            while True:
+                status, headers, answer = send(f"{url}{path}", {"code": code})
+                if status == 200:
+                    return answer
+                assert (status, answer["error"]["code"]) == (503, "overloaded"), answer
+                time.sleep(float(headers["retry-after"]))
+
+        def use(number: int) -> str:
+            made = send(f"{url}/v1/containers", {"name": f"c{number}"})[2]
+            path = f"/v1/containers/{made['id']}/execute"
+            execute(path, f"mine = {number}\nopen('mine', 'w').write('{number}')")
+            ran = execute(path, "print(open('mine').read(), globals().get('mine', 'gone'))")
+            assert send(f"{url}/v1/containers/{made['id']}", method="DELETE")[0] == 200
+            return str(ran["stdout"])
+
+        with ThreadPoolExecutor(30) as clients:
+            printed = list(clients.map(use, range(30)))
+        for number, said in enumerate(printed):
+            assert said in (f"{number} {number}\n", f"{number} gone\n")
