@@ -6,14 +6,24 @@ python app.py doctor
 
 from __future__ import annotations
 
-import sys
+from typing import TYPE_CHECKING, Any
 
 from emulator.cli import main
 
-if __name__ == "__main__":
-    main()
-    sys.exit()  # a mistyped flag need not wait for what is imported below
-
-from emulator.web.app import create_app
+if TYPE_CHECKING:
+    from emulator.web.app import create_app
 
 __all__ = ["create_app", "main"]
+
+
+def __getattr__(name: str) -> Any:
+    """`create_app` once it is asked for: the command needs it late or never, and its import takes long."""
+    if name == "create_app":
+        from emulator.web.app import create_app
+
+        return create_app
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+if __name__ == "__main__":
+    main()

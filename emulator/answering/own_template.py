@@ -19,7 +19,7 @@ from emulator.settings import Settings
 
 _ENVIRONMENT = ImmutableSandboxedEnvironment(
     undefined=StrictUndefined,
-    autoescape=False,  # nosec B701 # (the reader is a model, not a browser)
+    autoescape=False,  # the reader is a model, not a browser
 )
 _ENVIRONMENT.filters["fence"] = fence
 

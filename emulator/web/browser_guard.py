@@ -12,7 +12,7 @@ none, this does:
 * A body must be declared as JSON (or as a form, for uploads): pages may send other types unasked,
   without the browser's CORS preflight (Fetch standard, "CORS-safelisted request-header").
 
-Jupyter Server does the same (``allow_origin``, ``allow_remote_access``).
+Jupyter Server does the same (its settings allow_origin and allow_remote_access).
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ FILES = {
 FOREIGN_FILES = {"discord.py", "grammars/README.md"}
 #: No Python of ours: other libraries' names, fields and event types of OpenAI's API, examples.
 FOREIGN = {
-    "KernelProvisioner", "_later_3_f", "a.b.c", "allow_remote_access", "chat.completion",
+    "KernelProvisioner", "_later_3_f", "a.b.c", "chat.completion",
     "chat.completion.chunk", "crm.find", "default_api.f", "docker.models.containers", "emulator.toml",
     "cache_control", "exec_KEY", "holder.field",
     "functions.f", "index.sqlite", "km_h", "linked", "live_relevance", "llama_cpp", "location.city",

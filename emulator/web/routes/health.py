@@ -1,0 +1,28 @@
+"""`/healthz`, `/readyz` and `/metrics`: for those who operate the proxy. They want no key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flask import Flask, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from emulator.upstream.reachability import Reachability
+from emulator.web.routes.reply import json_reply
+from sandbox.engine import Engine
+
+
+def add_routes(app: Flask, engines: Sequence[Engine], reachability: Reachability) -> None:
+    @app.get("/healthz")
+    def healthz() -> Response:
+        return json_reply({"status": "ok", "engines": [engine.name for engine in engines]})
+
+    @app.get("/readyz")
+    def readyz() -> Response:
+        if problems := reachability.problems():
+            return json_reply({"status": "an upstream does not answer", "upstreams": problems}, 503)
+        return json_reply({"status": "ready"})
+
+    @app.get("/metrics")
+    def metrics_page() -> Response:
+        return Response(generate_latest(), content_type=CONTENT_TYPE_LATEST)
