@@ -1,310 +1,20 @@
 """Read calls in the tags and tokens that models were trained on for tool use.
 
-One table, one row for each way in which a call can begin. A block is read from left to right: what
-begins first says how the call goes on, and the next one is looked for behind its end, so that nothing
-inside of a value is ever taken for a tag. Values in elements stay text: the schema says what they are.
+A block is read from left to right: what begins first in the table of `forms` says how the call goes on,
+and the next one is looked for behind its end, so that nothing inside of a value is ever taken for a tag.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
 
-from emulator.command_tools import COMMAND_PARAMETERS
-from emulator.reading.arguments import MARK, children, gemma, marked
-from emulator.reading.calls import JSON, calls_in, statement
+from emulator.reading.calls import statement
 from emulator.reading.data_readers import read_python
-from emulator.reading.elements import PREFIX, SUFFIX, Elements
-from emulator.reading.loose_json import values
+from emulator.reading.forms import FORMS, Form
+from emulator.reading.markup_block import Block
 from emulator.reading.python_syntax import calls_tool
 from emulator.reading.statements import Statement, Unreadable, unreadable
 from emulator.reading.tool_names import WrittenNames
-
-#: DeepSeek's tokens use look-alikes of bar and space; so many tools print them plain.
-_PLAIN = str.maketrans("｜▁", "|_")
-
-_NAME = r"(?P<{0}>[\w.\-:/]{{1,200}})"
-
-
-class Block:
-    """The text of a block, as it was written and with look-alikes made plain."""
-
-    def __init__(self, text: str, names: WrittenNames) -> None:
-        self.text = text
-        self.plain = text.translate(_PLAIN)
-        self.names = names
-        self._counted, self._line = 0, 1
-
-    @cached_property
-    def end(self) -> int:
-        """Where the tags begin that close the block."""
-        return _end(self.plain)
-
-    @cached_property
-    def inner(self) -> str:
-        """The text before the tags that close the block."""
-        return self.text[: self.end]
-
-    @cached_property
-    def elements(self) -> Elements:
-        return Elements(self.plain, self.text)
-
-    def line(self, at: int) -> int:
-        """The 1-based line of a place; places are asked for in order."""
-        self._line += self.text.count("\n", self._counted, at)
-        self._counted = max(self._counted, at)
-        return self._line
-
-    def json(self, at: int) -> tuple[JSON, int]:
-        """The JSON value at a place, and the place behind it. Raises Unreadable."""
-        for found in values(self.inner, first=True, at=at, line=self.line(at)):
-            return found.value, found.end
-        raise unreadable("the call is cut off before its arguments", line=self.line(at))
-
-
-Read = Callable[[Block, re.Match[str], str], tuple[list[tuple[str, JSON]], int]]
-
-
-@dataclass(frozen=True)
-class Form:
-    """How a call begins. ``opening`` has a group called as the row, which is the function's name."""
-
-    key: str
-    like: str
-    opening: str
-    read: Read
-
-
-_JSON_FOLLOWS = re.compile(r"\s*(?:```\w*\s*)?(?=\{)")
-_CHILD_FOLLOWS = re.compile(r"\s*<[A-Za-z_]")
-_BAD_ARGUMENTS = re.compile(r"\s*(?:```\w*\s*)?(?P<text>[^\s<\[`][^\n]{0,200})")
-
-
-def _json_or_none(
-    block: Block, match: re.Match[str], name: str
-) -> tuple[list[tuple[str, JSON]], int]:
-    """The arguments as a JSON object, or no arguments where nothing or a further tag follows."""
-    begins = _JSON_FOLLOWS.match(block.text, match.end())
-    if begins is not None:
-        value, end = block.json(begins.end())
-        inner = list(calls_in(value, block.names))
-        if len(inner) == 1 and inner[0][0] == name:  # the call says its name twice
-            return inner, end
-        return [(name, value)], end
-    other = _BAD_ARGUMENTS.match(block.text, match.end())
-    if other is not None:
-        raise unreadable(
-            "expected the arguments as a JSON object",
-            line=block.line(other.start("text")),
-            source_line=other["text"][:200],
-            hint='write {"argument": value}',
-        )
-    return [(name, None)], match.end()
-
-
-def _elements(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple[str, JSON]], int]:
-    if _JSON_FOLLOWS.match(block.text, match.end()):
-        return _json_or_none(block, match, name)
-    found = block.elements.arguments(match.end(), framed=match.group().startswith("<"))
-    if found is None:
-        if match.end() == len(block.text.rstrip()):
-            return [(name, None)], len(block.text)
-        raise unreadable(
-            "the call is cut off within a parameter",
-            line=block.line(match.start()),
-            hint="write it again, complete",
-        )
-    arguments, end = found
-    if (
-        not arguments
-        and match.lastgroup == "named"
-        and _CHILD_FOLLOWS.match(block.text, match.end())
-    ):
-        arguments, end = children(block.text, match.end(), "invoke")
-    if not arguments:
-        return _json_or_none(block, match, name)[0], end
-    return [(name, arguments)], end
-
-
-def _gemma(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple[str, JSON]], int]:
-    arguments, end = gemma(block.text, match.end())
-    return [(name, arguments)], end
-
-
-def _marked(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple[str, JSON]], int]:
-    arguments, end = marked(block.text, match.end())
-    return [(name, arguments)], end
-
-
-def _is_command(form: Form, name: str, names: WrittenNames) -> bool:
-    return form.key == "element" and names.runs_commands(name)
-
-
-def _command(block: Block, start: int, name: str) -> tuple[list[tuple[str, JSON]], int] | None:
-    """``<execute_command><command>ls</command></execute_command>``, ``<bash>ls</bash>``."""
-    end = block.text.find(f"</{name}>", start)
-    inner = block.text[start:end]
-    if end < 0 or not inner.strip() or _JSON_FOLLOWS.match(inner):
-        return None
-    called = str(block.names.command)
-    arguments, _ = children(block.text, start, name)
-    if not arguments:
-        return [(called, [inner.strip("\n")])], end
-    if block.names.find(name):
-        return None
-    for key in COMMAND_PARAMETERS & arguments.keys():
-        return [(called, [arguments[key]])], end  # what stands beside it is another agent's
-    return None
-
-
-def _element(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple[str, JSON]], int]:
-    if match.group().endswith("/>"):
-        return [(name, None)], match.end()
-    if match.lastgroup == "element" and block.names.runs_commands(name):
-        command = _command(block, match.end(), name)
-        if command is not None:
-            return command
-    if _JSON_FOLLOWS.match(block.text, match.end()):
-        return _json_or_none(block, match, name)
-    parent = "parameters" if match.lastgroup == "claude_2" else name
-    arguments, end = children(block.text, match.end(), parent)
-    if not arguments and not block.text.startswith(f"</{parent}>", end - len(parent) - 3):
-        return _json_or_none(block, match, name)
-    return [(name, arguments)], end
-
-
-_QUOTED = re.compile(r"(?P<quote>[\"'])(?P<text>.*)(?P=quote)\]\s*\Z", re.DOTALL)
-
-
-def _announced(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple[str, JSON]], int]:
-    value = _QUOTED.match(block.text, match.end())
-    if value is None:
-        raise unreadable("the call is cut off", line=block.line(match.start()))
-    return [(name, [value["text"]])], len(block.text)
-
-
-def _json(block: Block, match: re.Match[str], _: str) -> tuple[list[tuple[str, JSON]], int]:
-    value, end = block.json(match.start())
-    return list(calls_in(value, block.names)) or list(_by_key(value)), end
-
-
-def _by_key(value: JSON) -> Iterator[tuple[str, JSON]]:
-    """``{"f": {"a": 1}}``, whether or not f is offered."""
-    for item in value if isinstance(value, list) else [value]:
-        match item:
-            case dict() if len(item) == 1 and all(isinstance(v, dict) for v in item.values()):
-                yield from item.items()
-
-
-def _name(key: str) -> str:
-    return _NAME.format(key)
-
-
-FORMS: tuple[Form, ...] = (
-    Form(
-        "marked",
-        "MiniMax M3",
-        rf"{re.escape(MARK)}\s*<invoke name=[\"']?(?P<marked>[^\"'>]{{1,200}})[\"']?>",
-        _marked,
-    ),
-    Form(
-        "equals",
-        "<function=f><parameter=a>1</parameter></function>; also with JSON inside",
-        rf"<{PREFIX}function=\s*[\"']?(?P<equals>[^\s<>\"']{{1,200}})[\"']?\s*>",
-        _elements,
-    ),
-    Form(
-        "named",
-        '<invoke name="f"><parameter name="a">1</parameter></invoke>; also function, tool, call',
-        rf"<{PREFIX}(?:invoke|function|function_call|tool_call|tool|call)\s+name="
-        r"[\"']?(?P<named>[^\"'<>]{1,200}?)[\"']?\s*>",
-        _elements,
-    ),
-    Form(
-        "claude_2",
-        "<invoke><tool_name>f</tool_name><parameters><a>1</a></parameters></invoke>",
-        r"<invoke>\s*<tool_name>\s*(?P<claude_2>[^\s<>]{1,200})\s*</tool_name>\s*(?:<parameters>)?",
-        _element,
-    ),
-    Form(
-        "pairs",
-        "<tool_call>f <arg_key>a</arg_key><arg_value>1</arg_value></tool_call>",
-        rf"(?:<{PREFIX}(?:\w{{1,20}}_)?tool_call{SUFFIX}>\s*|^[ \t]*|(?<=>)){_name('pairs')}\s*"
-        rf"(?:<tool_sep{SUFFIX}>\s*)?(?=<{PREFIX}arg_key|</{PREFIX}(?:\w{{1,20}}_)?tool_call)",
-        _elements,
-    ),
-    Form(
-        "solar_2",
-        "<|tool_call:start|>f, <|tool_arg:start|>a<|tool_arg:value|>1<|tool_arg:end|>",
-        rf"<\|tool_call:start\|>\s*{_name('solar_2')}",
-        _elements,
-    ),
-    Form(
-        "kimi_3",
-        '<|open|>call tool="f"<|sep|><|open|>argument key="a"<|sep|>1<|close|>argument<|sep|>',
-        r"<\|open\|>call\s+tool=\"(?P<kimi_3>[^\"]{1,200})\"[^<]{0,200}<\|sep\|>",
-        _elements,
-    ),
-    Form(
-        "deepseek",
-        "<|tool_call_begin|>function<|tool_sep|>f, then JSON; Kimi's functions.f:0",
-        r"<\|tool_call_begin\|>(?!function<\|tool_sep\|>\s*<)\s*(?:function<\|tool_sep\|>)?"
-        rf"\s*{_name('deepseek')}\s*(?:<\|tool_sep\|>|<\|tool_call_argument_begin\|>)?",
-        _json_or_none,
-    ),
-    Form(
-        "harmony",
-        "to=functions.f <|message|> then JSON",
-        r"\bto=(?:functions\.)?(?P<harmony>[\w.\-]{1,200}?)(?=commentary|analysis|[^\w.\-])"
-        r"(?:[^{<]{0,60}<\|\w{1,20}\|>){0,4}[^{<]{0,60}(?=\{)",
-        _json_or_none,
-    ),
-    Form(
-        "mistral",
-        "[TOOL_CALLS]f[ARGS] then JSON, perhaps with a [CALL_ID]",
-        r"(?:\[TOOL_CALLS\]\s*|(?<=\})\s*)(?P<mistral>[\w.\-]{1,200})\s*"
-        r"(?:\[CALL_ID\]\w*)?(?:\[ARGS\]|(?=\s*\{))",
-        _json_or_none,
-    ),
-    Form(
-        "solar",
-        "<|tool_call:name|>f<|tool_call:args|> then JSON",
-        rf"<\|tool_call:name\|>{_name('solar')}<\|tool_call:args\|>",
-        _json_or_none,
-    ),
-    Form(
-        "functionary", ">>>f, then JSON", rf">>>\s*{_name('functionary')}\s*(?=\{{)", _json_or_none
-    ),
-    Form(
-        "announced",
-        "[tool_call: f for 'x'], as agents' histories have it: one value for the first parameter",
-        r"\[tool_call:\s*(?P<announced>[\w.\-]{1,200})\s+for\s+(?=[\"'])",
-        _announced,
-    ),
-    Form("gemma", "call:f{a:<escape>1<escape>}", rf"\bcall:{_name('gemma')}(?=\{{)", _gemma),
-    Form(
-        "element",
-        "<f><a>1</a></f>",
-        r"<(?P<element>[A-Za-z_][\w.\-]{0,200})(?:\s?/)?>",
-        _element,
-    ),
-    Form(
-        "bare",
-        "f then JSON; what is left when special tokens are stripped",
-        r"(?<![\w.\-:=|])(?:functions\.|function(?=\w))?(?P<bare>[A-Za-z_][\w.\-]{0,200})(?::\d{1,4})?"
-        r"(?=\s*(?:```\w*\s*)?\{)",
-        _json_or_none,
-    ),
-    Form("json", "a call in JSON", r"(?P<json>\{|\[(?=\s*[\[{]))", _json),
-    Form(
-        "python",
-        "a call in Python",
-        r"(?P<python>\[\s*[\w.]{1,400}\s*\(|(?<![\w.])[A-Za-z_][\w.]{0,400}\()",
-        _json,
-    ),
-)
 
 _BEGINS = re.compile("|".join(form.opening for form in FORMS), re.MULTILINE)
 _BY_KEY = {form.key: form for form in FORMS}
@@ -317,8 +27,6 @@ _FRAME = (
     r"|```(?:\w+(?=\n))?"
 )
 _LEADING = re.compile(rf"(?:\s|{_FRAME})*")
-_TRAILING = re.compile(r"(?:</?[\w:|.\-]{1,60}>|<\|?[\w/:| ]{1,60}\|?>|\[/?[A-Z_]{1,30}\]|```)\Z")
-_LONGEST = 64
 _MAY_BE_PYTHON = re.compile(r"[^\W\d]|\[\s*[^\W\d]|\[\s*[\"']\w+\(|[\"'#@(]")
 
 
@@ -351,6 +59,10 @@ def read_markup(text: str, names: WrittenNames) -> list[Statement]:
     return found
 
 
+def _is_command(form: Form, name: str, names: WrittenNames) -> bool:
+    return form.key == "element" and names.runs_commands(name)
+
+
 _REST_OF_NAME = re.compile(r"commentary|analysis")
 
 
@@ -361,17 +73,6 @@ def _name_of(block: Block, match: re.Match[str], form: Form) -> str:
     if form.key == "harmony" and rest and block.names.find(block.text[start : rest.end()]):
         end = rest.end()
     return block.text[start:end].strip()
-
-
-def _end(plain: str) -> int:
-    """Where the tags begin that close a block."""
-    end = len(plain)
-    while True:
-        end = len(plain[:end].rstrip()) if plain[end - 1 : end].isspace() else end
-        tag = _TRAILING.search(plain, max(0, end - _LONGEST), end)
-        if tag is None:
-            return end
-        end = tag.start()
 
 
 def _as_python(block: Block) -> list[Statement]:

@@ -14,12 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Generator
 
-from emulator.reading import blocks, commands
+from emulator.reading import blocks, commands, json_blocks
 from emulator.reading.bare import Verdict
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Reasoning, Text, merged
 from emulator.reading.fences import fenced
 from emulator.reading.incoming import Incoming
 from emulator.reading.openings import DULL, FENCES, LINES, Fence, fence_in, json_opens
+from emulator.reading.reasoning import blank, mentioned, reasoning
 from emulator.reading.scanner import After, Scanner
 from emulator.reading.tags import (
     AMBIGUOUS,
@@ -56,7 +57,6 @@ _FIRST_CHANNEL = "all\n"
 #: Characters of a tag that is not known by heart.
 _ELEMENT = 100
 _ELEMENT_BEGINS = re.compile(r"<[\w｜|]")
-_QUOTES = frozenset("`'\"“‘”’")
 
 
 class Splitter:
@@ -166,11 +166,11 @@ class Splitter:
             case "patch":
                 return commands.patch(self._text)
             case "json" if sure:
-                return blocks.json_line(self._text, self._names)
+                return json_blocks.json_line(self._text, self._names)
             case "json":
-                return blocks.json_perhaps(self._text, self._names, midline=False)
+                return json_blocks.json_perhaps(self._text, self._names, midline=False)
             case "named":
-                return blocks.named_line(self._text, self._names)
+                return json_blocks.named_line(self._text, self._names)
             case "channel":
                 return self._silent(head[: head.index("\n") + 1])
             case "code":
@@ -228,7 +228,7 @@ class Splitter:
             if verdict.verdict is Verdict.MAYBE:
                 return Verdict.MAYBE
             if verdict.verdict is Verdict.YES and verdict.sure:
-                return blocks.json_perhaps(self._text, self._names, midline=True)
+                return json_blocks.json_perhaps(self._text, self._names, midline=True)
         return character
 
     def _backticks(self) -> Scanner | Verdict | str:
@@ -267,7 +267,7 @@ class Splitter:
         element = self._tags.literal.get(tag) if tag else self._tags.element(rest, self._names)
         if tag is None and element is None:
             return Verdict.MAYBE if not whole and may_be_element(rest) else Verdict.NO
-        mention = self._mentioned(tag or (element.opening if element else ""))
+        mention = mentioned(self._text, tag or (element.opening if element else ""))
         if mention is not Verdict.NO:
             return Verdict.MAYBE if mention is Verdict.MAYBE else Verdict.NO
         if element is not None:
@@ -290,16 +290,6 @@ class Splitter:
         yield Reasoning("", self._text.take(len(token)))
         return After.LINE
 
-    def _mentioned(self, tag: str) -> Verdict:
-        """Whether the tag at hand stands in quotes, and so is only spoken of."""
-        text = self._text
-        if text.last not in _QUOTES:
-            return Verdict.NO
-        following = text.text[text.at + len(tag) : text.at + len(tag) + 1]
-        if not following and not text.final:
-            return Verdict.MAYBE
-        return Verdict.YES if following in _QUOTES else Verdict.NO
-
     def _thinking(self, tag: str) -> Scanner:
         self._opened = True
         yield Reasoning("", self._text.take(len(tag)))
@@ -308,54 +298,13 @@ class Splitter:
     def _unopened(self, closing: str) -> Scanner:
         self.unopened |= not self._opened
         yield Reasoning("", self._text.take(len(closing)))
-        return (yield from self._blank())
+        return (yield from blank(self._text))
 
     def _reasoning(self, closings: tuple[str, ...]) -> Scanner:
-        text = self._text
-        yield from self._blank()
-        again = yield from self._opened_again()
-        if again is not None:
-            closings = (REASONING[again],)
-        while True:
-            before, closing = text.closing(closings)
-            raw = text.take(before)
-            yield Reasoning(raw, raw)
-            mention = self._mentioned(closing) if closing else Verdict.MAYBE
-            if mention is Verdict.NO and closing:
-                self.ended_reasoning = True
-                yield Reasoning("", text.take(len(closing)))
-                return (yield from self._blank())
-            if mention is Verdict.YES and closing:
-                raw = text.take(len(closing))
-                yield Reasoning(raw, raw)
-            elif text.final:
-                return After.LINE
-            else:
-                yield None
+        return reasoning(self._text, closings, self._reasoning_ended)
 
-    def _opened_again(self) -> Generator[Event | None, None, str | None]:
-        """The tag that a model writes although the template, or itself, has opened one already."""
-        again = None
-        while True:
-            rest, whole = self._text.head(self._longest)
-            tag = next((tag for tag in REASONING if rest.startswith(tag)), None)
-            if tag is not None:
-                again = tag
-                yield Reasoning("", self._text.take(len(tag)))
-                yield from self._blank()
-            elif whole or not any(tag.startswith(rest) for tag in REASONING):
-                return again
-            else:
-                yield None
-
-    def _blank(self) -> Scanner:
-        """Line ends around reasoning belong to its tags."""
-        while True:
-            rest = self._text.text[self._text.at :]
-            yield Reasoning("", self._text.take(len(rest) - len(rest.lstrip("\r\n"))))
-            if len(self._text) or self._text.final:
-                return After.LINE
-            yield None
+    def _reasoning_ended(self) -> None:
+        self.ended_reasoning = True
 
 
 def split(text: str, names: Collection[str] = (), *, reasoning_open: bool = False) -> list[Event]:
