@@ -253,9 +253,8 @@ def _ending(code: int) -> str:
     return f"exit code {code}"
 
 
-_STUB_MODULES = (
-    "values kernel_files kernel_clock kernel_threads kernel_calls kernel_ahead kernel_stub".split()
-)
+_STUB_MODULES = """values kernel_files kernel_clock kernel_threads kernel_syntax kernel_calls
+kernel_ahead kernel_stub""".split()
 
 
 def _stub_loader() -> str:

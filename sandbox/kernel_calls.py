@@ -21,6 +21,17 @@ import builtins
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from sandbox.kernel_syntax import (
+    READING,
+    SYNTAX,
+    VALUES,
+    become,
+    names_bound,
+    of_asyncio,
+    operands,
+    take_at_once,
+)
+
 BEGIN, TAKEN, LATER, EACH = "_begin_", "_taken_", "_later_", "_each_"
 AHEAD = "_ahead_"
 """A variable of the functions that are put in, by which they are told from the cell's own."""
@@ -30,20 +41,6 @@ _HARMLESS = frozenset(
 )
 _OF_TEXTS = frozenset("strip lower upper title capitalize".split())
 _TAKE_ALL = ("list", "tuple", "set", "sorted", "dict")
-_VALUES = (ast.Constant, ast.Name, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Starred, ast.keyword)
-_READING = (
-    *(
-        ast.JoinedStr,
-        ast.FormattedValue,
-        ast.Subscript,
-        ast.Slice,
-        ast.Attribute,
-        ast.BinOp,
-        ast.UnaryOp,
-    ),
-    *(ast.Compare, ast.IfExp, ast.BoolOp),
-)
-_SYNTAX = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
 _SUSPENDING = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
 
 Batch = int
@@ -76,21 +73,7 @@ class Groups:
 
     def rewrite(self, tree: ast.Module, taken: Collection[str], *, plain: bool) -> ast.Module:
         """`tree`, changed in place. `taken` are the names of variables that there are."""
-        stored = {
-            name
-            for node in ast.walk(tree)
-            for name in (
-                [node.id]
-                if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
-                else [node.name]
-                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-                else [node.arg]
-                if isinstance(node, ast.arg)
-                else [node.asname or node.name]
-                if isinstance(node, ast.alias)
-                else []
-            )
-        }
+        stored = names_bound(tree)
         self._tools = frozenset(self._names()) - stored
         self._harmless = _HARMLESS.difference(stored, taken) | {self._awaited}
         self._bound = stored.union(taken, dir(builtins))
@@ -163,9 +146,9 @@ class Groups:
         self._sites += 1
         first, *others = (_later(each) for each in group)
         lambdas = [_ahead(each) for each in others]
-        _become(group[0].call, BEGIN, [ast.Constant(self._sites), first, *lambdas])
+        become(group[0].call, BEGIN, [ast.Constant(self._sites), first, *lambdas])
         for each in group[1:]:
-            _become(each.call, TAKEN, [ast.Constant(self._sites)])
+            become(each.call, TAKEN, [ast.Constant(self._sites)])
 
     def _known(self, call: ast.Call) -> bool:
         """Whether the arguments are the same before the group as where the call stands."""
@@ -183,13 +166,13 @@ class Groups:
 
     def _only_reads(self, node: ast.AST) -> bool:
         if not self._plain:
-            return isinstance(node, _VALUES + _SYNTAX)
+            return isinstance(node, VALUES + SYNTAX)
         match node:
             case ast.Call(func=ast.Name(id=name)):
                 return name in self._harmless and name != "print"
             case ast.Call(func=ast.Attribute(attr=name)):
                 return name in _OF_TEXTS
-        return isinstance(node, _VALUES + _READING + _SYNTAX)
+        return isinstance(node, VALUES + READING + SYNTAX)
 
     # Expressions
 
@@ -215,7 +198,7 @@ class Groups:
                 yield None
                 self._comprehension(node)
             case _:
-                yield from self._all(_operands(node), batch)
+                yield from self._all(operands(node), batch)
                 reads = isinstance(node, (ast.BinOp, ast.Subscript)) and batch and self._plain
                 if not (reads or isinstance(node, ast.JoinedStr)):
                     yield None
@@ -232,16 +215,16 @@ class Groups:
             yield _Called(node, batch)
             return
         name = node.func.id if isinstance(node.func, ast.Name) else ""
-        together = _of_asyncio(node.func, "gather")
+        together = of_asyncio(node.func, "gather")
         harmless = name in self._harmless and self._plain
         if together or (harmless and name in _TAKE_ALL):
-            _take_at_once(node, starred=together)
+            take_at_once(node, starred=together)
             arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
         if isinstance(node.func, ast.Attribute):
             yield from self._events(node.func.value, batch)
         yield from self._all(arguments, (batch or self._batch()) if together else batch)
         quiet = name == "print" or name == self._awaited or batch
-        if not (together or _of_asyncio(node.func, "sleep") or (harmless and quiet)):
+        if not (together or of_asyncio(node.func, "sleep") or (harmless and quiet)):
             yield None
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp) -> None:
@@ -277,7 +260,7 @@ class Groups:
         )
         each_item = ast.Call(ast.Name(EACH, ast.Load()), [ahead], [])
         for each in group:
-            _become(each.call, AHEAD, [])
+            become(each.call, AHEAD, [])
         node.generators = [ast.comprehension(target, ast.copy_location(each_item, node), [], 0)]
 
     def _acts(self, node: ast.expr) -> bool:
@@ -291,20 +274,6 @@ class Groups:
     def _batch(self) -> Batch:
         self._sites += 1
         return self._sites
-
-
-def _operands(node: ast.expr) -> list[ast.expr]:
-    """What is evaluated in any case, before anything is done with it."""
-    match node:
-        case ast.BinOp(left=left, right=right):
-            return [left, right]
-        case ast.Subscript(value=value, slice=index):
-            return [value, index]
-        case ast.Await(value=value) | ast.Attribute(value=value):
-            return [value]
-        case ast.JoinedStr(values=parts):
-            return parts
-    return []
 
 
 def _later(called: _Called) -> ast.Call:
@@ -324,29 +293,3 @@ def _ahead(call: ast.Call) -> ast.Lambda:
         defaults=[ast.Constant(None)],
     )
     return ast.copy_location(ast.Lambda(arguments, call), call)
-
-
-def _become(call: ast.Call, name: str, arguments: list[ast.expr]) -> None:
-    call.func = ast.copy_location(ast.Name(name, ast.Load()), call)
-    call.args, call.keywords = arguments, []
-
-
-def _of_asyncio(function: ast.expr, name: str) -> bool:
-    match function:
-        case ast.Attribute(value=ast.Name(id="asyncio"), attr=attribute):
-            return attribute == name
-    return False
-
-
-def _take_at_once(node: ast.Call, *, starred: bool) -> None:
-    """Make a list of a generator expression all of whose items are taken before any is looked at."""
-    if starred:
-        for argument in node.args:
-            if isinstance(argument, ast.Starred) and isinstance(argument.value, ast.GeneratorExp):
-                argument.value = _list_of(argument.value)
-    elif len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp):
-        node.args[0] = _list_of(node.args[0])
-
-
-def _list_of(lazy: ast.GeneratorExp) -> ast.ListComp:
-    return ast.copy_location(ast.ListComp(lazy.elt, lazy.generators), lazy)

@@ -40,9 +40,10 @@ from emulator.events import (
     ToolCall,
     Usage,
 )
-from emulator.programs.driver import Call, Driver
+from emulator.programs.driver import Driver
 from emulator.programs.ended import ProgramEnded
 from emulator.programs.origin import Origin
+from emulator.programs.program import Call
 from emulator.programs.repeats import barren_calls
 from emulator.programs.resume import ProgramContinued, resume, save
 from emulator.settings import Settings

@@ -16,7 +16,7 @@ from emulator.answering.cell_draft import PREFIX, run_events
 from emulator.answering.verdicts import Answered, Ran
 from emulator.events import AnswerEvent, CodeBegun, CodeClosed, CodeDelta, Opened, ToolCall, new_id
 from emulator.programs.answered import MOST_ROUNDS, fruitless_rounds, results_of
-from emulator.programs.driver import Call
+from emulator.programs.program import Call
 from emulator.programs.resume import beginning, object_of, value_of
 from emulator.protocol import Message
 

@@ -14,7 +14,8 @@ from emulator.answering.verdicts import Answered, Refused, Verdict
 from emulator.errors import ModelFailed
 from emulator.events import AnswerEvent, ArgumentsDelta, CallBegun, ToolCall, call_id
 from emulator.programs import validate
-from emulator.programs.driver import Call, Diverged, Driver, Program, ProgramRejected, Recorded
+from emulator.programs.driver import Driver
+from emulator.programs.program import Call, Diverged, Program, ProgramRejected, Recorded
 from emulator.programs.resume import Saved
 from emulator.reading.diagnostics import Diagnostic, render
 from emulator.reading.places import as_written

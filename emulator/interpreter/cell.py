@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from emulator.events import CreatedFile, Image, Logs, new_id
 from emulator.interpreter.approvals import Held
 from emulator.interpreter.execution import Execution, Status, Transcript
-from emulator.programs.driver import Call
 from emulator.programs.order import Outgoing
+from emulator.programs.program import Call
 from emulator.settings import Order
 from emulator.tools.toolset import BindError, Toolset
 from sandbox.engine import Finished, Paused, Step

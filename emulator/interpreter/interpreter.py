@@ -21,7 +21,7 @@ from emulator.interpreter.execution import PICTURES, Execution, image
 from emulator.interpreter.file_sync import FileSync
 from emulator.interpreter.kernels import ContainerKernel, Kernels
 from emulator.interpreter.libraries import LIBRARIES
-from emulator.programs.driver import Call
+from emulator.programs.program import Call
 from emulator.settings import Order, Settings
 from emulator.storage.container_rows import Container
 from emulator.storage.containers import Containers

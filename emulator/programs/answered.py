@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from emulator import json_codec
-from emulator.programs.driver import Recorded
+from emulator.programs.program import Recorded
 from emulator.protocol import HistoryCall, Message
 
 #: How often a call is asked for again while no new result comes.

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 import structlog
 
 from emulator import json_codec
-from emulator.programs.driver import Outcome, Program
-from emulator.programs.facts import leaves
+from emulator.programs.displays import leaves
+from emulator.programs.program import Outcome, Program
 from emulator.protocol import Message
 from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
 from emulator.tools.toolset import Toolset

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
+from emulator.programs.bindings import binds, gives, imports, last_name, sees_prints
+from emulator.programs.given_away import reached
 from emulator.programs.looks import (
     COLLECTIONS,
     EAGER,
     GIVE_ITEMS,
     LAZY_LOOKS,
     METHODS,
-    OBSERVERS,
     PLAIN_MODULES,
     SCALARS,
     TEXTS,
@@ -35,12 +36,12 @@ class Facts:
         definitions = [
             node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         ]
-        bound = {name for node in nodes for name in _bound(node)}
+        bound = {name for node in nodes for name in binds(node)}
         self.defined = bound | {each.name for each in definitions}
         self.catches = any(isinstance(node, ast.Try) for node in nodes) or any(
             "suppress" in (getattr(node, "id", ""), getattr(node, "attr", "")) for node in nodes
         )
-        self._modules = {name for node in nodes for name in _imported(node)}
+        self._modules = {name for node in nodes for name in imports(node)}
         self._known = bound | self._modules | {each.name for each in definitions}
         called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
         values = {
@@ -57,10 +58,10 @@ class Facts:
         }
         self.given_away = {each.name for each in definitions} & (values | decorated)
         """Functions that may be called by others than the program's own statements."""
-        self.waiting = self._reached(definitions, nodes)
+        self.waiting = reached(definitions, nodes, self.given_away, self._coroutines)
         """Functions that may run in the midst of an operation: their tool calls are waited for."""
         self.only_lists = self._are_plain(nodes)
-        self.prints_are_seen = "print" in self._known | values or any(map(_sees_prints, nodes))
+        self.prints_are_seen = "print" in self._known | values or any(map(sees_prints, nodes))
         self._solid: set[str] = set()
         self._collections: set[str] = set()
         self._active = self._active_nodes(tree)
@@ -93,37 +94,6 @@ class Facts:
             node.id for node in nodes if isinstance(node, ast.Name)
         }
 
-    def _reached(
-        self,
-        definitions: Iterable[ast.FunctionDef | ast.AsyncFunctionDef],
-        nodes: Iterable[ast.AST],
-    ) -> set[str]:
-        """The functions that lambdas, generators and functions given away may call, and these."""
-        bodies: dict[str, list[ast.AST]] = {}
-        for each in definitions:
-            bodies.setdefault(each.name, []).append(each)
-        # What a coroutine does, it does where it is awaited.
-        coroutines = {name for name in self._coroutines if not any(map(is_generator, bodies[name]))}
-        waiting = [
-            *self.given_away,
-            *(name for name in bodies if any(map(is_generator, bodies[name]))),
-        ]
-        for node in nodes:
-            if isinstance(node, (ast.Lambda, ast.GeneratorExp)):
-                waiting += [name.id for name in ast.walk(node) if isinstance(name, ast.Name)]
-        reached: set[str] = set()
-        while waiting:
-            name = waiting.pop()
-            if name in bodies and name not in reached and name not in coroutines:
-                reached.add(name)
-                waiting += [
-                    inner.id
-                    for body in bodies[name]
-                    for inner in ast.walk(body)
-                    if isinstance(inner, ast.Name)
-                ]
-        return reached
-
     def _active_nodes(self, tree: ast.Module) -> set[int]:
         """The nodes in which something is called or changed, by their ids."""
         found: set[int] = set()
@@ -147,7 +117,7 @@ class Facts:
         at_once: set[int] = set()
         for node in nodes:
             if isinstance(node, ast.Call):
-                name = _last_name(node.func)
+                name = last_name(node.func)
                 own = bool(node.args) and (
                     isinstance(node.args[0], ast.Lambda)
                     or (isinstance(node.args[0], ast.Name) and node.args[0].id in self.own)
@@ -181,7 +151,7 @@ class Facts:
     def _clean_names(self, nodes: Iterable[ast.AST]) -> set[str]:
         values: dict[str, list[ast.expr | None]] = {}
         for node in nodes:
-            for name, value in _given(node):
+            for name, value in gives(node):
                 values.setdefault(name, []).append(None if "range" in self._known else value)
         self._values = values
         given = set(values)
@@ -304,143 +274,3 @@ class Facts:
             )
             for inner in ast.walk(node)
         )
-
-
-_TAKEN_AT_ONCE = ("list", "tuple", "sorted")
-
-
-def take_at_once(tree: ast.Module) -> None:
-    """Make lists of the generator expressions all of whose items are taken before any is looked at."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Call(func=ast.Name(id=name), args=[ast.GeneratorExp() as lazy, *_]):
-                at_once = name in _TAKEN_AT_ONCE
-            case ast.Call(func=ast.Attribute(attr="join"), args=[ast.GeneratorExp() as lazy]):
-                at_once = True
-            case _:
-                continue
-        if at_once:
-            node.args[0] = ast.copy_location(ast.ListComp(lazy.elt, lazy.generators), lazy)
-
-
-def leaves(value: ast.expr) -> Iterator[ast.expr]:
-    """The expressions that end up, unread, in a display; the value itself when it is none."""
-    match value:
-        case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts):
-            for part in parts:
-                yield from leaves(part)
-        case ast.ListComp(elt=part) | ast.DictComp(value=part):
-            yield from leaves(part)
-        case _:
-            yield value
-
-
-def comprehends(value: ast.expr) -> bool:
-    """Whether a comprehension is, or stands unread in, a display."""
-    match value:
-        case ast.ListComp() | ast.DictComp():
-            return True
-        case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts):
-            return any(map(comprehends, parts))
-    return False
-
-
-def is_generator(function: ast.AST) -> bool:
-    waiting = list(ast.iter_child_nodes(function))
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, (ast.Yield, ast.YieldFrom)):
-            return True
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            waiting += ast.iter_child_nodes(node)
-    return False
-
-
-def _last_name(node: ast.expr) -> str:
-    return node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
-
-
-def _imported(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
-        for alias in node.names:
-            yield (alias.asname or alias.name).partition(".")[0]
-
-
-def _bound(node: ast.AST) -> Iterator[str]:
-    """The names that a node binds, but for functions and imports."""
-    match node:
-        case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-            yield name
-        case ast.ExceptHandler(name=str(name)) | ast.ClassDef(name=name):
-            yield name
-        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-            yield name
-        case ast.MatchMapping(rest=str(name)):
-            yield name
-
-
-def _given(node: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:
-    """The variables that a node binds, and to what; None where that is not told."""
-    match node:
-        case ast.Assign(targets=targets, value=value):
-            for target in targets:
-                yield from _stored(target, value)
-        case (
-            ast.AnnAssign(target=target, value=value)
-            | ast.NamedExpr(target=target, value=value)
-            | ast.AugAssign(target=target, value=value)
-        ):
-            yield from _stored(target, value)
-        case ast.For(target=target, iter=each) | ast.comprehension(target=target, iter=each):
-            yield from _stored(target, each if _gives_scalars(each) else None)
-        case ast.withitem(optional_vars=ast.expr() as target) | ast.AsyncFor(target=target):
-            yield from _stored(target, None)
-        case ast.ExceptHandler(name=str(name)):
-            yield name, ast.Constant(None)  # what is raised has been looked at
-        case ast.Lambda(args=arguments):
-            # Whoever calls it has looked at what it gives, but not at what is there by default.
-            defaults = arguments.defaults or arguments.kw_defaults
-            for name in _parameters(arguments):
-                yield name, None if defaults else ast.Constant(None)
-        case ast.FunctionDef(args=arguments) | ast.AsyncFunctionDef(args=arguments):
-            for name in _parameters(arguments):
-                yield name, None
-
-
-def _parameters(arguments: ast.arguments) -> Iterator[str]:
-    for inner in ast.walk(arguments):
-        if isinstance(inner, ast.arg):
-            yield inner.arg
-
-
-def _stored(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[str, ast.expr | None]]:
-    match target:
-        case ast.Name(id=name):
-            yield name, value
-        case ast.Tuple(elts=parts) | ast.List(elts=parts):
-            values: list[ast.expr | None] = [None] * len(parts)
-            if isinstance(value, ast.Tuple) and len(value.elts) == len(parts):
-                starred = any(isinstance(p, ast.Starred) for p in (*parts, *value.elts))
-                values = values if starred else list(value.elts)
-            for part, its_value in zip(parts, values, strict=True):
-                yield from _stored(part, its_value)
-        case ast.Starred(value=inner):
-            yield from _stored(inner, None)
-
-
-def _gives_scalars(each: ast.expr) -> bool:
-    match each:
-        case ast.List(elts=parts) | ast.Tuple(elts=parts):
-            return all(isinstance(part, ast.Constant) for part in parts)
-        case ast.Call(func=ast.Name(id="range")) | ast.Constant():
-            return True
-    return False
-
-
-def _sees_prints(node: ast.AST) -> bool:
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name in OBSERVERS
-        case ast.alias(name=name):
-            return bool(OBSERVERS & {*name.split(".")})
-    return False

@@ -28,17 +28,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
-from emulator.programs.expressions import (
-    LATER,
-    LOOKS,
-    SEEN,
-    CannotTell,
-    Expressions,
-    called,
-    look_of_storing,
-)
-from emulator.programs.facts import take_at_once
+from emulator.programs.calls import LATER
+from emulator.programs.displays import take_at_once
+from emulator.programs.expressions import Expressions
 from emulator.programs.looks import REFLECTION, Look
+from emulator.programs.operands import LOOKS, SEEN, CannotTell, called, look_of_storing
 from emulator.programs.scopes import restore, separate
 from emulator.programs.top_level_return import leave_at_returns
 from emulator.programs.unknown import SOURCE, TOGETHER, WAIT

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from emulator import json_codec
-from emulator.programs.driver import Call
+from emulator.programs.program import Call
 from emulator.protocol import Message
 
 #: So many messages with the same call and the same result are a circle.

@@ -24,18 +24,18 @@ from emulator.programs.answered import (
     fruitless_rounds,
     results_of,
 )
-from emulator.programs.driver import (
+from emulator.programs.driver import Driver
+from emulator.programs.ended import ProgramEnded, ended_well
+from emulator.programs.origin import Origin
+from emulator.programs.program import (
     Call,
     Diverged,
-    Driver,
     Program,
     ProgramRaised,
     ProgramRejected,
     ProgramTooSlow,
     Recorded,
 )
-from emulator.programs.ended import ProgramEnded, ended_well
-from emulator.programs.origin import Origin
 from emulator.protocol import Message
 from emulator.reading.diagnostics import render
 from emulator.reading.readers import Statement

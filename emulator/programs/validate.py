@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from emulator.programs.driver import Program
+from emulator.programs.program import Program
 from emulator.reading.diagnostics import Diagnostic
 from emulator.tools.toolset import Toolset
 

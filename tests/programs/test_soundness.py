@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emulator.programs.driver import Driver, Program, ProgramRejected, Recorded
+from emulator.programs.driver import Driver
+from emulator.programs.program import Program, ProgramRejected, Recorded
 from emulator.reading.readers import Statement
 from emulator.settings import Order
 from emulator.tools.toolset import Toolset

@@ -19,7 +19,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from emulator.events import ToolCall
-from emulator.programs.driver import Call, Program, Recorded
+from emulator.programs.program import Call, Program, Recorded
 from emulator.programs.resume import Saved, save
 from emulator.reading.readers import Statement
 from emulator.storage.key_value import (
