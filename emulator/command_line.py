@@ -42,6 +42,9 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "store", "files_dir", "response_seconds", "store_seconds", "max_file_bytes", "max_files",
         "files_bytes", "max_containers", "container_bytes", "container_memory",
     ),
+    "Inspector": (
+        "inspector", "inspector_key", "inspector_traces", "inspector_bytes", "inspector_seconds",
+    ),
     "Log": ("log_level", "log_bodies"),
 }  # fmt: skip
 _COLUMN = 36

@@ -275,6 +275,23 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="least severe events that are logged"
     )
+    inspector: Literal["on", "off"] = Field(
+        "on",
+        description="show what happens in each request at the proxy's own address, in a browser",
+    )
+    inspector_key: SecretStr = Field(
+        SecretStr(""),
+        description="key that opens the inspector to all clients' requests; a client key shows its own",
+    )
+    inspector_traces: int = Field(
+        1000, ge=1, le=100_000, description="most requests that the inspector keeps, in memory"
+    )
+    inspector_bytes: int = Field(
+        64 * 2**20, ge=2**20, description="most bytes of all requests that the inspector keeps"
+    )
+    inspector_seconds: float = Field(
+        86_400, gt=0, description="how long the inspector keeps a request"
+    )
     log_bodies: bool = Field(False, description="log prompts and replies; they may hold secrets")
 
     @field_validator(

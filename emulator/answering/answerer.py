@@ -22,6 +22,7 @@ from emulator.answering.profiles import begins
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.prose import Prose
 from emulator.answering.quotations import Quotations
+from emulator.answering.recording import record_verdict
 from emulator.answering.reply import Drafting, Reply
 from emulator.answering.reply_splitter import Begins
 from emulator.answering.sandbox_fault import sandbox_at_fault
@@ -181,6 +182,7 @@ class Answerer:
                 return
             state.sent += reply.prose.sent
             verdict = reply.verdict
+            record_verdict(verdict, finish_reason)
             reason = yield from self._judged(reply, finish_reason, state, meter)
             if reason is not None:
                 stop_sequence = reply.prose.stop_sequence if reason == "stop" else None
@@ -295,6 +297,7 @@ class Answerer:
             with self.upstream.open(state.messages, state.fields) as stream:
                 meter.begin()
                 metrics.MODEL_TURNS.inc()
+                reply.record()
                 yield Opened(container_id=container_id, headers=stream.headers)
                 for chunk in stream:
                     meter.count(chunk)

@@ -11,10 +11,12 @@ import ast
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from emulator import traces
 from emulator.answering.bench import Bench
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.quotations import Quotations
 from emulator.answering.quoted_cells import quoted_parts
+from emulator.answering.recording import record_block, record_cell
 from emulator.answering.verdicts import Answered, Ran, Refused, Verdict
 from emulator.events import (
     AnswerEvent,
@@ -152,6 +154,7 @@ class CellDraft:
             yield CodeRan("incomplete")
         elif block.id:
             self._code = text
+            record_block(block.dialect, block.pieces, ())
         elif cut_off or (code := self._meant(block, text)) is None:
             yield from self._draft.begin(
                 block.dialect, "".join(block.pieces), in_a_row=block.in_a_row
@@ -162,6 +165,7 @@ class CellDraft:
             yield "".join(block.pieces)
         else:
             self._code, self._id, self.wrote = code, new_id(PREFIX), True
+            record_block(block.dialect, block.pieces, ())
             yield CodeBegun(self._id, self._bench.container.id)
             yield CodeDelta(code)
 
@@ -170,21 +174,23 @@ class CellDraft:
         yield from self._draft.finish()
         if self._code is None:
             return
+        record_cell(self._code)
         yield CodeClosed(self._code)
         key = self._id.removeprefix(PREFIX)
         run = self._bench.interpreter.run(
             self._bench.container, self._code, self._toolset, key, self._order
         )
         events = run_events(run)
-        while True:
-            try:
-                event = next(events)
-            except StopIteration as end:
-                self._cell_verdict = end.value
-                return
-            if isinstance(event, ToolCall):
-                self._calls.append(event)
-            yield event
+        with traces.timed("sandbox cell"):
+            while True:
+                try:
+                    event = next(events)
+                except StopIteration as end:
+                    self._cell_verdict = end.value
+                    return
+                if isinstance(event, ToolCall):
+                    self._calls.append(event)
+                yield event
 
     def _quotes(self, code: str) -> bool:
         """Whether the code of a cell is somebody else's."""

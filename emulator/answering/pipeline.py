@@ -6,13 +6,13 @@ which the model may write Python are in `answerer.py`. Knows nothing of chunks, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import structlog
 
-from emulator import metrics
+from emulator import metrics, traces
 from emulator.answering.answerer import Answerer
 from emulator.answering.asked import Asked, read_request
 from emulator.answering.bench import Bench, open_bench
@@ -30,6 +30,7 @@ from emulator.protocol import ChatCompletionRequest
 from emulator.settings import Order, Settings
 from emulator.storage.files import Files
 from emulator.storage.key_value import KeyValueStore
+from emulator.traces.trace import Mode
 from emulator.upstream.retries import may_do_elsewhere
 from emulator.upstream.routes import Route
 from emulator.upstream.upstreams import Upstreams
@@ -67,6 +68,8 @@ class Pipeline:
 
         Raises `BadRequest` naming the place, `NotFound` for a file or a model of no upstream.
         """
+        if (trace := traces.current.get()) is not None:
+            trace.model, trace.streamed = request.model, bool(request.stream)
         asked = read_request(
             request,
             client,
@@ -91,6 +94,11 @@ class Pipeline:
 
         Raises `EmulatorError`, before the first event or after any.
         """
+        trace = traces.current.get()
+        events = self._answered(asked)
+        return events if trace is None else traces.watched(trace, events)
+
+    def _answered(self, asked: Asked) -> Generator[AnswerEvent, None, None]:
         until = self.upstreams.deadline()
         routes = [asked.route, *self._fallbacks(asked)]
         for last, route in zip([*[False] * (len(routes) - 1), True], routes, strict=True):
@@ -121,9 +129,10 @@ class Pipeline:
             return False
         if tools == "native":
             return True
-        return self.probe.calls_tools(
-            asked.route, lambda: self.upstreams.turns(asked.route, asked.client, until)
-        )
+        with traces.unrecorded():
+            return self.probe.calls_tools(
+                asked.route, lambda: self.upstreams.turns(asked.route, asked.client, until)
+            )
 
     def _fallbacks(self, asked: Asked) -> list[Route]:
         """Where to ask instead; only where as many choices come of one answer."""
@@ -133,9 +142,12 @@ class Pipeline:
     def _answer(self, asked: Asked, until: float) -> Iterator[AnswerEvent]:
         upstream = self.upstreams.turns(asked.route, asked.client, until)
         if asked.relayed:
+            _record(asked, "relayed")
             return relay(asked, upstream, self.store)
         if self._is_native(asked, until):
+            _record(asked, "native")
             return native_answer(asked, upstream, self.engines)
+        _record(asked, "emulated")
         answerer = Answerer(
             upstream=upstream,
             engines=self.engines,
@@ -166,6 +178,16 @@ class Pipeline:
             asked.interpreter,
             few_shot=asked.profile.few_shot,
         )
+
+
+def _record(asked: Asked, mode: Mode) -> None:
+    """What the trace is to know of the request and of where it goes."""
+    trace = traces.current.get()
+    if trace is None:
+        return
+    trace.mode, trace.upstream, trace.profile = mode, asked.route.target.name, asked.profile.name
+    trace.tools = tuple(tool.name for tool in asked.toolset.tools)
+    trace.stubs = lambda: asked.toolset.stubs
 
 
 def _says_something(event: AnswerEvent) -> bool:

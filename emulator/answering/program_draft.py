@@ -10,12 +10,13 @@ from emulator import metrics
 from emulator.answering.continuation import TAIL
 from emulator.answering.early_call import SYNTAXES, EarlyCall
 from emulator.answering.quotations import Quotations
+from emulator.answering.recording import record_block, record_run
 from emulator.answering.verdicts import Answered, Refused, Verdict
 from emulator.errors import ModelFailed
 from emulator.events import AnswerEvent, ArgumentsDelta, CallBegun, ToolCall, call_id
 from emulator.programs import validate
 from emulator.programs.driver import Driver
-from emulator.programs.program import Call, Diverged, Program, ProgramRejected, Recorded
+from emulator.programs.program import Call, Diverged, Outcome, Program, ProgramRejected, Recorded
 from emulator.programs.resume import Saved
 from emulator.reading.diagnostics import Diagnostic, render
 from emulator.reading.places import as_written
@@ -198,6 +199,9 @@ class ProgramDraft:
         block.pieces.append(raw)
         self._block = None
         self._read_out(block, cut_off=cut_off)
+        record_block(
+            block.dialect, block.pieces, block.statements, block.error, quoted=block.is_quoted
+        )
         if block.error and not cut_off and (block.is_program or self._means_a_call(block)):
             self._reject(block.error.diagnostics, self._with(block))
         elif block.is_program:
@@ -294,8 +298,10 @@ class ProgramDraft:
         if self._waits or program is None:
             return
         if diagnostics := validate.check(program, self._toolset):
+            record_run(program)
             self._reject(diagnostics, program)
             return
+        outcome: Outcome | None = None
         try:
             outcome = self._driver.run(program, self._recorded, self._seed)
         except ProgramRejected as error:
@@ -324,7 +330,10 @@ class ProgramDraft:
             key = call_id(self._id, len(self.calls))
             self.calls.append(ToolCall(key, call.name, call.arguments, call.kind))
             metrics.TOOL_CALLS.inc()
+            record_run(program, outcome, [call.id for call in self.calls])
             yield self.calls[-1]
+        if not calls:
+            record_run(program)
 
     @property
     def begun(self) -> bool:

@@ -14,6 +14,7 @@ import structlog
 from emulator.answering.answer_format import AnswerFormat, Misformed
 from emulator.answering.continuation import Continuation
 from emulator.answering.prose import Prose
+from emulator.answering.recording import record_reply
 from emulator.answering.reply_splitter import Begins, ReplySplitter
 from emulator.answering.tool_choice import Choice
 from emulator.answering.verdicts import Answered, Refused, Verdict
@@ -123,6 +124,10 @@ class Reply:
     def text(self) -> str:
         """The reply so far, as the model wrote it, without reasoning in a field of its own."""
         return "".join(self._pieces)
+
+    def record(self) -> None:
+        """Let the trace of the request have the reply, as it comes."""
+        record_reply(self._pieces, self._reasoning)
 
     def feed(self, content: str, reasoning: str = "") -> Iterator[AnswerEvent]:
         if reasoning:

@@ -187,7 +187,7 @@ class Attempt:
         return self._prepared.lines[max(before)] if before else 0
 
     def stopped(self) -> Outcome:
-        return Outcome(tuple(self._new), stopped=True, pending=True)
+        return Outcome(tuple(self._new), stopped=True, pending=True, made=tuple(self._lines))
 
     def may_lack_results(self, error: ProgramFailed) -> bool:
         """Whether a failure may come of an unknown result: it shows again, or not, when that is known."""
@@ -201,7 +201,7 @@ class Attempt:
 
     def _finished(self, step: Finished) -> Outcome:
         if self._unknown:
-            return Outcome(tuple(self._new), pending=True)
+            return Outcome(tuple(self._new), pending=True, made=tuple(self._lines))
         return Outcome(
             tuple(self._new), stdout=step.stdout, value=step.text, made=tuple(self._lines)
         )

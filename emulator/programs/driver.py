@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from emulator import departure
+from emulator import departure, traces
 from emulator.programs.attempt import Attempt, Rules
 from emulator.programs.placeholders import Prepared, prepare
 from emulator.programs.program import (
@@ -83,6 +83,7 @@ class Driver:
             try:
                 preamble = self.toolset.preamble + prepared.preamble
                 with (
+                    traces.timed(f"sandbox {engine.name}"),
                     engine.session(attempt.names, preamble=preamble, seed=seed) as session,
                     departure.stopping(session.kill),
                 ):

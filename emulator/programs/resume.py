@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from emulator import json_codec, metrics
+from emulator import json_codec, metrics, traces
 from emulator.events import ToolCall, call_id
 from emulator.programs.answered import (
     MOST_ROUNDS,
@@ -30,6 +30,7 @@ from emulator.programs.origin import Origin
 from emulator.programs.program import (
     Call,
     Diverged,
+    Outcome,
     Program,
     ProgramRaised,
     ProgramRejected,
@@ -40,6 +41,7 @@ from emulator.protocol import Message
 from emulator.reading.diagnostics import render
 from emulator.reading.readers import Statement
 from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
+from emulator.traces import RecordedCall, Resumed
 from sandbox.errors import SandboxBusy, SandboxError
 
 log = structlog.get_logger()
@@ -150,6 +152,7 @@ def resume(
     if not saved.origin.fits(client, messages, start):
         return None
     answered = _with_results(saved, messages)
+    _record(answered)
     if answered.failure:
         return (
             _asked_again(answered, messages) if answered.pending() else _given_up(driver, answered)
@@ -160,14 +163,33 @@ def resume(
         _dropped(_REASONS.get(type(error), "sandbox"), error)
         return None
     except ProgramRejected as error:
+        _record(replace(answered, failure=render(error.diagnostics)))
         if isinstance(error, ProgramRaised) and error.calls:
             return _going_on(answered, error.calls)  # and it fails again behind their results
         return _failed(driver, replace(answered, failure=render(error.diagnostics)), error)
+    _record(answered, outcome)
     if not outcome.pending:
         return ended_well(saved.program, outcome, saved.ids, driver.toolset, written=saved.written)
     if not outcome.calls:
         return _asked_again(answered, messages)
     return _going_on(answered, outcome.calls)
+
+
+def _record(answered: Saved, outcome: Outcome | None = None) -> None:
+    """What the trace of the request is told of the program; of one without an outcome, that it was there."""
+    if (trace := traces.current.get()) is None:
+        return
+    calls = tuple(
+        RecordedCall(key, one.call.name, one.call.arguments, one.result, one.known)
+        for key, one in zip(answered.ids, answered.recorded, strict=True)
+    )
+    source = answered.program.source
+    if outcome is None:
+        trace.resumed = Resumed(source, calls, outcome="failed", output=answered.failure)
+    else:
+        lines = tuple(line for line, _ in outcome.made)
+        came_to = "waits" if outcome.pending else "ended"
+        trace.resumed = Resumed(source, calls, lines, came_to, outcome.output)
 
 
 def _going_on(answered: Saved, calls: Sequence[Call]) -> ProgramContinued:

@@ -18,7 +18,7 @@ from typing import Any, Self
 import httpx2
 import openai
 
-from emulator import departure, json_codec
+from emulator import departure, json_codec, traces
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
 from emulator.upstream import loops
@@ -140,10 +140,13 @@ class _RawReply:
         """The chunks. Raises `UpstreamFailed` on a broken, malformed or unfinished answer."""
         decoder = SSEDecoder()
         finished = False
+        record = traces.wire()
         try:
             for data in self._response.iter_bytes():
                 _check(self._until)  # also while nothing but comments comes
                 for event in decoder.feed(data):
+                    if record is not None:
+                        record(event)
                     if event == b"[DONE]":
                         return
                     try:

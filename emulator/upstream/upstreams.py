@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -20,6 +21,7 @@ from emulator.errors import Unauthorized
 from emulator.settings import Settings
 from emulator.upstream.guarded import Guarded
 from emulator.upstream.interface import Chat, KeyedClient, OneUpstream, Turns, UpstreamReply
+from emulator.upstream.recorded import recorded
 from emulator.upstream.routes import Route, Routes, Target
 
 if TYPE_CHECKING:
@@ -56,9 +58,8 @@ class Upstreams:
 
         Raises `Unauthorized` where the client's own key is wanted and there is none.
         """
-        return _OneAnswer(
-            self.of(route.target), route.model, key_for(route.settings, client), until
-        )
+        key = key_for(route.settings, client)
+        return _OneAnswer(self.of(route.target), route.target.name, route.model, key, until)
 
     def deadline(self) -> float:
         """Of an answer that begins now."""
@@ -173,10 +174,12 @@ def _official(target: Target) -> OneUpstream:
 @dataclass(frozen=True)
 class _OneAnswer:
     upstream: Guarded
+    name: str
     model: str
     key: str | None
     until: float
 
     def open(self, messages: Chat, fields: Mapping[str, Any]) -> UpstreamReply:
         named = {**fields, "model": self.model}
-        return self.upstream.open(messages, named, self.until, self.key)
+        open_reply = partial(self.upstream.open, messages, named, self.until, self.key)
+        return recorded(self.name, messages, named, open_reply)

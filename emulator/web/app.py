@@ -25,6 +25,7 @@ from emulator.storage.containers import Containers
 from emulator.storage.files import Files
 from emulator.storage.key_value import open_store
 from emulator.storage.sweeper import Sweeper
+from emulator.traces import Traces
 from emulator.upstream.interface import OneUpstream
 from emulator.upstream.reachability import Reachability
 from emulator.upstream.upstreams import Upstreams
@@ -37,6 +38,7 @@ from emulator.web.departures import Departures
 from emulator.web.error_replies import error_reply
 from emulator.web.limits import add_limits
 from emulator.web.loop_guard import loop_guard
+from emulator.web.recording import record_requests
 from emulator.web.routes import (
     chat,
     containers,
@@ -117,6 +119,12 @@ def create_app(
     api = Blueprint("api", __name__)
     require_key(api, settings)
     add_limits(app, api, settings)
+    app.extensions["emulator.traces"] = kept = Traces(
+        settings.inspector_traces if settings.inspector == "on" else 0,
+        settings.inspector_bytes,
+        settings.inspector_seconds,
+    )
+    record_requests(app, api, kept)
     chat.add_routes(api, pipeline, upstreams, settings)
     conversations.add_routes(api, talks)
     responses.add_routes(api, pipeline, settings, store, background, talks)

@@ -6,7 +6,7 @@ import structlog
 from flask import Response, g, request
 from werkzeug.exceptions import HTTPException
 
-from emulator import departure
+from emulator import departure, traces
 from emulator.anthropic.writer import error_body
 from emulator.errors import (
     BadRequest,
@@ -41,6 +41,8 @@ def error_reply(error: Exception) -> Response:
         error = EmulatorError("The proxy failed; its log says why.")
     if error.status >= 500:
         log.warning("failed", reason=error.message, code=error.code)
+    if (trace := traces.current.get()) is not None:
+        trace.failed(error.message, error.code)
     body = error_body(error, g.request_id) if speaks_anthropic() else error.body()
     response = json_reply(body, error.status)
     response.headers.update(error.headers)

@@ -7,7 +7,7 @@ import time
 import structlog
 from flask import Response, g, request
 
-from emulator import metrics
+from emulator import metrics, traces
 from emulator.events import new_id
 from emulator.web.routes.messages import speaks_anthropic
 
@@ -18,6 +18,7 @@ def begin() -> None:
     """Before all else: whatever is logged from here on names the request."""
     g.began = time.perf_counter()
     g.request_id = new_id("req_")
+    traces.current.set(None)  # this thread may have served another request before
     structlog.contextvars.clear_contextvars()
     structlog.contextvars.bind_contextvars(request_id=g.request_id)
 

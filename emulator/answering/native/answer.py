@@ -10,6 +10,7 @@ from emulator.answering.asked import Asked
 from emulator.answering.native.calls import Judge
 from emulator.answering.native.turn import MarkupDraft, NativeTurn, Verbatim
 from emulator.answering.quotations import Quotations
+from emulator.answering.recording import record_verdict
 from emulator.answering.reply import Reply
 from emulator.answering.reply_splitter import Begins
 from emulator.answering.sandbox_fault import sandbox_at_fault
@@ -85,6 +86,7 @@ class _NativeAnswer:
             yield from self._read(turn)
             too_long = turn.size > settings.max_reply_chars
             verdict = turn.verdict
+            record_verdict(verdict, turn.finish_reason)
             if too_long or not isinstance(verdict, Refused) or self._stands(verdict):
                 break
             if self._attempt >= settings.repair_attempts:
@@ -103,6 +105,7 @@ class _NativeAnswer:
         with sandbox_at_fault(), self._upstream.open(self._messages, self._fields) as stream:
             self._meter.begin()
             metrics.MODEL_TURNS.inc()
+            turn.record()
             yield Opened(headers=stream.headers)
             for chunk in stream:
                 self._meter.count(chunk)

@@ -81,6 +81,15 @@ class NativeTurn:
         self._left = 0
         self._said = False
 
+    def record(self) -> None:
+        """Let the trace of the request have the words, as they come."""
+        self._reply.record()
+
+    @property
+    def finish_reason(self) -> str | None:
+        """The upstream's, as far as it has told."""
+        return self._finish_reason
+
     @property
     def done(self) -> bool:
         return self._reply.done

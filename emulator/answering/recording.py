@@ -1,0 +1,66 @@
+"""What the trace of a request is told of a reply: hardly more than where to find it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from emulator import traces
+from emulator.answering.verdicts import Answered, Refused, Verdict
+from emulator.programs.program import Outcome, Program
+from emulator.reading.diagnostics import Diagnostic, render
+from emulator.reading.readers import Statement, Unreadable
+from emulator.traces import Block
+
+
+def record_reply(pieces: list[str], reasoning: list[str]) -> None:
+    """A reply begins, whose pieces will come into these lists."""
+    if (turn := traces.current_turn()) is not None:
+        turn.reply, turn.reasoning = pieces, reasoning
+
+
+def record_block(
+    dialect: str,
+    pieces: Sequence[str],
+    statements: Sequence[Statement],
+    error: Unreadable | None = None,
+    *,
+    quoted: bool = False,
+) -> None:
+    """A block has been read."""
+    if (turn := traces.current_turn()) is not None:
+        read = tuple((one.line, one.source) for one in statements)
+        problem = "" if error is None else render(error.diagnostics)
+        turn.read(Block(dialect, "".join(pieces), read, problem, quoted))
+
+
+def record_run(program: Program, outcome: Outcome | None = None, ids: Sequence[str] = ()) -> None:
+    """A program was run; ``ids`` are those of all its calls so far."""
+    if (turn := traces.current_turn()) is not None:
+        turn.program = program.source
+        for key, (line, _) in zip(ids, outcome.made if outcome else (), strict=False):
+            turn.lines[key] = line
+
+
+def record_cell(code: str) -> None:
+    if (turn := traces.current_turn()) is not None:
+        turn.cell = code
+
+
+def record_verdict(verdict: Verdict, finish_reason: str | None) -> None:
+    """The reply has been judged."""
+    turn = traces.current_turn()
+    if turn is None:
+        return
+    turn.finish_reason = finish_reason
+    if isinstance(verdict, Refused):
+        turn.verdict = verdict.kind
+        told = verdict.facts.get("diagnostics") or ""
+        turn.diagnostics = told if isinstance(told, str) else _told(told)
+    else:
+        turn.verdict = "answered" if isinstance(verdict, Answered) else "ran"
+
+
+def _told(diagnostics: Sequence[object]) -> str:
+    return "\n\n".join(
+        one.render() if isinstance(one, Diagnostic) else str(one) for one in diagnostics
+    )

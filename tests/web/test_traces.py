@@ -1,0 +1,219 @@
+"""What is recorded of a request: the same for every front, bounded, and of nobody who was not let in."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import openai
+import pytest
+
+from emulator.events import ToolCall
+from emulator.traces import Trace, Traces, timeline
+from tests.support.raw_http import send
+from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.serving import serve
+from tests.support.tools import GET_WEATHER
+
+CALL = '```python\nget_weather(location="Oslo")\n```'
+HELLO: list[Any] = [{"role": "user", "content": "Weather in Oslo?"}]
+Started = tuple[openai.OpenAI, "queue.Queue[Trace]", Traces]
+Start = Callable[..., Started]
+
+
+@pytest.fixture
+def start(upstream: ScriptedUpstream, open_shared_engines: Callable[[Any], Any]) -> Iterator[Start]:
+    """`start(**settings)` gives a client, the traces as they finish, and all that are kept.
+
+    A request finishes when its response has left, which its client may see a moment earlier.
+    """
+    from app import create_app
+    from emulator.settings import Settings
+
+    with ExitStack() as running:
+
+        def start(**values: Any) -> Started:
+            own = {"base_url": upstream.base_url, "store": ":memory:", "files_dir": ":temporary:"}
+            settings = Settings(**{"warm_kernels": 0, **own, **values})
+            app = create_app(settings, engines=open_shared_engines(settings))
+            running.callback(app.extensions["emulator"].close)
+            finished: queue.Queue[Trace] = queue.Queue()
+            traces: Traces = app.extensions["emulator.traces"]
+            traces.on_finished(finished.put)
+            url = running.enter_context(serve(app))
+            client = openai.OpenAI(base_url=f"{url}/v1", api_key="client-key", max_retries=0)
+            return running.enter_context(client), finished, traces
+
+        yield start
+
+
+def ended(finished: queue.Queue[Trace], count: int = 1) -> list[Trace]:
+    return [finished.get(timeout=60) for _ in range(count)]
+
+
+def ask(client: openai.OpenAI, **fields: Any) -> Any:
+    asked = {"model": "m", "messages": HELLO, "tools": [GET_WEATHER], **fields}
+    return client.chat.completions.create(**asked)
+
+
+def test_a_trace_tells_how_a_call_came_about(start: Start, upstream: ScriptedUpstream) -> None:
+    client, finished, _ = start()
+    upstream.reply(Reply(CALL, reasoning="Hm.", chunks=3))
+    ask(client)
+    [trace] = ended(finished)
+    [turn] = trace.turns
+    assert (trace.model, trace.mode, trace.state, trace.status) == ("m", "emulated", "called", 200)
+    assert "".join(turn.reply) == CALL
+    assert "".join(turn.reasoning) == "Hm."
+    assert [(block.dialect, block.written, block.statements) for block in turn.blocks] == [
+        ("python", CALL, ((1, 'get_weather(location="Oslo")'),))
+    ]
+    [call] = trace.calls
+    assert (call.name, call.arguments) == ("get_weather", {"location": "Oslo"})
+    assert turn.lines == {call.id: 1}
+    assert (turn.program, turn.verdict) == ('get_weather(location="Oslo")', "answered")
+    assert "def get_weather" in trace.stubs()
+    assert "def get_weather" in str(turn.messages)
+    assert b"get_weather" in trace.body
+    assert any(b"Hm." in data for _, data in turn.wire.events)
+    assert [name for name in {span.name for span in timeline(trace)} if "sandbox" in name]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_repaired_reply_is_a_turn_with_its_diagnostics(
+    start: Start, upstream: ScriptedUpstream, stream: bool
+) -> None:
+    client, finished, traces = start()
+    upstream.reply('```python\nget_weather(town="Oslo")\n```', CALL)
+    answer = ask(client, stream=stream)
+    if stream:
+        assert [*answer]
+    [trace] = ended(finished)
+    assert [turn.verdict for turn in trace.turns] == ["invalid", "answered"]
+    assert "town" in trace.turns[0].diagnostics
+    assert len(trace.turns[1].messages) > len(trace.turns[0].messages)
+    assert (trace.repairs, trace.call_count, trace.streamed) == (1, 1, stream)
+    assert trace.wire.events
+    assert traces.all() == [trace]
+
+
+def test_a_program_that_goes_on_is_recorded_with_its_results(
+    start: Start, upstream: ScriptedUpstream
+) -> None:
+    client, finished, _ = start()
+    upstream.reply(
+        '```python\na = get_weather(location="Oslo")\nget_weather(location=a["next"])\n```'
+    )
+    made = ask(client).choices[0].message
+    results = [
+        {"role": "tool", "tool_call_id": call.id, "content": '{"next": "Rome"}'}
+        for call in made.tool_calls
+    ]
+    ask(client, messages=[*HELLO, made.to_dict(), *results])
+    _, trace = ended(finished, 2)
+    assert (trace.turns, trace.turns_saved) == ([], 1)
+    assert trace.resumed is not None
+    assert trace.resumed.lines == (1, 2)
+    [before] = trace.resumed.calls
+    assert (before.name, before.known, before.result) == ("get_weather", True, {"next": "Rome"})
+    assert isinstance(trace.calls[0], ToolCall)
+
+
+def test_what_failed_is_recorded_with_its_reason(start: Start, upstream: ScriptedUpstream) -> None:
+    client, finished, _ = start(upstream_retries=0)
+    upstream.reply(Reply(status=400, body={"error": {"message": "no such model"}}))
+    with pytest.raises(openai.BadRequestError):
+        ask(client)
+    with pytest.raises(openai.BadRequestError):
+        ask(client, tool_choice="sometimes")
+    refused, bad = ended(finished, 2)
+    assert (refused.state, refused.status, refused.turns[0].error) == ("failed", 400, refused.error)
+    assert "no such model" in refused.error
+    assert (bad.state, bad.status, bad.turns) == ("failed", 400, [])
+
+
+def test_an_answer_without_tools_is_recorded_as_it_was_relayed(
+    start: Start, upstream: ScriptedUpstream
+) -> None:
+    client, finished, _ = start()
+    upstream.reply("Hello!")
+    client.chat.completions.create(model="m", messages=HELLO)
+    [trace] = ended(finished)
+    assert (trace.mode, trace.state, trace.usage.prompt_tokens) == ("relayed", "answered", 7)
+
+
+def test_nobody_without_a_key_is_recorded_and_no_key_is(
+    start: Start, upstream: ScriptedUpstream
+) -> None:
+    client, finished, traces = start(client_keys=("client-key",))
+    with pytest.raises(openai.AuthenticationError):
+        ask(client.with_options(api_key="wrong"))
+    assert traces.all() == []
+    upstream.reply(CALL)
+    ask(client)
+    [trace] = ended(finished)
+    assert trace.client
+    assert type(trace.client) is str
+    assert "client-key" not in repr(trace)
+
+
+def test_with_the_inspector_off_nothing_is_kept(start: Start, upstream: ScriptedUpstream) -> None:
+    client, finished, traces = start(inspector="off")
+    upstream.reply(CALL)
+    ask(client)
+    [trace] = ended(finished)
+    assert traces.all() == []
+    assert (trace.state, trace.call_count, trace.wire.events) == ("called", 1, [])
+
+
+def test_only_so_many_traces_and_bytes_are_kept_for_so_long() -> None:
+    now = [0.0]
+    traces = Traces(keep=3, keep_bytes=2**20, keep_seconds=60, now=lambda: now[0])
+    for n in range(5):
+        traces.finish(begun(traces, f"req_{n}", b"x"))
+    assert [trace.id for trace in traces.all()] == ["req_4", "req_3", "req_2"]
+    traces.finish(large := begun(traces, "req_large", b"x" * 2**19))
+    assert (large.stripped, large.body) == (True, b"")
+    now[0] = 61.0
+    assert traces.all() == []
+
+
+def test_traces_are_bounded_by_their_bytes_together() -> None:
+    traces = Traces(keep=1000, keep_bytes=2**20, keep_seconds=60)
+    for n in range(30):
+        traces.finish(begun(traces, f"req_{n}", b"x" * 100_000))
+    count, size = traces.kept
+    assert size <= 2**20
+    assert 5 < count < 11
+
+
+def test_a_client_clears_its_own_traces_alone() -> None:
+    traces = Traces(keep=10, keep_bytes=2**20, keep_seconds=60)
+    for client in ("ann", "bob", "ann"):
+        traces.finish(begun(traces, f"req_{traces.version}", b"", client))
+    assert traces.clear("ann") == 2
+    assert [trace.client for trace in traces.all()] == ["bob"]
+    assert traces.get(traces.all()[0].id, "ann") is None
+
+
+def begun(traces: Traces, key: str, body: bytes, client: str = "") -> Trace:
+    trace = traces.begin(key, "POST", "/v1/chat/completions", client, body)
+    assert trace is not None
+    return trace
+
+
+def test_raw_events_are_recorded_up_to_a_bound(start: Start, upstream: ScriptedUpstream) -> None:
+    client, finished, _ = start()
+    upstream.reply("word " * 300_000)
+    client.chat.completions.create(model="m", messages=HELLO)
+    [trace] = ended(finished)
+    assert trace.wire.size <= 2**20
+    assert trace.wire.left_out > 0
+
+
+def test_what_is_no_request_for_an_answer_is_not_recorded(start: Start) -> None:
+    client, _, traces = start()
+    send(str(client.base_url) + "containers", b"{}", {"content-type": "application/json"})
+    assert traces.all() == []
