@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 
 from emulator import metrics
 from emulator.answering.continuation import TAIL
+from emulator.answering.draft_block import DraftBlock, ForeignStatements
 from emulator.answering.early_call import SYNTAXES, EarlyCall
 from emulator.answering.quotations import Quotations
 from emulator.answering.recording import record_block, record_run
@@ -19,38 +19,13 @@ from emulator.programs.driver import Driver
 from emulator.programs.program import Call, Diverged, Outcome, Program, ProgramRejected, Recorded
 from emulator.programs.resume import Saved
 from emulator.reading.diagnostics import Diagnostic, render
-from emulator.reading.places import as_written
 from emulator.reading.readers import (
     READERS,
-    Reader,
     Statement,
     Unreadable,
-    mentions_tool,
     uses_tool,
 )
 from emulator.reading.tool_names import WrittenNames
-
-# Of these it is not plain from the outside that they are meant as calls.
-_AMBIGUOUS = ("python", "json", "yaml")
-
-
-@dataclass
-class _Block:
-    dialect: str
-    reader: Reader
-    pieces: list[str]
-    """As it was written, its fence included."""
-    in_a_row: bool
-    text: list[str] = field(default_factory=list)
-    """As it was written, without its fence."""
-    statements: list[Statement] = field(default_factory=list)
-    error: Unreadable | None = None
-    is_program: bool = False
-    is_quoted: bool = False
-
-    @property
-    def raw(self) -> str:
-        return "".join(self.pieces)
 
 
 class ProgramDraft:
@@ -77,11 +52,11 @@ class ProgramDraft:
         self._by_statement = by_statement
         self._seed = seed
         self._barren = barren
-        self._suspect: _Block | None = None
+        self._suspect: DraftBlock | None = None
         self._quotations = quotations
         self._may_be_early = early
         self._early: EarlyCall | None = None
-        self._block: _Block | None = None
+        self._block: DraftBlock | None = None
         self._recorded: list[Recorded] = []
         self.cut = ""
         self.quoted: list[str] = []
@@ -100,8 +75,7 @@ class ProgramDraft:
         self._output = ""
         self._written = ""
         """The program as the model wrote it, with its comments; "" where blocks were put together."""
-        self._foreign: dict[int, tuple[Statement, _Block]] = {}
-        """The statements, by their `id`, that were read from another syntax than Python."""
+        self._foreign = ForeignStatements()
         self._given_up: Program | None = None
         """The program up to the fault for which it was rejected."""
 
@@ -158,7 +132,7 @@ class ProgramDraft:
 
     def begin(self, dialect: str, raw: str, *, in_a_row: bool = False) -> Iterator[AnswerEvent]:
         """A block opens; ``in_a_row`` if no word stands between it and the block before."""
-        self._block = _Block(dialect, READERS[dialect](self.names), [raw], in_a_row)
+        self._block = DraftBlock(dialect, READERS[dialect](self.names), [raw], in_a_row)
         if self._may_be_early and dialect in SYNTAXES:
             self._may_be_early = (
                 False  # only the first block: later calls may have to wait for its calls
@@ -202,15 +176,15 @@ class ProgramDraft:
         record_block(
             block.dialect, block.pieces, block.statements, block.error, quoted=block.is_quoted
         )
-        if block.error and not cut_off and (block.is_program or self._means_a_call(block)):
-            self._reject(block.error.diagnostics, self._with(block))
+        if block.error and not cut_off and (block.is_program or block.means_a_call(self.names)):
+            self._reject(block.error.diagnostics, block.added_to(self.program))
         elif block.is_program:
             yield from self._run(block)
             if not self.rejected:
-                if (program := self._with(block)) is not None:
+                if (program := block.added_to(self.program)) is not None:
                     whole = len(program.statements) == len(block.statements)
                     as_written = whole and block.dialect == "python"
-                    self._written = "".join(block.text) if as_written else ""
+                    self._written = block.inner if as_written else ""
                     self.program = program
                 self.dialects.add(block.dialect)
         elif self.cut:
@@ -222,28 +196,28 @@ class ProgramDraft:
         if self.begun and not self.cut:
             raise self._broken_off(["it did not become a call"])
 
-    def _read_out(self, block: _Block, *, cut_off: bool) -> None:
+    def _read_out(self, block: DraftBlock, *, cut_off: bool) -> None:
         if cut_off:
             # The cut fell into a statement: however whole that may look, it is half of one.
-            if block.is_program or self._means_a_call(block):
+            if block.is_program or block.means_a_call(self.names):
                 self.cut = block.raw
         elif block.error is None:
             try:
                 self._take(block, block.reader.close())
             except Unreadable as error:
                 block.error = error
-            if block.is_program and block.dialect != "python" and self._quotes("".join(block.text)):
+            if block.is_program and block.dialect != "python" and self._quotes(block.inner):
                 block.is_quoted, block.is_program = True, False
 
     def finish(self) -> Iterator[AnswerEvent]:
         """The upstream has been let go."""
         return iter(())
 
-    def _opened(self) -> _Block:
+    def _opened(self) -> DraftBlock:
         assert self._block is not None, "the splitter opens a block before it goes on"
         return self._block
 
-    def _take(self, block: _Block, statements: list[Statement]) -> bool:
+    def _take(self, block: DraftBlock, statements: list[Statement]) -> bool:
         """Add statements to the block; whether there is a new call to run."""
         new = False
         for statement in statements:
@@ -251,7 +225,7 @@ class ProgramDraft:
             if calling and any([self._quotes(statement.written), self._quotes(statement.source)]):
                 block.is_quoted = True
             if block.dialect != "python":
-                self._foreign[id(statement)] = (statement, block)
+                self._foreign.add(statement, block)
             if not block.is_quoted:  # what follows a quotation may need what that gives
                 block.statements.append(statement)
                 new = new or calling
@@ -265,11 +239,7 @@ class ProgramDraft:
             self.quoted.append(text)
         return quoted
 
-    def _means_a_call(self, block: _Block) -> bool:
-        """Whether unreadable text was meant to call an offered tool."""
-        return block.dialect not in _AMBIGUOUS or mentions_tool(block.raw, self.names)
-
-    def _attempted(self, block: _Block) -> list[Diagnostic]:
+    def _attempted(self, block: DraftBlock) -> list[Diagnostic]:
         """Calls of tools that do not exist; code that calls none is documentation."""
         unknown = validate.unknown_calls(Program(tuple(block.statements)), self._toolset)
         is_attempt = block.dialect != "python" or any(one.near for one in unknown)
@@ -277,24 +247,8 @@ class ProgramDraft:
             return []
         return [one.diagnostic for one in unknown]
 
-    def _with(self, block: _Block) -> Program | None:
-        """The program with a further block; None while that only repeats it.
-
-        Models like to write the whole program again, with or without more behind it. But in a row of
-        tags each is a call of its own, and two that are equal are meant: two throws of a die.
-        """
-        if block.in_a_row and block.dialect == "markup":
-            return self.program + block.statements
-        before = [statement.source for statement in self.program.statements]
-        further = [statement.source for statement in block.statements]
-        if further == before[: len(further)]:
-            return None
-        if before and further[: len(before)] == before:
-            return Program(tuple(block.statements))
-        return self.program + block.statements
-
-    def _run(self, block: _Block) -> Iterator[ToolCall]:
-        program = self._with(block)
+    def _run(self, block: DraftBlock) -> Iterator[ToolCall]:
+        program = block.added_to(self.program)
         if self._waits or program is None:
             return
         if diagnostics := validate.check(program, self._toolset):
@@ -360,26 +314,14 @@ class ProgramDraft:
         self._suspect, self._given_up, self._barren = None, None, ()
         self.rejected.clear()
         yield from self._run(block)
-        self.program = self._with(block) or self.program
+        self.program = block.added_to(self.program) or self.program
         self.dialects.add(block.dialect)
 
     def _reject(self, diagnostics: Sequence[Diagnostic], program: Program | None = None) -> None:
         if self.begun:
             raise self._broken_off([render(diagnostics)])
-        self.rejected += [self._as_written(one, program) for one in diagnostics]
+        self.rejected += [self._foreign.as_written(one, program) for one in diagnostics]
         self._given_up = self._given_up or program
-
-    def _as_written(self, diagnostic: Diagnostic, program: Program | None) -> Diagnostic:
-        """The fault at its place in what the model wrote, where that was no Python."""
-        line = 0
-        for statement in program.statements if program else ():
-            first, line = line + 1, line + statement.source.count("\n") + 1
-            if first <= diagnostic.line <= line and id(statement) in self._foreign:
-                _, block = self._foreign[id(statement)]
-                beside = [one for one in block.statements if one.line == statement.line]
-                text = "".join(block.text)
-                return as_written(diagnostic, text, statement.line, sole=len(beside) < 2)
-        return diagnostic
 
 
 def _repeated(program: Program, call: Call) -> Diagnostic:
