@@ -34,6 +34,8 @@ class Asked:
     """Which calls leave together."""
     relayed: bool
     """Nothing is to be emulated: the upstream's own words are the answer, all ``n`` choices at once."""
+    stops_here: bool = False
+    """The front tells which stop string ended an answer: upstreams that cut there do not say."""
     dropped: tuple[str, ...] = ()
     """Types of hosted tools that the model is not offered, since nobody could run them here."""
 

@@ -11,6 +11,7 @@ from typing import Any
 from emulator import json_codec
 from emulator.answering.asked import Asked
 from emulator.answering.conversation import Conversation
+from emulator.answering.stops import StopFilter
 from emulator.answering.tool_choice import NO_TOOLS
 from emulator.answering.transcript import transcript
 from emulator.answering.usage import Meter
@@ -39,7 +40,10 @@ def relay(
     """
     request = asked.request
     profile, settings = asked.profile, asked.settings
-    fields = profile.written(request.passed_on(profile.withholds(settings.drop_fields)))
+    passed_on = request.passed_on(profile.withholds(settings.drop_fields))
+    if asked.stops_here:
+        passed_on.pop("stop", None)
+    fields = profile.written(passed_on)
     fields["stream_options"] = {"include_usage": True}
     usage: dict[str, Any] | None = None
     base: dict[str, Any] = {}
@@ -78,6 +82,7 @@ def spelled_out(asked: Asked, events: Iterable[AnswerEvent]) -> Iterator[AnswerE
     """The same answer without `Relayed`: what its chunks say, and how it finished. One choice."""
     finish_reason: FinishReason = "stop"
     stop_sequence: str | None = None
+    stops = StopFilter(asked.request.stop if asked.stops_here else None)
     relayed = False
     calls = _Calls()
     meter = Meter()
@@ -92,8 +97,8 @@ def spelled_out(asked: Asked, events: Iterable[AnswerEvent]) -> Iterator[AnswerE
             delta = choice.get("delta") or {}
             if reasoning := asked.profile.reasoning(delta):
                 yield ReasoningDelta(reasoning)
-            if content := delta.get("content"):
-                yield ContentDelta(content)
+            if (content := delta.get("content")) and (told := stops.feed(content)):
+                yield ContentDelta(told)
             for piece in delta.get("tool_calls") or ():
                 yield from calls.feed(piece)
             if reason := choice.get("finish_reason"):
@@ -101,7 +106,12 @@ def spelled_out(asked: Asked, events: Iterable[AnswerEvent]) -> Iterator[AnswerE
             # vLLM and SGLang tell which stop string it was.
             if isinstance(matched := choice.get("stop_reason"), str):
                 stop_sequence = matched
+        if stops.stopped:
+            finish_reason, stop_sequence = "stop", stops.matched
+            break  # the upstream is closed with the events
     if relayed:
+        if rest := stops.close():
+            yield ContentDelta(rest)
         yield from calls.close()
         yield Finish(finish_reason, meter.usage(relayed_messages(asked)), stop_sequence)
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,7 @@ def offered(request: ChatCompletionRequest) -> tuple[Toolset, Choice]:
     tools = request.tools or []
     dropped = left_out(request)
     everything = _parsed(tools, dropped)
+    hosted = [tool.get("name", tool["type"]) for tool in tools if tool.get("type") in dropped]
     choice = request.tool_choice
     one = request.parallel_tool_calls is False
     if not tools:
@@ -70,7 +71,7 @@ def offered(request: ChatCompletionRequest) -> tuple[Toolset, Choice]:
         return everything, Choice(required=choice == "required", one_at_a_time=one)
     if choice.allowed_tools is not None:
         allowed = [
-            _chosen(everything, entry, f"tool_choice.allowed_tools.tools[{n}]")
+            _chosen(everything, entry, f"tool_choice.allowed_tools.tools[{n}]", hosted)
             for n, entry in enumerate(choice.allowed_tools.tools)
             if entry.get("type", "function") in ("function", "custom")
         ]
@@ -78,7 +79,7 @@ def offered(request: ChatCompletionRequest) -> tuple[Toolset, Choice]:
         if required and not (allowed or interpreter_tool(request)):
             raise _none_left("tool_choice.allowed_tools.tools", dropped)
         return _only(tools, allowed), Choice(required, None, one)
-    tool = _chosen(everything, choice.model_dump(), "tool_choice")
+    tool = _chosen(everything, choice.model_dump(), "tool_choice", hosted)
     return _only(tools, [tool]), Choice(True, tool.python_name, one)
 
 
@@ -138,7 +139,9 @@ def _parsed(
         raise BadRequest(str(error), param=param) from error
 
 
-def _chosen(toolset: Toolset, entry: Mapping[str, Any], place: str) -> Tool:
+def _chosen(
+    toolset: Toolset, entry: Mapping[str, Any], place: str, hosted: Collection[object] = ()
+) -> Tool:
     kind = entry.get("type", "function")
     named = entry.get(kind)
     name = named.get("name") if isinstance(named, Mapping) else None
@@ -146,6 +149,9 @@ def _chosen(toolset: Toolset, entry: Mapping[str, Any], place: str) -> Tool:
     for tool in toolset.tools:
         if tool.name == name:
             return tool
+    if isinstance(name, str) and name in hosted:
+        message = f"{param} is {name[:64]!r}, a tool that cannot be run here."
+        raise BadRequest(message, param, "unsupported_tool")
     raise BadRequest(f"{param} is {name!r}, which is not among the tools.", param=param)
 
 

@@ -129,6 +129,8 @@ def _says_error(parts: Sequence[Json]) -> bool:
 def _parts(block: Any, place: str) -> list[Json]:
     if not isinstance(block, Mapping):
         raise BadRequest(f"{place} must be an object.", param=place)
+    if not isinstance(block.get("type"), str):
+        raise BadRequest(f"{place}.type must say what the block is.", param=f"{place}.type")
     read = _PARTS.get(str(block.get("type")))
     return read(block, place) if read else []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from emulator.answering.pipeline import Pipeline
 from emulator.answering.relay import spelled_out
@@ -32,7 +32,7 @@ class Answer:
 def answer(pipeline: Pipeline, request: MessagesRequest, client: str = "") -> Answer:
     """Raises `BadRequest`, `NotFound` at once."""
     try:
-        asked = pipeline.read(chat_request(request), client)
+        asked = replace(pipeline.read(chat_request(request), client), stops_here=True)
     except BadRequest as error:
         raise told_as_sent(error) from error
     writer = MessageWriter(request.model, thinks=request.thinks)

@@ -14,8 +14,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from emulator.answering.tool_choice import INTERPRETER
 from emulator.anthropic.blocks import messages
-from emulator.anthropic.tools import chat_tools
+from emulator.anthropic.tools import chat_tools, is_code_execution
 from emulator.errors import BadRequest
 from emulator.protocol import ChatCompletionRequest, Lenient, Message, validated
 
@@ -101,7 +102,7 @@ def chat_request(request: CountRequest) -> ChatCompletionRequest:
     if request.tools:
         fields["tools"] = chat_tools(request.tools, request.container)
     if request.tool_choice is not None:
-        fields |= _choice(request.tool_choice)
+        fields |= _choice(request.tool_choice, request.tools or ())
     config = request.output_config
     if config is not None and config.effort is not None:
         fields["reasoning_effort"] = config.effort
@@ -141,7 +142,8 @@ def _messages(request: CountRequest) -> list[Message]:
     return opening
 
 
-def _choice(choice: ToolChoice) -> Json:
+def _choice(choice: ToolChoice, sent: Sequence[Json]) -> Json:
+    """``sent`` are the tools that the client sent."""
     forms: Mapping[str, Any] = {
         "auto": "auto",
         "any": "required",
@@ -151,6 +153,10 @@ def _choice(choice: ToolChoice) -> Json:
     if choice.type == "tool" and choice.name is None:
         raise BadRequest("tool_choice.name is missing.", param="tool_choice.name")
     fields: Json = {"tool_choice": forms[choice.type]}
+    if choice.type == "tool" and any(
+        is_code_execution(tool) for tool in sent if tool.get("name") == choice.name
+    ):
+        fields["tool_choice"] = {"type": INTERPRETER}
     if choice.disable_parallel_tool_use:
         fields["parallel_tool_calls"] = False
     return fields

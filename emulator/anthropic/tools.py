@@ -81,6 +81,10 @@ def chat_tools(tools: Sequence[Mapping[str, Any]], container: str | Json | None)
     return [_tool(tool, f"tools[{n}]", container) for n, tool in enumerate(tools)]
 
 
+def is_code_execution(tool: Mapping[str, Any]) -> bool:
+    return _VERSION.sub("", str(tool.get("type"))) == "code_execution"
+
+
 def _tool(tool: Mapping[str, Any], place: str, container: str | Json | None) -> Json:
     kind = tool.get("type") or "custom"
     if not isinstance(kind, str):
@@ -93,7 +97,7 @@ def _tool(tool: Mapping[str, Any], place: str, container: str | Json | None) -> 
     elif family in CLIENT_TOOLS:
         description, parameters = CLIENT_TOOLS[family]
         described = {"parameters": parameters, "description": description}
-    elif family == "code_execution":
+    elif is_code_execution(tool):
         return {"type": INTERPRETER, "container": _container(container)}
     else:
         return {**tool, "type": kind}

@@ -11,6 +11,7 @@ import binascii
 from collections.abc import Iterable, Sequence
 
 from emulator.answering.transcript import render
+from emulator.errors import ModelFailed
 from emulator.events import AnswerEvent, ContentDelta, Finish, Usage, new_id
 from emulator.protocol import Message
 from emulator.responses.items import Json
@@ -25,7 +26,8 @@ def question() -> Message:
 
 
 def collected(events: Iterable[AnswerEvent]) -> tuple[str, Usage]:
-    """The summary that an answer is. Raises `EmulatorError`."""
+    """The summary that an answer is. Raises `EmulatorError`, also for an answer that says nothing: it would
+    take the place of all that was said."""
     text, usage = "", Usage()
     for event in events:
         match event:
@@ -33,6 +35,8 @@ def collected(events: Iterable[AnswerEvent]) -> tuple[str, Usage]:
                 text += words
             case Finish(usage=counted):
                 usage = counted
+    if not text.strip():
+        raise ModelFailed("The model gave an empty summary.", code="model_empty")
     return text.strip(), usage
 
 

@@ -161,8 +161,10 @@ class ResponseFront:
         brought = further([*before, *input_items], tools)
         offered = offer([*tools, *brought])
         try:
-            told = [*messages(history_items), *further_messages]
-            chat = chat_request(request, told, offered.tools, containers)
+            told = messages(history_items)
+            if not told and further_messages:
+                raise BadRequest("input is missing: there is nothing to sum up.", param="input")
+            chat = chat_request(request, [*told, *further_messages], offered.tools, containers)
             asked = self.pipeline.read(chat, client, order=order)
         except BadRequest as error:
             raise told_as_sent(error, offered.places) from error

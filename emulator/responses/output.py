@@ -7,6 +7,7 @@ response around it; events come without their sequence numbers.
 from __future__ import annotations
 
 import base64
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
@@ -107,7 +108,7 @@ class ReasoningItem(OutputItem):
         yield self._done(summary=[part])
 
 
-class CallItem(OutputItem):
+class CallItem(OutputItem, ABC):
     """A call of a function or of a custom tool."""
 
     prefix: ClassVar[str]
@@ -131,8 +132,9 @@ class CallItem(OutputItem):
             yield self._closed(text)
         yield self._done(**{self._field: text, **self._status(status)})
 
+    @abstractmethod
     def _closed(self, text: str) -> Json:
-        raise NotImplementedError
+        """The event that tells all of the arguments."""
 
     def _status(self, status: str) -> Json:
         """An item of a custom tool's call has no status."""

@@ -81,6 +81,13 @@ class ResponseWriter:
                 yield from self._numbered(self._begun())
             yield from self._numbered(self._events_of(event))
 
+    def broken_off(self, error: EmulatorError) -> Events:
+        """How a stream ends that broke off; where it had not begun, its first events too: the SDKs take no
+        other for the first."""
+        if not self._numbers:
+            yield from self._numbered(self._begun())
+        yield self.failed(error)
+
     def failed(self, error: EmulatorError) -> Json:
         """The last event of a stream that broke off."""
         code = "rate_limit_exceeded" if error.status == 429 else "server_error"

@@ -22,7 +22,10 @@ def custom_input(tool: Mapping[str, Any], place: str) -> tuple[dict[str, Any], L
     text: dict[str, Any] = {"type": "string", "description": "The whole input, as text."}
     grammar = None
     written = tool.get("format")
-    if isinstance(written, Mapping) and written.get("type") == "grammar":
+    kind = written.get("type") if isinstance(written, Mapping) else written
+    if kind not in ("grammar", "text", None):
+        raise SchemaError("type must be text or grammar", f"{place}.format.type")
+    if isinstance(written, Mapping) and kind == "grammar":
         further, grammar = _held_to(written, f"{place}.format")
         text |= further
     parameters = {"type": "object", "properties": {"input": text}, "required": ["input"]}

@@ -38,7 +38,7 @@ class Frames:
 
     event: Callable[[Event], bytes]
     failed: Callable[[EmulatorError], bytes]
-    """The last frame of a stream that broke off."""
+    """The last frames of a stream that broke off."""
     end: bytes = b""
     """The last frame of any other."""
 

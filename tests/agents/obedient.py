@@ -27,6 +27,7 @@ DOES: Mapping[str, tuple[str, ...]] = {
         "execute_command", "run_terminal_command",
     ),
     "write": ("write_file", "write", "Write", "write_to_file", "save"),
+    "read": ("read_file", "read", "Read"),
     "edit": ("edit_file", "edit", "Edit", "replace", "replace_in_file"),
 }  # fmt: skip
 ENDS = ("complete", "attempt_completion", "submit_and_exit")
@@ -47,11 +48,17 @@ class Disobedient(Exception):
 
 @dataclass(frozen=True)
 class Stub:
-    """A function as the prompt offers it: its parameters with their annotations, and which must be given."""
+    """A function or a class as the prompt offers it: its parameters with annotations, which of them must be
+    given, and the classes that stand beside it."""
 
     name: str
     parameters: dict[str, str]
     required: frozenset[str]
+    classes: Mapping[str, Stub] = field(default_factory=dict, repr=False)
+
+    def class_of(self, parameter: str) -> Stub | None:
+        names = re.findall(r"\w+", self.parameters[parameter])
+        return next((self.classes[name] for name in names if name in self.classes), None)
 
 
 @dataclass
@@ -135,31 +142,49 @@ def write_call(stub: Stub, step: Step, folder: str) -> str:
     }
     if "path" in values:
         values["path"] = f"{folder}/{values['path']}"
-    arguments = {}
-    for parameter, annotation in stub.parameters.items():
-        meaning = next((m for m, names in IS.items() if parameter in names), None)
-        if meaning in values:
-            value = values.pop(meaning)
-            arguments[parameter] = [value] if annotation.startswith("list") else value
-        elif parameter in stub.required:
-            arguments[parameter] = FILLED.get(annotation, "as the user asked")
+    call = filled_in(stub, values)
     if values:
         raise Disobedient(f"{stub} has no place for {values}")
-    return f"{stub.name}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+    return call
+
+
+def filled_in(stub: Stub, values: dict[str, Any]) -> str:
+    """A call with those of ``values`` (by meaning) that it has a parameter for; they are taken out."""
+    arguments = []
+    for parameter, annotation in stub.parameters.items():
+        meaning = next((m for m, names in IS.items() if parameter in names), None)
+        inner = stub.class_of(parameter)
+        if meaning in values:
+            written = repr(values.pop(meaning))
+        elif parameter not in stub.required:
+            continue
+        elif inner is not None:
+            written = filled_in(inner, values)
+        else:
+            arguments.append(f"{parameter}={FILLED.get(annotation, 'as the user asked')!r}")
+            continue
+        arguments.append(
+            f"{parameter}=[{written}]"
+            if annotation.startswith("list")
+            else f"{parameter}={written}"
+        )
+    return f"{stub.name}({', '.join(arguments)})"
 
 
 FILLED: Mapping[str, Any] = {"bool": False, "int": 60, "float": 60.0}
 
 
 def as_command(step: Step) -> Step:
-    """Writing and editing where there is only a shell."""
+    """Writing, reading and editing where there is only a shell."""
+    if step.does == "read":
+        return Step("run", command=f"cat {shlex.quote(step.path)}")
     if step.does == "write":
         return Step("run", command=f"printf %s {shlex.quote(step.new)} > {step.path}")
     return Step("run", command=f"sed -i {shlex.quote(f's/{step.old}/{step.new}/')} {step.path}")
 
 
 def as_calls(program: str, call: Callable[[Step], str]) -> str:
-    """The program with calls of real tools in place of ``run``, ``write`` and ``edit``."""
+    """The program with calls of real tools in place of ``run``, ``write``, ``read`` and ``edit``."""
 
     class Calls(ast.NodeTransformer):
         def visit_Call(self, node: ast.Call) -> ast.AST:
@@ -201,11 +226,32 @@ def read_stubs(prompt: str) -> dict[str, Stub]:
     )
     if not shown:
         return {}
-    functions = [node for node in ast.parse(shown[-1]).body if isinstance(node, ast.FunctionDef)]
-    return {function.name: _stub(function) for function in functions}
+    body = ast.parse(shown[-1]).body
+    classes: dict[str, Stub] = {}
+    classes |= {node.name: _class(node, classes) for node in body if isinstance(node, ast.ClassDef)}
+    functions = [node for node in body if isinstance(node, ast.FunctionDef)]
+    return {function.name: _stub(function, classes) for function in functions}
 
 
-def _stub(function: ast.FunctionDef) -> Stub:
+def _class(shown: ast.ClassDef, classes: Mapping[str, Stub]) -> Stub:
+    fields = [node for node in shown.body if isinstance(node, ast.AnnAssign)]
+    return Stub(
+        shown.name,
+        {ast.unparse(node.target): _bare(node.annotation) for node in fields},
+        frozenset(ast.unparse(node.target) for node in fields if node.value is None),
+        classes,
+    )
+
+
+def _bare(annotation: ast.expr) -> str:
+    """``str`` of ``Annotated[str, Field(description=...)]``."""
+    if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Annotated":
+        assert isinstance(annotation.slice, ast.Tuple)
+        annotation = annotation.slice.elts[0]
+    return ast.unparse(annotation)
+
+
+def _stub(function: ast.FunctionDef, classes: Mapping[str, Stub]) -> Stub:
     arguments = [*function.args.args, *function.args.kwonlyargs]
     defaults = function.args.defaults
     positional = function.args.args[: len(function.args.args) - len(defaults)]
@@ -215,6 +261,7 @@ def _stub(function: ast.FunctionDef) -> Stub:
         function.name,
         {a.arg: ast.unparse(a.annotation) if a.annotation else "Any" for a in arguments},
         frozenset(a.arg for a in required),
+        classes,
     )
 
 

@@ -1,7 +1,7 @@
 """The tasks that every agent is given: their files, what the user asks for, and the steps to it.
 
-Knows no agent: a step says what is to be done (run, write, edit), the model in obedient.py finds the tool
-for it.
+Knows no agent: a step says what is to be done (run, write, read, edit), the model in obedient.py finds the
+tool for it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Step:
-    does: Literal["run", "write", "edit"]
+    does: Literal["run", "write", "read", "edit"]
     command: str = ""
     path: str = ""
     old: str = ""
@@ -25,7 +25,7 @@ class Task:
     prompt: str
     steps: tuple[Step, ...]
     program: str
-    """The same as one program. ``run(...)``, ``write(...)`` and ``edit(...)`` stand for calls."""
+    """The same as one program. ``run(...)``, ``write(...)`` and so on stand for calls."""
     found: str
     """A pattern of what the last result must show; its groups are in ``answer``."""
     answer: str
@@ -71,6 +71,8 @@ TASKS = (
         "Mend add.py so that test_add.py passes.",
         (
             Step("run", command="python3 test_add.py || true"),
+            # Qwen Code and Continue refuse to edit what was not read.
+            Step("read", path="add.py"),
             Step("edit", path="add.py", old="return a - b", new="return sum((a, b))"),
             Step("run", command="python3 test_add.py"),
         ),
@@ -78,6 +80,7 @@ TASKS = (
         "    out = str(run(command='python3 test_add.py || true'))\n"
         "    if 'all passed' in out:\n"
         "        break\n"
+        "    read(path='add.py')\n"
         "    edit(path='add.py', old='return a - b', new='return sum((a, b))')\n"
         "print(out)",
         r"all (passed)",

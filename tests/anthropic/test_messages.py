@@ -183,11 +183,15 @@ def test_stop_sequences_and_limits_have_their_reasons(
     given: dict[str, Any] = {"messages": ASK, **({"tools": tools} if tools else {})}
     upstream.reply(Reply("It is mi", finish_reason="length"))
     assert create(claude, **given).stop_reason == "max_tokens"
-    if tools:
-        upstream.reply("One. END Two.")
-        message = create(claude, **given, stop_sequences=["END"])
-        assert shown(message) == ["One. "]
-        assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "END")
+    upstream.reply(Reply("One. END Two.", chunks=1))
+    message = create(claude, **given, stop_sequences=["ENDING", "END"])
+    assert shown(message) == ["One. "]
+    assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "END")
+    # An upstream that cut the text itself would not say where.
+    assert "stop" not in upstream.requests[-1]
+    upstream.reply(Reply("It is the EN", chunks=1))
+    message = create(claude, **given, stop_sequences=["END"])
+    assert (shown(message), message.stop_reason) == (["It is the EN"], "end_turn")
 
 
 def test_the_events_of_a_stream_come_in_anthropics_order(
@@ -331,6 +335,23 @@ BAD: list[tuple[str, dict[str, Any], int, str, str]] = [
         400,
         "invalid_request_error",
         "tool_choice.name",
+    ),
+    (
+        "a tool that cannot be run here",
+        {
+            "tools": [{"type": "web_search_20250305", "name": "web_search"}, GET_WEATHER],
+            "tool_choice": {"type": "tool", "name": "web_search"},
+        },
+        400,
+        "invalid_request_error",
+        "tool_choice.name is 'web_search', a tool that cannot be run here",
+    ),
+    (
+        "a block that does not say what it is",
+        {"messages": [{"role": "user", "content": [{"text": "Hi"}]}]},
+        400,
+        "invalid_request_error",
+        "messages[0].content[0].type",
     ),
     (
         "an image of no source",
@@ -484,7 +505,8 @@ def test_code_execution_runs_in_the_interpreter_and_its_container_goes_on(
 ) -> None:
     upstream.reply("```python\nx = 6 * 7\nprint(x)\n```", "It is 42.")
     tools = [{"type": "code_execution_20250522", "name": "code_execution"}]
-    first = create(claude, messages=ASK, tools=tools)
+    forced = {"type": "tool", "name": "code_execution"}
+    first = create(claude, messages=ASK, tools=tools, tool_choice=forced)
     assert shown(first) == [
         ("server", "code_execution", {"code": "x = 6 * 7\nprint(x)\n"}),
         ("ran", "42\n"),

@@ -49,6 +49,17 @@ def test_a_kept_conversation_can_be_compacted(
     assert [item.type for item in compacted.output] == ["message", "compaction"]
 
 
+def test_a_conversation_is_never_replaced_by_nothing(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("  ")
+    with pytest.raises(openai.InternalServerError, match="empty summary"):
+        client.responses.compact(model="m", input=LONG)
+    with pytest.raises(openai.BadRequestError, match="nothing to sum up"):
+        client.responses.compact(model="m")
+    assert len(upstream.requests) == 1
+
+
 @pytest.mark.parametrize("hidden", ["", "gAAAA-of-another-server", "c3VtbQ==", "\u00e9"])
 def test_a_summary_of_another_server_is_skipped(
     proxy: str, upstream: ScriptedUpstream, hidden: str

@@ -97,6 +97,23 @@ def test_a_failure_in_a_stream_is_its_last_event(
         client.responses.retrieve(last.response.id)
 
 
+def test_a_failure_that_is_late_comes_in_a_stream_that_the_sdk_can_follow(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    """It came as the first event, and the SDK raised that it had expected ``response.created``."""
+    upstream.reply(Reply(status=400, body={"error": {"message": "too long"}}, first_delay=0.5))
+    url = start_proxy(ping_seconds=0.05)
+    with (
+        openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0) as client,
+        client.responses.stream(model="m", input="Hi") as stream,
+    ):
+        events = list(stream)
+    kinds = ["response.created", "response.in_progress", "response.failed"]
+    assert [event.type for event in events] == kinds
+    assert [event.sequence_number for event in events] == [0, 1, 2]
+    assert "too long" in str(events[-1])
+
+
 def test_a_failure_without_a_stream_is_an_error(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:

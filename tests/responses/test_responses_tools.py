@@ -79,6 +79,7 @@ def test_a_hosted_tool_is_left_out_and_the_answer_says_so(
     [
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tool_choice": {"type": "web_search"}}, "tool_choice.type"),
+        ({"tool_choice": {"type": "function", "name": "web_search"}}, "tool_choice.name"),
         (
             {
                 "tool_choice": {

@@ -53,6 +53,8 @@ def test_an_input_is_held_to_its_regex(
         (custom("x" * 100_000), "definition"),
         (custom(7), "definition"),
         (custom("a", "bnf"), "syntax"),
+        ({"type": "custom", "name": "when", "format": {"type": "ebnf"}}, "type"),
+        ({"type": "custom", "name": "when", "format": "regex"}, "type"),
         (custom("start: nothing", "lark"), "definition"),
         (custom("start: /a(?=b)/", "lark"), "definition"),
         (custom("start: " + "(" * 9000 + '"a"' + ")" * 9000, "lark"), "definition"),

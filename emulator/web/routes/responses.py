@@ -132,6 +132,6 @@ def _frames(writer: ResponseWriter, *, code_outputs: bool) -> Frames:
         return _frame(event, code_outputs=code_outputs)
 
     def failed(error: EmulatorError) -> bytes:
-        return frame(writer.failed(error))
+        return b"".join(map(frame, writer.broken_off(error)))
 
     return Frames(frame, failed)
