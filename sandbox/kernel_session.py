@@ -13,7 +13,7 @@ import contextlib
 import json
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -28,7 +28,8 @@ from sandbox.errors import (
     SandboxTimeout,
     render_traceback,
 )
-from sandbox.outputs import Displayed, Output, Printed, Truncated
+from sandbox.kernel_outputs import Outputs
+from sandbox.outputs import Output
 from sandbox.parsing import misplaced, parse
 from sandbox.values import AWAITED, JSON, REFUSED, VALUE_MIME
 
@@ -40,10 +41,6 @@ STUB = "__import__('sys').modules['sandbox.kernel_stub']"
 
 _GRACE = 1.0
 """Seconds that an interrupted kernel has to give in before it is killed."""
-_PICTURES = 64
-"""What is displayed (images, HTML) may take so many times what is printed."""
-_FLOOD = 16
-"""A lenient session drops what is beyond its limit; what sends so many times as much is ended."""
 _OWN_SECONDS = 10.0
 """Seconds beside a piece's own that all expressions of ours may take until the next piece begins."""
 _LARGEST_CALL = 1024 * 1024
@@ -70,9 +67,7 @@ class KernelSession:
         self._left = 0.0  # seconds of the piece's deadline
         self._own_left = limits.seconds + _OWN_SECONDS
         self._pauses = 0
-        self._sizes = {"text": 0, "pictures": 0}
-        self._printed: list[str] = []
-        self._shown: Finished = Finished()
+        self._outputs = Outputs(limits.output, lenient=lenient)
         self.paused = False
         self._ahead = False
         """The paused call takes a list of results."""
@@ -178,8 +173,7 @@ class KernelSession:
             raise SandboxDied("this session has ended")
         self._left = self._limits.seconds
         self._own_left = self._limits.seconds + _OWN_SECONDS
-        self._sizes = {"text": 0, "pictures": 0}
-        self._printed, self._shown = [], Finished()
+        self._outputs = Outputs(self._limits.output, lenient=self._lenient)
         self._running = self._kernel.execute(source)
 
     def _answered(self, reply: str) -> Iterator[Output | Step]:
@@ -205,6 +199,9 @@ class KernelSession:
             raise SandboxDied("the kernel sent what no kernel sends") from error
         except ProgramFailed:
             raise
+        except SandboxLimit:
+            self._end()
+            raise
         except SandboxError:
             self._over = True
             raise
@@ -226,7 +223,7 @@ class KernelSession:
                     return
             elif channel == "iopub":
                 idle = idle or (kind == "status" and content["execution_state"] == "idle")
-                yield from self._output(kind, content)
+                yield from self._outputs.read(kind, content)
             elif channel == "shell" and kind == "execute_reply":
                 reply = content
             if idle and reply is not None:
@@ -240,7 +237,7 @@ class KernelSession:
             self._kernel.answer(_END_OF_INPUT)  # the program's own input(): there is nobody to ask
             return None
         if len(prompt) > _LARGEST_CALL:
-            self._limit("argument bytes in a call")
+            raise SandboxLimit("argument bytes in a call")
         told = json.loads(prompt.removeprefix(self._marker), parse_constant=_no_constant)
         self._ahead = isinstance(told, list)
         if self._ahead and not self._lenient:
@@ -248,7 +245,7 @@ class KernelSession:
         first, *ahead = [self._call(call) for call in (told if self._ahead else [told])]
         self._pauses += 1
         if self._pauses > self._limits.pauses:
-            self._limit("calls")
+            raise SandboxLimit("calls")
         return replace(first, ahead=tuple(ahead[: self._limits.pauses - self._pauses]))
 
     def _call(self, call: Any) -> Paused:
@@ -264,59 +261,17 @@ class KernelSession:
             batch if type(batch) is int else 0,
         )
 
-    def _output(self, kind: str, content: Message) -> Iterator[Output]:
-        if kind == "stream":
-            text = _text(content["text"])
-            stream = "stderr" if content.get("name") == "stderr" else "stdout"
-            within = self._within("text", text)
-            if within:
-                self._printed.append(within)
-                yield Printed(within, "stderr" if stream == "stderr" else "stdout")
-            if within != text:
-                yield from self._too_much("text")
-        elif kind in ("execute_result", "display_data"):
-            shapes = _shapes(content["data"])
-            value = shapes.pop(VALUE_MIME, None)
-            text = shapes.get("text/plain", "")
-            within = self._within("text", text)
-            pictures = sum(len(shape) for name, shape in shapes.items() if name != "text/plain")
-            self._sizes["pictures"] += pictures
-            if kind == "execute_result":
-                self._shown = Finished("", None if value is None else json.loads(value), within)
-            else:
-                self._printed.append(f"{within}\n")
-            if self._sizes["pictures"] > _PICTURES * self._limits.output:
-                shapes = {}
-                yield from self._too_much("pictures")
-            yield Displayed({**shapes, "text/plain": within}, is_result=kind == "execute_result")
-            if within != text:
-                yield from self._too_much("text")
-
-    def _within(self, what: str, text: str) -> str:
-        """As much of `text` as may still be told."""
-        left = max(self._limits.output - self._sizes[what], 0)
-        raw = text.encode(errors="replace")
-        self._sizes[what] += len(raw)
-        return text if len(raw) <= left else raw[:left].decode(errors="ignore")
-
-    def _too_much(self, what: str) -> Iterator[Output]:
-        most = self._limits.output * (_PICTURES if what == "pictures" else 1)
-        if not self._lenient or self._sizes[what] > _FLOOD * most:
-            self._limit("output")
-        yield Truncated(what)
-
     def _finished(self, reply: Message) -> Finished:
         self._running = None
-        stdout = "".join(self._printed)
+        stdout = self._outputs.printed
         if reply["status"] != "ok":
             self._fail(reply, stdout)
-        return replace(self._shown, stdout=stdout)
+        return replace(self._outputs.shown, stdout=stdout)
 
     def _fail(self, reply: Message, stdout: str) -> NoReturn:
         kind, message = str(reply["ename"]), str(reply["evalue"])[:10_000]
         if kind == "MemoryError" and not self._lenient:
             # The limit on address space shows as CPython's own error.
-            self._end()
             raise SandboxLimit("memory")
         try:
             frames = [
@@ -333,10 +288,6 @@ class KernelSession:
             render_traceback([frame for _, frame in frames], kind, message),
             stdout,
         )
-
-    def _limit(self, what: str) -> NoReturn:
-        self._end()
-        raise SandboxLimit(what)
 
     def _stop(self) -> None:
         """Interrupt; a kernel that gives in keeps its state, one that does not is killed."""
@@ -364,22 +315,6 @@ def _step(events: Iterator[Output | Step]) -> Step:
         if isinstance(event, Paused | Finished):
             return event
     raise AssertionError("a step comes last")
-
-
-def _shapes(data: object) -> dict[str, str]:
-    """A MIME bundle as text; shapes that are JSON, not text, are written as such."""
-    if not isinstance(data, Mapping):
-        raise TypeError("not a MIME bundle")
-    shapes = {}
-    for name, shape in data.items():
-        shapes[_text(name)] = shape if isinstance(shape, str) else json.dumps(shape)
-    return shapes
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError("not text")
-    return value
 
 
 def _no_constant(name: str) -> NoReturn:
