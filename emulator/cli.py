@@ -5,6 +5,7 @@ tool-emulator doctor
 tool-emulator upstream
 tool-emulator explain TOOLS.json [--reply FILE]
 tool-emulator chat [QUESTION] [--tools FILE] [--mcp SERVER]
+tool-emulator keys new NAME
 tool-emulator --version
 
 `python app.py` takes the same, from a checkout.
@@ -36,6 +37,7 @@ USAGE = """\
                  what a model is shown of the tools, and what would come of a reply; - is standard input
 {program} chat [QUESTION] [--tools FILE] [--mcp SERVER]
                  talk with a model, with tools that run here; chat --help tells more
+{program} keys new NAME               a new client key, and its table for client_keys_file
 {program} --version, --help, --help-all
 
 {settings}
@@ -92,6 +94,14 @@ def _serve(arguments: Sequence[str]) -> int:
             check(settings)
         except TemplateUnusable as error:
             _refuse(str(error))
+    if settings.client_keys_file:
+        from emulator.client_keys import ClientKeysUnusable
+        from emulator.client_keys import read as read_keys
+
+        try:
+            read_keys(settings.client_keys_file)
+        except ClientKeysUnusable as error:
+            _refuse(f"client_keys_file: {error}")
     from emulator import start_words
     from emulator.web.listening import CannotListen, listen
 
@@ -190,12 +200,29 @@ def _chat(arguments: Sequence[str]) -> int:
     return chat(_program(), arguments)
 
 
+def _keys(arguments: Sequence[str]) -> int:
+    """Print a new client key on standard error, once, and what to append to the file on standard output."""
+    if len(arguments) != 2 or arguments[0] != "new":
+        _refuse(f"usage: {_program()} keys new NAME >> keys.toml")
+    from emulator.client_keys import ClientKeysUnusable, entry, new_key
+
+    key = new_key()
+    try:
+        written = entry(arguments[1], key)
+    except ClientKeysUnusable as error:
+        _refuse(str(error))
+    _say(f"The key of {arguments[1]}, which is shown only now: {key}")
+    print(written, flush=True)
+    return 0
+
+
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "serve": _serve,
     "doctor": _doctor,
     "upstream": _upstream,
     "explain": _explain,
     "chat": _chat,
+    "keys": _keys,
 }
 
 

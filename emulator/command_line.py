@@ -25,9 +25,10 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "tools", "pass_client_key", "fallbacks", "upstream_requests", "breaker_failures", "breaker_seconds",
     ),
     "Clients": (
-        "port", "host", "client_keys", "open", "allowed_hosts", "cors_origins", "ping_seconds",
-        "stream_calls", "drain_seconds", "threads", "waiting_requests", "bodies_bytes", "max_body_bytes",
-        "client_seconds", "client_open_requests", "client_requests_per_minute", "requests_per_minute",
+        "port", "host", "client_keys", "client_keys_file", "open", "allowed_hosts", "cors_origins",
+        "ping_seconds", "stream_calls", "drain_seconds", "threads", "waiting_requests", "bodies_bytes",
+        "max_body_bytes", "client_seconds", "client_open_requests", "client_requests_per_minute",
+        "requests_per_minute",
     ),
     "Tool programs, and where code runs": (
         "programs", "order", "sandbox", "engines", "program_seconds", "program_calls", "warm_kernels",
@@ -55,7 +56,7 @@ OTHERS = "Others"
 
 COMMON = frozenset(
     "base_url api_key local_model profile port host client_keys open sandbox interpreter store "
-    "files_dir log_level".split()
+    "files_dir inspector log_level".split()
 )
 """What `--help` tells; `--help-all` tells all."""
 

@@ -95,6 +95,16 @@ class RateLimited(EmulatorError):
     type = "requests"
 
 
+class InsufficientQuota(RateLimited):
+    """The caller has had all that it may have for now. OpenAI's clients would try again at once."""
+
+    type = "insufficient_quota"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.headers = {"x-should-retry": "false", **self.headers}
+
+
 class Overloaded(EmulatorError):
     """All callers together ask more than can be served at once."""
 

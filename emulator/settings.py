@@ -77,6 +77,9 @@ class Settings(BaseSettings):
     client_keys: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
         (), description="keys that clients must present, separated by commas"
     )
+    client_keys_file: str = Field(
+        "", description="file of further client keys, with what each may do (docs/operate.md)"
+    )
     local_model: bool = Field(False, description="start the embedded small model as the upstream")
 
     upstreams: tuple[UpstreamRow, ...] = Field(
@@ -310,6 +313,11 @@ class Settings(BaseSettings):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
 
+    @property
+    def wants_keys(self) -> bool:
+        """Whether clients must present a key."""
+        return bool(self.client_keys or self.client_keys_file)
+
     @field_validator("base_url")
     @classmethod
     def _is_base_url(cls, value: str) -> str:
@@ -317,7 +325,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _guarded(self) -> Self:
-        if not (self.client_keys or self.open or addresses.is_loopback(self.host)):
+        if not (self.wants_keys or self.open or addresses.is_loopback(self.host)):
             raise ValueError(
                 f"host {self.host} is reachable from other machines: set EMULATOR_CLIENT_KEYS, "
                 "or say --open to serve anyone"
@@ -342,7 +350,7 @@ class Settings(BaseSettings):
                 if self.upstreams and not any(fnmatchcase(model, p) for p in patterns):
                     raise ValueError(f"{place} name {model!r}, a model of no upstream")
         passing = [row.called for row in self.upstreams if row.pass_client_key]
-        if self.client_keys and (self.pass_client_key or passing):
+        if self.wants_keys and (self.pass_client_key or passing):
             raise ValueError(
                 "pass_client_key would send this proxy's own client_keys to an upstream: "
                 "choose one of the two"

@@ -50,7 +50,7 @@ def left_behind(settings: Settings, home: Path) -> str:
 
 def first_request(settings: Settings, model: str) -> str:
     """A curl line to try. Of client keys it names none: what is printed may be logged."""
-    key = ' -H "authorization: Bearer $CLIENT_KEY"' if settings.client_keys else ""
+    key = ' -H "authorization: Bearer $CLIENT_KEY"' if settings.wants_keys else ""
     # A model's name is the upstream's word, and this is for a shell.
     quoted = shlex.quote(
         '"' + "".join(c for c in model if c.isprintable() and c not in '"\\') + '"'

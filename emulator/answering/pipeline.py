@@ -66,14 +66,15 @@ class Pipeline:
         """What ``request`` asks for; ``client`` is whose containers and files may be used, ``order`` what a
         header says of which calls leave together.
 
-        Raises `BadRequest` naming the place, `NotFound` for a file or a model of no upstream.
+        Raises `BadRequest` naming the place, `NotFound` for a file or a model of no upstream, `Forbidden` for
+        one that the client's key is not for.
         """
         if (trace := traces.current.get()) is not None:
             trace.model, trace.streamed = request.model, bool(request.stream)
         asked = read_request(
             request,
             client,
-            self.upstreams.routes.of(request.model),
+            self.upstreams.route(request.model, client, request.model_extra or ()),
             interpreter_by_default=interpreter_by_default,
             order=order,
         )

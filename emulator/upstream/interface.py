@@ -53,12 +53,10 @@ class OneUpstream(Protocol):
     def close(self) -> None: ...
 
 
-class KeyedClient(str):
-    """Whose request it is, as any client's name, with the key that it presented."""
+class Budget(Protocol):
+    """How many tokens each client may still have of the upstreams. Safe to share between threads."""
 
-    key: str
+    def check(self, client: str) -> None:
+        """Raises `RateLimited` where they are spent."""
 
-    def __new__(cls, name: str, key: str) -> Self:
-        client = super().__new__(cls, name)
-        client.key = key
-        return client
+    def spend(self, client: str, tokens: int) -> None: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 import orjson
 
@@ -24,6 +25,17 @@ def model_of(body: bytes, content_type: str) -> str | None:
     if place is None:
         return None
     return body[place[0] : place[1]].decode(errors="replace").strip() or None
+
+
+def fields_of(body: bytes, content_type: str) -> Collection[str]:
+    """The names of a JSON object's fields; none of what is no JSON object."""
+    if "json" not in content_type.lower():
+        return ()
+    try:
+        named = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return ()
+    return named.keys() if isinstance(named, dict) else ()
 
 
 def with_model(body: bytes, content_type: str, model: str) -> bytes:

@@ -6,7 +6,7 @@ Bodies are bytes here, of whatever type. Knows nothing of chats, models or Flask
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -45,7 +45,7 @@ class PassedOn:
 
     status: int
     headers: Mapping[str, str]
-    body: Iterator[bytes]
+    body: Generator[bytes, None, None]
 
 
 class PassThrough:
@@ -139,7 +139,9 @@ class PassThrough:
         )
 
 
-def _bytes(answer: httpx2.Response, stopping: AbstractContextManager[None]) -> Iterator[bytes]:
+def _bytes(
+    answer: httpx2.Response, stopping: AbstractContextManager[None]
+) -> Generator[bytes, None, None]:
     """The body, decompressed. One that breaks off does so here too: what has left cannot be mended."""
     with stopping, closing(answer):
         yield from answer.iter_bytes()

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from emulator.client_keys import KeyedClient, grant_of
 from emulator.errors import Unauthorized
 from emulator.settings import Settings
 from emulator.upstream.guarded import Guarded
-from emulator.upstream.interface import Chat, KeyedClient, OneUpstream, Turns, UpstreamReply
+from emulator.upstream.interface import Budget, Chat, OneUpstream, Turns, UpstreamReply
+from emulator.upstream.permissions import check_model, check_passed_on
 from emulator.upstream.recorded import recorded
 from emulator.upstream.routes import Route, Routes, Target
+from emulator.upstream.spending import MeteredReply, Spend, metered_body
 
 if TYPE_CHECKING:
     from emulator.upstream.pass_through import PassedOn, PassThrough
@@ -42,24 +45,37 @@ class Upstreams:
         self,
         settings: Settings,
         open_upstream: Opener | None = None,
+        budget: Budget | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.routes = Routes(settings)
         self._answer_seconds = settings.answer_seconds
         self._open_upstream = open_upstream or _official
         self._now = now
+        self._budget = budget
         self._lock = threading.Lock()
         self._guarded: dict[str, Guarded] = {}
         self._passing: dict[str, PassThrough] = {}
         self._listed: dict[tuple[str, str | None], tuple[float, list[Model]]] = {}
 
+    def route(self, model: str, client: str, fields: Collection[str] = ()) -> Route:
+        """Where a client's request for ``model`` goes; ``fields`` are the names of its other fields.
+
+        Raises `Forbidden` where the client's key is not for that model, and `NotFound`.
+        """
+        check_model(grant_of(client), model, fields)
+        return self.routes.of(model)
+
     def turns(self, route: Route, client: str, until: float) -> Turns:
         """For the turns of one answer, which all together have the deadline ``until`` (monotonic).
 
-        Raises `Unauthorized` where the client's own key is wanted and there is none.
+        Raises `Unauthorized` where the client's own key is wanted and there is none, and `RateLimited`
+        where the client's budget is spent.
         """
+        spend = self._spender(client)
         key = key_for(route.settings, client)
-        return _OneAnswer(self.of(route.target), route.target.name, route.model, key, until)
+        name = route.target.name
+        return _OneAnswer(self.of(route.target), name, route.model, key, until, spend)
 
     def deadline(self) -> float:
         """Of an answer that begins now."""
@@ -101,7 +117,8 @@ class Upstreams:
             meant = routes.of(alias)
             known = found.get(meant.asked) or {"object": "model", "created": 0}
             found.setdefault(alias, {**known, "id": alias, "owned_by": meant.target.name})
-        return list(found.values())
+        grant = grant_of(client)
+        return [model for name, model in found.items() if grant.may_use(name)]
 
     def pass_on(
         self,
@@ -112,18 +129,25 @@ class Upstreams:
         body: bytes,
         client: str,
     ) -> PassedOn:
-        """As `PassThrough.send`, to the upstream of the model that the body names. Raises `NotFound` too."""
-        from emulator.upstream.named_model import model_of, with_model
+        """As `PassThrough.send`, to the upstream of the model that the body names.
+
+        Raises `NotFound`, `Forbidden` and `RateLimited` too.
+        """
+        from emulator.upstream.named_model import fields_of, model_of, with_model
         from emulator.upstream.pass_through import PassThrough  # brings httpx2, which is slow
 
         kind = headers.get("content-type", "")
         named = model_of(body, kind)
+        grant = grant_of(client)
+        check_passed_on(grant, path, query, named, body, fields_of(body, kind))
+        spend = self._spender(client)
         if named is None:
             target = self.routes.default()
         else:
             route = self.routes.of(named)
             target = route.target
-            if route.model != named:
+            # Of two fields with one name the upstream might read the other.
+            if route.model != named or not grant.any_model:
                 body = with_model(body, kind, route.model)
         key = key_for(target.settings, client)
         with self._lock:
@@ -131,7 +155,19 @@ class Upstreams:
                 self._passing[target.name] = PassThrough(
                     target.settings, target.headers, target.query
                 )
-        return self._passing[target.name].send(method, path, query, headers, body, key)
+        answer = self._passing[target.name].send(method, path, query, headers, body, key)
+        if spend is None:
+            return answer
+        sent = len(body) if "json" in kind else 0
+        told = answer.headers.get("content-type", "")
+        return replace(answer, body=metered_body(answer.body, told, sent, spend))
+
+    def _spender(self, client: str) -> Spend | None:
+        """What to tell of the tokens that a request takes. Raises `RateLimited`."""
+        if self._budget is None or not grant_of(client).has_budget:
+            return None
+        self._budget.check(client)
+        return partial(self._budget.spend, client)
 
     def close(self) -> None:
         for guarded in self._guarded.values() if self._open_upstream is _official else ():
@@ -178,8 +214,10 @@ class _OneAnswer:
     model: str
     key: str | None
     until: float
+    spend: Spend | None
 
     def open(self, messages: Chat, fields: Mapping[str, Any]) -> UpstreamReply:
         named = {**fields, "model": self.model}
         open_reply = partial(self.upstream.open, messages, named, self.until, self.key)
-        return recorded(self.name, messages, named, open_reply)
+        reply = recorded(self.name, messages, named, open_reply)
+        return reply if self.spend is None else MeteredReply(reply, messages, self.spend)

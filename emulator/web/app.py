@@ -15,12 +15,14 @@ from flask import Blueprint, Flask
 
 from emulator.answering.native.probe import Probe
 from emulator.answering.pipeline import Pipeline
+from emulator.client_keys import ClientKeys
 from emulator.engines import InterpreterEngines, open_engines
 from emulator.interpreter.interpreter import Interpreter
 from emulator.responses.background import BackgroundResponses
 from emulator.responses.conversations import Conversations
 from emulator.settings import Settings
 from emulator.storage.blob_store import open_blob_store
+from emulator.storage.budgets import Budgets
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
 from emulator.storage.key_value import open_store
@@ -72,7 +74,9 @@ def create_app(
     the engine for a container's memory limit.
     """
     owned = ExitStack()
-    upstreams = Upstreams(settings, None if upstream is None else lambda _: upstream)
+    keys = ClientKeys(settings.client_keys_file) if settings.client_keys_file else None
+    budgets = None if keys is None else Budgets(settings.store)
+    upstreams = Upstreams(settings, None if upstream is None else lambda _: upstream, budgets)
     owned.callback(upstreams.close)
     if engines is None:
         engines = open_engines(settings)
@@ -100,6 +104,7 @@ def create_app(
     app = Flask(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
     app.extensions["emulator"] = owned
+    app.extensions["emulator.reload"] = keys.reload if keys is not None else None
     app.extensions["emulator.reachability"] = reachability = Reachability(upstreams)
     pipeline = Pipeline(
         settings=settings,
@@ -117,7 +122,7 @@ def create_app(
     read = partial(read_upload, folder.scratch, settings.max_file_bytes)
 
     api = Blueprint("api", __name__)
-    require_key(api, settings)
+    require_key(api, settings, keys, now)
     add_limits(app, api, settings)
     app.extensions["emulator.traces"] = kept = Traces(
         settings.inspector_traces if settings.inspector == "on" else 0,

@@ -40,7 +40,7 @@ def guard(settings: Settings) -> Callable[[], None]:
 
     def check() -> None:
         host = request.headers.get("host")
-        if not settings.client_keys and host is not None and not _is_ours(host, settings):
+        if not settings.wants_keys and host is not None and not _is_ours(host, settings):
             raise Forbidden(
                 f"Host {host[:200]!r} is not a name of this proxy: add it to the setting allowed_hosts "
                 "(--allowed-hosts) if it is, or set client_keys.",

@@ -1,6 +1,6 @@
 """Requests a minute, and requests that are open at once, of each client and of all.
 
-Counted by the ``limits`` library: in memory, or in the Redis of the setting ``store``, which replicas share.
+Where they are counted: `emulator.storage.counters`. What a key's own `Grant` says comes before the setting.
 The headers are OpenAI's ("Rate limits", "Rate limits in headers"). Who has no key is known by address.
 """
 
@@ -15,16 +15,17 @@ import structlog
 from flask import Blueprint, Flask, Response, g, request
 from limits import RateLimitItem, RateLimitItemPerMinute
 from limits.errors import StorageError
-from limits.storage import MemoryStorage, Storage, storage_from_string
+from limits.storage import MemoryStorage
 from limits.strategies import MovingWindowRateLimiter
 
+from emulator.client_keys import grant_of
 from emulator.errors import RateLimited
 from emulator.settings import Settings
+from emulator.storage.counters import shared_counters
 
 log = structlog.get_logger()
 
 _GRACE_SECONDS = 0.5
-_REDIS = {"redis://": "redis://", "rediss://": "rediss://", "unix://": "redis+unix://"}
 
 
 def add_limits(app: Flask, api: Blueprint, settings: Settings) -> None:
@@ -57,12 +58,14 @@ class _Rates:
         self._client = _item(settings.client_requests_per_minute)
         self._all = _item(settings.requests_per_minute)
         self._memory = MovingWindowRateLimiter(MemoryStorage())
-        shared = _shared(settings.store) if self._client or self._all else None
+        limited = self._client or self._all or settings.client_keys_file
+        shared = shared_counters(settings.store) if limited else None
         self._shared = MovingWindowRateLimiter(shared) if shared is not None else self._memory
 
     def hit(self, client: str) -> None:
         """Raises `RateLimited`. The stricter of two limits is told."""
-        asked = [(self._client, ("client", client)), (self._all, ("all",))]
+        own = _item(grant_of(client).requests_per_minute) or self._client
+        asked = [(own, ("client", client)), (self._all, ("all",))]
         for item, names in asked:
             if item is None:
                 continue
@@ -126,15 +129,3 @@ class _OpenRequests:
 
 def _item(a_minute: int) -> RateLimitItem | None:
     return RateLimitItemPerMinute(a_minute, namespace="emulator") if a_minute else None
-
-
-def _shared(store: str) -> Storage | None:
-    """The Redis that the proxy keeps its programs in, if it does."""
-    for ours, theirs in _REDIS.items():
-        if store.startswith(ours):
-            url = theirs + store.removeprefix(ours)
-            options = {"socket_timeout": 1, "socket_connect_timeout": 1}
-            storage = storage_from_string(url, wrap_exceptions=True, **options)
-            assert isinstance(storage, Storage)
-            return storage
-    return None

@@ -3,6 +3,8 @@
 gevent crashes with jupyter_client. A thread serves one open stream, so there are more threads than streams
 to hold. One worker process: the sandboxes and the warm kernels belong to it.
 
+SIGHUP reads the client keys anew and changes nothing else.
+
 The end: the first Ctrl-C (or SIGTERM) lets open requests end, for `drain_seconds` at most; a second Ctrl-C
 does not wait. Then the worker closes what the app opened, for as long as `_CLOSE_SECONDS`, and leaves:
 what is not closed by then (a kernel that is still starting) ends with its parent.
@@ -12,10 +14,12 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from gunicorn.app.base import BaseApplication
@@ -91,6 +95,11 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         worker.cfg.set("graceful_timeout", int(self._settings.drain_seconds))
 
     def _ready(self, worker: Any) -> None:
+        reload = worker.wsgi.extensions["emulator.reload"]
+        if reload is not None:
+            # Not in the handler itself, which may have come in the middle of anything.
+            begin = partial(threading.Thread, target=reload, name="reload", daemon=True)
+            signal.signal(signal.SIGHUP, lambda *_: begin().start())
         if worker.age == 1:
             self._when_ready(worker.wsgi)
 
@@ -99,6 +108,10 @@ class _Master(Arbiter):  # type: ignore[misc]  # gunicorn has no types
     def handle_int(self) -> None:
         """Ctrl-C is no harder than SIGTERM; while workers end, `stop` looks out for a second one."""
         raise StopIteration
+
+    def handle_hup(self) -> None:
+        """Client keys are read anew by the worker, which stays: it has sandboxes, and its streams go on."""
+        self.kill_workers(signal.SIGHUP)
 
     def halt(self, reason: str | None = None, exit_status: int = 0) -> None:
         if exit_status == self.APP_LOAD_ERROR:  # the worker has said what it is

@@ -144,6 +144,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         super().init_signals()
         # Ctrl-C at a terminal comes here too, but the master decides. Children would inherit SIG_IGN.
         signal.signal(signal.SIGINT, lambda *_: None)
+        # Until the app is there, which it is for.
+        signal.signal(signal.SIGHUP, lambda *_: None)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """As the base class; while the app still loads there is nothing to wait for."""

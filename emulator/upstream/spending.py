@@ -1,0 +1,86 @@
+"""The tokens that a client's requests take of an upstream: as that tells them, else as estimated.
+
+Every turn of the model counts, also one whose reply is of no use, and one whose client left in the middle.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from emulator.upstream.interface import Chat, Chunk, UpstreamReply
+
+_CHARS = 4
+"""Of a token, about."""
+_KEPT = 64 * 1024
+_TOTAL = re.compile(rb'"total_tokens"\s*:\s*(\d{1,12})')
+_TEXTS = ("json", "text/")
+
+Spend = Callable[[int], None]
+
+
+@dataclass
+class MeteredReply:
+    """A reply that tells ``spend`` its tokens when it is left."""
+
+    reply: UpstreamReply
+    messages: Chat
+    spend: Spend
+    _deltas: int = 0
+    _usage: Mapping[str, Any] = field(default_factory=dict)
+
+    def __enter__(self) -> Self:
+        self.reply.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        try:
+            self.reply.__exit__(*exc)
+        finally:
+            self.spend(self._tokens())
+
+    def __iter__(self) -> Iterator[Chunk]:
+        for chunk in self.reply:
+            self._deltas += bool(chunk.get("choices"))
+            usage = chunk.get("usage")
+            self._usage = usage if isinstance(usage, dict) else self._usage
+            yield chunk
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.reply.headers
+
+    def _tokens(self) -> int:
+        prompt, completion = (
+            self._usage.get(f"{which}_tokens") for which in ("prompt", "completion")
+        )
+        if not isinstance(prompt, int):
+            prompt = sum(len(str(message.get("content") or "")) for message in self.messages)
+            prompt //= _CHARS
+        return prompt + (completion if isinstance(completion, int) else self._deltas)
+
+
+def metered_body(
+    body: Generator[bytes, None, None], content_type: str, sent: int, spend: Spend
+) -> Generator[bytes, None, None]:
+    """The same bytes. What is passed on is not read but for its ``total_tokens``, at either end of it.
+
+    ``sent`` is how many bytes of text the request had.
+    """
+    head, tail, size = b"", b"", 0
+    try:
+        with closing(body):
+            for data in body:
+                size += len(data)
+                if len(head) < _KEPT:
+                    head += data[: _KEPT - len(head)]
+                tail = (tail + data)[-_KEPT:]
+                yield data
+    finally:
+        # Within a text of JSON these quotes would be escaped.
+        told = _TOTAL.findall(tail) or _TOTAL.findall(head)
+        is_text = any(kind in content_type for kind in _TEXTS)
+        spend(int(told[-1]) if told else (sent + (size if is_text else 0)) // _CHARS)

@@ -1,0 +1,333 @@
+"""Client keys in a file: who is let in, for which models, for how much, and what a reload changes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from emulator.cli import main
+from emulator.client_keys import ClientKeysUnusable, entry, new_key, read
+from tests.conftest import StartProxy
+from tests.support.other_endpoints import other_endpoints
+from tests.support.processes import REDIS_MISSING, proxy, redis_server
+from tests.support.raw_http import send
+from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.uploads import form, wait_until
+
+MESSAGES = [{"role": "user", "content": "Hi"}]
+CHAT = {"model": "small", "messages": MESSAGES}
+TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {}}}
+Ask = Callable[..., tuple[int, dict[str, str], Any]]
+NOON = 1_800_000_000.0
+
+
+def keys_file(folder: Path, **grants: str) -> Path:
+    """A file with one key for each of ``grants``, which is the key too; the values are lines of TOML."""
+    path = folder / "keys.toml"
+    path.write_text("\n".join(entry(name, name) + lines for name, lines in grants.items()))
+    return path
+
+
+def asking(url: str, key: str) -> Ask:
+    def ask(path: str = "chat/completions", body: Any = CHAT, **headers: str) -> Any:
+        sent = {"authorization": f"Bearer {key}", **headers}
+        return send(f"{url}/v1/{path}", body, sent)
+
+    return ask
+
+
+@pytest.fixture
+def open_to(start_proxy: StartProxy, tmp_path: Path, upstream: ScriptedUpstream) -> Any:
+    """`open_to(name="lines of TOML", ...)`: the URL of a proxy with these keys."""
+    upstream.default = "Hello!"
+
+    def start(settings: dict[str, Any] | None = None, **grants: str) -> str:
+        path = keys_file(tmp_path, **grants)
+        return start_proxy(client_keys_file=str(path), now=lambda: NOON, **(settings or {}))
+
+    return start
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("", None),
+        ("enabled = false", "The API key 'alice' is disabled."),
+        ("expires = 2020-01-01", "The API key 'alice' has expired."),
+        ("expires = 2027-01-15T07:59:59Z", "The API key 'alice' has expired."),
+        ("expires = 2027-01-15T08:00:01Z", None),
+        ("expires = 2027-01-15T08:00:01", None),
+        ("expires = 2027-01-15T09:59:59+02:00", "The API key 'alice' has expired."),
+    ],
+)
+def test_a_key_opens_as_long_as_its_table_says(open_to: Any, lines: str, said: str | None) -> None:
+    status, _, body = asking(open_to(alice=lines), "alice")()
+    if said is None:
+        assert status == 200
+    else:
+        error = {"message": said, "type": "invalid_request_error", "param": None}
+        assert (status, body["error"]) == (401, {**error, "code": "invalid_api_key"})
+
+
+def test_keys_of_the_setting_and_of_the_file_open_and_no_others(open_to: Any) -> None:
+    url = open_to({"client_keys": ("of-the-setting",)}, alice="")
+    digest = read_hash(url)
+    assert [asking(url, key)()[0] for key in ("of-the-setting", "alice", "bob", "", digest)] == [
+        *(200, 200, 401, 401, 401)
+    ]
+    # As Anthropic's clients send it, and in the shape that these expect of an error.
+    asked = {**CHAT, "max_tokens": 5}
+    assert send(f"{url}/v1/messages", asked, {"x-api-key": "alice"})[0] == 200
+    status, _, body = send(f"{url}/v1/messages", asked, {"x-api-key": "bob"})
+    assert (status, body["error"]["type"]) == (401, "authentication_error")
+
+
+def read_hash(_url: str) -> str:
+    return entry("alice", "alice").split('"')[3]
+
+
+FRONTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "chat": ("chat/completions", CHAT),
+    "chat with tools": ("chat/completions", {**CHAT, "tools": [TOOL]}),
+    "a stream": ("chat/completions", {**CHAT, "stream": True}),
+    "responses": ("responses", {"model": "small", "input": "Hi"}),
+    "messages": ("messages", {**CHAT, "max_tokens": 5}),
+}
+
+
+@pytest.mark.parametrize("front", FRONTS)
+def test_a_key_with_a_list_of_models_gets_these_alone_in_every_front(
+    open_to: Any, upstream: ScriptedUpstream, front: str
+) -> None:
+    path, body = FRONTS[front]
+    url = open_to({"aliases": {"nick": "large"}}, alice='models = ["sm*l", "nick"]')
+    ask = asking(url, "alice")
+    for model, status in (("nick", 200), ("large", 403), ("none", 403), ("SMALL", 403)):
+        if status == 200 and body.get("stream"):
+            continue  # the helper reads JSON
+        answered, _, said = ask(path, {**body, "model": model})
+        assert answered == status, said
+        if status == 403:
+            message = f"The API key 'alice' does not have access to the model {model!r}."
+            assert said["error"]["message"] == message
+            assert path == "messages" or said["error"]["code"] == "model_not_found"
+    for others in ({"models": ["large"]}, {"fallbacks": ["large"]}):
+        # Messages have no further fields that go upstream.
+        assert ask(path, {**body, **others})[0] == (200 if path == "messages" else 403)
+    assert not [sent for sent in upstream.requests if {"models", "fallbacks"} & sent.keys()]
+    assert {sent["model"] for sent in upstream.requests} <= {"large", "small"}
+
+
+def test_the_list_of_models_is_that_of_the_key(open_to: Any, upstream: ScriptedUpstream) -> None:
+    url = open_to({"aliases": {"nick": "large", "nack": "large"}}, alice='models = ["ni*"]', bob="")
+    listed = {
+        key: [one["id"] for one in asking(url, key)("models", None)[2]["data"]]
+        for key in ("alice", "bob")
+    }
+    assert listed["alice"] == ["nick"]
+    assert {"nick", "nack"} < set(listed["bob"])
+    assert asking(url, "alice")("models/nick", None)[0] == 200
+    assert asking(url, "alice")("models/nack", None)[0] == 404
+
+
+FORM = form({"model": "tts"}, ("a.wav", b"RIFF"))
+TWO_MODELS = FORM[0].replace(b'name="file"', b'name="model"'), FORM[1]
+PASSED: dict[str, tuple[str, Any, dict[str, str], int]] = {
+    "a model of the list": ("embeddings", {"model": "e", "input": "x"}, {}, 200),
+    "another model": ("embeddings", {"model": "large", "input": "x"}, {}, 403),
+    "no model": ("embeddings", {"input": "x"}, {}, 403),
+    "no JSON": ("embeddings", b"model=e", {"content-type": "application/json"}, 403),
+    "two models": ("embeddings", b'{"model": "large", "model": "e"}', {}, 200),
+    "a further model": ("embeddings", {"model": "e", "models": ["large"]}, {}, 403),
+    "a model in the query": ("embeddings?model=large", {"model": "e"}, {}, 403),
+    "a model in the path": ("engines/large/embeddings", {"model": "e"}, {}, 403),
+    "a form with another model": ("audio/transcriptions", FORM[0], FORM[1], 403),
+    "a form with two models": ("audio/transcriptions", *TWO_MODELS, 403),
+    "nothing but a path": ("fine_tuning/jobs", None, {}, 403),
+}
+
+
+@pytest.mark.parametrize("case", PASSED)
+def test_what_is_passed_through_is_for_the_models_of_the_key(
+    start_proxy: StartProxy, tmp_path: Path, case: str
+) -> None:
+    path, body, headers, status = PASSED[case]
+    keys = str(keys_file(tmp_path, alice='models = ["e"]'))
+    with other_endpoints() as other:
+        url = start_proxy(base_url=other.base_url, client_keys_file=keys)
+        assert asking(url, "alice")(path, body, **headers)[0] == status
+        assert len(other.asked) == (status == 200)
+        for *_, sent in other.asked:
+            assert json.loads(sent)["model"] == "e" and b"large" not in sent
+
+
+# Budgets
+
+
+def test_a_key_has_its_own_number_of_requests_a_minute(open_to: Any) -> None:
+    url = open_to({"client_requests_per_minute": 1}, alice="requests_per_minute = 2", bob="")
+    assert [asking(url, "alice")()[0] for _ in range(3)] == [200, 200, 429]
+    assert [asking(url, "bob")()[0] for _ in range(2)] == [200, 429]
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize(
+    ("unit", "kind", "code"),
+    [
+        ("minute", "requests", "rate_limit_exceeded"),
+        ("day", "insufficient_quota", "insufficient_quota"),
+    ],
+)
+def test_a_key_gets_no_answer_once_its_tokens_are_spent(
+    open_to: Any, upstream: ScriptedUpstream, front: str, unit: str, kind: str, code: str
+) -> None:
+    """Each answer of the scripted upstream takes ten tokens."""
+    path, body = FRONTS[front]
+    url = open_to(alice=f"tokens_per_{unit} = 15", bob="tokens_per_day = 15")
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key="alice", max_retries=2)
+    for _ in range(2):
+        assert client.chat.completions.create(**CHAT).usage.total_tokens == 10  # type: ignore[call-overload]
+    status, headers, said = asking(url, "alice")(path, body)
+    assert status == 429
+    assert 1 <= int(headers["retry-after"]) <= (60 if unit == "minute" else 86_400)
+    assert headers.get("x-should-retry") == (None if unit == "minute" else "false")
+    if path != "messages":
+        assert (said["error"]["type"], said["error"]["code"]) == (kind, code)
+        assert said["error"]["message"].startswith(f"This key has spent its 15 tokens a {unit}. ")
+    assert len(upstream.exchanges) == 2
+    assert asking(url, "alice")("models", None)[0] == 200
+    assert asking(url, "bob")(path, {**body, "stream": False})[0] == 200
+
+
+def test_repairs_and_turns_that_tell_no_usage_are_paid_for(
+    open_to: Any, upstream: ScriptedUpstream
+) -> None:
+    url = open_to(alice="tokens_per_day = 60", bob="tokens_per_day = 100")
+    # 20 tokens of an invalid reply and its repair, thrice.
+    for _ in range(3):
+        upstream.reply("```python\nget_weather(\n```", "```python\nget_weather()\n```")
+        assert asking(url, "alice")(body={**CHAT, "tools": [TOOL]})[0] == 200
+    assert asking(url, "alice")()[0] == 429
+    # 100 deltas of a stream that says nothing of tokens.
+    upstream.reply(Reply("word " * 20, chunks=1, usage=None))
+    assert asking(url, "bob")()[0] == 200
+    assert asking(url, "bob")()[0] == 429
+
+
+def test_a_stream_that_its_client_left_is_paid_for(
+    open_to: Any, upstream: ScriptedUpstream
+) -> None:
+    url = open_to({"ping_seconds": 0.1}, alice="tokens_per_day = 5")
+    upstream.reply(Reply(chunks=["a"] * 20, fault="silent", after=20))
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key="alice", max_retries=0)
+    stream = client.chat.completions.create(**CHAT, stream=True)  # type: ignore[call-overload]
+    for _, _chunk in zip(range(20), stream, strict=False):
+        pass
+    stream.close()
+    wait_until(lambda: asking(url, "alice")()[0] == 429)
+
+
+def test_tokens_of_what_is_passed_through_are_paid_for(
+    start_proxy: StartProxy, tmp_path: Path
+) -> None:
+    """Embeddings tell of one token; speech of none."""
+    keys = str(keys_file(tmp_path, alice="tokens_per_day = 2"))
+    with other_endpoints() as other:
+        ask = asking(start_proxy(base_url=other.base_url, client_keys_file=keys), "alice")
+        embed = {"model": "e", "input": "x"}
+        assert [ask("embeddings", embed)[0] for _ in range(3)] == [200, 200, 429]
+
+
+def test_replicas_share_budgets_in_redis_and_do_without_it(open_to: Any, tmp_path: Path) -> None:
+    if shutil.which("redis-server") is None:
+        pytest.skip(REDIS_MISSING)
+    with redis_server(tmp_path) as server:
+        urls = [open_to({"store": server.url}, alice="tokens_per_day = 20") for _ in range(2)]
+        assert [asking(url, "alice")()[0] for url in (*urls, *urls)] == [200, 200, 429, 429]
+        server.stop()
+        assert asking(urls[0], "alice")()[0] == 200
+
+
+# The file
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[alice\n", "is not TOML (line 1)"),
+        ('key = "secret"', "'key' is no key: each is a table, [NAME], with its sha256"),
+        ("[alice]", "alice.sha256: field required"),
+        ('[alice]\nsha256 = "secret"', "alice.sha256: string should match pattern"),
+        (entry("alice", "k") + "models = 'secret'", "alice.models: input should be"),
+        (entry("alice", "k") + "tokens_a_day = 5", "alice.tokens_a_day: extra inputs are not"),
+        (entry("alice", "k") + "tokens_per_day = -1", "alice.tokens_per_day: input should be"),
+        (entry("alice", "k") + entry("bob", "k"), "'alice' and 'bob' are one key"),
+        ('["a\\nb"]\n', "'a\\nb' is no key"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told_without_its_values(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    path = tmp_path / "keys.toml"
+    path.write_text(text)
+    with pytest.raises(ClientKeysUnusable) as raised:
+        read(str(path))
+    assert said in str(raised.value)
+    assert str(path) in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+def test_a_new_key_is_shown_once_and_its_table_holds_only_its_hash(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name in ("alice@example.org", "bob"):
+        with pytest.raises(SystemExit) as ended:
+            main(["keys", "new", name])
+        assert ended.value.code == 0
+    out, err = capsys.readouterr()
+    keys = [line.split()[-1] for line in err.splitlines()]
+    assert len({*keys}) == 2 and all(len(key) > 40 and key not in out for key in keys)
+    path = tmp_path / "keys.toml"
+    path.write_text(out)
+    assert {grant.name for grant in read(str(path)).values()} == {"alice@example.org", "bob"}
+    for arguments in (["keys"], ["keys", "new"], ["keys", "new", "a b"], ["keys", "old", "a"]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 2
+
+
+def test_a_signal_reads_the_file_anew_and_a_broken_one_changes_nothing(
+    upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    """The signal goes to the process that was started; it is its worker that has the keys."""
+    upstream.default = "Hello!"
+    alice, bob = new_key(), new_key()
+    path = tmp_path / "keys.toml"
+    path.write_text(entry("alice", alice))
+    options = ("--client-keys-file", str(path), "--store", ":memory:")
+    with proxy(upstream.base_url, tmp_path / "log", *options) as (process, url):
+
+        def statuses() -> list[int]:
+            return [asking(url, key)()[0] for key in (alice, bob)]
+
+        assert statuses() == [200, 401]
+        path.write_text(entry("bob", bob))
+        os.kill(process.group, signal.SIGHUP)
+        wait_until(lambda: statuses() == [401, 200])
+        path.write_text("[broken\n")
+        os.kill(process.group, signal.SIGHUP)
+        wait_until(lambda: "their file is broken" in process.log.read_text())
+        assert statuses() == [401, 200]
+        log = process.log.read_text()
+        assert alice not in log and bob not in log
+    refused = pytest.raises(AssertionError, match=r"client_keys_file: .* is not TOML \(line 1\)")
+    with refused, proxy(upstream.base_url, tmp_path / "second", *options):
+        pass
