@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from emulator import addresses, command_line, providers
 from emulator.command_line import BadFlag, nearest
-from emulator.settings import CONFIG_VARIABLE, DEFAULT_FILE, Settings
+from emulator.settings import CONFIG_VARIABLE, DEFAULT_FILE, SERVICE_LINK_ADDRESS, Settings
 
 PREFIX = "EMULATOR_"
 _SERVICE_LINK = re.compile(r"\w+_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
@@ -259,4 +259,9 @@ def _default_place(name: str) -> str:
 def _variable(name: str) -> str:
     """The environment's variable of a setting as it is written there; "" if it is not set."""
     wanted = PREFIX + name.upper()
-    return next((each for each in os.environ if each.upper() == wanted and os.environ[each]), "")
+    return next((each for each in os.environ if each.upper() == wanted and _says(each)), "")
+
+
+def _says(variable: str) -> bool:
+    value = os.environ[variable]
+    return bool(value) and not SERVICE_LINK_ADDRESS.fullmatch(value)

@@ -9,6 +9,7 @@ come after those: `emulator.providers`. Every field is documented in docs/settin
 from __future__ import annotations
 
 import os
+import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -17,6 +18,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
@@ -57,6 +59,21 @@ class EnvironmentDefaults(PydanticBaseSettingsSource):
             folder = Path(state) / APPLICATION
             found |= {"store": str(folder / "programs.sqlite"), "files_dir": str(folder / "files")}
         return {name: value for name, value in found.items() if value is not None}
+
+
+SERVICE_LINK_ADDRESS = re.compile(r"(tcp|udp|sctp)://\S+")
+"""What Kubernetes sets EMULATOR_PORT to, in all containers beside a service called emulator. No setting of
+ours begins so."""
+
+
+class Variables(EnvSettingsSource):
+    """``EMULATOR_*``, but for what Kubernetes says of services."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        value, key, value_is_complex = super().get_field_value(field, field_name)
+        if isinstance(value, str) and SERVICE_LINK_ADDRESS.fullmatch(value):
+            value = None
+        return value, key, value_is_complex
 
 
 class Settings(BaseSettings):
@@ -362,14 +379,14 @@ class Settings(BaseSettings):
         cls,
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         file = Path(os.environ.get(CONFIG_VARIABLE) or DEFAULT_FILE)
         return (
             init_settings,
-            env_settings,
+            Variables(settings_cls),
             TomlConfigSettingsSource(settings_cls, file),
             EnvironmentDefaults(settings_cls),
         )

@@ -9,7 +9,7 @@ import pytest
 
 from emulator import providers
 from emulator.command_line import GROUPS, settings_help, told_by_flags
-from emulator.configuration import from_command_line
+from emulator.configuration import from_command_line, read
 from tests.support.command_line import ROOT, command_line
 
 DEEPSEEK = "https://api.deepseek.com/v1"
@@ -183,7 +183,10 @@ def test_what_kubernetes_says_of_a_service_called_emulator_is_no_setting(
 ) -> None:
     for name in ("SERVICE_HOST", "SERVICE_PORT_HTTP", "PORT_8001_TCP", "PORT_8001_TCP_ADDR"):
         monkeypatch.setenv(f"EMULATOR_{name}", "10.0.0.1")
-    assert from_command_line([]).port == 8001
+    monkeypatch.setenv("EMULATOR_PORT", "tcp://10.0.0.1:80")
+    made = read([])
+    assert (made.settings.port, made.place("port")) == (8001, "")
+    assert from_command_line(["--port", "9000"]).port == 9000
 
 
 KEYS: list[tuple[dict[str, str], str | None, str | None, tuple[str, ...]]] = [
