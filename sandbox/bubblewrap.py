@@ -169,16 +169,28 @@ def _files(data_size: int) -> list[str]:
         make_parents(Path(place))
         files += ["--perms", "1777", "--size", str(size), "--tmpfs", place]
         made.add(Path(place))
-    for path in _readable_paths():
+    made_readable = _readable_paths()
+    for path in made_readable:
         make_parents(path)
         if path.is_symlink():
             files += ["--symlink", str(path.readlink()), str(path)]
         else:
             files += ["--ro-bind", str(path), str(path)]
+    for folder in _own_code():
+        # Installed, it lies among the packages that a kernel may read.
+        if any(folder.is_relative_to(path) for path in made_readable):
+            files += ["--perms", "0555", "--size", "4096", "--tmpfs", str(folder)]
+            files += ["--remount-ro", str(folder)]
     files += "--proc /proc --ro-bind /proc/sys /proc/sys --dev /dev".split()
     files += f"--perms 1777 --size {16 * _MiB} --tmpfs /dev/shm".split()
     files += "--remount-ro /dev --remount-ro / --chdir /mnt/data".split()
     return files
+
+
+def _own_code() -> list[Path]:
+    """The folders of this project's packages, which a kernel has no business in."""
+    here = Path(__file__).resolve().parent
+    return [folder for folder in (here, here.parent / "emulator") if folder.is_dir()]
 
 
 def _readable_paths() -> list[Path]:

@@ -17,6 +17,7 @@ import emulator
 from emulator.upstream import local_model
 from sandbox import docker, gateway
 from tests.support import processes
+from tests.support.places import needs_bubblewrap
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import GET_WEATHER
 
@@ -140,6 +141,15 @@ def test_the_installed_proxy_makes_a_tool_call_in_any_folder(
             "get_weather", '{"location":"London"}',
         )  # fmt: skip
         assert "def get_weather(" in upstream.requests[0]["messages"][0]["content"]
+
+
+@pytest.mark.slow
+@needs_bubblewrap
+def test_kernels_of_an_installed_proxy_do_not_see_it(installed: Path, tmp_path: Path) -> None:
+    """It lies among the packages that they may read; the fence against that turned them all off."""
+    said = run(installed / "tool-emulator", "doctor", cwd=tmp_path)
+    assert re.search(r"^kernel \(bubblewrap\) +works", said, re.MULTILINE), said
+    assert re.search(r"^files +works", said, re.MULTILINE), said
 
 
 SLOW = (
