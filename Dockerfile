@@ -18,11 +18,15 @@
 # Never --privileged and never --cap-add SYS_ADMIN: neither is needed.
 
 FROM python:3.12-slim AS wheel
+# Another package index than PyPI: docker build --build-arg PIP_INDEX_URL=https://... (without a password: build
+# arguments stand in the image's history)
+ARG PIP_INDEX_URL
 WORKDIR /src
 COPY . .
 RUN pip wheel --no-cache-dir --disable-pip-version-check --no-deps --wheel-dir /wheel .
 
 FROM python:3.12-slim
+ARG PIP_INDEX_URL
 
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends bubblewrap \

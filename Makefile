@@ -27,6 +27,9 @@ PIP_INSTALL := -m pip install --disable-pip-version-check --no-input
 # Tests with targets of their own: they need the programs of others.
 ELSEWHERE := --ignore=tests/clients --ignore=tests/agents --ignore=tests/frameworks
 
+# Extras of the image: what several replicas need (deploy/).
+IMAGE_EXTRAS := redis gateway
+
 # What `make run` and `make interpreter` start the proxy with.
 SETTINGS = $(if $(BASE_URL),--base-url $(BASE_URL)) $(WITH_INTERPRETER) $(ARGS)
 
@@ -99,8 +102,8 @@ fuzz: $(TESTABLE) ## 6000 mutated requests of real clients, and schemathesis ove
 	    $(PY) -m pytest tests/web/test_fuzz.py tests/web/test_openapi.py -s --timeout 1800 $(ARGS)
 
 .PHONY: lock
-lock: $(SUPPLY) ## requirements.lock from requirements.txt: every version and hash, on all platforms
-	@$(SUPPLY_VENV)/bin/uv pip compile --quiet requirements.txt --generate-hashes --universal --python-version 3.11 \
+lock: $(SUPPLY) ## requirements.lock from requirements.txt and what the image has besides: every version and hash
+	@$(SUPPLY_VENV)/bin/uv pip compile --quiet requirements.txt pyproject.toml $(IMAGE_EXTRAS:%=--extra %) --generate-hashes --universal --python-version 3.11 \
 	    --no-header --no-emit-index-url --no-annotate --output-file requirements.lock $(ARGS)
 
 .PHONY: audit
@@ -204,6 +207,17 @@ test-enterprise-gateway: $(TESTABLE) $(WEBSOCKETS) $(ENTERPRISE) ## the same tes
 test-docker: $(TESTABLE) $(DOCKER) ## the kernels' tests in containers of a Docker engine of their own (needs root)
 	@$(PY) -m tests.support.docker_engine $(PY) -m pytest -k "not monty and not without_a_sandbox" \
 	    tests/sandbox/test_docker.py tests/sandbox/test_escape.py tests/sandbox/test_engines.py $(ARGS)
+
+.PHONY: test-image
+test-image: $(TESTABLE) $(DOCKER) sbom ## build both Dockerfiles, and run the images, in an engine of their own (needs root)
+	@$(PY) -m tests.support.image_engine $(PY) -m pytest tests/image $(ARGS)
+
+.PHONY: sbom
+sbom: $(SUPPLY) ## build/sbom.cdx.json: what the image installs, with hashes, as CycloneDX
+	@mkdir -p build
+	@PYTHONWARNINGS=ignore::UserWarning $(SUPPLY_VENV)/bin/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml \
+	    --output-reproducible --output-format JSON --output-file build/sbom.cdx.json
+	@echo "build/sbom.cdx.json"
 
 .PHONY: kernel-image
 kernel-image: ## build the image of --sandbox docker

@@ -1,11 +1,15 @@
-"""What the image's header promises, without building it: its variables, with the command that it runs."""
+"""What the image's header promises, without building it; `make test-image` does that (tests/image)."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
+import pytest
+
 from tests.support.command_line import ROOT, command_line
+from tests.support.image_engine import base_image
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
@@ -33,3 +37,28 @@ def test_the_image_runs_doctor_without_client_keys(tmp_path: Path) -> None:
     refused = command_line(home=tmp_path, variables=variables(tmp_path))
     assert refused.code == 2
     assert refused.err.startswith("host 0.0.0.0 is reachable from other machines: ")
+
+
+@pytest.mark.parametrize("dockerfile", ["Dockerfile", "sandbox/Dockerfile"])
+def test_what_an_image_is_made_of_is_there_and_reaches_the_build(dockerfile: str) -> None:
+    """The context is the whole checkout, but for what .dockerignore keeps out: all that it does not name."""
+    let_in = re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
+    assert [name for name in let_in if not (ROOT / name).exists()] == []
+    copied = re.findall(r"^COPY (?!--from)(\S+) ", (ROOT / dockerfile).read_text(), re.MULTILINE)
+    assert copied
+    for source in copied:
+        assert source == "." or (ROOT / source).is_file(), source
+        assert source == "." or source.split("/")[0] in let_in, source
+
+
+def test_the_wheel_can_be_made_of_what_reaches_the_build() -> None:
+    """What pyproject.toml names: packages, prompts, the readme and the licence."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    named = {*wheel["packages"], *wheel["force-include"], project["project"]["readme"]}
+    named |= {*project["project"]["license-files"], "pyproject.toml", "requirements.lock"}
+    assert named <= set(re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
+
+
+def test_both_images_start_from_the_same_base() -> None:
+    assert base_image()[0] == "python"

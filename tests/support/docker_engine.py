@@ -3,14 +3,12 @@
 The engine keeps all it has in a temporary folder, and runs in mount and network namespaces of its own,
 so that it cannot change this machine's; what could be left all the same (control groups, processes,
 folders) is looked for at the end. Its one image is a Debian or Ubuntu as apt knows it here, with what
-kernels need of the extra `interpreter`; it is kept in ~/.cache.
+kernels need of the extra `interpreter` (tests/support/debian_images.py).
 
 Needs root, and what PACKAGES installs. Says why, and runs nothing, where that cannot be had.
 """
 
 import contextlib
-import hashlib
-import inspect
 import os
 import platform
 import shutil
@@ -19,44 +17,39 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from tests.support import debian_images
+from tests.support.debian_images import Missing, run
 
 PACKAGES = ("docker.io", "containerd", "runc", "iptables", "debootstrap")
 COMMANDS = ("dockerd", "containerd", "runc", "docker-init", "debootstrap", "unshare")
-WANTED = ("ipykernel", "numpy", "matplotlib")
-"""What of the requirements the tests' image has."""
-SUPERFLUOUS = (
-    "usr/share/doc",
-    "usr/share/man",
-    "usr/share/locale",
-    "var/cache/apt",
-    "var/lib/apt/lists",
-)
-
-ROOT = Path(__file__).parents[2]
-CACHE = Path("~/.cache/tool-use-api-emulator").expanduser()
 START_SECONDS = 60.0
 
 
-class Missing(Exception):
-    """There can be no engine here; the message says why."""
-
-
 def main(command: list[str]) -> int:
+    return with_engine(command, _kernels)
+
+
+def with_engine(
+    command: list[str], images: Callable[[str], dict[str, str]], *, own_network: bool = True
+) -> int:
+    """Run `command` before an engine; its status, which is also 1 where the engine left something behind.
+
+    `images` gets the engine's URL, gives it its images, and answers with variables for the command. Without a
+    network of its own, the engine's containers can share this machine's (``--network host``).
+    """
     try:
         if platform.system() != "Linux" or os.geteuid() != 0:
             raise Missing("a Docker engine is started only by root on Linux")
         install()
-        archive = image()
         before = traces()
         with (
             tempfile.TemporaryDirectory(prefix="docker-engine-") as folder,
-            engine(Path(folder)) as host,
+            engine(Path(folder), own_network=own_network) as host,
         ):
-            name = imported(host, archive)
-            known = {"DOCKER_HOST": host, "KERNEL_PLACE": "docker", "KERNEL_IMAGE": name}
+            known = {"DOCKER_HOST": host, **images(host)}
             done = subprocess.run(command, check=False, env=os.environ | known)
         if left := settled(before, folder):
             sys.stderr.write(f"the engine has left behind: {', '.join(sorted(left))}\n")
@@ -64,6 +57,12 @@ def main(command: list[str]) -> int:
     except Missing as why:
         sys.stderr.write(f"skipped, there is no Docker engine: {why}\n")
         return 0
+
+
+def _kernels(host: str) -> dict[str, str]:
+    name = "kernels-for-tests"
+    imported(host, debian_images.kernels(), name)
+    return {"KERNEL_PLACE": "docker", "KERNEL_IMAGE": name}
 
 
 def install() -> None:
@@ -99,59 +98,8 @@ def _missing() -> list[str]:
     return [name for name in COMMANDS if shutil.which(name) is None]
 
 
-def image() -> Path:
-    """The image's files as a tar archive, made if there is none of these ingredients."""
-    facts = dict(
-        line.split("=", 1)
-        for line in Path("/etc/os-release").read_text().splitlines()
-        if "=" in line
-    )
-    suite = facts.get("VERSION_CODENAME", "").strip('"')
-    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    pinned = [
-        line
-        for line in pyproject["project"]["optional-dependencies"]["interpreter"]
-        if line.startswith(WANTED)
-    ]
-    recipe = "\n".join([suite, *pinned, *SUPERFLUOUS, inspect.getsource(_build)])
-    archive = CACHE / f"kernel-image-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}.tar"
-    if archive.exists():
-        return archive
-    CACHE.mkdir(parents=True, exist_ok=True)
-    for older in CACHE.glob("kernel-image-*"):
-        older.unlink()
-    with tempfile.TemporaryDirectory(prefix="image-", dir=CACHE) as folder:
-        unfinished = Path(folder) / "image.tar"
-        _build(suite, pinned, Path(folder) / "root", unfinished)
-        unfinished.rename(archive)
-    return archive
-
-
-def _build(suite: str, requirements: list[str], root: Path, archive: Path) -> None:
-    _run("debootstrap", "--variant=minbase", "--include=python3", suite, str(root), _mirror(suite))
-    version = next((root / "usr/bin").glob("python3.*")).name.removeprefix("python")
-    packages = root / f"usr/local/lib/python{version}/dist-packages"
-    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    only = ("--python-version", version, "--only-binary=:all:")
-    _run(*pip, "--target", str(packages), *only, *requirements)
-    for path in SUPERFLUOUS:
-        shutil.rmtree(root / path, ignore_errors=True)
-    _run("tar", "-C", str(root), "-cf", str(archive), ".")
-
-
-def _mirror(suite: str) -> str:
-    """Where apt gets this distribution from, by its own configuration."""
-    listed = _run(
-        "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages",
-        f"Release: {suite}", "Component: main",
-    ).split()  # fmt: skip
-    if not listed:
-        raise Missing(f"apt names no source of {suite}")
-    return listed[0]
-
-
 @contextlib.contextmanager
-def engine(folder: Path) -> Iterator[str]:
+def engine(folder: Path, *, own_network: bool = True) -> Iterator[str]:
     """A running engine; gives its URL."""
     socket = folder / "docker.sock"
     (folder / "daemon.json").write_text("{}")  # not this machine's
@@ -164,7 +112,8 @@ def engine(folder: Path) -> Iterator[str]:
     ]  # fmt: skip
     # It makes folders below these two whatever it is told.
     own = 'for hidden in /run /opt; do mount -t tmpfs none "$hidden"; done; exec "$@"'
-    isolated = ["unshare", "--mount", "--net", "sh", "-ec", own, "sh", *dockerd]
+    network = ["--net"] if own_network else []
+    isolated = ["unshare", "--mount", *network, "sh", "-ec", own, "sh", *dockerd]
     log = folder / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -204,13 +153,12 @@ def _answers(host: str) -> bool:
         return False
 
 
-def imported(host: str, archive: Path) -> str:
+def imported(host: str, archive: Path, name: str, tag: str = "latest") -> None:
+    """Make an image of these files."""
     import docker
 
-    name = "kernels-for-tests"
     with contextlib.closing(docker.DockerClient(base_url=host, timeout=300)) as client:
-        client.api.import_image_from_file(str(archive), repository=name)
-    return name
+        client.api.import_image_from_file(str(archive), repository=name, tag=tag)
 
 
 def traces(folder: str = "") -> set[str]:
@@ -240,7 +188,7 @@ def traces(folder: str = "") -> set[str]:
         for path in Path("/proc/sys/net").glob("ipv*/**/*forward*")
     }
     if shutil.which("iptables-save"):
-        rules = _run("iptables-save").splitlines()
+        rules = run("iptables-save").splitlines()
         found |= {f"rule {line}" for line in rules if not line.startswith("#")}
     return found
 
@@ -251,16 +199,6 @@ def settled(before: set[str], folder: str) -> set[str]:
     while (left := traces(folder) - before) and time.monotonic() < until:
         time.sleep(0.1)
     return left
-
-
-def _run(*command: str) -> str:
-    done = subprocess.run(
-        command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True
-    )
-    if done.returncode:
-        words = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
-        raise Missing(f"{command[0]} fails: {words[-1]}")
-    return done.stdout
 
 
 if __name__ == "__main__":

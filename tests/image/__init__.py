@@ -1,0 +1,1 @@
+"""The images that the Dockerfiles make, before a Docker engine of their own."""
