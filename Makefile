@@ -17,6 +17,7 @@ ENTERPRISE_VENV := .venv-enterprise
 OLD_CLIENTS_VENV := .venv-clients-old
 SUPPLY_VENV := .venv-supply
 SITE_VENV := .venv-site
+DEPLOY_VENV := .venv-deploy
 NODE_CLIENTS := tests/clients/node
 # Gateways for the tests, each in a virtual environment of its own; their kernels run in the tests' one. The
 # enterprise gateway pins jupyter-client below 7, and the proxy needs 8.
@@ -49,6 +50,7 @@ GATEWAY := $(call stamp,$(GATEWAY_VENV),gateway,echo $(KERNEL_GATEWAY))
 ENTERPRISE := $(call stamp,$(ENTERPRISE_VENV),gateway,echo $(ENTERPRISE_GATEWAY))
 OLD_CLIENTS := $(call stamp,$(OLD_CLIENTS_VENV),clients,cat requirements-clients-old.txt)
 SUPPLY := $(call stamp,$(SUPPLY_VENV),supply,($(call lists,supply)))
+SCHEMAS := $(call stamp,$(DEPLOY_VENV),deploy,($(call lists,deploy)))
 SITE := $(call stamp,$(SITE_VENV),site,($(call lists,site)))
 NODE_MODULES := $(call stamp,$(NODE_CLIENTS)/node_modules,node,cat $(NODE_CLIENTS)/package-lock.json)
 
@@ -212,6 +214,10 @@ test-docker: $(TESTABLE) $(DOCKER) ## the kernels' tests in containers of a Dock
 test-image: $(TESTABLE) $(DOCKER) sbom ## build both Dockerfiles, and run the images, in an engine of their own (needs root)
 	@$(PY) -m tests.support.image_engine $(PY) -m pytest tests/image $(ARGS)
 
+.PHONY: test-deploy
+test-deploy: $(TESTABLE) $(SCHEMAS) ## what deploy/ says, against the schemas of Compose and Kubernetes
+	@SCHEMA_PROGRAMS=$(abspath $(DEPLOY_VENV))/bin $(PY) -m pytest tests/deploy $(ARGS)
+
 .PHONY: sbom
 sbom: $(SUPPLY) ## build/sbom.cdx.json: what the image installs, with hashes, as CycloneDX
 	@mkdir -p build
@@ -250,7 +256,7 @@ clean: ## remove all that was made here, the virtual environments too
 
 # Virtual environments
 
-$(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python $(GATEWAY_VENV)/bin/python $(ENTERPRISE_VENV)/bin/python $(SUPPLY_VENV)/bin/python $(SITE_VENV)/bin/python:
+$(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python $(GATEWAY_VENV)/bin/python $(ENTERPRISE_VENV)/bin/python $(SUPPLY_VENV)/bin/python $(SITE_VENV)/bin/python $(DEPLOY_VENV)/bin/python:
 	@for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python); do \
 	    if "$$python" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	        exec "$$python" -m venv --clear $(dir $(@D)); \
@@ -301,6 +307,9 @@ $(WEBSOCKETS): | $(PY)
 
 $(SUPPLY): | $(PY) $(SUPPLY_VENV)/bin/python
 	$(call install,$(SUPPLY_VENV)/bin/python,$(call listed,supply))
+
+$(SCHEMAS): | $(PY) $(DEPLOY_VENV)/bin/python
+	$(call install,$(DEPLOY_VENV)/bin/python,$(call listed,deploy))
 
 $(SITE): | $(PY) $(SITE_VENV)/bin/python
 	$(call install,$(SITE_VENV)/bin/python,$(call listed,site))

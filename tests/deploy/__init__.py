@@ -1,0 +1,1 @@
+"""What deploy/ says to Compose, Kubernetes and systemd."""

@@ -1,0 +1,226 @@
+"""What stands in deploy/ fits together, and fits this proxy; nothing of it is started here.
+
+`make test-deploy` brings programs that know the schemas of Compose and Kubernetes; systemd's and kubectl's
+own checks run where these are installed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from emulator.configuration import from_command_line
+from emulator.settings import CONFIG_VARIABLE, Settings
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+CLUSTER = DEPLOY / "kubernetes"
+UNIT = DEPLOY / "systemd" / "tool-emulator.service"
+SCHEMAS = os.environ.get("SCHEMA_PROGRAMS", "")
+"""The folder of `kubernetes-validate` and `check-jsonschema`."""
+needs_schemas = pytest.mark.skipif(not SCHEMAS, reason="make test-deploy brings the schemas")
+needs_kubectl = pytest.mark.skipif(not shutil.which("kubectl"), reason="there is no kubectl")
+
+COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+KUSTOMIZATIONS = sorted(CLUSTER.rglob("kustomization.yaml"))
+
+
+def resources() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each resource of the cluster, with the namespace that its folder gives it."""
+    for file in KUSTOMIZATIONS:
+        says = yaml.safe_load(file.read_text())
+        for name in says["resources"]:
+            if (file.parent / name).is_file():
+                for resource in yaml.safe_load_all((file.parent / name).read_text()):
+                    yield says["namespace"], resource
+
+
+def of_kind(*kinds: str) -> list[tuple[str, dict[str, Any]]]:
+    return [(space, each) for space, each in resources() if each["kind"] in kinds]
+
+
+def pods() -> list[tuple[str, dict[str, Any]]]:
+    return [
+        (space, each["spec"]["template"]) for space, each in of_kind("Deployment", "StatefulSet")
+    ]
+
+
+def variables(names: Iterator[str]) -> list[str]:
+    """Those of ours that are no settings."""
+    known = {CONFIG_VARIABLE, *(f"EMULATOR_{name.upper()}" for name in Settings.model_fields)}
+    return [name for name in names if name.startswith("EMULATOR_") and name not in known]
+
+
+def test_the_variables_that_are_set_are_settings() -> None:
+    of_pods = (
+        each["name"]
+        for _, pod in pods()
+        for container in pod["spec"]["containers"]
+        for each in container.get("env", ())
+    )
+    of_unit = re.findall(r"^Environment=(\w+)=", UNIT.read_text(), re.MULTILINE)
+    assert variables(of_pods) == []
+    assert variables(iter(COMPOSE["services"]["proxy"]["environment"])) == []
+    assert variables(iter(of_unit)) == []
+
+
+def test_the_settings_of_the_cluster_are_read_and_point_at_what_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = CLUSTER / "proxy" / "emulator.toml"
+    monkeypatch.setenv(CONFIG_VARIABLE, str(file))
+    monkeypatch.setenv("EMULATOR_CLIENT_KEYS", "one")
+    settings = from_command_line([])
+    assert tomllib.loads(file.read_text())["store"] == settings.store
+    services = {
+        f"{each['metadata']['name']}.{space}.svc.cluster.local:{port['port']}"
+        for space, each in of_kind("Service")
+        for port in each["spec"]["ports"]
+    }
+    assert settings.gateway_url.removeprefix("http://") in services
+    assert settings.store.removeprefix("redis://").split("/")[0].split(":") == ["redis", "6379"]
+    assert "redis.tool-emulator.svc.cluster.local:6379" in services
+    [pod] = [pod for _, pod in pods() if pod["metadata"]["labels"]["app"] == "proxy"]
+    [port] = pod["spec"]["containers"][0]["ports"]
+    assert port["containerPort"] == settings.port
+    assert pod["spec"]["terminationGracePeriodSeconds"] > settings.drain_seconds + 10
+
+
+def test_every_file_of_the_cluster_belongs_to_a_kustomization() -> None:
+    named = set()
+    for file in KUSTOMIZATIONS:
+        says = yaml.safe_load(file.read_text())
+        generated = [name for each in says.get("configMapGenerator", ()) for name in each["files"]]
+        for name in [*says["resources"], *generated]:
+            there = file.parent / name
+            assert there.exists(), there
+            named.add(there / "kustomization.yaml" if there.is_dir() else there)
+    assert named | {CLUSTER / "kustomization.yaml"} == {
+        each for each in CLUSTER.rglob("*") if each.is_file()
+    }
+
+
+def test_no_pod_of_ours_runs_as_root_or_may_gain_anything() -> None:
+    for space, pod in pods():
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True, space
+        assert pod["spec"]["securityContext"]["runAsUser"] > 0
+        assert pod["spec"]["enableServiceLinks"] is False
+        for container in pod["spec"]["containers"]:
+            context = container["securityContext"]
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["capabilities"] == {"drop": ["ALL"]}
+            assert "memory" in container["resources"]["limits"]
+
+
+def test_what_selects_pods_selects_some_and_policies_leave_none_open() -> None:
+    labels = {(space, pod["metadata"]["labels"]["app"]) for space, pod in pods()}
+    for space, each in of_kind("Service", "PodDisruptionBudget"):
+        selector = each["spec"]["selector"]
+        assert (space, selector.get("matchLabels", selector)["app"]) in labels, each["metadata"]
+    policies = of_kind("NetworkPolicy")
+    closed = {space for space, each in policies if each["spec"]["podSelector"] == {}}
+    assert closed == {space for space, _ in pods()}
+    for space, each in policies:
+        chosen = each["spec"]["podSelector"].get("matchLabels", {})
+        # Kernels' pods are the gateway's to make, and it labels them so.
+        assert chosen in ({}, {"component": "kernel"}) or (space, chosen["app"]) in labels
+
+
+def test_the_secrets_that_pods_ask_for_are_made_by_the_page() -> None:
+    page = (ROOT / "docs" / "deploy.md").read_text()
+    for space, pod in pods():
+        for container in pod["spec"]["containers"]:
+            for variable in container.get("env", ()):
+                if secret := variable.get("valueFrom", {}).get("secretKeyRef"):
+                    made = rf"-n {space} create secret generic {secret['name']} (.*\\\n)*.*{secret['key']}="
+                    assert re.search(made, page), secret
+
+
+def test_what_compose_mounts_and_waits_for_is_there() -> None:
+    services = COMPOSE["services"]
+    assert set(services["proxy"]["depends_on"]) <= set(services)
+    named = {
+        volume.split(":")[0]
+        for service in services.values()
+        for volume in service.get("volumes", ())
+        if not volume.startswith(("$", ".", "/"))
+    }
+    assert named == set(COMPOSE["volumes"])
+    assert (DEPLOY / services["proxy"]["build"]["context"] / "Dockerfile").is_file()
+    port = services["proxy"]["ports"][0].rsplit(":", 1)[1]
+    assert f"EMULATOR_PORT={port} " in (ROOT / "Dockerfile").read_text()
+
+
+HINDERS_BUBBLEWRAP = (
+    "ProtectKernelTunables", "ProtectKernelLogs", "ProtectControlGroups", "ProtectProc", "ProcSubset",
+    "RestrictNamespaces", "ProtectHostname", "MemoryDenyWriteExecute", "SystemCallFilter",
+)  # fmt: skip
+
+
+def test_the_unit_takes_nothing_that_bubblewrap_needs() -> None:
+    """It makes namespaces, mounts a /proc of its own and names its host."""
+    said = dict(re.findall(r"^(\w+)=(.*)$", UNIT.read_text(), re.MULTILINE))
+    assert [name for name in HINDERS_BUBBLEWRAP if name in said] == []
+    assert [name for name in HINDERS_BUBBLEWRAP if f"{name}=" not in UNIT.read_text()] == []
+    assert {"memory", "pids"} <= set(said["Delegate"].split())
+    assert float(said["TimeoutStopSec"]) > Settings().drain_seconds + 5
+    assert said["NoNewPrivileges"] == "yes"
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd-analyze")
+def test_systemd_reads_the_unit(tmp_path: Path) -> None:
+    unit = tmp_path / UNIT.name
+    program = "ExecStart=/opt/tool-emulator/bin/tool-emulator"
+    assert program in UNIT.read_text()
+    unit.write_text(UNIT.read_text().replace(program, "ExecStart=/bin/true"))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", unit], check=False, capture_output=True, text=True
+    )
+    complaints = [line for line in done.stderr.splitlines() if UNIT.name in line]
+    assert complaints == []
+
+
+@needs_schemas
+def test_compose_knows_every_key() -> None:
+    check = [f"{SCHEMAS}/check-jsonschema", "--builtin-schema", "vendor.compose-spec"]
+    done = subprocess.run(
+        [*check, DEPLOY / "compose.yaml"], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@needs_schemas
+def test_kubernetes_knows_every_key(tmp_path: Path) -> None:
+    """Where there is no kubectl to render them, the files as they stand."""
+    if shutil.which("kubectl"):
+        text = subprocess.check_output(["kubectl", "kustomize", CLUSTER], text=True)
+    else:
+        text = yaml.safe_dump_all([each for _, each in resources()])
+    (tmp_path / "all.yaml").write_text(text)
+    validate = [f"{SCHEMAS}/kubernetes-validate", "--strict", tmp_path / "all.yaml"]
+    done = subprocess.run(validate, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (done.stdout + done.stderr).count("passed for resource") >= len(list(resources()))
+
+
+@needs_kubectl
+def test_kustomize_renders_each_resource_in_its_namespace() -> None:
+    text = subprocess.check_output(["kubectl", "kustomize", CLUSTER], text=True)
+    rendered = {
+        (each["metadata"].get("namespace", ""), each["kind"], each["metadata"]["name"])
+        for each in yaml.safe_load_all(text)
+        if each["kind"] != "ConfigMap"
+    }
+    assert rendered == {
+        ("" if each["kind"] == "Namespace" else space, each["kind"], each["metadata"]["name"])
+        for space, each in resources()
+    }
