@@ -186,6 +186,7 @@ class ProgramDraft:
                     as_written = whole and block.dialect == "python"
                     self._written = block.inner if as_written else ""
                     self.program = program
+                    record_run(program)
                 self.dialects.add(block.dialect)
         elif self.cut:
             pass  # it is neither a call nor words
@@ -211,6 +212,8 @@ class ProgramDraft:
 
     def finish(self) -> Iterator[AnswerEvent]:
         """The upstream has been let go."""
+        if (block := self._block) is not None:  # nothing that follows in it was of use
+            record_block(block.dialect, block.pieces, block.statements, block.error)
         return iter(())
 
     def _opened(self) -> DraftBlock:

@@ -33,7 +33,7 @@ from emulator.upstream.reachability import Reachability
 from emulator.upstream.upstreams import Upstreams
 from emulator.web import openapi, request_log
 from emulator.web.admission import Admission
-from emulator.web.authorization import require_key
+from emulator.web.authorization import recognizer, require_key
 from emulator.web.browser_guard import guard
 from emulator.web.cross_origin import allow_origins
 from emulator.web.departures import Departures
@@ -52,6 +52,7 @@ from emulator.web.routes import (
     passed_on,
     responses,
 )
+from emulator.web.routes.inspector import add_inspector
 from emulator.web.routes.upload import read_upload
 from emulator.web.warm_up import warm_up
 from sandbox.engine import Engine
@@ -140,6 +141,8 @@ def create_app(
     passed_on.add_routes(api, upstreams, settings)
     app.register_blueprint(api, url_prefix="/v1", name="v1")
     app.register_blueprint(api, name="bare")  # clients whose base_url lacks /v1
+    if settings.inspector == "on":
+        app.register_blueprint(add_inspector(settings, kept, recognizer(settings, keys, now)))
     openapi.add_routes(app)
     health.add_routes(app, engines, reachability)
 

@@ -25,21 +25,32 @@ def require_key(
     now: Callable[[], float] = time.time,
 ) -> None:
     """Let no request to the routes of ``api`` pass without a key, if there are keys; note who it is."""
-    keys = [key.get_secret_value().encode() for key in settings.client_keys]
-    own_keys = any(target.settings.pass_client_key for target in Routes(settings).targets)
+    client = recognizer(settings, from_file, now)
 
     @api.before_request
     def authorize() -> None:
-        if request.method == "OPTIONS":
-            return  # a browser's preflight carries no key
-        presented = _key().encode()
+        if request.method != "OPTIONS":  # a browser's preflight carries no key
+            g.client = client(presented_key())
+
+
+def recognizer(
+    settings: Settings, from_file: ClientKeys | None, now: Callable[[], float]
+) -> Callable[[str], KeyedClient]:
+    """Who it is that presents a key. Raises `Unauthorized` where one is wanted, and this is none."""
+    keys = [key.get_secret_value().encode() for key in settings.client_keys]
+    own_keys = any(target.settings.pass_client_key for target in Routes(settings).targets)
+
+    def client(key: str) -> KeyedClient:
+        presented = key.encode()
         grant = UNLIMITED
         # Every key is compared, so that the time tells neither which one fits nor how far.
         if settings.wants_keys and not sum(hmac.compare_digest(presented, key) for key in keys):
             grant = _granted(from_file, presented, now())
         # What is kept for a client is for those who hold its key; without keys there is one client.
         name = hashed(presented)[:32] if settings.wants_keys or own_keys else ""
-        g.client = KeyedClient(name, presented.decode() if own_keys else "", grant)
+        return KeyedClient(name, key if own_keys else "", grant)
+
+    return client
 
 
 def _granted(keys: ClientKeys | None, presented: bytes, now: float) -> Grant:
@@ -53,7 +64,7 @@ def _granted(keys: ClientKeys | None, presented: bytes, now: float) -> Grant:
     return grant
 
 
-def _key() -> str:
+def presented_key() -> str:
     """The client's key, as OpenAI's clients send it or as Anthropic's do."""
     bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
     return (bearer or request.headers.get("x-api-key", "")).strip()

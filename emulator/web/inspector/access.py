@@ -1,0 +1,121 @@
+"""Who may look, and at whose requests.
+
+With client keys a client sees its own requests; ``inspector_key`` opens all. Without any key only somebody at
+this machine may look. A browser presents its key once and gets a session, which lives in memory: the cookie
+holds a random token, never a key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from flask import Request, Response
+
+from emulator.addresses import is_loopback
+from emulator.errors import Forbidden, Unauthorized
+from emulator.settings import Settings
+from emulator.web.authorization import presented_key
+
+COOKIE = "emulator_inspector"
+SESSION_SECONDS = 12 * 3600.0
+_MOST_SESSIONS = 1000
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
+
+
+@dataclass(frozen=True)
+class Viewer:
+    """``client`` is whose requests are shown; None for all of them."""
+
+    client: str | None
+    signed_in: bool = False
+
+    @property
+    def name(self) -> str:
+        """Whose containers the viewer may use: without keys there is one client."""
+        return self.client or ""
+
+
+class Access:
+    """Safe to share between threads."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        recognize: Callable[[str], str],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``recognize`` gives the client who holds a key, or raises `Unauthorized`."""
+        self._clients = settings.wants_keys
+        self._recognize = recognize
+        self._all = settings.inspector_key.get_secret_value()
+        self._local = is_loopback(settings.host)
+        self._now = now
+        self._lock = threading.Lock()
+        self._sessions: OrderedDict[str, tuple[float, str]] = OrderedDict()
+        """Digest of a token -> until when, and the key: one that is no good any more opens nothing."""
+
+    def viewer(self, request: Request) -> Viewer:
+        """Who is looking. Raises `Unauthorized` where a key is wanted, `Forbidden` where none would help."""
+        if not (self._clients or self._all):
+            if not self._local or not _is_here(request):
+                raise Forbidden(
+                    "The inspector is open to this machine alone. Set inspector_key (--inspector-key) "
+                    "to look from elsewhere.",
+                    code="inspector_local",
+                )
+            return Viewer(None)
+        if key := presented_key():
+            return self._known(key)
+        with self._lock:
+            until, key = self._sessions.get(_digest(request.cookies.get(COOKIE, "")), (0.0, ""))
+        if not key or until < self._now():
+            raise Unauthorized("The inspector wants a key.", code="inspector_key")
+        return self._known(key)
+
+    def sign_in(self, request: Request, key: str, response: Response) -> None:
+        """Give the browser a session. Raises `Unauthorized`."""
+        self._known(key)
+        token = secrets.token_urlsafe(32)
+        with self._lock:
+            self._sessions[_digest(token)] = (self._now() + SESSION_SECONDS, key)
+            while len(self._sessions) > _MOST_SESSIONS:
+                self._sessions.popitem(last=False)
+        response.set_cookie(
+            COOKIE,
+            token,
+            max_age=int(SESSION_SECONDS),
+            secure=request.is_secure,
+            httponly=True,
+            samesite="Strict",
+        )
+
+    def sign_out(self, request: Request, response: Response) -> None:
+        with self._lock:
+            self._sessions.pop(_digest(request.cookies.get(COOKIE, "")), None)
+        response.delete_cookie(COOKIE, samesite="Strict", httponly=True)
+
+    def _known(self, key: str) -> Viewer:
+        presented = key.encode()
+        if self._all and hmac.compare_digest(presented, self._all.encode()):
+            return Viewer(None, signed_in=True)
+        if not self._clients:
+            raise Unauthorized("Incorrect key.", code="inspector_key")
+        return Viewer(str(self._recognize(key)), signed_in=True)
+
+
+def _is_here(request: Request) -> bool:
+    """Whether the request comes from this machine, and from no proxy that may bring somebody else's."""
+    if any(name in request.headers for name in _FORWARDED):
+        return False
+    return is_loopback(request.remote_addr or "")
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

@@ -1,0 +1,37 @@
+"""A recorded request as a command and as a program, to be run elsewhere; the key is left to a variable."""
+
+from __future__ import annotations
+
+import shlex
+
+from emulator.traces import Trace
+
+_CALLS = {
+    "/chat/completions": "client.chat.completions.create(**request)",
+    "/responses": "client.responses.create(**request)",
+}
+
+
+def curl(trace: Trace, host: str) -> str:
+    body = trace.body.decode(errors="replace")
+    return (
+        f"curl {shlex.quote(host + trace.path)} \\\n"
+        "  -H 'content-type: application/json' \\\n"
+        '  -H "authorization: Bearer $EMULATOR_KEY" \\\n'
+        f"  -d {shlex.quote(body)}"
+    )
+
+
+def python(trace: Trace, host: str) -> str:
+    """With the official SDK; the body is read from JSON, so it is what was sent."""
+    body = trace.body.decode(errors="replace")
+    path = trace.path.removeprefix("/v1")
+    call = _CALLS.get(path, f"client.post({path!r}, body=request, cast_to=object)")
+    return (
+        "import json\nimport os\n\nimport openai\n\n"
+        f"client = openai.OpenAI(base_url={host + '/v1'!r}, "
+        'api_key=os.environ.get("EMULATOR_KEY", "none"))\n'
+        f"request = json.loads({body!r})\n"
+        f"answer = {call}\n"
+        "print(answer if not request.get('stream') else [*answer])\n"
+    )

@@ -1,0 +1,164 @@
+"""The inspector's pages of requests, at ``/`` and below ``/inspector``; `Access` says who may see them.
+
+Its other pages are in the modules beside this one. What changes anything is sent as JSON, by the pages' own
+script: a form of another page could be sent by anybody's browser, JSON cannot (`browser_guard`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+from flask import Blueprint, Response, g, request
+from pydantic import BaseModel, Field
+
+from emulator.errors import EmulatorError, NotFound, Unauthorized
+from emulator.protocol import parse_body
+from emulator.settings import Settings
+from emulator.traces import Trace, Traces
+from emulator.upstream.sse import PING, encode_json
+from emulator.web.inspector import programs, request_view, snippets
+from emulator.web.inspector.access import Access, Viewer
+from emulator.web.inspector.pages import HEADERS, Pages
+from emulator.web.inspector.rows import FILTERS, rows
+from emulator.web.routes.reply import json_reply, stream_reply
+
+VIEWS = ("pipeline", "program", "repairs", "timing", "stream", "copy")
+_STREAM_SECONDS = 60.0
+"""How long a page listens on one connection: an ending proxy waits for it."""
+_OPEN = frozenset({"inspector.static", "inspector.sign_in"})
+
+
+class SignIn(BaseModel):
+    key: str = Field(max_length=4096)
+
+
+def add_inspector(settings: Settings, traces: Traces, recognize: Callable[[str], str]) -> Blueprint:
+    """All pages; ``recognize`` is as in `Access`."""
+    pages, access = Pages(settings), Access(settings, recognize)
+    inspector = Blueprint("inspector", __name__)
+
+    @inspector.before_request
+    def look() -> None:
+        if request.endpoint not in _OPEN:
+            g.viewer = access.viewer(request)
+
+    @inspector.errorhandler(EmulatorError)
+    def failed(error: EmulatorError) -> Response:
+        if request.method != "GET":
+            return json_reply(error.body(), error.status)
+        template = "sign_in.html" if isinstance(error, Unauthorized) else "error.html"
+        return pages.page(template, error.status, error=error, viewer=None)
+
+    @inspector.get("/inspector/static/<name>")
+    def static(name: str) -> Response:
+        return pages.asset(name)
+
+    @inspector.post("/inspector/sign-in")
+    def sign_in() -> Response:
+        response = json_reply({"signed_in": True})
+        access.sign_in(request, parse_body(request.get_data(), SignIn).key, response)
+        return response
+
+    @inspector.post("/inspector/sign-out")
+    def sign_out() -> Response:
+        response = json_reply({"signed_in": False})
+        access.sign_out(request, response)
+        return response
+
+    _add_requests(inspector, pages, traces)
+    return inspector
+
+
+def _add_requests(inspector: Blueprint, pages: Pages, traces: Traces) -> None:
+    @inspector.get("/")
+    def list_requests() -> Response:
+        found = rows(traces.all(viewer().client), request.args)
+        template = "_rows.html" if "fragment" in request.args else "requests.html"
+        count, size = traces.kept
+        return pages.page(
+            template, viewer=viewer(), rows=found, filters=FILTERS, count=count, size=size,
+            link=_link, here="requests",
+        )  # fmt: skip
+
+    @inspector.get("/inspector/requests/<key>")
+    def show_request(key: str) -> Response:
+        return show_view(key, "pipeline")
+
+    @inspector.get("/inspector/requests/<key>/<view>")
+    def show_view(key: str, view: str) -> Response:
+        trace = traces.get(key, viewer().client)
+        if trace is None or view not in VIEWS:
+            raise NotFound("This request is not kept (any more).")
+        shown = _SHOWN[view](trace, traces.all(viewer().client))
+        return pages.page(
+            f"{view}.html", viewer=viewer(), trace=trace, view=view, views=VIEWS, here="requests",
+            steps=programs.steps(trace, traces.all(trace.client)), **shown,
+        )  # fmt: skip
+
+    @inspector.post("/inspector/clear")
+    def clear() -> Response:
+        return json_reply({"cleared": traces.clear(viewer().client)})
+
+    @inspector.get("/inspector/events")
+    def events() -> Response:
+        response = stream_reply(_changes(traces))
+        response.headers.update({**HEADERS, "cache-control": "no-cache"})
+        return response
+
+
+def viewer() -> Viewer:
+    """Who looks at the page of this request."""
+    found: Viewer = g.viewer
+    return found
+
+
+def _link(query: dict[str, str]) -> str:
+    return f"/?{urlencode(query)}" if query else "/"
+
+
+def _changes(traces: Traces) -> Iterator[bytes]:
+    """An event each time that a request begins or ends; a page asks for what it shows by itself."""
+    version = traces.version
+    yield encode_json({"version": version}, "changed")
+    for _ in range(int(_STREAM_SECONDS / 5)):
+        now = traces.wait(version, 5.0)
+        yield PING if now == version else encode_json({"version": now}, "changed")
+        version = now
+
+
+def _pipeline(trace: Trace, all_traces: list[Trace]) -> dict[str, Any]:
+    gone_on = programs.programs(trace)[:1] if trace.resumed else []
+    return {"turns": [*request_view.turns(trace, all_traces)], "resumed": gone_on}
+
+
+def _program(trace: Trace, _: list[Trace]) -> dict[str, Any]:
+    return {"programs": programs.programs(trace)}
+
+
+def _repairs(trace: Trace, _: list[Trace]) -> dict[str, Any]:
+    return {"repairs": [*request_view.repairs(trace)]}
+
+
+def _timing(trace: Trace, _: list[Trace]) -> dict[str, Any]:
+    return {"bars": request_view.waterfall(trace)}
+
+
+def _stream(trace: Trace, _: list[Trace]) -> dict[str, Any]:
+    return {"streams": [*request_view.streams(trace)]}
+
+
+def _copy(trace: Trace, _: list[Trace]) -> dict[str, Any]:
+    host = request.host_url.rstrip("/")
+    return {"curl": snippets.curl(trace, host), "python": snippets.python(trace, host)}
+
+
+_SHOWN: dict[str, Callable[[Trace, list[Trace]], dict[str, Any]]] = {
+    "pipeline": _pipeline,
+    "program": _program,
+    "repairs": _repairs,
+    "timing": _timing,
+    "stream": _stream,
+    "copy": _copy,
+}

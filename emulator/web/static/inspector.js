@@ -1,0 +1,120 @@
+// The inspector's only script: pages work without it, but for what changes something and for what is live.
+// Text of requests is never made into markup here: fragments come from the server, escaped.
+"use strict";
+
+const told = document.getElementById("told");
+
+function tell(text) {
+  told.textContent = text;
+  clearTimeout(tell.timer);
+  tell.timer = setTimeout(() => { told.textContent = ""; }, 6000);
+}
+
+async function post(url, body) {
+  const response = await fetch(url, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  const text = await response.text();
+  if (!response.ok) {
+    let message = text;
+    try { message = JSON.parse(text).error.message; } catch { /* it is told as it is */ }
+    throw new Error(message.slice(0, 500));
+  }
+  return { kind: response.headers.get("content-type") || "", text };
+}
+
+// A button with data-post sends {} there; then the page is shown anew.
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-post]");
+  if (!button || (button.dataset.confirm && !confirm(button.dataset.confirm))) return;
+  try {
+    await post(button.dataset.post, {});
+    location.reload();
+  } catch (error) { tell(error.message); }
+});
+
+// A form with data-json sends its fields as JSON; the answer is a fragment for data-into, or the page is shown anew.
+document.addEventListener("submit", async (event) => {
+  const form = event.target;
+  if (!form.dataset.json) return;
+  event.preventDefault();
+  const fields = Object.fromEntries(new FormData(form));
+  const address = event.submitter?.dataset.to || form.dataset.json;
+  form.setAttribute("aria-busy", "true");
+  try {
+    const answer = await post(address, fields);
+    const into = form.dataset.into && document.getElementById(form.dataset.into);
+    if (into) {
+      into.innerHTML = answer.text; // escaped by the server; the content policy runs nothing of it
+      into.scrollIntoView({ block: "nearest" });
+    } else {
+      location.reload();
+    }
+  } catch (error) { tell(error.message); } finally { form.removeAttribute("aria-busy"); }
+});
+
+// Whoever points at a call sees its line.
+function light(event, on) {
+  const call = event.target.closest?.("[data-lights]");
+  if (!call) return;
+  document.querySelectorAll(`[data-line="${CSS.escape(call.dataset.lights)}"]`)
+    .forEach((line) => line.classList.toggle("lit", on));
+}
+for (const [name, on] of [["mouseover", true], ["mouseout", false], ["focusin", true], ["focusout", false]]) {
+  document.addEventListener(name, (event) => light(event, on));
+}
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+  tell("Copied.");
+});
+
+// Light and dark, where the system's choice is not wanted.
+const kept = localStorage.getItem("theme");
+if (kept) document.documentElement.dataset.theme = kept;
+document.querySelector("[data-theme-switch]")?.addEventListener("click", () => {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  localStorage.setItem("theme", root.dataset.theme);
+});
+
+// Keys: / searches, j and k go through the rows.
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select")) return;
+  const rows = [...document.querySelectorAll(".requests tbody a")];
+  const at = rows.indexOf(document.activeElement);
+  if (event.key === "/" && document.getElementById("q")) document.getElementById("q").focus();
+  else if (event.key === "j" && rows.length) rows[Math.min(at + 1, rows.length - 1)].focus();
+  else if (event.key === "k" && rows.length) rows[Math.max(at - 1, 0)].focus();
+  else return;
+  event.preventDefault();
+});
+
+// The list is asked for anew when something has changed, at most once a second, and only while it is looked at.
+const list = document.querySelector("[data-live-url]");
+if (list) {
+  const live = document.querySelector("[data-live]");
+  let waiting = false;
+  async function refresh() {
+    waiting = false;
+    if (document.hidden || !live.checked) return;
+    const url = new URL(list.dataset.liveUrl, location);
+    url.searchParams.set("fragment", "1");
+    const response = await fetch(url);
+    if (!response.ok) return;
+    const focused = document.activeElement?.getAttribute("href");
+    list.innerHTML = await response.text(); // escaped by the server
+    if (focused) list.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
+  }
+  function changed() {
+    if (!waiting) { waiting = true; setTimeout(refresh, 1000); }
+  }
+  new EventSource("/inspector/events").addEventListener("changed", changed);
+  document.addEventListener("visibilitychange", changed);
+  live.addEventListener("change", changed);
+}

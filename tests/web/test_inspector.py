@@ -1,0 +1,332 @@
+"""The inspector's pages: what they show, to whom, and that nothing in a request can act in a browser."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from html.parser import HTMLParser
+from typing import Any
+
+import openai
+import pytest
+
+from emulator.traces import Traces
+from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.serving import serve
+from tests.support.tools import GET_WEATHER
+
+CALL = '```python\nget_weather(location="Oslo")\n```'
+HELLO: list[Any] = [{"role": "user", "content": "Weather in Oslo?"}]
+EVIL = """"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}"""
+VIEWS = ("pipeline", "program", "repairs", "timing", "stream", "copy")
+Fetched = tuple[int, dict[str, str], str]
+
+
+class Inspected:
+    """A proxy whose inspector is looked at."""
+
+    def __init__(self, url: str, traces: Traces) -> None:
+        self.url = url
+        self.traces = traces
+
+    def get(self, path: str, **headers: str) -> Fetched:
+        return self._send(urllib.request.Request(self.url + path, headers=headers))
+
+    def post(self, path: str, body: Any = None, **headers: str) -> Fetched:
+        sent = {"content-type": "application/json", **headers}
+        data = json.dumps(body or {}).encode()
+        return self._send(urllib.request.Request(self.url + path, data, sent))
+
+    def _send(self, request: urllib.request.Request) -> Fetched:
+        try:
+            with urllib.request.urlopen(request) as response:
+                status, told, text = response.status, response.headers, response.read().decode()
+        except urllib.error.HTTPError as error:
+            status, told, text = error.code, error.headers, error.read().decode()
+        return status, {name.lower(): value for name, value in told.items()}, text
+
+    def ask(self, key: str = "any", **fields: Any) -> str:
+        """Ask for a chat completion, and give the id of the request once it is over."""
+        asked = {"model": "m", "messages": HELLO, "tools": [GET_WEATHER], **fields}
+        headers = {"authorization": f"Bearer {key}"}
+        _, told, _ = self.post("/v1/chat/completions", asked, **headers)
+        trace = self.traces.get(told["x-request-id"])
+        assert trace is not None
+        while trace.seconds is None:
+            self.traces.wait(self.traces.version, 60)
+        return trace.id
+
+
+Start = Callable[..., Inspected]
+
+
+@pytest.fixture
+def inspect(
+    upstream: ScriptedUpstream, open_shared_engines: Callable[[Any], Any]
+) -> Iterator[Start]:
+    """`inspect(**settings)` starts a proxy."""
+    from app import create_app
+    from emulator.settings import Settings
+
+    with ExitStack() as running:
+
+        def start(**values: Any) -> Inspected:
+            own = {"base_url": upstream.base_url, "store": ":memory:", "files_dir": ":temporary:"}
+            settings = Settings(**{"warm_kernels": 0, "engines": ("monty",), **own, **values})
+            app = create_app(settings, engines=open_shared_engines(settings))
+            running.callback(app.extensions["emulator"].close)
+            return Inspected(running.enter_context(serve(app)), app.extensions["emulator.traces"])
+
+        yield start
+
+
+class Markup(HTMLParser):
+    """The elements and attributes of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+
+def shown(page: str) -> str:
+    """The text of a page, without markup."""
+    return html.unescape(re.sub(r"<[^>]*>", "", page))
+
+
+def test_the_list_shows_a_request_and_leads_to_it(
+    inspect: Start, upstream: ScriptedUpstream
+) -> None:
+    proxy = inspect()
+    upstream.reply(CALL)
+    key = proxy.ask(model="qwen")
+    status, headers, page = proxy.get("/")
+    assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert f'href="/inspector/requests/{key}"' in page
+    assert "qwen" in shown(page)
+    assert "called" in shown(page)
+
+
+def test_one_request_is_shown_from_its_tools_to_its_calls(
+    inspect: Start, upstream: ScriptedUpstream
+) -> None:
+    proxy = inspect()
+    upstream.reply(
+        Reply('```python\nget_weather(town="Oslo")\n```', reasoning="Let me think."), CALL
+    )
+    key = proxy.ask()
+    pages = {view: shown(proxy.get(f"/inspector/requests/{key}/{view}")[2]) for view in VIEWS}
+    for words in (
+        "def get_weather", "Weather in Oslo?", "Let me think.", 'get_weather(town="Oslo")',
+        "Read by python", 'get_weather {"location":"Oslo"}', "line 1", "% as in the turn before",
+    ):  # fmt: skip
+        assert words in pages["pipeline"], words
+    assert "invalid" in pages["repairs"]
+    assert "town" in pages["repairs"]
+    assert "^" in pages["repairs"]
+    assert re.search(r"\+get_weather\(location", pages["repairs"].replace("\n", ""))
+    assert "sent" in pages["program"]
+    for span in ("request", "upstream accepts", "first token", "sandbox monty", "first call"):
+        assert span in pages["timing"]
+    assert "Let me think." in pages["stream"]
+    assert "curl " in pages["copy"]
+    assert "client.chat.completions.create" in pages["copy"]
+
+
+def test_a_program_that_goes_on_leads_from_turn_to_turn(
+    inspect: Start, upstream: ScriptedUpstream
+) -> None:
+    proxy = inspect()
+    upstream.reply(
+        '```python\na = get_weather(location="Oslo")\nget_weather(location=a["next"])\n```'
+    )
+    client = openai.OpenAI(base_url=f"{proxy.url}/v1", api_key="any", max_retries=0)
+    asked: dict[str, Any] = {"model": "m", "tools": [GET_WEATHER]}
+    message = client.chat.completions.create(messages=HELLO, **asked).choices[0].message
+    assert message.tool_calls
+    result = {
+        "role": "tool",
+        "tool_call_id": message.tool_calls[0].id,
+        "content": '{"next": "Rome"}',
+    }
+    told: Any = [*HELLO, message.to_dict(), result]
+    client.chat.completions.create(messages=told, **asked)
+    second, first = proxy.traces.all()
+    page = proxy.get(f"/inspector/requests/{first.id}/program")[2]
+    assert f"/inspector/requests/{second.id}/program" in page
+    after = proxy.get(f"/inspector/requests/{second.id}/program")[2]
+    assert f"/inspector/requests/{first.id}/program" in after
+    assert "Gone on with, without the model" in shown(after)
+    assert re.findall(r'<li id="p1-\d" data-line="p1-\d" class="(\w*)">', after) == [
+        "resumed",
+        "sent",
+    ]
+
+
+@pytest.mark.parametrize("view", ["", *VIEWS])
+def test_hostile_text_is_text_in_every_view(
+    inspect: Start, upstream: ScriptedUpstream, view: str
+) -> None:
+    """It is in the question, a tool, the model's name, reasoning, the reply, its fault and arguments."""
+    proxy = inspect()
+    tool = json.loads(json.dumps(GET_WEATHER))
+    tool["function"]["description"] = EVIL
+    upstream.reply(
+        Reply(f"{EVIL}\n```python\nget_weather(town={EVIL!r})\n```", reasoning=EVIL),
+        f"```python\nget_weather(location={EVIL!r})\n```",
+    )
+    key = proxy.ask(model=EVIL, messages=[{"role": "user", "content": EVIL}], tools=[tool])
+    path = f"/inspector/requests/{key}/{view}" if view else f"/?q={urllib.request.quote(EVIL)}"
+    status, headers, page = proxy.get(path)
+    assert status == 200
+    markup = Markup(page)
+    assert markup.tags.count("script") == 1  # ours
+    assert "img" not in markup.tags
+    assert not [name for name, _ in markup.attributes if name.startswith("on") or name == "style"]
+    assert "49" not in [text.strip() for text in re.findall(r">([^<]*)<", page)]
+    assert "alert(1)" in shown(page)
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_client_sees_its_own_requests_and_the_inspectors_key_all(
+    inspect: Start, upstream: ScriptedUpstream
+) -> None:
+    proxy = inspect(client_keys=("ann-key", "bob-key"), inspector_key="admin-key")
+    upstream.reply(CALL, CALL)
+    ann, bob = proxy.ask("ann-key"), proxy.ask("bob-key")
+    seen = {
+        key: [one for one in (ann, bob) if one in proxy.get("/", authorization=f"Bearer {key}")[2]]
+        for key in ("ann-key", "bob-key", "admin-key")
+    }
+    assert seen == {"ann-key": [ann], "bob-key": [bob], "admin-key": [ann, bob]}
+    other = proxy.get(f"/inspector/requests/{bob}", authorization="Bearer ann-key")
+    assert (other[0], bob in other[2]) == (404, False)
+    assert json.loads(proxy.post("/inspector/clear", authorization="Bearer ann-key")[2]) == {
+        "cleared": 1
+    }
+    assert [trace.id for trace in proxy.traces.all()] == [bob]
+
+
+def test_a_browser_signs_in_once_and_out_again(inspect: Start) -> None:
+    proxy = inspect(client_keys=("ann-key",))
+    assert proxy.get("/")[0] == 401
+    assert proxy.post("/inspector/sign-in", {"key": "wrong"})[0] == 401
+    status, headers, _ = proxy.post("/inspector/sign-in", {"key": "ann-key"})
+    cookie = headers["set-cookie"]
+    assert (status, "HttpOnly" in cookie, "SameSite=Strict" in cookie) == (200, True, True)
+    assert "ann-key" not in cookie
+    session = cookie.split(";")[0]
+    assert proxy.get("/", cookie=session)[0] == 200
+    proxy.post("/inspector/sign-out", cookie=session)
+    assert proxy.get("/", cookie=session)[0] == 401
+
+
+def test_without_a_key_only_this_machine_may_look(inspect: Start) -> None:
+    assert inspect().get("/")[0] == 200
+    assert inspect().get("/", **{"x-forwarded-for": "203.0.113.7"})[0] == 403
+    assert inspect(host="0.0.0.0", open=True).get("/")[0] == 403
+    opened = inspect(host="0.0.0.0", open=True, inspector_key="admin-key")
+    assert [opened.get("/")[0], opened.get("/", authorization="Bearer admin-key")[0]] == [401, 200]
+
+
+@pytest.mark.parametrize("headers", [{"host": "evil.example"}, {"origin": "http://evil.example"}])
+def test_another_page_cannot_read_or_clear_it(inspect: Start, headers: dict[str, str]) -> None:
+    proxy = inspect()
+    assert proxy.get("/", **headers)[0] == 403
+    assert proxy.post("/inspector/clear", **headers)[0] == 403
+
+
+def test_a_form_of_another_page_is_refused(inspect: Start) -> None:
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    assert inspect().post("/inspector/clear", **form)[0] == 415
+
+
+def test_switched_off_there_is_no_inspector(inspect: Start, upstream: ScriptedUpstream) -> None:
+    proxy = inspect(inspector="off", pass_through="")
+    assert {proxy.get(path)[0] for path in ("/", "/inspector/static/inspector.js")} == {404}
+
+
+def test_ten_thousand_requests_are_shown_a_page_at_a_time(inspect: Start) -> None:
+    proxy = inspect(inspector_traces=10_000)
+    for n in range(10_000):
+        trace = proxy.traces.begin(f"req_{n}", "POST", "/v1/chat/completions", "", b"")
+        assert trace is not None
+        trace.model = "rare" if n == 5 else "common"
+        proxy.traces.finish(trace)
+    page = proxy.get("/")[2]
+    assert page.count("<tr>") == 51
+    assert "10000 requests, page 1 of 200" in shown(page)
+    assert 'href="/inspector/requests/req_0"' in proxy.get("/?page=200")[2]
+    assert re.findall(r"/inspector/requests/(\w+)", proxy.get("/?q=rare")[2]) == ["req_5"]
+    assert proxy.get("/?page=999999999999&show=nonsense")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("chosen", "kept"), [("failed", ["failed"]), ("repaired", ["repaired"]), ("saved", [])]
+)
+def test_the_list_can_be_narrowed(
+    inspect: Start, upstream: ScriptedUpstream, chosen: str, kept: list[str]
+) -> None:
+    proxy = inspect(upstream_retries=0)
+    upstream.reply('```python\nget_weather(town="Oslo")\n```', CALL, Reply(status=400, body={}))
+    keys = {proxy.ask(): "repaired", proxy.ask(): "failed"}
+    page = proxy.get(f"/?show={chosen}")[2]
+    assert [keys[key] for key in re.findall(r"/inspector/requests/(\w+)", page)] == kept
+
+
+def test_keys_in_a_request_are_not_shown(inspect: Start, upstream: ScriptedUpstream) -> None:
+    proxy = inspect(client_keys=("client-key-1",), api_key="upstream-key-1")
+    upstream.reply("You said upstream-key-1.")
+    words = "mine is client-key-1, or sk-proj-abcdefghijklmnop1234; Authorization: Bearer abc.def-123456 "
+    hosted = {
+        "type": "mcp",
+        "server_url": "http://x",
+        "headers": {"Authorization": "Basic c2VjcmV0"},
+    }
+    key = proxy.ask(
+        "client-key-1", messages=[{"role": "user", "content": words}], tools=[GET_WEATHER, hosted]
+    )
+    for view in VIEWS:
+        page = proxy.get(f"/inspector/requests/{key}/{view}", authorization="Bearer client-key-1")[
+            2
+        ]
+        for secret in ("client-key-1", "upstream-key-1", "sk-proj", "abc.def", "c2VjcmV0"):
+            assert secret not in shown(page), (view, secret)
+
+
+def test_a_page_learns_of_new_requests_as_they_come(
+    inspect: Start, upstream: ScriptedUpstream
+) -> None:
+    proxy = inspect()
+    upstream.reply(CALL)
+    with urllib.request.urlopen(f"{proxy.url}/inspector/events") as events:
+        first = events.readline() + events.readline()
+        proxy.ask()
+        rest = [events.readline() for _ in range(4)]
+    assert first.startswith(b"event: changed")
+    assert b"event: changed\n" in rest
+
+
+def test_its_files_are_served_without_a_key_and_nothing_else_is(inspect: Start) -> None:
+    proxy = inspect(client_keys=("ann-key",))
+    kinds = {
+        name: proxy.get(f"/inspector/static/{name}")[1]["content-type"]
+        for name in ("inspector.js", "inspector.css", "icon.svg")
+    }
+    assert kinds["inspector.js"].startswith("text/javascript")
+    assert proxy.get("/inspector/static/..%2Fapp.py")[0] in (401, 404)
+    for path in ("/", "/inspector/events", "/inspector/requests/req_0"):
+        assert proxy.get(path)[0] == 401
