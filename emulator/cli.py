@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from flask import Flask
 
     from emulator.configuration import Configuration
+    from emulator.settings import Settings
     from emulator.upstream.reachability import Reachability
+    from emulator.web.keeper import Keeper
 
 USAGE = """\
 {program} [serve] [settings]          serve the proxy
@@ -87,21 +89,7 @@ def _serve(arguments: Sequence[str]) -> int:
     """Serve until a signal comes."""
     made = _configuration(arguments)
     settings = made.settings
-    if any(row.template for row in settings.profiles):
-        from emulator.answering.own_template import TemplateUnusable, check
-
-        try:
-            check(settings)
-        except TemplateUnusable as error:
-            _refuse(str(error))
-    if settings.client_keys_file:
-        from emulator.client_keys import ClientKeysUnusable
-        from emulator.client_keys import read as read_keys
-
-        try:
-            read_keys(settings.client_keys_file)
-        except ClientKeysUnusable as error:
-            _refuse(f"client_keys_file: {error}")
+    _check_files(settings)
     from emulator import start_words
     from emulator.web.listening import CannotListen, listen
 
@@ -111,11 +99,12 @@ def _serve(arguments: Sequence[str]) -> int:
         _refuse(str(error), code=1)
     _say(*made.notes)
     settings = settings.model_copy(update={"port": listener.getsockname()[1]})
-    # gunicorn forks: everything with threads or child processes starts in the worker.
-    from emulator.web.app import create_app
-    from emulator.web.server import Server
-
     with ExitStack() as running:
+        folder = _run_folder(settings, running)
+        # gunicorn forks: everything with threads or child processes starts in the worker.
+        from emulator.web.app import create_app
+        from emulator.web.server import Server
+
         if settings.local_model:
             from pydantic import SecretStr
 
@@ -129,7 +118,13 @@ def _serve(arguments: Sequence[str]) -> int:
                 update={"base_url": url, "api_key": SecretStr("local"), "profile": "tiny"}
             )
 
-        def ready(app: Flask) -> None:
+        def ready(app: Flask, first: bool) -> None:
+            if not first:
+                app.extensions["emulator.reachability"].begin()
+                if settings.warm_kernels:
+                    warm = app.extensions["emulator.warm_up"]
+                    threading.Thread(target=warm, name="start", daemon=True).start()
+                return
             _say(
                 start_words.serving(settings, made.upstream),
                 start_words.kept(settings),
@@ -146,8 +141,48 @@ def _serve(arguments: Sequence[str]) -> int:
             if settings.warm_kernels:
                 app.extensions["emulator.warm_up"]()
 
-        Server(settings, lambda: create_app(settings), listener, ready).run()
+        served, keeper = _shared(settings, folder)
+        Server(served, lambda: create_app(served, keeper=keeper), listener, ready, keeper).run()
     return 0
+
+
+def _check_files(settings: Settings) -> None:
+    """Exits with what is wrong with the files that the settings name."""
+    if any(row.template for row in settings.profiles):
+        from emulator.answering.own_template import TemplateUnusable, check
+
+        try:
+            check(settings)
+        except TemplateUnusable as error:
+            _refuse(str(error))
+    if settings.client_keys_file:
+        from emulator.client_keys import ClientKeysUnusable
+        from emulator.client_keys import read as read_keys
+
+        try:
+            read_keys(settings.client_keys_file)
+        except ClientKeysUnusable as error:
+            _refuse(f"client_keys_file: {error}")
+
+
+def _run_folder(settings: Settings, running: ExitStack) -> Path | None:
+    """What several workers have together for this run; to be made before anything is counted."""
+    if settings.workers == 1:
+        return None
+    from emulator.shared.run_folder import run_folder
+
+    return running.enter_context(run_folder())
+
+
+def _shared(settings: Settings, folder: Path | None) -> tuple[Settings, Keeper | None]:
+    """The settings of each worker, and the keeper of several."""
+    if folder is None:
+        return settings, None
+    from emulator.storage.for_workers import shared_places
+    from emulator.web.keeper import Keeper
+
+    served = shared_places(settings, folder)
+    return served, Keeper(served, folder)
 
 
 def _doctor(arguments: Sequence[str]) -> int:

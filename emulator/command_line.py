@@ -26,7 +26,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
     "Clients": (
         "port", "host", "client_keys", "client_keys_file", "open", "allowed_hosts", "cors_origins",
-        "ping_seconds", "stream_calls", "drain_seconds", "threads", "waiting_requests", "bodies_bytes",
+        "ping_seconds", "stream_calls", "drain_seconds", "workers", "threads", "waiting_requests",
+        "bodies_bytes",
         "max_body_bytes", "client_seconds", "client_open_requests", "client_requests_per_minute",
         "requests_per_minute",
     ),

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Gauge, Histogram
+import os
+
+from prometheus_client import (
+    REGISTRY,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+SHARED_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+"""Where it names a folder, when this module is imported, several processes count together there."""
 
 REQUESTS = Counter("emulator_requests", "HTTP requests", ["path", "status"])
-OPEN_REQUESTS = Gauge("emulator_open_requests", "Requests being served, streams until they end")
-WAITING_REQUESTS = Gauge("emulator_waiting_requests", "Requests that wait for a thread")
+OPEN_REQUESTS = Gauge(
+    "emulator_open_requests",
+    "Requests being served, streams until they end",
+    multiprocess_mode="livesum",
+)
+WAITING_REQUESTS = Gauge(
+    "emulator_waiting_requests", "Requests that wait for a thread", multiprocess_mode="livesum"
+)
 SECONDS = Histogram(
     "emulator_request_seconds",
     "Time until a response began",
@@ -31,3 +50,18 @@ PROGRAMS_DROPPED = Counter(
     "emulator_programs_dropped", "Waiting programs that were not gone on with", ["reason"]
 )
 CELLS = Counter("emulator_cells", "Cells run in containers", ["status"])
+
+
+def page() -> bytes:
+    """All that was counted, by all processes of this run, in Prometheus' text format."""
+    registry = REGISTRY
+    if SHARED_VARIABLE in os.environ:
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return generate_latest(registry)
+
+
+def process_died(pid: int) -> None:
+    """What a process had open is open no more; what it counted stays counted."""
+    if SHARED_VARIABLE in os.environ:
+        mark_process_dead(pid)  # type: ignore[no-untyped-call]

@@ -269,6 +269,9 @@ class Settings(BaseSettings):
     drain_seconds: float = Field(
         8, ge=0, le=3600, description="how long open requests may go on when the proxy is to end"
     )
+    workers: int = Field(
+        1, ge=1, le=64, description="processes that serve requests; more than cores help nobody"
+    )
     threads: int = Field(512, ge=1, le=4096, description="most requests served at the same time")
     waiting_requests: int = Field(
         64, ge=0, le=4096, description="most requests that wait for a thread; others are told 503"

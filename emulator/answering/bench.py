@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from emulator.answering.prompt import Workplace
 from emulator.errors import BadRequest, NotFound
 from emulator.interpreter.attachments import taken_in
-from emulator.interpreter.interpreter import Interpreter
+from emulator.interpreter.interface import Cells
 from emulator.protocol import ChatCompletionRequest, Message
 from emulator.settings import MemoryLimit, Settings
 from emulator.storage.container_rows import Container
@@ -42,7 +42,7 @@ class Auto(BaseModel):
 class Bench:
     """Where the cells of one answer run, and how many of them there may be."""
 
-    interpreter: Interpreter
+    interpreter: Cells
     container: Container
     runs: int
     """Cells in one answer."""
@@ -71,7 +71,7 @@ class Bench:
 
 
 def open_bench(
-    interpreter: Interpreter,
+    interpreter: Cells,
     files: Files,
     settings: Settings,
     client: str,
@@ -94,7 +94,7 @@ def open_bench(
 
 
 def _container(
-    interpreter: Interpreter,
+    interpreter: Cells,
     settings: Settings,
     client: str,
     request: ChatCompletionRequest,

@@ -25,7 +25,7 @@ from emulator.answering.usage import estimated_tokens
 from emulator.errors import BadRequest, UpstreamFailed
 from emulator.events import AnswerEvent, Opened, Relayed
 from emulator.interpreter.attachments import written_out
-from emulator.interpreter.interpreter import Interpreter
+from emulator.interpreter.interface import Cells
 from emulator.protocol import ChatCompletionRequest
 from emulator.settings import Order, Settings
 from emulator.storage.files import Files
@@ -50,7 +50,7 @@ class Pipeline:
     upstreams: Upstreams
     engines: Sequence[Engine]
     store: KeyValueStore | None = None
-    interpreter: Interpreter | None = None
+    interpreter: Cells | None = None
     files: Files | None = None
     habits: Habits = field(default_factory=Habits)
     probe: Probe = field(default_factory=lambda: Probe(None))

@@ -61,7 +61,7 @@ class Interpreter:
     ) -> None:
         """``engine`` gives the engine for a memory limit (``1g`` ...); raises `SandboxUnavailable`."""
         self.containers = containers
-        self.approvals = Approvals()
+        self._approvals = Approvals()
         self._kernels = Kernels(containers, engine, settings)
         self._settings = settings
         self._libraries: dict[str, str] | None = None
@@ -85,14 +85,14 @@ class Interpreter:
             departure.stopping(partial(self._stop, kernel, cell)),
         ):
             if container.approval:
-                cell.held = held = self.approvals.hold(cell.id, container.id, code)
+                cell.held = held = self._approvals.hold(cell.id, container.id, code)
                 try:
                     if cell.gone:
                         held.decide(GONE)
                     yield held
                     decision = held.wait(self._settings.approval_seconds)
                 finally:
-                    self.approvals.release(held)
+                    self._approvals.release(held)
                 if not decision.approved:
                     yield _declined(cell, container, decision)
                     return
@@ -140,6 +140,14 @@ class Interpreter:
         ran = kernel is not None and kernel.ran
         return ran or bool(self.containers.files(container.id))
 
+    def held(self, container_id: str) -> list[Held]:
+        """The cells of a container that wait for approval, the oldest first."""
+        return self._approvals.of(container_id)
+
+    def decide(self, container_id: str, execution_id: str, decision: Decision) -> Held:
+        """Raises `NotFound` if no such cell waits in that container."""
+        return self._approvals.decide(container_id, execution_id, decision)
+
     def touch_busy(self) -> None:
         """To be called often: containers in use do not expire."""
         self._kernels.touch_busy()
@@ -156,7 +164,7 @@ class Interpreter:
 
     def _end(self, container_id: str) -> None:
         """The container has gone: so does its kernel."""
-        self.approvals.drop(container_id)
+        self._approvals.drop(container_id)
         self._kernels.end(container_id)
 
     def close(self) -> None:

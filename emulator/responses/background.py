@@ -1,7 +1,7 @@
 """Responses that are made while nobody waits: started, polled, cancelled.
 
-The state of each stands in the store, where every replica finds it; a run itself lives in this process and
-ends with it. Knows nothing of Flask.
+The state of each stands in the store, where every worker and replica finds it; a run itself lives in this
+process and ends with it. Knows nothing of Flask.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from emulator.errors import EmulatorError, ExecutionFailed
 from emulator.events import Opened
 from emulator.responses.front import Answer
 from emulator.responses.items import Json
+from emulator.responses.signals import Signals
 
 log = structlog.get_logger()
 
@@ -42,10 +43,20 @@ class _Run:
 
 
 class BackgroundResponses:
-    """The runs of this process, ``most`` at once; none is taken to live longer than ``seconds``."""
+    """The runs of this process, ``most`` at once; none is taken to live longer than ``seconds``.
 
-    def __init__(self, most: int, seconds: float, now: Callable[[], float] = time.time) -> None:
+    With ``signals``, other processes may make some too.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        seconds: float,
+        signals: Signals | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._most = most
+        self._signals = signals
         self._seconds = seconds
         self._now = now
         self._lock = threading.Lock()
@@ -60,6 +71,8 @@ class BackgroundResponses:
                 message = "Too many responses are being made in the background."
                 raise ExecutionFailed(message, code="overloaded", headers={"retry-after": "10"})
             self._runs[queued["id"]] = run
+        if self._signals is not None:
+            self._signals.begin(queued["id"], run.cancel)
         answer.keep(queued)
         make = partial(copy_context().run, self._make, run)
         threading.Thread(target=make, name="background-response", daemon=True).start()
@@ -74,12 +87,18 @@ class BackgroundResponses:
         if run is not None:
             run.cancel()
             run.ended.wait(_CANCEL_SECONDS)
+        elif self._signals is not None:
+            self._signals.cancel(response["id"], _CANCEL_SECONDS)
         return {**response, "status": "cancelled"}
 
-    def current(self, response: Json) -> Json:
-        """The response; one whose process has died with it has failed."""
-        late = response["created_at"] + self._seconds < self._now()
-        if response["status"] not in _LIVE or not late:
+    def current(self, response: Json, again: Callable[[], Json]) -> Json:
+        """The response; one whose process has died with it has failed. ``again`` reads it once more."""
+        if response["status"] not in _LIVE:
+            return response
+        lost = response["created_at"] + self._seconds < self._now()
+        if self._signals is not None and not self._signals.is_made(response["id"]):
+            response, lost = again(), True  # it may have ended just now
+        if not lost or response["status"] not in _LIVE:
             return response
         error = {"code": "server_error", "message": "The proxy that made this response has gone."}
         return {**response, "status": "failed", "error": error}
@@ -114,4 +133,6 @@ class BackgroundResponses:
                 answer.keep({**answer.begun, "status": "cancelled"})
             with self._lock:
                 del self._runs[answer.begun["id"]]
+            if self._signals is not None:
+                self._signals.end(answer.begun["id"])
             run.ended.set()

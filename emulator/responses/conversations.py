@@ -1,15 +1,14 @@
 """Conversations: items under an id, to which each response made in one adds its turn.
 
-One value in the store each, bounded like all of them. Changes of one process follow one another; of two
-replicas that add to one conversation at the same moment, the later wins. Knows nothing of HTTP.
+One value in the store each, bounded like all of them. Changes follow one another, in whichever process or
+replica they are made. Knows nothing of HTTP.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -48,7 +47,6 @@ class Conversations:
 
     store: KeyValueStore | None
     seconds: float
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def create(self, client: str, items: Sequence[Json], metadata: dict[str, str]) -> Conversation:
         """Raises `BadRequest`, `StoreUnavailable`."""
@@ -65,9 +63,7 @@ class Conversations:
             except StoreFailed as error:
                 message = f"Conversations cannot be read now: {error}"
                 raise StoreUnavailable(message) from error
-        if value is None:
-            raise NotFound(f"Conversation with id {quoted(key)} not found.", "conversation")
-        return Conversation(**orjson.loads(value))
+        return _read(key, value)
 
     def update(self, client: str, key: str, metadata: dict[str, str]) -> Conversation:
         """Raises as `add`."""
@@ -88,38 +84,58 @@ class Conversations:
 
     def delete(self, client: str, key: str) -> None:
         """Raises `NotFound`, `StoreUnavailable`."""
-        with self._lock:
-            self.get(client, key)
-            assert self.store is not None
-            try:
-                self.store.delete([_key(client, key)])
-            except StoreFailed as error:
-                message = f"The conversation cannot be deleted now: {error}"
-                raise StoreUnavailable(message) from error
+        self.get(client, key)
+        assert self.store is not None
+        try:
+            self.store.delete([_key(client, key)])
+        except StoreFailed as error:
+            message = f"The conversation cannot be deleted now: {error}"
+            raise StoreUnavailable(message) from error
 
     def _changed(
         self, client: str, key: str, change: Callable[[Conversation], Conversation]
     ) -> Conversation:
-        with self._lock:
-            changed = change(self.get(client, key))
-            self._put(client, changed)
+        changed = self.get(client, key)
+        assert self.store is not None
+
+        def write(value: bytes | None) -> bytes:
+            nonlocal changed
+            changed = change(_read(key, value))
+            return _written(changed)
+
+        try:
+            self.store.change(_key(client, key), write, self.seconds)
+        except StoreFailed as error:
+            message = f"The conversation cannot be kept now: {error}"
+            raise StoreUnavailable(message) from error
         return changed
 
     def _put(self, client: str, conversation: Conversation) -> None:
         if self.store is None:
             raise BadRequest("Nothing is kept here, so there are no conversations.")
-        kept: dict[str, Any] = {**conversation.json(), "items": conversation.items}
-        del kept["object"]
-        value = json_codec.dumps(kept)
-        if len(conversation.items) > MAX_ITEMS or len(value) > MAX_VALUE_BYTES:
-            raise BadRequest(
-                "The conversation has become too large: begin another.", "conversation"
-            )
+        value = _written(conversation)
         try:
             self.store.put({_key(client, conversation.id): value}, self.seconds)
         except StoreFailed as error:
             message = f"The conversation cannot be kept now: {error}"
             raise StoreUnavailable(message) from error
+
+
+def _read(key: str, value: bytes | None) -> Conversation:
+    """Raises `NotFound`."""
+    if value is None:
+        raise NotFound(f"Conversation with id {quoted(key)} not found.", "conversation")
+    return Conversation(**orjson.loads(value))
+
+
+def _written(conversation: Conversation) -> bytes:
+    """Raises `BadRequest` when it has become too large."""
+    kept: dict[str, Any] = {**conversation.json(), "items": conversation.items}
+    del kept["object"]
+    value = json_codec.dumps(kept)
+    if len(conversation.items) > MAX_ITEMS or len(value) > MAX_VALUE_BYTES:
+        raise BadRequest("The conversation has become too large: begin another.", "conversation")
+    return value
 
 
 def _key(client: str, conversation_id: str) -> str:

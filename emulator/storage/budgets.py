@@ -28,10 +28,10 @@ _SECONDS = {"minute": 60, "day": 86_400}
 class Budgets:
     """Safe to share between threads."""
 
-    def __init__(self, store: str) -> None:
-        """Counted in the Redis ``store``, else in memory, which a restart forgets."""
+    def __init__(self, store: str, otherwise: Storage | None = None) -> None:
+        """Counted in the Redis ``store``, else in ``otherwise``, or in memory, which a restart forgets."""
         self._memory: Storage = MemoryStorage()
-        self._shared = shared_counters(store) or self._memory
+        self._shared = shared_counters(store) or otherwise or self._memory
 
     def check(self, client: str) -> None:
         """Raises `RateLimited`, or `InsufficientQuota` where the day's tokens are spent."""

@@ -1,7 +1,7 @@
 """Where requests and tokens are counted: in memory, or in the Redis that the setting ``store`` names.
 
-Replicas share that. Counted by the ``limits`` library. A Redis that fails is done without: each replica
-counts for itself then.
+Replicas share that; several workers without it have their keeper count (`emulator.shared.rates`). Counted by
+the ``limits`` library. A Redis that fails is done without: each replica counts for itself then.
 """
 
 from __future__ import annotations

@@ -30,6 +30,9 @@ class StoreFailed(Exception):
     """The store cannot be reached or used just now."""
 
 
+Change = Callable[[bytes | None], bytes]
+
+
 class KeyValueStore(Protocol):
     """Safe to share between threads."""
 
@@ -44,6 +47,12 @@ class KeyValueStore(Protocol):
 
     def get_many(self, keys: Collection[str]) -> dict[str, bytes]:
         """What was put under those of ``keys`` that hold something. Raises `StoreFailed`."""
+
+    def change(self, key: str, change: Change, seconds: float | None = None) -> None:
+        """Put what ``change`` makes of the value under ``key``; nobody else changes it meanwhile.
+
+        ``change`` gets None for no value, and may be called again. Raises what it raises, and `StoreFailed`.
+        """
 
     def delete(self, keys: Collection[str]) -> None:
         """Forget what was put under ``keys``, if anything was. Raises `StoreFailed`."""
@@ -95,20 +104,26 @@ class SQLiteStore:
         rows = [(key, value, until) for key, value in values.items()]
         try:
             with self._lock, self._connection as connection:
-                connection.execute("DELETE FROM kept WHERE expires < ?", (self._now(),))
-                connection.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", rows)
-                self._make_room(connection)
+                self._put(connection, rows)
+        except sqlite3.Error as error:
+            raise StoreFailed(str(error)) from error
+
+    def change(self, key: str, change: Change, seconds: float | None = None) -> None:
+        until = self._now() + (self._ttl if seconds is None else seconds)
+        try:
+            with self._lock, self._connection as connection:
+                # For writing at once: what is read stays true until it is written.
+                connection.execute("BEGIN IMMEDIATE")
+                self._put(connection, [(key, change(self._value(key)), until)])
         except sqlite3.Error as error:
             raise StoreFailed(str(error)) from error
 
     def get(self, key: str) -> bytes | None:
         try:
-            with self._lock, closing(self._connection.cursor()) as cursor:
-                query = "SELECT CAST(value AS BLOB) FROM kept WHERE key = ? AND expires >= ?"
-                row = cursor.execute(query, (key, self._now())).fetchone()
+            with self._lock:
+                return self._value(key)
         except sqlite3.Error as error:
             raise StoreFailed(str(error)) from error
-        return row[0] if row else None
 
     def get_many(self, keys: Collection[str]) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
@@ -134,6 +149,17 @@ class SQLiteStore:
     def close(self) -> None:
         with self._lock:
             self._connection.close()
+
+    def _put(self, connection: sqlite3.Connection, rows: list[tuple[str, bytes, float]]) -> None:
+        connection.execute("DELETE FROM kept WHERE expires < ?", (self._now(),))
+        connection.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", rows)
+        self._make_room(connection)
+
+    def _value(self, key: str) -> bytes | None:
+        with closing(self._connection.cursor()) as cursor:
+            query = "SELECT CAST(value AS BLOB) FROM kept WHERE key = ? AND expires >= ?"
+            row = cursor.execute(query, (key, self._now())).fetchone()
+        return row[0] if row else None
 
     def _make_room(self, connection: sqlite3.Connection) -> None:
         while (excess := self._used(connection) - self._max_bytes) > 0:
@@ -211,6 +237,19 @@ class RedisStore:
             for key, value in values.items():
                 batch.set(f"emulator:{key}", value, px=milliseconds)
             batch.execute()
+
+    def change(self, key: str, change: Change, seconds: float | None = None) -> None:
+        milliseconds = max(1, int(1000 * (self._ttl if seconds is None else seconds)))
+        name = f"emulator:{key}"
+
+        def put(batch: Any) -> None:
+            value = batch.get(name)
+            made = change(None if value is None else bytes(value))
+            batch.multi()
+            batch.set(name, made, px=milliseconds)
+
+        with self._asking():
+            self._redis.transaction(put, name)  # again, if another has changed it meanwhile
 
     def get(self, key: str) -> bytes | None:
         with self._asking():

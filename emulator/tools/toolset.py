@@ -12,7 +12,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -50,6 +50,8 @@ class Toolset:
     tools: tuple[Tool, ...]
     models: tuple[Model, ...]
     """Nested objects, as the constructors that the stubs show and the preamble defines."""
+    written: tuple[Mapping[str, Any], ...] = field(default=(), repr=False, compare=False)
+    """The items that it was read from; `parse` makes an equal toolset of them, in any process."""
 
     @classmethod
     def parse(cls, tools: Sequence[Mapping[str, Any]], *, skip: Collection[str] = ()) -> Toolset:
@@ -183,7 +185,8 @@ def _parsed(tools: Sequence[Mapping[str, Any]], skip: Collection[str]) -> Toolse
         for name, item in read.items()
     )
     _guard_length(parsed, catalog.models)
-    return Toolset(parsed, catalog.models)
+    used = tuple(written for written in tools if written.get("type") not in tuple(skip))
+    return Toolset(parsed, catalog.models, used)
 
 
 def _guard_length(tools: Sequence[Tool], models: Sequence[Model]) -> None:

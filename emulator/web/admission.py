@@ -17,6 +17,7 @@ from werkzeug.wsgi import ClosingIterator
 from emulator import json_codec, metrics
 from emulator.errors import Overloaded
 from emulator.settings import Settings
+from emulator.shared.counts import Counts, Room, SharedRoom, Tally
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -25,6 +26,8 @@ ALWAYS = frozenset({"/healthz", "/readyz", "/metrics"})
 RESERVED_THREADS = 16
 """Of the server, for `ALWAYS` and for refusals."""
 WAIT_SECONDS = 10.0
+COUNTED = ("requests", "waiting requests", "bytes of bodies")
+"""What several workers count together."""
 
 log = structlog.get_logger()
 
@@ -32,13 +35,22 @@ log = structlog.get_logger()
 class Admission:
     """WSGI middleware: ``threads`` requests at once, streams until they end; some wait for their turn.
 
-    What all of them have for bodies is bounded too: uploads lie on the disk, other bodies in memory.
+    What all of them have for bodies is bounded too: uploads lie on the disk, other bodies in memory. With
+    ``counts`` the limits are those of all workers together.
     """
 
-    def __init__(self, app: WSGIApplication, settings: Settings) -> None:
+    def __init__(
+        self, app: WSGIApplication, settings: Settings, counts: Counts | None = None
+    ) -> None:
         self._app = app
-        self._room = threading.Semaphore(settings.threads)
-        self._queue = threading.Semaphore(settings.waiting_requests)
+        self._room: Room = threading.Semaphore(settings.threads)
+        self._queue: Room = threading.Semaphore(settings.waiting_requests)
+        self._shared_bytes: Tally | None = None
+        if counts is not None:
+            requests, waiting, bodies = COUNTED
+            self._room = SharedRoom(counts.tally(requests, settings.threads))
+            self._queue = SharedRoom(counts.tally(waiting, settings.waiting_requests))
+            self._shared_bytes = counts.tally(bodies, settings.bodies_bytes)
         self._lock = threading.Lock()
         self._bytes_left = settings.bodies_bytes
         # Longer ones are refused before they are read.
@@ -72,6 +84,8 @@ class Admission:
 
     def _take(self, size: int) -> bool:
         """Take ``size`` bytes of what bodies have together, or give them back; False if they are too many."""
+        if self._shared_bytes is not None:
+            return size == 0 or self._shared_bytes.take(size)
         with self._lock:
             if size > self._bytes_left:
                 return False

@@ -16,17 +16,19 @@ from flask import Blueprint, Flask
 from emulator.answering.native.probe import Probe
 from emulator.answering.pipeline import Pipeline
 from emulator.client_keys import ClientKeys
-from emulator.engines import InterpreterEngines, open_engines
-from emulator.interpreter.interpreter import Interpreter
+from emulator.engines import open_engines
+from emulator.interpreter.interface import Cells
+from emulator.interpreter.opening import open_interpreter
 from emulator.responses.background import BackgroundResponses
 from emulator.responses.conversations import Conversations
+from emulator.responses.signals import Signals
 from emulator.settings import Settings
+from emulator.shared.rates import KeeperStorage
 from emulator.storage.blob_store import open_blob_store
 from emulator.storage.budgets import Budgets
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
-from emulator.storage.key_value import open_store
-from emulator.storage.sweeper import Sweeper
+from emulator.storage.key_value import RedisStore, open_store
 from emulator.traces import Traces
 from emulator.upstream.interface import OneUpstream
 from emulator.upstream.reachability import Reachability
@@ -58,6 +60,7 @@ from emulator.web.warm_up import warm_up
 from sandbox.engine import Engine
 
 if TYPE_CHECKING:
+    from emulator.web.keeper import Keeper
     from sandbox.kernel import KernelEngine
 
 
@@ -68,15 +71,17 @@ def create_app(
     engines: Sequence[Engine] | None = None,
     kernels: Callable[[str], KernelEngine] | None = None,
     now: Callable[[], float] = time.time,
+    keeper: Keeper | None = None,
 ) -> Flask:
     """The application. What it opened itself, ``app.extensions["emulator"].close()`` closes.
 
     ``upstream`` answers for all that the settings name; ``engines`` run tool programs; ``kernels`` gives
-    the engine for a container's memory limit.
+    the engine for a container's memory limit; ``keeper`` has what the workers of one proxy share.
     """
     owned = ExitStack()
+    counters = None if keeper is None else KeeperStorage(keeper.wire)
     keys = ClientKeys(settings.client_keys_file) if settings.client_keys_file else None
-    budgets = None if keys is None else Budgets(settings.store)
+    budgets = None if keys is None else Budgets(settings.store, counters)
     upstreams = Upstreams(settings, None if upstream is None else lambda _: upstream, budgets)
     owned.callback(upstreams.close)
     if engines is None:
@@ -93,14 +98,13 @@ def create_app(
     owned.callback(folder.close)
     uploaded = Files(folder, settings)
     stored_containers = Containers(folder, uploaded, settings)
-    if kernels is None:
-        kernels = opened = InterpreterEngines(settings)
-        owned.callback(opened.close)
-        if settings.interpreter == "on":
-            opened.warm_up()
-    interpreter = Interpreter(stored_containers, kernels, settings)
-    owned.callback(interpreter.close)
-    owned.callback(Sweeper(interpreter.touch_busy, uploaded.sweep, interpreter.sweep).close)
+    interpreter: Cells
+    if keeper is not None:
+        from emulator.interpreter.remote import RemoteInterpreter
+
+        interpreter = RemoteInterpreter(keeper.wire, stored_containers)
+    else:
+        interpreter = open_interpreter(owned, settings, stored_containers, uploaded, kernels)
 
     app = Flask(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
@@ -117,14 +121,19 @@ def create_app(
         probe=Probe(store),
     )
     app.extensions["emulator.warm_up"] = partial(warm_up, pipeline)
-    background = BackgroundResponses(settings.threads, settings.answer_seconds)
+    several = keeper is not None or isinstance(store, RedisStore)
+    background = BackgroundResponses(
+        max(1, settings.threads // settings.workers),
+        settings.answer_seconds,
+        Signals(store) if store is not None and several else None,
+    )
     owned.callback(background.close)
     talks = Conversations(store, settings.response_seconds)
     read = partial(read_upload, folder.scratch, settings.max_file_bytes)
 
     api = Blueprint("api", __name__)
     require_key(api, settings, keys, now)
-    add_limits(app, api, settings)
+    add_limits(app, api, settings, None if keeper is None else keeper.wire)
     app.extensions["emulator.traces"] = kept = Traces(
         settings.inspector_traces if settings.inspector == "on" else 0,
         settings.inspector_bytes,
@@ -155,5 +164,6 @@ def create_app(
     app.register_error_handler(Exception, error_reply)
     departures = Departures(app.wsgi_app)
     owned.callback(departures.close)
-    app.wsgi_app = Admission(departures, settings)  # type: ignore[method-assign]  # Flask's documented way
+    counts = None if keeper is None else keeper.counts
+    app.wsgi_app = Admission(departures, settings, counts)  # type: ignore[method-assign]  # Flask's documented way
     return app

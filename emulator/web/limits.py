@@ -10,6 +10,8 @@ import math
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 
 import structlog
 from flask import Blueprint, Flask, Response, g, request
@@ -21,6 +23,9 @@ from limits.strategies import MovingWindowRateLimiter
 from emulator.client_keys import grant_of
 from emulator.errors import RateLimited
 from emulator.settings import Settings
+from emulator.shared import leases
+from emulator.shared.rates import KeeperStorage
+from emulator.shared.wire import Wire
 from emulator.storage.counters import shared_counters
 
 log = structlog.get_logger()
@@ -28,10 +33,10 @@ log = structlog.get_logger()
 _GRACE_SECONDS = 0.5
 
 
-def add_limits(app: Flask, api: Blueprint, settings: Settings) -> None:
-    """Check the requests of ``api``, once their client is known."""
-    rates = _Rates(settings)
-    open_requests = _OpenRequests(settings.client_open_requests)
+def add_limits(app: Flask, api: Blueprint, settings: Settings, wire: Wire | None = None) -> None:
+    """Check the requests of ``api``, once their client is known; ``wire`` leads to the keeper."""
+    rates = _Rates(settings, wire)
+    open_requests = _OpenRequests(settings.client_open_requests, wire)
 
     @api.before_request
     def check() -> None:
@@ -39,27 +44,31 @@ def add_limits(app: Flask, api: Blueprint, settings: Settings) -> None:
             return
         client = g.client or request.remote_addr or ""
         if open_requests.most:
-            open_requests.enter(client)
-            g.open_request_of = client
+            g.leave_open_request = open_requests.enter(client)
         rates.hit(client)
 
     @app.after_request
     def tell(response: Response) -> Response:
-        if (client := g.pop("open_request_of", None)) is not None:
-            response.call_on_close(lambda: open_requests.leave(client))
+        if (leave := g.pop("leave_open_request", None)) is not None:
+            response.call_on_close(leave)
         response.headers.update(g.pop("rate_headers", {}))
         return response
 
 
 class _Rates:
-    """Requests a minute. A Redis that fails is done without: each replica counts for itself then."""
+    """Requests a minute. A Redis that fails is done without: each replica counts for itself then.
 
-    def __init__(self, settings: Settings) -> None:
+    So is a keeper.
+    """
+
+    def __init__(self, settings: Settings, wire: Wire | None) -> None:
         self._client = _item(settings.client_requests_per_minute)
         self._all = _item(settings.requests_per_minute)
         self._memory = MovingWindowRateLimiter(MemoryStorage())
         limited = self._client or self._all or settings.client_keys_file
         shared = shared_counters(settings.store) if limited else None
+        if shared is None and wire is not None:
+            shared = KeeperStorage(wire)
         self._shared = MovingWindowRateLimiter(shared) if shared is not None else self._memory
 
     def hit(self, client: str) -> None:
@@ -101,25 +110,36 @@ class _Rates:
 
 
 class _OpenRequests:
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, wire: Wire | None = None) -> None:
         self.most = most
+        self._wire = wire
         self._changed = threading.Condition()
         self._open: Counter[str] = Counter()
 
-    def enter(self, client: str) -> None:
-        """Raises `RateLimited`; else `leave` must follow."""
-        with self._changed:
-            # Whoever has read an answer to its end may ask again before we have put it away.
-            if not self._changed.wait_for(lambda: self._open[client] < self.most, _GRACE_SECONDS):
-                raise RateLimited(
-                    f"This client has {self.most} open requests, as many as it may: "
-                    "wait for one of them to end.",
-                    code="too_many_open_requests",
-                    headers={"retry-after": "1"},
-                )
-            self._open[client] += 1
+    def enter(self, client: str) -> Callable[[], None]:
+        """What is to be called when the request has ended. Raises `RateLimited`."""
+        # Whoever has read an answer to its end may ask again before we have put it away.
+        if self._wire is not None:
+            leave = leases.take(self._wire, f"client:{client}", self.most, _GRACE_SECONDS)
+        else:
+            leave = self._enter(client)
+        if leave is None:
+            raise RateLimited(
+                f"This client has {self.most} open requests, as many as it may: "
+                "wait for one of them to end.",
+                code="too_many_open_requests",
+                headers={"retry-after": "1"},
+            )
+        return leave
 
-    def leave(self, client: str) -> None:
+    def _enter(self, client: str) -> Callable[[], None] | None:
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._open[client] < self.most, _GRACE_SECONDS):
+                return None
+            self._open[client] += 1
+        return partial(self._leave, client)
+
+    def _leave(self, client: str) -> None:
         with self._changed:
             self._open[client] -= 1
             if not self._open[client]:

@@ -1,7 +1,8 @@
 """Serve an app with gunicorn's gthread worker, from an open socket to a clean end.
 
 gevent crashes with jupyter_client. A thread serves one open stream, so there are more threads than streams
-to hold. One worker process: the sandboxes and the warm kernels belong to it.
+to hold. One worker process has all in it; several share a keeper (`emulator.web.keeper`), which the master
+starts before them and ends after them.
 
 SIGHUP reads the client keys anew and changes nothing else.
 
@@ -26,9 +27,11 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 from gunicorn.errors import AppImportError
 
+from emulator import metrics
 from emulator.errors import EmulatorError
 from emulator.settings import Settings
 from emulator.web.admission import RESERVED_THREADS
+from emulator.web.keeper import Keeper
 from emulator.web.worker import worker_class
 from sandbox.errors import SandboxUnavailable
 
@@ -39,7 +42,8 @@ _CLOSE_SECONDS = 1.0
 class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     """``Server(settings, make_app, listener).run()`` serves until a signal ends it.
 
-    ``when_ready`` is called once, in the worker, when the app is there and connections are taken.
+    ``when_ready`` is called in each worker, when the app is there and connections are taken; it is told
+    whether this is the first one. ``keeper`` is that of several workers.
     """
 
     def __init__(
@@ -47,12 +51,14 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         settings: Settings,
         make_app: Callable[[], Any],
         listener: socket.socket,
-        when_ready: Callable[[Any], None] = lambda _app: None,
+        when_ready: Callable[[Any, bool], None] = lambda _app, _first: None,
+        keeper: Keeper | None = None,
     ) -> None:
         self._settings = settings
         self._make_app = make_app
         self._listener = listener.detach()  # gunicorn closes it
         self._when_ready = when_ready
+        self.keeper = keeper
         super().__init__()
 
     def load_config(self) -> None:
@@ -60,7 +66,7 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         options = {
             "bind": f"fd://{self._listener}",
             "worker_class": worker_class(self._settings.client_seconds),
-            "workers": 1,
+            "workers": self._settings.workers,
             "threads": threads,
             "worker_connections": threads * 4,
             "keepalive": _IDLE_SECONDS,
@@ -70,7 +76,9 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             "proc_name": "tool-use-api-emulator",
             "loglevel": "warning",
             "control_socket_disable": True,
+            "pre_fork": self._prepare,
             "post_fork": self._begin,
+            "child_exit": self._died,
             "post_worker_init": self._ready,
             "worker_exit": _end,
         }
@@ -91,7 +99,19 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         logging.getLogger("gunicorn.error").addFilter(_is_news)
         _Master(self).run()
 
+    def _prepare(self, arbiter: Any, worker: Any) -> None:
+        if self.keeper is not None:
+            taken = {other.slot for other in arbiter.WORKERS.values()}
+            worker.slot = self.keeper.counts.free_slot(taken)
+
+    def _died(self, _arbiter: Any, worker: Any) -> None:
+        metrics.process_died(worker.pid)
+        if self.keeper is not None:
+            self.keeper.counts.clear(worker.slot)
+
     def _begin(self, _arbiter: Any, worker: Any) -> None:
+        if self.keeper is not None:
+            self.keeper.counts.take_slot(worker.slot)
         worker.cfg.set("graceful_timeout", int(self._settings.drain_seconds))
 
     def _ready(self, worker: Any) -> None:
@@ -100,11 +120,26 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             # Not in the handler itself, which may have come in the middle of anything.
             begin = partial(threading.Thread, target=reload, name="reload", daemon=True)
             signal.signal(signal.SIGHUP, lambda *_: begin().start())
-        if worker.age == 1:
-            self._when_ready(worker.wsgi)
+        if worker.age == 1 or self.keeper is not None:
+            self._when_ready(worker.wsgi, worker.age == 1)
 
 
 class _Master(Arbiter):  # type: ignore[misc]  # gunicorn has no types
+    def manage_workers(self) -> None:
+        if self.app.keeper is not None:
+            self.app.keeper.start(self)
+        super().manage_workers()
+
+    def reap_workers(self) -> None:
+        if self.app.keeper is not None:
+            self.app.keeper.reap()  # before the base class claims it as a child that is unknown
+        super().reap_workers()
+
+    def stop(self, graceful: bool = True) -> None:
+        super().stop(graceful)
+        if self.app.keeper is not None:
+            self.app.keeper.stop()
+
     def handle_int(self) -> None:
         """Ctrl-C is no harder than SIGTERM; while workers end, `stop` looks out for a second one."""
         raise StopIteration

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.places import needs_bubblewrap
-from tests.support.processes import proxy
+from tests.support.processes import members, proxy
 from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER
@@ -121,19 +121,6 @@ def test_connections_beyond_the_limit_of_descriptors_do_not_end_the_server(tmp_p
             half.sendall(b"GET / HTTP")
         assert send(f"{url}/healthz")[0] == 200
         assert "Exception in worker" not in process.log.read_text()
-
-
-def members(group: int) -> list[int]:
-    """The processes of a process session, by the kernel's own table (proc(5), stat, field 6)."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if int(fields[3]) == group and fields[0] != "Z":
-            found.append(int(entry.name))
-    return found
 
 
 CHUNKED = b"transfer-encoding: chunked\r\n"

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from emulator.events import Image, Logs, Opened
 from emulator.interpreter.approvals import Decision, Held
 from emulator.interpreter.execution import Execution
-from emulator.interpreter.interpreter import Interpreter
+from emulator.interpreter.interface import Cells
 from emulator.protocol import parse_body
 from emulator.settings import Settings
 from emulator.storage.container_rows import Container
@@ -46,8 +46,8 @@ class Refusal(BaseModel):
     reason: str = Field("", max_length=10_000)
 
 
-def add_routes(api: Blueprint, interpreter: Interpreter, settings: Settings) -> None:
-    containers, approvals = interpreter.containers, interpreter.approvals
+def add_routes(api: Blueprint, interpreter: Cells, settings: Settings) -> None:
+    containers = interpreter.containers
 
     @api.post("/containers/<container_id>/execute")
     def execute(container_id: str) -> Response:
@@ -66,7 +66,7 @@ def add_routes(api: Blueprint, interpreter: Interpreter, settings: Settings) -> 
     @api.get("/containers/<container_id>/executions")
     def list_held(container_id: str) -> Response:
         container = containers.get(client(), container_id)
-        held = [_shown(one) for one in approvals.of(container.id)]
+        held = [_shown(one) for one in interpreter.held(container.id)]
         return json_reply({"object": "list", "data": held, "has_more": False})
 
     @api.post("/containers/<container_id>/executions/<execution_id>/approve")
@@ -83,13 +83,13 @@ def add_routes(api: Blueprint, interpreter: Interpreter, settings: Settings) -> 
 
     def decided(container_id: str, execution_id: str, decision: Decision) -> Response:
         container = containers.get(client(), container_id)
-        held = approvals.decide(container.id, execution_id, decision)
+        held = interpreter.decide(container.id, execution_id, decision)
         status = "approved" if decision.approved else "declined"
         return json_reply({**_shown(held), "status": status})
 
 
 def _events(
-    interpreter: Interpreter, container: Container, code: str
+    interpreter: Cells, container: Container, code: str
 ) -> Iterator[dict[str, Any] | Opened]:
     yield Opened()
     for step in interpreter.run(container, code):

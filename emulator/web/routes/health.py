@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flask import Flask, Response
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 
+from emulator import metrics
 from emulator.upstream.reachability import Reachability
 from emulator.web.routes.reply import json_reply
 from sandbox.engine import Engine
@@ -25,4 +26,4 @@ def add_routes(app: Flask, engines: Sequence[Engine], reachability: Reachability
 
     @app.get("/metrics")
     def metrics_page() -> Response:
-        return Response(generate_latest(), content_type=CONTENT_TYPE_LATEST)
+        return Response(metrics.page(), content_type=CONTENT_TYPE_LATEST)

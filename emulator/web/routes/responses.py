@@ -91,7 +91,9 @@ class _Routes:
             raise BadRequest("starting_after must be a sequence number.", "starting_after")
         found = self.stored.get(client(), response_id)
         if request.args.get("stream", "").lower() not in ("true", "1"):
-            current = self.background.current(found.response)
+            current = self.background.current(
+                found.response, lambda: self.stored.get(client(), response_id).response
+            )
             return json_reply(shown(current, code_outputs=code_outputs))
         if found.response["status"] not in ("completed", "incomplete"):
             raise BadRequest(

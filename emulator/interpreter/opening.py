@@ -1,0 +1,36 @@
+"""Open the interpreter with all that it lives on: in the only worker, or in the keeper of several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from emulator.engines import InterpreterEngines
+from emulator.interpreter.interpreter import Interpreter
+from emulator.settings import Settings
+from emulator.storage.containers import Containers
+from emulator.storage.files import Files
+from emulator.storage.sweeper import Sweeper
+
+if TYPE_CHECKING:
+    from sandbox.kernel import KernelEngine
+
+
+def open_interpreter(
+    owned: ExitStack,
+    settings: Settings,
+    containers: Containers,
+    uploaded: Files,
+    kernels: Callable[[str], KernelEngine] | None = None,
+) -> Interpreter:
+    """Its kernels and its sweeper end with ``owned``; ``kernels`` that are given are the caller's."""
+    if kernels is None:
+        kernels = opened = InterpreterEngines(settings)
+        owned.callback(opened.close)
+        if settings.interpreter == "on":
+            opened.warm_up()
+    interpreter = Interpreter(containers, kernels, settings)
+    owned.callback(interpreter.close)
+    owned.callback(Sweeper(interpreter.touch_busy, uploaded.sweep, interpreter.sweep).close)
+    return interpreter

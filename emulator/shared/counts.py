@@ -1,0 +1,91 @@
+"""Numbers of all workers together, in memory that they share: cheap enough for each request.
+
+Each worker has a slot of its own in every number, so that none waits for another, and a dead one's shares are
+known: the master clears them. A limit is checked after one's own share was added, so that two who come at
+the same time may both be refused, and never both be let in wrongly.
+"""
+
+from __future__ import annotations
+
+import mmap
+import threading
+import time
+from collections.abc import Collection
+from typing import Protocol
+
+_SLOTS = 256
+"""More workers than that do not run at once, with those that still end."""
+_LOOK_SECONDS = 0.02
+
+
+class Room(Protocol):
+    """So many places; `threading.Semaphore` is one."""
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool: ...
+
+    def release(self) -> None: ...
+
+
+class Counts:
+    """To be made before workers are forked; each then takes its slot."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = list(names)
+        self._memory = memoryview(mmap.mmap(-1, 8 * _SLOTS * len(self._names))).cast("q")
+        self._slot = 0
+
+    def free_slot(self, taken: Collection[int]) -> int:
+        """A slot that is not among ``taken``, cleared. Called by the master."""
+        slot = next(n for n in range(_SLOTS) if n not in taken)
+        self.clear(slot)
+        return slot
+
+    def clear(self, slot: int) -> None:
+        """Its worker is dead."""
+        for row in range(len(self._names)):
+            self._memory[row * _SLOTS + slot] = 0
+
+    def take_slot(self, slot: int) -> None:
+        """From here on this process counts there."""
+        self._slot = slot
+
+    def tally(self, name: str, most: int) -> Tally:
+        first = self._names.index(name) * _SLOTS
+        return Tally(self._memory[first : first + _SLOTS], self._slot, most)
+
+
+class Tally:
+    """One number, and this worker's share of it. Safe to share between threads."""
+
+    def __init__(self, shares: memoryview[int], slot: int, most: int) -> None:
+        self._shares = shares
+        self._slot = slot
+        self._most = most
+        self._lock = threading.Lock()
+
+    def take(self, amount: int) -> bool:
+        """Add ``amount``, or give back if it is negative; False, and nothing done, if that is too much."""
+        with self._lock:
+            self._shares[self._slot] += amount
+            if amount > 0 and sum(self._shares) > self._most:
+                self._shares[self._slot] -= amount
+                return False
+        return True
+
+
+class SharedRoom:
+    """See `Room`: places of all workers together."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        until = None if timeout is None else time.monotonic() + timeout
+        while not self._tally.take(1):
+            if not blocking or (until is not None and time.monotonic() >= until):
+                return False
+            time.sleep(_LOOK_SECONDS)
+        return True
+
+    def release(self) -> None:
+        self._tally.take(-1)

@@ -1,0 +1,37 @@
+"""Places that several workers can share. Knows nothing of workers.
+
+Made before they begin: of several that create the same database at once, some would find it locked.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import structlog
+
+from emulator.settings import Settings
+from emulator.storage.blob_store import TEMPORARY, BlobStore
+from emulator.storage.key_value import open_store
+
+log = structlog.get_logger()
+
+
+def shared_places(settings: Settings, folder: Path) -> Settings:
+    """The settings with a store and a folder of files that each process can open.
+
+    What is to be kept for this run only, or cannot be kept where it should be, is kept in ``folder``.
+    """
+    store = str(folder / "store.sqlite") if settings.store == ":memory:" else settings.store
+    if (opened := open_store(store, settings.store_seconds)) is not None:
+        opened.close()
+    files = folder / "files"
+    if settings.files_dir != TEMPORARY:
+        files = Path(settings.files_dir).expanduser()
+    try:
+        BlobStore(files).close()
+    except (OSError, sqlite3.Error) as error:
+        log.warning("files are kept for this run only", reason=str(error))
+        files = folder / "files"
+        BlobStore(files).close()
+    return settings.model_copy(update={"store": store, "files_dir": str(files)})

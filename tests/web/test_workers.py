@@ -1,0 +1,226 @@
+"""Several workers behind one port: what one has begun, another goes on with, also if the first is killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.places import needs_bubblewrap
+from tests.support.processes import Process, members, proxy
+from tests.support.programs import CHAIN, HITS, TOOLS
+from tests.support.raw_http import send
+from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.workers import Workers
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="the processes are found in Linux' /proc"
+)
+
+CELL = "```python\nx = 6\nprice = get_price(about='a')\nprint(x * price)\n```"
+PRICE: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "get_price",
+        "parameters": {
+            "type": "object",
+            "required": ["about"],
+            "properties": {"about": {"type": "string"}},
+        },
+    },
+}
+INTERPRETER = {"type": "code_interpreter", "container": {"type": "auto"}}
+HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+SILENT = Reply(chunks=["Hello", "x"], fault="silent", after=1)
+
+
+@dataclass
+class Served:
+    """A proxy, and a request to one of its workers at a time."""
+
+    process: Process
+    url: str
+    workers: Workers
+
+    def ask(self, worker: int, path: str, body: Any = None, method: str | None = None) -> Any:
+        with self.workers.only(worker):
+            status, _, answer = send(f"{self.url}{path}", body, method=method)
+        assert status == 200, answer
+        return answer
+
+    @contextmanager
+    def stream(self, worker: int) -> Iterator[None]:
+        """A stream of this worker is open in the block."""
+        host, port = self.url.removeprefix("http://").split(":")
+        payload = json.dumps({**HELLO, "stream": True}).encode()
+        head = (
+            f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host}:{port}\r\n"
+            f"content-type: application/json\r\ncontent-length: {len(payload)}\r\n\r\n"
+        )
+        with ExitStack() as opened:
+            with self.workers.only(worker):
+                connected = socket.create_connection((host, int(port)), timeout=60)
+                connection = opened.enter_context(connected)
+                connection.sendall(head.encode() + payload)
+                read = b""
+                while b"Hello" not in read:
+                    data = connection.recv(65536)
+                    assert data, read
+                    read += data
+            yield
+
+    def looks(self, worker: int) -> tuple[int, str]:
+        """The status, and the code of the error, that a request gets which no model is asked for."""
+        with self.workers.only(worker):
+            status, _, answer = send(f"{self.url}/v1/files")
+        return status, answer.get("error", {}).get("code", "")
+
+    def metrics(self) -> str:
+        with urllib.request.urlopen(f"{self.url}/metrics") as response:
+            return str(response.read().decode())
+
+    def chat(self, worker: int, messages: list[Any], tools: list[Any]) -> Any:
+        """The assistant's message, which is added to ``messages``."""
+        body = {"model": "m", "messages": messages, "tools": tools}
+        message = self.ask(worker, "/v1/chat/completions", body)["choices"][0]["message"]
+        messages.append(message)
+        return message
+
+
+@contextmanager
+def served(upstream: ScriptedUpstream, folder: Path, *arguments: str) -> Iterator[Served]:
+    kept = ["--store", str(folder / "store.sqlite"), "--workers", "2"]
+    with proxy(upstream.base_url, folder / "log", *kept, *arguments) as (process, url):
+        workers = Workers(process, url)
+        process.wait_until(lambda: len(workers.pids()) == 2)
+        yield Served(process, url, workers)
+
+
+def results(message: Any, content: str) -> list[dict[str, Any]]:
+    return [
+        {"role": "tool", "tool_call_id": call["id"], "content": content}
+        for call in message["tool_calls"]
+    ]
+
+
+@needs_bubblewrap
+def test_what_one_worker_has_begun_another_goes_on_with_when_it_is_killed(
+    upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    """A program and a cell that wait, a container's variables and files, a chain of responses."""
+    upstream.reply(CHAIN, CELL, "Good day.", "Twelve.", "It is good.")
+    with served(upstream, tmp_path) as one:
+        first, second = one.workers.pids()
+        program: list[Any] = [{"role": "user", "content": "Go."}]
+        searched = one.chat(first, program, TOOLS)
+        cell: list[Any] = [{"role": "user", "content": "How much?"}]
+        priced = one.chat(first, cell, [INTERPRETER, PRICE])
+        said = one.ask(first, "/v1/responses", {"model": "m", "input": "Hi"})
+        container = one.ask(first, "/v1/containers", {"name": "c"})["id"]
+        execute = f"/v1/containers/{container}/execute"
+        one.ask(first, execute, {"code": "x = 41\nopen('/mnt/data/a.txt', 'w').write('kept')"})
+
+        one.workers.kill(first)
+        assert second in one.workers.pids()
+
+        program += results(searched, HITS)
+        booked = one.chat(second, program, TOOLS)
+        assert booked["tool_calls"][0]["function"]["name"] == "book"
+        assert one.ask(second, execute, {"code": "print(x + 1)"})["stdout"] == "42\n"
+        listed = one.ask(second, f"/v1/containers/{container}/files")["data"]
+        assert [file["path"] for file in listed] == ["/mnt/data/a.txt"]
+        cell += results(priced, "2")
+        assert one.chat(second, cell, [INTERPRETER, PRICE])["content"].startswith("Twelve.")
+        chain = {"model": "m", "input": "And you?", "previous_response_id": said["id"]}
+        one.ask(second, "/v1/responses", chain)
+        asked = [json.dumps(body["messages"]) for body in upstream.requests]
+        assert len(asked) == 5, "the program went on without the model"
+        assert "12" in asked[3]
+        assert "Good day." in asked[4]
+
+
+def test_a_background_response_is_polled_and_cancelled_at_any_worker(tmp_path: Path) -> None:
+    """One that was made by a worker that is killed is told as failed; it was in progress for an hour."""
+    with (
+        ScriptedUpstream(default=SILENT) as upstream,
+        served(upstream, tmp_path) as one,
+    ):
+        first, second = one.workers.pids()
+        ask = {"model": "m", "input": "Hi", "background": True}
+        cancelled, lost = (one.ask(first, "/v1/responses", ask)["id"] for _ in range(2))
+        polled = one.ask(second, f"/v1/responses/{cancelled}")
+        assert polled["status"] in ("queued", "in_progress")
+        one.ask(second, f"/v1/responses/{cancelled}/cancel", {})
+        one.process.wait_until(
+            lambda: one.ask(second, f"/v1/responses/{cancelled}")["status"] == "cancelled"
+        )
+        one.process.wait_until(upstream.aborted.is_set)
+
+        one.workers.kill(first)
+        one.process.wait_until(
+            lambda: one.ask(second, f"/v1/responses/{lost}")["status"] == "failed"
+        )
+
+
+def test_limits_and_counts_are_those_of_all_workers_together(tmp_path: Path) -> None:
+    limits = ["--client-requests-per-minute", "4", "--client-open-requests", "2"]
+    with (
+        ScriptedUpstream(default=SILENT) as upstream,
+        served(upstream, tmp_path, *limits) as one,
+        ExitStack() as opened,
+    ):
+        first, second = one.workers.pids()
+        for worker in (first, second):
+            opened.enter_context(one.stream(worker))
+        assert one.looks(first) == (429, "too_many_open_requests")
+        assert "emulator_open_requests 2.0" in one.metrics()
+        opened.close()
+        one.process.wait_until(lambda: one.looks(second)[0] == 200)
+        assert one.looks(first)[0] == 200
+        assert one.looks(second) == (429, "rate_limit_exceeded")
+        counted = 'emulator_requests_total{path="/v1/chat/completions",status="200"} 2.0'
+        assert counted in one.metrics()
+
+
+def test_requests_beyond_what_all_workers_serve_together_are_refused(tmp_path: Path) -> None:
+    """And those of a worker that is killed make room."""
+    with (
+        ScriptedUpstream(default=SILENT) as upstream,
+        served(upstream, tmp_path, "--threads", "2", "--waiting-requests", "0") as one,
+        ExitStack() as opened,
+    ):
+        first, second = one.workers.pids()
+        for _ in range(2):
+            opened.enter_context(one.stream(first))
+        assert one.looks(second) == (503, "overloaded")
+        one.workers.kill(first)
+        opened.enter_context(one.stream(second))
+
+
+@needs_bubblewrap
+def test_kernels_outlive_all_workers_and_nothing_outlives_the_end(tmp_path: Path) -> None:
+    with ScriptedUpstream() as upstream, served(upstream, tmp_path) as one:
+        before = one.workers.pids()
+        container = one.ask(before[0], "/v1/containers", {"name": "c"})["id"]
+        execute = f"/v1/containers/{container}/execute"
+        one.ask(before[0], execute, {"code": "x = 41"})
+        for pid in before:
+            one.workers.kill(pid)
+        one.process.wait_until(lambda: len(one.workers.pids()) == 2)
+        after = one.workers.pids()
+        assert one.ask(after[1], execute, {"code": "print(x + 1)"})["stdout"] == "42\n"
+
+        one.workers.kill(one.workers.keeper())
+        failed = one.ask(after[0], execute, {"code": "print(x)"})
+        assert "NameError" in failed["stderr"]
+
+        one.process.kill(signal.SIGTERM)
+        one.process.wait_until_gone(lambda: not members(one.process.group))
