@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterator, Sequence
 from emulator import metrics
 from emulator.answering.continuation import TAIL
 from emulator.answering.draft_block import DraftBlock, ForeignStatements
-from emulator.answering.early_call import SYNTAXES, EarlyCall
+from emulator.answering.early_call import EarlyCall
+from emulator.answering.open_text import SYNTAXES
 from emulator.answering.quotations import Quotations
 from emulator.answering.recording import record_block, record_run
 from emulator.answering.verdicts import Answered, Refused, Verdict

@@ -1,0 +1,154 @@
+"""A call that is cut off within its last text, in each syntax in which such a call can be told early."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from emulator import json_codec
+from emulator.reading.lexing import JsonScan, PythonScan
+from sandbox.parsing import literal, parse
+
+
+@dataclass(frozen=True)
+class OpenText:
+    """A string that has not ended."""
+
+    begins: int
+    quote: str
+    prefix: str = ""
+    """``r``, where escapes stand for themselves."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """A call as far as its last text, which is still open."""
+
+    name: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Syntax:
+    """How calls are written."""
+
+    open_text: Callable[[str], OpenText | None]
+    """The text that is open at the end."""
+    opening: Callable[[str, str], Opening | None]
+    """The call in front of it and with it, if it is one, by what is missing at its end but for brackets."""
+    decoded: Callable[[str, str], str]
+    """A piece of the text, escapes undone, by the quote in front of it. Raises ValueError or SyntaxError."""
+    escape: re.Pattern[str]
+    """The beginning of an escape, at the end of a piece."""
+
+
+# Python
+
+
+def _open_python_text(text: str) -> OpenText | None:
+    scan, at, begins = PythonScan(), 0, 0
+    while at < len(text):
+        before = scan.quote
+        _, at = scan.step(text, at)
+        if scan.quote and not before:
+            begins = at
+    if scan.quote not in ('"""', "'''", '"', "'"):
+        return None
+    before = text[: begins - len(scan.quote)]
+    return OpenText(begins, scan.quote, "r" if before[-1:] in ("r", "R") else "")
+
+
+def _python_opening(text: str, quote: str) -> Opening | None:
+    scan = PythonScan()
+    scan.feed(text)
+    try:
+        tree = parse(text + quote + scan.missing)
+        return _python_call(tree)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _python_call(tree: ast.Module) -> Opening | None:
+    match tree.body:
+        case [ast.Expr(value=ast.Call() as call)]:
+            pass
+        case [ast.Assign(targets=[ast.Name()], value=ast.Call() as call)]:
+            pass
+        case _:
+            return None
+    match call:
+        case ast.Call(func=ast.Name("print"), args=[ast.Call() as inside], keywords=[]):
+            call = inside
+    match [*call.args, *(word.value for word in call.keywords)]:
+        case [*_, ast.Constant(value=str())] if isinstance(call.func, ast.Name):
+            args = [ast.literal_eval(node) for node in call.args]
+            kwargs = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+            return Opening(call.func.id, args, kwargs)
+    return None
+
+
+def _decoded_python(piece: str, quote: str) -> str:
+    value = literal(quote + piece + quote.removeprefix("r"))
+    if not isinstance(value, str):
+        raise ValueError("no text")
+    return value
+
+
+_PYTHON_ESCAPE = re.compile(
+    r"(?<!\\)(?:\\\\)*(\\(?:N(?:\{[^}]{0,100})?|x[0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7}"
+    r"|[0-7]{1,2})?)\Z"
+)
+
+
+# JSON between tags: {"name": ..., "arguments": {...}}
+
+_ARGUMENTS = ("arguments", "parameters")
+
+
+_JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*("|\\?\Z)', re.DOTALL)
+
+
+def _open_json_text(text: str) -> OpenText | None:
+    begins = text.find("{")
+    strings = _JSON_STRING.finditer(text, begins) if begins >= 0 else ()
+    still_open = [string.start() + 1 for string in strings if string[1] != '"']
+    return OpenText(still_open[0], '"') if still_open else None
+
+
+def _json_opening(text: str, quote: str) -> Opening | None:
+    text = text[text.index("{") :]
+    scan = JsonScan()
+    scan.feed(text)
+    try:
+        value = json_codec.loads(text + quote + scan.missing)
+    except json_codec.NotJSON:
+        return None
+    match value:
+        case {"name": str(name), **others} if len(others) == 1:
+            [(field, arguments)] = others.items()
+        case _:
+            return None
+    if field not in _ARGUMENTS or [*value][-1] != field or not isinstance(arguments, dict):
+        return None
+    if not arguments or not isinstance([*arguments.values()][-1], str):
+        return None
+    return Opening(name, [], arguments)
+
+
+def _decoded_json(piece: str, quote: str) -> str:
+    return str(json_codec.loads(quote + piece + quote))
+
+
+_JSON_ESCAPE = re.compile(
+    r"(?<!\\)(?:\\\\)*(\\(?:u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?)\Z"
+)
+
+SYNTAXES: Mapping[str, Syntax] = {
+    "python": Syntax(_open_python_text, _python_opening, _decoded_python, _PYTHON_ESCAPE),
+    "markup": Syntax(_open_json_text, _json_opening, _decoded_json, _JSON_ESCAPE),
+}
+"""By the dialect of the block."""
