@@ -105,8 +105,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._heads: dict[_Connection, None] = {}
-        """Connections whose head is not whole, the oldest first."""
+        self._rounds = 0
+        """How often the loop has looked at all connections."""
+        self._heads: dict[_Connection, int] = {}
+        """Connections whose head is not whole, the oldest first; the round in which they were registered."""
         self._lingering: dict[_Connection, None] = {}
         """Connections that have had their last answer, until their clients close them too."""
 
@@ -159,6 +161,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def murder_pending(self) -> None:
         super().murder_pending()
+        self._rounds += 1
+        self._make_room()
         now = time.monotonic()
         for connection in [one for one in self._heads if one.timeout < now]:
             self._drop(connection, _TOO_SLOW if connection.head else b"")
@@ -183,7 +187,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def _await_head(self, connection: _Connection, begun: bytes = b"") -> None:
         connection.timeout = time.monotonic() + self.client_seconds
-        self._heads[connection] = None
+        self._heads[connection] = self._rounds
         self.poller.register(connection.sock, EVENT_READ, partial(self._more_of, connection))
         if begun:
             self._take(connection, begun)
@@ -263,12 +267,16 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         if not self._give_way():
             time.sleep(_NO_DESCRIPTORS_SECONDS)
 
+    def _looked_at(self, connection: _Connection) -> bool:
+        """Whether the loop has looked what it says; one that has only just come may be about to say all."""
+        return self._rounds - self._heads[connection] > 1
+
     def _give_way(self) -> bool:
         """Close one connection on which no request is being answered; False if there is none."""
         if self._lingering:
             self._end(next(iter(self._lingering)))
-        elif self._heads:
-            self._drop(next(iter(self._heads)))
+        elif self._heads and self._looked_at(oldest := next(iter(self._heads))):
+            self._drop(oldest)
         elif self.keepalived_conns:
             connection = self.keepalived_conns.popleft()
             self.poller.unregister(connection.sock)
