@@ -5,7 +5,7 @@ A front of the same API passes them on; any other has them spelled out as events
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from emulator import json_codec
@@ -27,6 +27,8 @@ from emulator.events import (
     Relayed,
     ToolCall,
 )
+from emulator.reading.events import Reasoning, Text
+from emulator.reading.leading_reasoning import LeadingReasoning
 from emulator.storage.key_value import KeyValueStore
 from emulator.upstream.interface import Turns
 
@@ -79,10 +81,13 @@ def _cut(index: int) -> dict[str, Any]:
 
 
 def spelled_out(asked: Asked, events: Iterable[AnswerEvent]) -> Iterator[AnswerEvent]:
-    """The same answer without `Relayed`: what its chunks say, and how it finished. One choice."""
+    """The same answer without `Relayed`: what its chunks say, and how it finished. One choice.
+
+    Reasoning between tags at its beginning is reasoning: these APIs have a place of its own for that.
+    """
     finish_reason: FinishReason = "stop"
     stop_sequence: str | None = None
-    stops = StopFilter(asked.request.stop if asked.stops_here else None)
+    words = _Words(asked.request.stop if asked.stops_here else None)
     relayed = False
     calls = _Calls()
     meter = Meter()
@@ -97,8 +102,7 @@ def spelled_out(asked: Asked, events: Iterable[AnswerEvent]) -> Iterator[AnswerE
             delta = choice.get("delta") or {}
             if reasoning := asked.profile.reasoning(delta):
                 yield ReasoningDelta(reasoning)
-            if (content := delta.get("content")) and (told := stops.feed(content)):
-                yield ContentDelta(told)
+            yield from words.feed(delta.get("content") or "")
             for piece in delta.get("tool_calls") or ():
                 yield from calls.feed(piece)
             if reason := choice.get("finish_reason"):
@@ -106,14 +110,37 @@ def spelled_out(asked: Asked, events: Iterable[AnswerEvent]) -> Iterator[AnswerE
             # vLLM and SGLang tell which stop string it was.
             if isinstance(matched := choice.get("stop_reason"), str):
                 stop_sequence = matched
-        if stops.stopped:
-            finish_reason, stop_sequence = "stop", stops.matched
+        if words.stops.stopped:
+            finish_reason, stop_sequence = "stop", words.stops.matched
             break  # the upstream is closed with the events
     if relayed:
-        if rest := stops.close():
-            yield ContentDelta(rest)
+        yield from words.close()
         yield from calls.close()
         yield Finish(finish_reason, meter.usage(relayed_messages(asked)), stop_sequence)
+
+
+class _Words:
+    """What an answer says, without reasoning in front of it and up to a stop string."""
+
+    def __init__(self, stop: str | Sequence[str] | None) -> None:
+        self.stops = StopFilter(stop)
+        self._leading = LeadingReasoning()
+
+    def feed(self, text: str) -> Iterator[AnswerEvent]:
+        if text:
+            yield from self._told(self._leading.feed(text))
+
+    def close(self) -> Iterator[AnswerEvent]:
+        yield from self._told(self._leading.close())
+        if rest := self.stops.close():
+            yield ContentDelta(rest)
+
+    def _told(self, said: Iterable[Reasoning | Text]) -> Iterator[AnswerEvent]:
+        for piece in said:
+            if isinstance(piece, Reasoning):
+                yield ReasoningDelta(piece.text)
+            elif words := self.stops.feed(piece.text):
+                yield ContentDelta(words)
 
 
 class _Calls:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from emulator.reading.endings import overlap
+
 
 class StopFilter:
     """Text in, text out up to the first stop string; holds back what may be the beginning of one."""
@@ -27,7 +29,7 @@ class StopFilter:
             place, self.matched = min(found, key=lambda match: match[0])
             self._held = ""
             return text[:place]
-        keep = max((_overlap(text, stop) for stop in self._stops), default=0)
+        keep = max((overlap(text, stop) for stop in self._stops), default=0)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]
 
@@ -35,9 +37,3 @@ class StopFilter:
         """What was held back, and was no stop string after all."""
         held, self._held = self._held, ""
         return held
-
-
-def _overlap(text: str, stop: str) -> int:
-    """The length of the longest beginning of ``stop`` that ``text`` ends with."""
-    longest = min(len(stop) - 1, len(text))
-    return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)

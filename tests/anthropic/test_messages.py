@@ -173,6 +173,13 @@ def test_reasoning_is_thinking_for_those_who_ask_for_it(
         "Mild.",
     ]
     assert shown(create(claude, **given)) == ["Mild."]
+    for _ in range(2):
+        upstream.reply(Reply("\n<think>\nIn England.</think>\n\nMild.", chunks=1))
+    assert shown(create(claude, **given, thinking=thinking)) == [
+        ("thinking", "In England."),
+        "Mild.",
+    ]
+    assert shown(create(claude, **given)) == ["Mild."]
 
 
 @EITHER

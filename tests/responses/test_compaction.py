@@ -23,7 +23,7 @@ LONG: list[Any] = [
 def test_a_conversation_becomes_what_the_user_said_and_a_summary(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
-    upstream.reply("Ada; f gave 42.", "You are Ada.")
+    upstream.reply("<think>What matters?</think>Ada; f gave 42.", "You are Ada.")
     compacted = client.responses.compact(model="m", input=LONG)
     assert compacted.object == "response.compaction"
     *said, summary = [item.to_dict() for item in compacted.output]
@@ -37,7 +37,8 @@ def test_a_conversation_becomes_what_the_user_said_and_a_summary(
     )
     assert answer.output_text == "You are Ada."
     told = "\n".join(message["content"] for message in upstream.requests[1]["messages"])
-    assert "Ada; f gave 42." in told and "Hello, Ada." not in told
+    assert "Ada; f gave 42." in told
+    assert "Hello, Ada." not in told and "What matters?" not in told
 
 
 def test_a_kept_conversation_can_be_compacted(
