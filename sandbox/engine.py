@@ -12,13 +12,16 @@ from typing import Protocol, TypeAlias
 
 from sandbox.values import JSON
 
+ONLY_READS = -1
+
 
 @dataclass(frozen=True)
 class Paused:
     """The program called a pausing name and waits. `line` is 1-based in the piece, if known.
 
     `ahead` are calls that a notebook's cell makes next whatever this one's result. Calls of the same
-    `batch`, if not 0, were written as simultaneous.
+    `batch`, if not 0, were written as simultaneous; one of the batch `ONLY_READS` is surely made only where
+    nothing goes wrong before, and may leave early if it only reads.
     """
 
     name: str

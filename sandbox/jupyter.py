@@ -253,7 +253,8 @@ def _ending(code: int) -> str:
     return f"exit code {code}"
 
 
-_STUB_MODULES = """values kernel_files kernel_clock kernel_threads kernel_syntax kernel_calls
+_STUB_MODULES = """values kernel_files kernel_clock kernel_threads kernel_syntax kernel_loops
+kernel_inserted kernel_events kernel_calls kernel_groups kernel_each kernel_tasks kernel_executors
 kernel_ahead kernel_stub""".split()
 
 

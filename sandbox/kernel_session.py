@@ -93,7 +93,7 @@ class KernelSession:
         """Start a piece: its outputs as they come, a `Step` last. Raises as `start` does."""
         if self.paused:
             raise RuntimeError("the program is paused: resume it before starting another piece")
-        source = settle_awaits(source, self._names, awaited=AWAITED)
+        source = settle_awaits(source, self._names, awaited=AWAITED, calls_too=self._lenient)
         if not self._lenient:
             self._compile(source)
         self._begin(source)
@@ -174,6 +174,8 @@ class KernelSession:
         self._left = self._limits.seconds
         self._own_left = self._limits.seconds + _OWN_SECONDS
         self._outputs = Outputs(self._limits.output, lenient=self._lenient)
+        if self._lenient:
+            self._pauses = 0  # each cell may make as many calls
         self._running = self._kernel.execute(source)
 
     def _answered(self, reply: str) -> Iterator[Output | Step]:

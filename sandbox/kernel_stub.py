@@ -23,10 +23,12 @@ from typing import Any
 
 from IPython.core.getipython import get_ipython
 
-from sandbox.kernel_ahead import OFFERED, REPLY, look_ahead, written
-from sandbox.kernel_calls import AHEAD
+from sandbox.kernel_ahead import look_ahead
 from sandbox.kernel_clock import freeze
 from sandbox.kernel_files import files, libraries, own_folder, read, remove, write
+from sandbox.kernel_groups import OFFERED, REPLY, written
+from sandbox.kernel_inserted import AHEAD
+from sandbox.kernel_tasks import make_waiting
 from sandbox.kernel_threads import REASON, finish, one_after_the_other, run_waiting, settled
 from sandbox.values import AWAITED, REFUSED, VALUE_MIME, plain
 
@@ -148,6 +150,7 @@ def _pausing(name: str, marker: str, ask: Callable[[str], str]) -> Callable[...,
             raise RuntimeError(
                 f"{name}() cannot be called from another thread or process: {REASON}"
             )
+        make_waiting()  # what was asked for before
         reply = ask(marker + call)
         if reply.startswith(REFUSED):
             raise TypeError(reply.removeprefix(REFUSED))

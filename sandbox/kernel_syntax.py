@@ -54,9 +54,12 @@ def operands(node: ast.expr) -> list[ast.expr]:
     return []
 
 
-def become(call: ast.Call, name: str, arguments: list[ast.expr]) -> None:
+def become(
+    call: ast.Call, name: str, arguments: list[ast.expr], words: list[ast.keyword] | None = None
+) -> None:
+    """Make it a call of another function, in its place."""
     call.func = ast.copy_location(ast.Name(name, ast.Load()), call)
-    call.args, call.keywords = arguments, []
+    call.args, call.keywords = arguments, words or []
 
 
 def of_asyncio(function: ast.expr, name: str) -> bool:
@@ -78,3 +81,9 @@ def take_at_once(node: ast.Call, *, starred: bool) -> None:
 
 def _list_of(lazy: ast.GeneratorExp) -> ast.ListComp:
     return ast.copy_location(ast.ListComp(lazy.elt, lazy.generators), lazy)
+
+
+def acts(node: ast.AST) -> bool:
+    """Whether anything is called, or a name given, while it is evaluated."""
+    kinds = (ast.Call, ast.Await, ast.NamedExpr, ast.Yield, ast.YieldFrom)
+    return any(isinstance(inner, kinds) for inner in ast.walk(node))

@@ -13,11 +13,10 @@ from emulator import metrics
 from emulator.answering.asked import Asked
 from emulator.answering.bench import Bench
 from emulator.answering.cell_draft import CellDraft
-from emulator.answering.cell_resume import EndedCell, go_on
+from emulator.answering.cell_resume import go_on
 from emulator.answering.conversation import Conversation
 from emulator.answering.first_turn import first_turn
 from emulator.answering.habits import Habits
-from emulator.answering.passages import cell_passage
 from emulator.answering.profiles import begins
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.prose import Prose
@@ -86,7 +85,7 @@ class Answerer:
             order=self.asked.order,
             one_at_a_time=self.asked.choice.one_at_a_time,
         )
-        went_on: ProgramContinued | ProgramEnded | EndedCell | Answered | None = None
+        went_on: ProgramContinued | ProgramEnded | Answered | None = None
         if bench is not None:
             went_on = yield from go_on(bench, self.asked.request.messages)
         went_on = went_on or self._resumed(driver)
@@ -106,10 +105,7 @@ class Answerer:
             conversation = Conversation(
                 self.store, self.asked.client, request.messages, request.model
             )
-            if isinstance(went_on, EndedCell):
-                passages = [cell_passage(went_on, request.messages)]
-            else:
-                passages = conversation.passages(self.asked.toolset, went_on)
+            passages = conversation.passages(self.asked.toolset, went_on)
             messages, fields = first_turn(
                 replace(self.asked, request=request),
                 habit=conversation.habit(self.habits.of(self._habitat)),

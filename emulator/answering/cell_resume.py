@@ -9,31 +9,21 @@ are asked for again.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
 
 from emulator.answering.bench import Bench
 from emulator.answering.cell_draft import PREFIX, run_events
 from emulator.answering.verdicts import Answered, Ran
 from emulator.events import AnswerEvent, CodeBegun, CodeClosed, CodeDelta, Opened, ToolCall, new_id
 from emulator.programs.answered import MOST_ROUNDS, fruitless_rounds, results_of
+from emulator.programs.ended import ProgramEnded
 from emulator.programs.program import Call
-from emulator.programs.resume import beginning, object_of, value_of
+from emulator.programs.resume import object_of, value_of
 from emulator.protocol import Message
-
-
-@dataclass(frozen=True)
-class EndedCell:
-    """See `passages.Cell`."""
-
-    source: str
-    start: int
-    output: str
-    diagnostics: str = ""
 
 
 def go_on(
     bench: Bench, messages: Sequence[Message]
-) -> Generator[AnswerEvent, None, Answered | EndedCell | None]:
+) -> Generator[AnswerEvent, None, Answered | ProgramEnded | None]:
     """Run on the cell whose result ends ``messages``.
 
     Returns `Answered` if it has called again or still lacks results, how it ended, or None when there is
@@ -63,10 +53,10 @@ def go_on(
     values = {key: value_of(text) for key, text in results.items()}
     verdict = yield from run_events(bench.interpreter.go_on(bench.container, values))
     if isinstance(verdict, Ran):
-        start = beginning(messages, waiting.ids)
+        code = waiting.code.rstrip("\n")
         if verdict.failed:
-            return EndedCell(waiting.code, start, "", diagnostics=verdict.output)
-        return EndedCell(waiting.code, start, verdict.output or "(nothing was printed)")
+            return ProgramEnded(code, waiting.ids, failure=verdict.output)
+        return ProgramEnded(code, waiting.ids, output=verdict.output or "(nothing was printed)")
     return Answered()
 
 

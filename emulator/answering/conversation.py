@@ -46,16 +46,15 @@ class Conversation:
         self._start = f"{client}\n{model}"
 
     def passages(self, toolset: Toolset, ended: ProgramEnded | None = None) -> list[Passage]:
-        """What the model saw of the history; ``ended`` is a program that came to its end just now."""
-        if self._store is None:
-            return []
+        """What the model saw of the history; ``ended`` is a program or cell that ended just now."""
         values = [value for key, value in self._kept.items() if key.startswith("ended:")]
         programs = remembered(values, self._messages)
         if ended is not None and not only_calls(ended):
             place = placed(ended, self._messages)
             if place is not None and place not in programs:
                 programs.append(place)
-                remember(self._store, self._client, ended, self._messages)
+                if self._store is not None:
+                    remember(self._store, self._client, ended, self._messages)
         programs = apart(programs)
         shown = [ended_passage(one, self._messages, toolset) for one in programs]
         inside = {at for one in programs for at in range(one.start + 1, one.stop)}

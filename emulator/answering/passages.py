@@ -7,7 +7,6 @@ did before.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from emulator.answering.transcript import (
     Passage,
@@ -61,30 +60,6 @@ def ended_passage(placed: Placed, messages: Sequence[Message], toolset: Toolset)
             {"role": "user", "content": joined(said, other_parts(own))},
         ],
     )
-
-
-class Cell(Protocol):
-    """What is needed of `cell_resume.EndedCell`."""
-
-    @property
-    def source(self) -> str: ...
-    @property
-    def start(self) -> int: ...
-    @property
-    def output(self) -> str: ...
-    @property
-    def diagnostics(self) -> str: ...
-
-
-def cell_passage(cell: Cell, messages: Sequence[Message]) -> Passage:
-    """A cell whose calls end the history, as one block and its output."""
-    said = render(
-        "ended.jinja", failure=cell.diagnostics, output=cell.output, results=(), offered=True
-    )
-    words = messages[cell.start].text
-    block = render("calls.jinja", text=words, source=cell.source.rstrip("\n"))
-    told = [{"role": "assistant", "content": block}, {"role": "user", "content": said}]
-    return Passage(cell.start, len(messages), told)
 
 
 def _calls(message: Message, ids: set[str]) -> bool:

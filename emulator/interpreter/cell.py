@@ -12,8 +12,9 @@ from emulator.interpreter.execution import Execution, Status, Transcript
 from emulator.programs.order import Outgoing
 from emulator.programs.program import Call
 from emulator.settings import Order
+from emulator.tools.effects import Effect
 from emulator.tools.toolset import BindError, Toolset
-from sandbox.engine import Finished, Paused, Step
+from sandbox.engine import ONLY_READS, Finished, Paused, Step
 from sandbox.errors import ProgramFailed, SandboxDied, SandboxLimit, SandboxTimeout
 from sandbox.notebook import Notebook
 from sandbox.outputs import Output
@@ -125,7 +126,9 @@ class RunningCell:
                 break
             tool = self.toolset.find(each.name)
             assert tool is not None, "bind refuses unknown tools"
-            batch = (each.batch, 0) if each.batch else None
+            if calls and each.batch == ONLY_READS and tool.effect is not Effect.READS:
+                break
+            batch = (each.batch, 0) if each.batch > 0 else None
             if not outgoing.may_leave(tool, arguments, batch):
                 break
             outgoing.add(tool, arguments, batch)

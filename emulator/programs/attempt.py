@@ -20,7 +20,7 @@ from emulator.programs.program import (
     ProgramRejected,
     Recorded,
 )
-from emulator.programs.unknown import PLACEHOLDER, TOGETHER, WAIT, holds_placeholder
+from emulator.programs.unknown import PLACEHOLDER, PRINTED, TOGETHER, WAIT, holds_placeholder
 from emulator.reading.diagnostics import Diagnostic
 from emulator.settings import Order
 from emulator.tools.tool import Tool
@@ -175,7 +175,11 @@ class Attempt:
         hint = keys_there_are(error.kind, error.message, results)
         message = f"{error.kind}: {error.message}" if error.message else error.kind
         diagnostic = self._program.diagnostic(message, line, hint=hint)
-        raised = ProgramRaised([diagnostic], tuple(self._new), error.stdout)
+        # Nobody is told of a placeholder that was printed, nor of what came after it.
+        printed = error.stdout
+        if self._unknown and PRINTED in printed:
+            printed = printed[: printed.rfind("\n", 0, printed.index(PRINTED)) + 1]
+        raised = ProgramRaised([diagnostic], tuple(self._new), printed)
         raised.of_types = error.kind in ("TypeError", "AttributeError") or (
             error.kind == "KeyError" and "slice(" in error.message
         )
@@ -191,7 +195,7 @@ class Attempt:
 
     def may_lack_results(self, error: ProgramFailed) -> bool:
         """Whether a failure may come of an unknown result: it shows again, or not, when that is known."""
-        return self._unknown > 0 and "_Unknown" in error.message
+        return self._unknown > 0 and PRINTED in error.message
 
     def left(self, error: ProgramFailed) -> Outcome:
         """``exit()`` ends a program as its last line does; a text that it is given is printed."""

@@ -1,4 +1,4 @@
-"""Programs that are over, kept so that later turns can show them as the model wrote them.
+"""Programs and cells that are over, kept so that later turns can show them as the model wrote them.
 
 What is kept stands under the id of a program's last call and that call's result, and holds a digest of all
 its results: a history in which any of them is another finds nothing. Where a record is lost, the history

@@ -15,17 +15,19 @@ from sandbox.values import JSON
 WAIT = "_wait"
 TOGETHER = "_together"
 GOT = "_look_got"
+PRINTED = "_Unknown"
+"""What a placeholder is printed with."""
 _NONCE = secrets.token_hex(16)
 PLACEHOLDER: dict[str, JSON] = {"unknown": _NONCE}
 """What an engine is told instead of a result, and tells of a placeholder among the arguments of a call."""
 
 SOURCE = f"""
-class _Unknown:
+class {PRINTED}:
     def __init__(self):
         self.unknown = {_NONCE!r}
 
 
-_look_unknown = _Unknown()
+_look_unknown = {PRINTED}()
 _look_given = []
 
 

@@ -101,6 +101,73 @@ CELLS: list[tuple[str, list[list[str]], str]] = [
      "    return a['value'] + b['value']\nprint(twice('b'), twice('cc'))",
      [["get_price(b)", "get_price(bb)"], ["get_price(cc)", "get_price(cccc)"]], "3 6"),
     ("send('a')\nsend('bb')\nprint('sent')", [["send(a)", "send(bb)"]], "sent"),
+    # What tasks await at the same time.
+    ("import asyncio\nasync def one(n):\n    x = await get_price(n)\n    return x['value']\n"
+     "async def main():\n    return await asyncio.gather(*(one(n) for n in ('a', 'bb')))\n"
+     "print(asyncio.run(main()))", [PQ], "[1, 2]"),
+    ("import asyncio\nasync def one(n):\n    x = await get_price(n)\n    y = await get_stock(x['of'])\n"
+     "    return y['value']\nprint(await asyncio.gather(one('a'), one('bb')))",
+     [PQ, ["get_stock(a)", "get_stock(bb)"]], "[1, 2]"),
+    ("import asyncio\nasync def one(n):\n    await send(n)\n    return await get_price(n)\n"
+     "t = [asyncio.create_task(one(n)) for n in ('a', 'bb')]\nprint([(await x)['of'] for x in t])",
+     [["send(a)", "send(bb)"], PQ], "['a', 'bb']"),
+    ("import asyncio\nasync def one(n):\n    await run_code(n)\n"
+     "await asyncio.gather(one('a'), one('bb'))\nprint('ran')",
+     [["run_code(a)"], ["run_code(bb)"]], "ran"),
+    ("import asyncio\nasync def main():\n    async with asyncio.TaskGroup() as group:\n"
+     "        t = [group.create_task(get_price(n)) for n in ('a', 'bb')]\n"
+     "    return [x.result()['of'] for x in t]\nprint(asyncio.run(main()))", [PQ], "['a', 'bb']"),
+    ("import asyncio\na = asyncio.create_task(get_price('a'))\nb = asyncio.create_task(get_stock('bb'))\n"
+     "print((await a)['of'], (await b)['of'])", [["get_price(a)", "get_stock(bb)"]], "a bb"),
+    ("import asyncio\nasync def main():\n    a = await get_price('a')\n    b = await get_price('bb')\n"
+     "    print(a['of'], b['of'])\nasyncio.run(main())", [PQ], "a bb"),
+    ("import asyncio\nasync def main():\n    return await asyncio.gather(*(asyncio.to_thread(get_price, n) "
+     "for n in ('a', 'bb')))\nprint([x['of'] for x in asyncio.run(main())])", [PQ], "['a', 'bb']"),
+    ("import asyncio\nasync def one(n):\n    return await asyncio.wait_for(get_price(n), 5)\n"
+     "print([x['of'] for x in await asyncio.gather(one('a'), one('bb'))])",
+     [["get_price(a)"], ["get_price(bb)"]], "['a', 'bb']"),
+    ("import asyncio\nseen = []\nasync def one(n):\n    seen.append((await get_price(n))['of'])\n"
+     "    if len(seen) == 1:\n        await get_stock('x')\n"
+     "async def bad():\n    await get_price(whom=1)\n"
+     "print(len(await asyncio.gather(one('a'), bad(), one('bb'), return_exceptions=True)), seen)",
+     [["get_price(a)"], ["get_price(bb)", "get_stock(x)"]], "3 ['a', 'bb']"),
+    ("from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor() as pool:\n"
+     "    found = list(pool.map(get_price, ['a', 'bb']))\nprint([x['of'] for x in found])",
+     [PQ], "['a', 'bb']"),
+    ("from concurrent.futures import ThreadPoolExecutor, as_completed\nwith ThreadPoolExecutor() as pool:\n"
+     "    fs = {pool.submit(get_price, n): n for n in ('a', 'bb')}\n"
+     "    print(sorted((fs[f], f.result()['value']) for f in as_completed(fs)))",
+     [PQ], "[('a', 1), ('bb', 2)]"),
+    ("from concurrent.futures import ThreadPoolExecutor\ndef both(n):\n"
+     "    return get_price(n)['value'] + get_stock(n)['value']\n"
+     "with ThreadPoolExecutor() as pool:\n    print(list(pool.map(both, ['a', 'bb'])))",
+     [["get_price(a)"], ["get_stock(a)"], ["get_price(bb)"], ["get_stock(bb)"]], "[2, 4]"),
+    # Loops that only collect.
+    ("found = []\nfor n in ['a', 'bb']:\n    found.append(get_price(n))\nprint(len(found), n)", [PQ], "2 bb"),
+    ("found = {}\nfor i, n in enumerate(('a', 'bb')):\n    found[n] = get_price(n)['value'] + i\n"
+     "print(found)", [PQ], "{'a': 1, 'bb': 3}"),
+    ("total = 0\nfor n in ['a', 'bb']:\n    p = get_price(n)\n    s = get_stock(n)\n"
+     "    total += p['value'] * s['value']\n    if p['value'] > 1:\n        print('dear', n)\nprint(total)",
+     [["get_price(a)", "get_stock(a)", "get_price(bb)", "get_stock(bb)"]], "dear bb\n5"),
+    ("for row in [{'n': 'a'}, {'n': 'bb'}]:\n    print(row['n'], get_price(row['n'])['value'])", [PQ],
+     "a 1\nbb 2"),
+    ("for n in ['a', 'bb']:\n    send(n)", [["send(a)", "send(bb)"]], ""),
+    ("for n in ['a', 'bb']:\n    print(send(n)['value'])", [["send(a)"], ["send(bb)"]], "1\n2"),
+    ("found = []\nfor n in ['a', 'bb']:\n    found.append(get_price(n + str(len(found))))\n"
+     "print(found[1]['of'])", [["get_price(a0)"], ["get_price(bb1)"]], "bb1"),
+    ("found = ['a']\nfor x in [found, found]:\n    found.append(get_price(x[-1])['of'] + 'b')\nprint(found)",
+     [["get_price(a)"], ["get_price(ab)"]], "['a', 'ab', 'abb']"),
+    ("xs = ['a', 'bb']\nys = xs\nfor x in xs:\n    ys[-1] = get_price(x)['of'] + 'c'\nprint(xs)",
+     [["get_price(a)"], ["get_price(ac)"]], "['a', 'acc']"),
+    ("d = {'a': 1, 'bb': 2}\ne = d\nfor k, v in zip(d, [1, 2]):\n    e[k + 'c'] = get_price(k)['value']",
+     [["get_price(a)"]], "dictionary changed size during iteration"),
+    ("import asyncio\nt = asyncio.create_task(send('a'))\nprint('begun')", [["send(a)"]], "begun"),
+    ("for n in ['a', 'bb']:\n    if get_price(n)['value'] == 1:\n        break\nprint(n)",
+     [["get_price(a)"]], "a"),
+    ("last = 'a'\nfor i in range(2):\n    last = get_price(last + 'b')['of']\nprint(last)",
+     [["get_price(ab)"], ["get_price(abb)"]], "abb"),
+    ("print([get_stock(x['of'])['of'] for x in map(send, ['a', 'bb'])])",
+     [["send(a)"], ["get_stock(a)"], ["send(bb)"], ["get_stock(bb)"]], "['a', 'bb']"),
     # In order.
     ("send('a')\nsend('a')\nprint('sent')", [["send(a)"], ["send(a)"]], "sent"),
     ("send('a')\nget_price('a')\nsend('bb')", [["send(a)"], ["get_price(a)"], ["send(bb)"]], ""),
@@ -169,6 +236,36 @@ def test_results_may_come_one_by_one_and_only_those_that_are_missing_are_asked_f
     assert shop.ask() == []
     told = upstream.requests[-1]["messages"][-1]["content"]
     assert f"1 {[json.loads(_result(call)) for call in calls]}" in told
+
+
+def test_an_earlier_cell_of_the_same_answer_stays_as_it_was_written_with_what_it_printed(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    """Once the next cell had called, the calls of the one before were all that the model was shown."""
+    cells = [
+        "first = get_price('a')\nprint('it costs', first['value'])",
+        "print('stock', get_stock(first['of'] + 'b')['of'])",
+    ]
+    upstream.reply(*(f"```python\n{cell}\n```" for cell in cells), "Done.")
+    assert Shop(proxy).rounds() == [["get_price(a)"], ["get_stock(ab)"]]
+    told = [str(m["content"]) for m in upstream.requests[-1]["messages"][-4:]]
+    assert [cell in text for cell, text in zip(cells, told[::2], strict=True)] == [True, True]
+    assert ["it costs 1" in told[1], "stock ab" in told[3]] == [True, True]
+    # What the model was shown before is how this begins.
+    before, after = (
+        "".join(str(m["content"]) for m in r["messages"]) for r in upstream.requests[-2:]
+    )
+    assert after.startswith(before)
+
+
+def test_each_cell_may_make_as_many_calls(proxy: str, upstream: ScriptedUpstream) -> None:
+    """The calls of all cells were counted as one program's, whose limit ended the session."""
+    cell = (
+        "kept = globals().get('kept', 0) + len([get_price(str(i)) for i in range(70)])\nprint(kept)"
+    )
+    upstream.reply(*2 * [f"```python\n{cell}\n```"], "Done.")
+    assert sum(map(len, Shop(proxy).rounds())) == 140
+    assert "140" in upstream.requests[-1]["messages"][-1]["content"]
 
 
 def test_a_client_that_takes_one_call_at_a_time_gets_one(

@@ -87,6 +87,21 @@ def test_a_program_that_fails_before_its_first_call_is_mended_with_what_it_print
     assert "ZeroDivisionError" in told and "It had printed:\n\n```text\nseen\n```" in told
 
 
+@ENGINES
+def test_a_program_that_fails_before_a_result_is_known_tells_what_it_printed_until_then(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, engine: str
+) -> None:
+    """The placeholder was told: ``<__main__._Unknown object at 0x7ff01da670d0>``."""
+    client = openai.OpenAI(base_url=start_proxy(engines=(engine,)), api_key="k", max_retries=0)
+    upstream.reply(
+        block("print('seen')\nprint('it is', check('a2'))\nraise ValueError"), "I cannot."
+    )
+    converse(client, ["Go."], tools=TOOLS, local=LOCAL)
+    told = last_told(upstream)
+    assert "ValueError" in told and "It had printed:\n\n```text\nseen\n```" in told
+    assert "Unknown" not in told
+
+
 FAILURES: list[tuple[str, str, list[str]]] = [
     (
         "a call that does not fit its schema, found while it runs",
