@@ -83,23 +83,20 @@ class Fault:
     content: str = ""
 
 
+def two_calls(counted: str, *marks: tuple[Any, str]) -> Fault:
+    """London's weather and Oslo's, with these indices and ids."""
+    calls = [
+        call("get_weather", json.dumps({"city": city}), *mark)
+        for city, mark in zip(("London", "Oslo"), marks, strict=True)
+    ]
+    return Fault(frames(*calls), [LONDON, OSLO], (counted,))
+
+
 FAULTS = {
-    "index 0 for all calls (ollama/ollama#15457, ai-dynamo/dynamo#4723)": Fault(
-        frames(
-            call("get_weather", '{"city": "London"}', 0, "a"),
-            call("get_weather", '{"city": "Oslo"}', 0, "b"),
-        ),
-        [LONDON, OSLO],
-        ("index",),
+    "index 0 for all calls (ollama/ollama#15457, ai-dynamo/dynamo#4723)": two_calls(
+        "index", (0, "a"), (0, "b")
     ),
-    "no index at all (ollama/ollama#7881)": Fault(
-        frames(
-            call("get_weather", '{"city": "London"}', None, "a"),
-            call("get_weather", '{"city": "Oslo"}', None, "b"),
-        ),
-        [LONDON, OSLO],
-        ("index",),
-    ),
+    "no index at all (ollama/ollama#7881)": two_calls("index", (None, "a"), (None, "b")),
     "neither index nor id tells calls apart": Fault(
         frames(
             piece("get_weather", '{"city": "London"}', None),
@@ -150,14 +147,7 @@ FAULTS = {
         ("schema",),
     ),
     "no id": Fault(frames(piece("get_weather", '{"city": "London"}')), counted=("id",)),
-    "one id for two calls": Fault(
-        frames(
-            call("get_weather", '{"city": "London"}', 0, "a"),
-            call("get_weather", '{"city": "Oslo"}', 1, "a"),
-        ),
-        [LONDON, OSLO],
-        ("id",),
-    ),
+    "one id for two calls": two_calls("id", (0, "a"), (1, "a")),
     'finished with "stop" (ollama/ollama#7963, sgl-project/sglang#2877)': Fault(
         frames(call("get_weather", '{"city": "London"}'), finish="stop"),
         counted=("finish_reason",),

@@ -61,12 +61,13 @@ def written(messages: list[dict[str, Any]]) -> str:
     return "\n".join(f"===== {m['role']}\n{m['content']}" for m in messages) + "\n"
 
 
-def check(name: str, text: str) -> None:
+def golden(name: str, text: str) -> str:
+    """What was written down under this name; `text` is, where the variable says so."""
     file = GOLDEN / f"{name.replace(' ', '_')}.txt"
     if os.environ.get("UPDATE_GOLDEN"):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    assert text == file.read_text()
+    return file.read_text()
 
 
 @pytest.mark.parametrize(("conversation", "choice", "model"), CASES)
@@ -79,7 +80,8 @@ def test_the_messages_for_a_model_are_golden(conversation: str, choice: str, mod
         told = [*turn.messages, {"role": "grammar", "content": turn.grammar}]
     else:
         told = instruct(messages, toolset, CHOICES[choice], profile)
-    check(f"{conversation} {choice} {model}", written(told))
+    words = written(told)
+    assert words == golden(f"{conversation} {choice} {model}", words)
 
 
 WORKPLACES: dict[str, tuple[Workplace, list[Any], str]] = {
@@ -104,7 +106,8 @@ def test_the_words_of_an_interpreter_are_golden(workplace: str, choice: str) -> 
     told = instruct(
         messages, toolset, CHOICES[choice], choose("auto", "gpt-4"), form, workplace=place
     )
-    check(f"interpreter {workplace} {choice}", written(told))
+    words = written(told)
+    assert words == golden(f"interpreter {workplace} {choice}", words)
 
 
 RUNS: dict[str, dict[str, Any]] = {
@@ -117,7 +120,8 @@ RUNS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("run", RUNS)
 def test_the_words_of_a_cells_output_are_golden(run: str) -> None:
-    check(f"cell {run}", written(ran("I compute it.", "print(42)\n", **RUNS[run])))
+    words = written(ran("I compute it.", "print(42)\n", **RUNS[run]))
+    assert words == golden(f"cell {run}", words)
 
 
 REPAIRS: dict[str, dict[str, Any]] = {
@@ -137,7 +141,8 @@ REPAIRS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", REPAIRS)
 def test_the_words_of_a_repair_are_golden(kind: str) -> None:
     told = repair("the reply", kind=kind.split(maxsplit=1)[0], **REPAIRS[kind])
-    check(f"repair {kind}", written(told))
+    words = written(told)
+    assert words == golden(f"repair {kind}", words)
 
 
 def test_nested_models_stand_before_the_functions_that_take_them() -> None:

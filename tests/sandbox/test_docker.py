@@ -152,6 +152,7 @@ def test_a_kernel_ends_with_its_server() -> None:
     its, made = killed_server("ask()")
     until(lambda: containers(its) == set())
     until(lambda: traces(made) == [])
+    assert traces(made) == []
 
 
 def test_what_outlives_a_killed_server_goes_at_the_next_start_and_nothing_else() -> None:

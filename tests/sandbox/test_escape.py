@@ -638,4 +638,4 @@ def test_the_promises_hold_for_an_ordinary_user_too(which: str, tmp_path: Path) 
             f"--basetemp={folder}/t",
             *tests,
         ]
-        subprocess.run(command, check=True, cwd=ROOT, env=environment)
+        assert subprocess.run(command, check=False, cwd=ROOT, env=environment).returncode == 0

@@ -438,6 +438,7 @@ def test_a_hand_out_is_made_good_in_the_background(make_pool: Callable[..., Made
     _until(lambda: len(things) == 2)
     pool.take()
     _until(lambda: len(things) == 3)
+    assert things[2].living
 
 
 def test_a_full_pool_says_so_and_has_room_again_later(make_pool: Callable[..., Made]) -> None:

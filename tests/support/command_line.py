@@ -7,10 +7,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 120.0
@@ -30,13 +31,19 @@ def environment(home: Path, variables: Mapping[str, str] | None = None) -> dict[
     return clean | {"HOME": str(home)} | dict(variables or {})
 
 
+def _app(arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, str(ROOT / "app.py"), *arguments]
+
+
+def _typed_in(home: Path, variables: Mapping[str, str] | None) -> dict[str, Any]:
+    return {"cwd": home, "env": environment(home, variables), "stdin": subprocess.DEVNULL}
+
+
 def command_line(*arguments: str, home: Path, variables: Mapping[str, str] | None = None) -> Ended:
     """`python app.py ...`, run in `home` until it ends."""
     run = subprocess.run(
-        [sys.executable, str(ROOT / "app.py"), *arguments],
-        cwd=home,
-        env=environment(home, variables),
-        stdin=subprocess.DEVNULL,
+        _app(arguments),
+        **_typed_in(home, variables),
         capture_output=True,
         text=True,
         timeout=SECONDS,
@@ -84,10 +91,8 @@ def served(
     printed = home / "printed"
     with printed.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, str(ROOT / "app.py"), *arguments],
-            cwd=home,
-            env=environment(home, variables),
-            stdin=subprocess.DEVNULL,
+            _app(arguments),
+            **_typed_in(home, variables),
             stdout=output,
             stderr=output,
             start_new_session=True,

@@ -187,13 +187,16 @@ DEATHS = {
 }
 
 _ACTS = "class Acts:\n    def __repr__(self): {0}\n    __str__ = _repr_html_ = __repr__\n"
+
+
+def _repr(body: str, *errors: str) -> tuple[str, str, tuple[str, ...]]:
+    """A last value whose repr does that; the same asked for by name; how either may end."""
+    return _ACTS.format(body) + "Acts()", "repr(Acts())", errors
+
+
 _TOO_BIG = ("SandboxLimit", "SandboxDied", "SandboxTimeout")
 ACTING: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "a repr without end": (
-        _ACTS.format("exec('while True: pass')") + "Acts()",
-        "repr(Acts())",
-        ("SandboxTimeout",),
-    ),
+    "a repr without end": _repr("exec('while True: pass')", "SandboxTimeout"),
     "a str without end, printed": (
         _ACTS.format("exec('while True: pass')") + "print(Acts())",
         "",
@@ -209,26 +212,10 @@ ACTING: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "print(Acts()._repr_html_())",
         _TOO_BIG,
     ),
-    "a repr that raises": (
-        _ACTS.format("raise ValueError('no')") + "Acts()",
-        "repr(Acts())",
-        ("ProgramFailed",),
-    ),
-    "a repr that leaves": (
-        _ACTS.format("raise SystemExit(5)") + "Acts()",
-        "repr(Acts())",
-        ("ProgramFailed",),
-    ),
-    "a repr that is no text": (
-        _ACTS.format("return 5") + "Acts()",
-        "repr(Acts())",
-        ("ProgramFailed",),
-    ),
-    "a repr that calls without end": (
-        _ACTS.format("exec('while True: ask()')") + "Acts()",
-        "repr(Acts())",
-        ("SandboxLimit",),
-    ),
+    "a repr that raises": _repr("raise ValueError('no')", "ProgramFailed"),
+    "a repr that leaves": _repr("raise SystemExit(5)", "ProgramFailed"),
+    "a repr that is no text": _repr("return 5", "ProgramFailed"),
+    "a repr that calls without end": _repr("exec('while True: ask()')", "SandboxLimit"),
     "an error whose words have no end": (
         "class Acts(Exception):\n    def __str__(self):\n        while True: pass\nraise Acts",
         "",

@@ -1,8 +1,9 @@
-"""One HTTP request, without a client library in between."""
+"""HTTP without a client library in between: one request, and what a socket says."""
 
 from __future__ import annotations
 
 import json
+import socket
 import urllib.error
 import urllib.request
 from typing import Any
@@ -21,3 +22,13 @@ def send(
     except urllib.error.HTTPError as error:
         status, raw, sent = error.code, error.read(), error.headers
     return status, {name.lower(): value for name, value in sent.items()}, json.loads(raw)
+
+
+def read_until(connection: socket.socket, words: bytes) -> bytes:
+    """All that comes until `words` have come. Raises AssertionError if the other side ends before."""
+    read = b""
+    while words not in read:
+        data = connection.recv(65536)
+        assert data, f"{words!r} not in {read!r}"
+        read += data
+    return read

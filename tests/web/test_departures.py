@@ -23,7 +23,7 @@ from sandbox.engine import Limits
 from sandbox.monty import MontyEngine
 from tests.conftest import StartProxy
 from tests.support.places import needs_bubblewrap
-from tests.support.raw_http import send
+from tests.support.raw_http import read_until, send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.serving import serve
 from tests.support.tools import GET_WEATHER
@@ -52,15 +52,6 @@ def asked(url: str, path: str, body: Any) -> Iterator[socket.socket]:
     with socket.create_connection((host, int(port)), timeout=120) as connection:
         connection.sendall(request(url, path, body))
         yield connection
-
-
-def read_until(connection: socket.socket, words: bytes) -> bytes:
-    read = b""
-    while words not in read:
-        data = connection.recv(65536)
-        assert data, read
-        read += data
-    return read
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

@@ -24,7 +24,7 @@ import pytest
 from tests.support.places import needs_bubblewrap
 from tests.support.processes import REDIS_MISSING, Process, proxy, redis_server
 from tests.support.programs import CHAIN, HITS, TOOLS
-from tests.support.raw_http import send
+from tests.support.raw_http import read_until, send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.uploads import CSV, form, wait_until
 
@@ -113,15 +113,6 @@ def begun(url: str, path: str, body: bytes, headers: dict[str, str], length: int
 def begun_json(url: str, path: str, body: Any) -> socket.socket:
     data = json.dumps(body).encode()
     return begun(url, path, data, {"content-type": "application/json"}, len(data))
-
-
-def read_until(connection: socket.socket, words: bytes) -> bytes:
-    read = b""
-    while words not in read:
-        data = connection.recv(65536)
-        assert data, read
-        read += data
-    return read
 
 
 def mid_turn(url: str, kept: Kept, upstream: ScriptedUpstream) -> Iterator[str]:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.places import needs_bubblewrap
 from tests.support.processes import members, proxy
-from tests.support.raw_http import send
+from tests.support.raw_http import read_until, send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER
 
@@ -45,15 +45,6 @@ def request(host: str, body: Any) -> bytes:
         f"content-type: application/json\r\ncontent-length: {len(payload)}\r\n\r\n"
     )
     return head.encode() + payload
-
-
-def read_until(connection: socket.socket, words: bytes) -> bytes:
-    read = b""
-    while words not in read:
-        data = connection.recv(65536)
-        assert data, read
-        read += data
-    return read
 
 
 def test_three_hundred_streams_are_held_open_at_the_same_time(tmp_path: Path) -> None:
