@@ -1,16 +1,5 @@
+import common
 import dspy
-from common import (
-    FIRST,
-    FORECAST,
-    KEY,
-    MODEL,
-    SECOND,
-    URL,
-    Forecast,
-    get_weather,
-    report,
-    send_mail,
-)
 
 
 class Model(dspy.LM):
@@ -20,12 +9,14 @@ class Model(dspy.LM):
     supports_response_schema = True
 
 
-model = Model(f"openai/{MODEL}", api_base=f"{URL}/v1", api_key=KEY, cache=False)
+model = Model(
+    f"openai/{common.MODEL}", api_base=f"{common.URL}/v1", api_key=common.KEY, cache=False
+)
 dspy.configure(lm=model, adapter=dspy.JSONAdapter(use_native_function_calling=True))
 
-agent = dspy.ReActV2("question -> answer", tools=[get_weather, send_mail])
+agent = dspy.ReActV2("question -> answer", tools=[common.get_weather, common.send_mail])
 answers, history = [], {}
-for task in (FIRST, SECOND):
+for task in (common.FIRST, common.SECOND):
     prediction = agent(question=task, **history)
     history = {"history": prediction.history}
     answers.append(prediction.answer)
@@ -33,7 +24,7 @@ for task in (FIRST, SECOND):
 
 class Forecasting(dspy.Signature):
     question: str = dspy.InputField()
-    forecast: Forecast = dspy.OutputField()
+    forecast: common.Forecast = dspy.OutputField()
 
 
-report(answers, dspy.Predict(Forecasting)(question=FORECAST).forecast)
+common.report(answers, dspy.Predict(Forecasting)(question=common.FORECAST).forecast)

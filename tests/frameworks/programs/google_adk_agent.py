@@ -1,24 +1,12 @@
 import asyncio
 
-from common import (
-    FIRST,
-    FORECAST,
-    KEY,
-    MODEL,
-    SECOND,
-    SYSTEM,
-    URL,
-    Forecast,
-    get_weather,
-    report,
-    send_mail,
-)
+import common
 from google.adk.agents import LlmAgent
 from google.adk.models.lite_llm import LiteLlm
 from google.adk.runners import InMemoryRunner
 from google.genai import types
 
-model = LiteLlm(model=f"openai/{MODEL}", api_base=f"{URL}/v1", api_key=KEY)
+model = LiteLlm(model=f"openai/{common.MODEL}", api_base=f"{common.URL}/v1", api_key=common.KEY)
 
 
 async def ask(agent: LlmAgent, *tasks: str) -> list[str]:
@@ -36,12 +24,15 @@ async def ask(agent: LlmAgent, *tasks: str) -> list[str]:
 
 async def main() -> None:
     helper = LlmAgent(
-        name="helper", model=model, instruction=SYSTEM, tools=[get_weather, send_mail]
+        name="helper",
+        model=model,
+        instruction=common.SYSTEM,
+        tools=[common.get_weather, common.send_mail],
     )
-    forecaster = LlmAgent(name="forecaster", model=model, output_schema=Forecast)
-    answers = await ask(helper, FIRST, SECOND)
-    [forecast] = await ask(forecaster, FORECAST)
-    report(answers, Forecast.model_validate_json(forecast))
+    forecaster = LlmAgent(name="forecaster", model=model, output_schema=common.Forecast)
+    answers = await ask(helper, common.FIRST, common.SECOND)
+    [forecast] = await ask(forecaster, common.FORECAST)
+    common.report(answers, common.Forecast.model_validate_json(forecast))
 
 
 asyncio.run(main())

@@ -1,28 +1,18 @@
-from common import (
-    FIRST,
-    FORECAST,
-    KEY,
-    MODEL,
-    SECOND,
-    SYSTEM,
-    URL,
-    Forecast,
-    get_weather,
-    report,
-    send_mail,
-)
+import common
 from strands import Agent, tool
 from strands.models.openai import OpenAIModel
 
-model = OpenAIModel(client_args={"base_url": f"{URL}/v1", "api_key": KEY}, model_id=MODEL)
+model = OpenAIModel(
+    client_args={"base_url": f"{common.URL}/v1", "api_key": common.KEY}, model_id=common.MODEL
+)
 agent = Agent(
     model=model,
-    tools=[tool(get_weather), tool(send_mail)],
-    system_prompt=SYSTEM,
+    tools=[tool(common.get_weather), tool(common.send_mail)],
+    system_prompt=common.SYSTEM,
     callback_handler=None,
 )
-answers = [agent(task) for task in (FIRST, SECOND)]
+answers = [agent(task) for task in (common.FIRST, common.SECOND)]
 forecast = Agent(model=model, callback_handler=None)(
-    FORECAST, structured_output_model=Forecast
+    common.FORECAST, structured_output_model=common.Forecast
 ).structured_output
-report(answers, forecast)
+common.report(answers, forecast)
