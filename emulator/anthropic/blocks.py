@@ -147,8 +147,10 @@ def _image(block: Mapping[str, Any], place: str) -> list[Json]:
             url = f"data:{kind};base64,{_text(source, 'data', at)}"
         case "url":
             url = _text(source, "url", at)
+        case "file":
+            return [{"type": "image_url", "image_url": {"file_id": _text(source, "file_id", at)}}]
         case other:
-            raise _unknown(other, at, "base64, url")
+            raise _unknown(other, at, "base64, url, file")
     return [{"type": "image_url", "image_url": {"url": url}}]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import anthropic
+import openai
 import pytest
 
 from tests.conftest import StartProxy
@@ -447,6 +448,16 @@ def test_images_documents_and_errors_of_tools_reach_the_model(
     sent = json.dumps(upstream.requests[0]["messages"])
     for words in ("data:image/png;base64,QQ==", "Notes", "Rain.", "I ask.", "Error:", "no such"):
         assert words in sent
+
+
+def test_a_picture_is_named_by_the_id_of_an_uploaded_file(
+    claude: anthropic.Anthropic, client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("A dot.")
+    file = client.files.create(file=("dot.png", b"\x89PNG"), purpose="vision")
+    image: Any = {"type": "image", "source": {"type": "file", "file_id": file.id}}
+    plain(claude, messages=[{"role": "user", "content": [image]}])
+    assert "data:image/png;base64,iVBORw==" in json.dumps(upstream.requests[0]["messages"])
 
 
 def test_counting_tokens_grows_with_what_is_sent(claude: anthropic.Anthropic) -> None:
