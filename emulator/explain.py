@@ -32,6 +32,7 @@ from emulator.reading.readers import Unreadable, read
 from emulator.reading.splitter import BlockDelta, BlockEnd, BlockStart, Reasoning, Text, split
 from emulator.settings import Settings
 from emulator.upstream.routes import Routes
+from sandbox.engine import Engine
 
 QUESTION = "What the user asks."
 """Stands in the prompt where the given JSON holds tools alone."""
@@ -74,9 +75,15 @@ def read_tools(text: bytes) -> ChatCompletionRequest:
 
 
 def explain(
-    settings: Settings, request: ChatCompletionRequest, reply: str | None = None
+    settings: Settings,
+    request: ChatCompletionRequest,
+    reply: str | None = None,
+    engines: Sequence[Engine] | None = None,
 ) -> Explanation:
-    """What the model is shown, and with ``reply`` what would come of it. Raises `EmulatorError`."""
+    """What the model is shown, and with ``reply`` what would come of it. Raises `EmulatorError`.
+
+    ``engines`` run the program in it; without any they are opened for this reply.
+    """
     asked = read_request(request, "", Routes(settings).of(request.model))
     if asked.interpreter is not None:
         raise BadRequest("code_interpreter runs cells; only function tools are explained.", "tools")
@@ -93,9 +100,10 @@ def explain(
     if reply is None:
         return Explanation(tuple(shown))
     with ExitStack() as running:
-        engines = open_engines(settings.model_copy(update={"warm_kernels": 0}))
-        for engine in engines:
-            running.callback(engine.close)
+        if engines is None:
+            engines = open_engines(settings.model_copy(update={"warm_kernels": 0}))
+            for engine in engines:
+                running.callback(engine.close)
         driver = Driver(
             engines,
             asked.toolset,

@@ -132,6 +132,8 @@ class Trace:
     body: bytes = b""
     began: float = field(default_factory=time.time)
     """Unix time; all other times are seconds since then."""
+    client_name: str = ""
+    """As the operator calls it."""
     wired: bool = True
     """Whether raw bytes are recorded."""
     _zero: float = field(default_factory=time.perf_counter)

@@ -40,6 +40,7 @@ from emulator.web.browser_guard import guard
 from emulator.web.cross_origin import allow_origins
 from emulator.web.departures import Departures
 from emulator.web.error_replies import error_reply
+from emulator.web.inspector.pages import Pages
 from emulator.web.limits import add_limits
 from emulator.web.loop_guard import loop_guard
 from emulator.web.recording import record_requests
@@ -54,7 +55,10 @@ from emulator.web.routes import (
     passed_on,
     responses,
 )
-from emulator.web.routes.inspector import add_inspector
+from emulator.web.routes.inspector import make_inspector
+from emulator.web.routes.inspector_containers import add_containers
+from emulator.web.routes.inspector_playground import add_playground
+from emulator.web.routes.inspector_status import add_status
 from emulator.web.routes.upload import read_upload
 from emulator.web.warm_up import warm_up
 from sandbox.engine import Engine
@@ -151,7 +155,12 @@ def create_app(
     app.register_blueprint(api, url_prefix="/v1", name="v1")
     app.register_blueprint(api, name="bare")  # clients whose base_url lacks /v1
     if settings.inspector == "on":
-        app.register_blueprint(add_inspector(settings, kept, recognizer(settings, keys, now)))
+        pages = Pages(settings)
+        inspector = make_inspector(settings, pages, kept, recognizer(settings, keys, now))
+        add_playground(inspector, pages, pipeline, settings, kept)
+        add_containers(inspector, pages, interpreter, kept)
+        add_status(inspector, pages, settings, upstreams, reachability, engines, kept)
+        app.register_blueprint(inspector)
     openapi.add_routes(app)
     health.add_routes(app, engines, reachability)
 

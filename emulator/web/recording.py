@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from flask import Blueprint, Flask, Response, g, request
 
 from emulator import departure, traces
+from emulator.client_keys import grant_of
 from emulator.traces import Trace, Traces
 
 _ANSWERS = frozenset({"/chat/completions", "/responses", "/messages"})
@@ -24,6 +25,8 @@ def record_requests(app: Flask, api: Blueprint, kept: Traces) -> None:
             return
         client = str(g.client)  # a copy: the name may carry the key
         trace = kept.begin(g.request_id, request.method, request.path, client, request.get_data())
+        if trace is not None:
+            trace.client_name = grant_of(g.client).name
         traces.current.set(trace)
 
     @app.after_request

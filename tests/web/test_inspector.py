@@ -5,84 +5,23 @@ from __future__ import annotations
 import html
 import json
 import re
-import urllib.error
+import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from html.parser import HTMLParser
 from typing import Any
 
 import openai
 import pytest
 
-from emulator.traces import Traces
+from tests.support.inspected import HELLO, Inspected
 from tests.support.scripted import Reply, ScriptedUpstream
-from tests.support.serving import serve
 from tests.support.tools import GET_WEATHER
 
 CALL = '```python\nget_weather(location="Oslo")\n```'
-HELLO: list[Any] = [{"role": "user", "content": "Weather in Oslo?"}]
 EVIL = """"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}"""
 VIEWS = ("pipeline", "program", "repairs", "timing", "stream", "copy")
-Fetched = tuple[int, dict[str, str], str]
-
-
-class Inspected:
-    """A proxy whose inspector is looked at."""
-
-    def __init__(self, url: str, traces: Traces) -> None:
-        self.url = url
-        self.traces = traces
-
-    def get(self, path: str, **headers: str) -> Fetched:
-        return self._send(urllib.request.Request(self.url + path, headers=headers))
-
-    def post(self, path: str, body: Any = None, **headers: str) -> Fetched:
-        sent = {"content-type": "application/json", **headers}
-        data = json.dumps(body or {}).encode()
-        return self._send(urllib.request.Request(self.url + path, data, sent))
-
-    def _send(self, request: urllib.request.Request) -> Fetched:
-        try:
-            with urllib.request.urlopen(request) as response:
-                status, told, text = response.status, response.headers, response.read().decode()
-        except urllib.error.HTTPError as error:
-            status, told, text = error.code, error.headers, error.read().decode()
-        return status, {name.lower(): value for name, value in told.items()}, text
-
-    def ask(self, key: str = "any", **fields: Any) -> str:
-        """Ask for a chat completion, and give the id of the request once it is over."""
-        asked = {"model": "m", "messages": HELLO, "tools": [GET_WEATHER], **fields}
-        headers = {"authorization": f"Bearer {key}"}
-        _, told, _ = self.post("/v1/chat/completions", asked, **headers)
-        trace = self.traces.get(told["x-request-id"])
-        assert trace is not None
-        while trace.seconds is None:
-            self.traces.wait(self.traces.version, 60)
-        return trace.id
-
-
 Start = Callable[..., Inspected]
-
-
-@pytest.fixture
-def inspect(
-    upstream: ScriptedUpstream, open_shared_engines: Callable[[Any], Any]
-) -> Iterator[Start]:
-    """`inspect(**settings)` starts a proxy."""
-    from app import create_app
-    from emulator.settings import Settings
-
-    with ExitStack() as running:
-
-        def start(**values: Any) -> Inspected:
-            own = {"base_url": upstream.base_url, "store": ":memory:", "files_dir": ":temporary:"}
-            settings = Settings(**{"warm_kernels": 0, "engines": ("monty",), **own, **values})
-            app = create_app(settings, engines=open_shared_engines(settings))
-            running.callback(app.extensions["emulator"].close)
-            return Inspected(running.enter_context(serve(app)), app.extensions["emulator.traces"])
-
-        yield start
 
 
 class Markup(HTMLParser):
@@ -186,7 +125,7 @@ def test_hostile_text_is_text_in_every_view(
         f"```python\nget_weather(location={EVIL!r})\n```",
     )
     key = proxy.ask(model=EVIL, messages=[{"role": "user", "content": EVIL}], tools=[tool])
-    path = f"/inspector/requests/{key}/{view}" if view else f"/?q={urllib.request.quote(EVIL)}"
+    path = f"/inspector/requests/{key}/{view}" if view else f"/?q={urllib.parse.quote(EVIL)}"
     status, headers, page = proxy.get(path)
     assert status == 200
     markup = Markup(page)

@@ -35,11 +35,8 @@ class Viewer:
 
     client: str | None
     signed_in: bool = False
-
-    @property
-    def name(self) -> str:
-        """Whose containers the viewer may use: without keys there is one client."""
-        return self.client or ""
+    asks_as: str = ""
+    """The client that the viewer's own requests are of, with what its key is good for."""
 
 
 class Access:
@@ -107,7 +104,8 @@ class Access:
             return Viewer(None, signed_in=True)
         if not self._clients:
             raise Unauthorized("Incorrect key.", code="inspector_key")
-        return Viewer(str(self._recognize(key)), signed_in=True)
+        client = self._recognize(key)
+        return Viewer(str(client), signed_in=True, asks_as=client)
 
 
 def _is_here(request: Request) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from flask import Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from emulator.errors import NotFound
 from emulator.settings import Settings
@@ -55,9 +55,8 @@ class Pages:
             "clock": _clock,
             "seconds": _seconds,
             "pretty": pretty,
+            "pretty_text": lambda text: pretty(text.encode(errors="replace")),
             "cut": _cut,
-            # Inside an attribute or a text that scripts read, as JSON.
-            "json_text": lambda value: escape(redact(json.dumps(value))),
         }
         self._static = {name: _asset(name) for name in _STATIC}
         version = hashlib.sha256(b"".join(self._static.values())).hexdigest()[:12]

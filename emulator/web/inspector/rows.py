@@ -58,7 +58,7 @@ def _matches(trace: Trace, query: str) -> bool:
     """Whether any of what a list shows has the words, in any case, or the body has them as they stand."""
     words = query.lower()
     shown = (
-        trace.id, trace.model, trace.client, trace.upstream, trace.error, trace.path,
+        trace.id, trace.model, trace.client, trace.client_name, trace.upstream, trace.error, trace.path,
         *trace.tools, *(call.name for call in trace.calls),
     )  # fmt: skip
     return any(words in text.lower() for text in shown) or query.encode() in trace.body

@@ -34,9 +34,11 @@ class SignIn(BaseModel):
     key: str = Field(max_length=4096)
 
 
-def add_inspector(settings: Settings, traces: Traces, recognize: Callable[[str], str]) -> Blueprint:
-    """All pages; ``recognize`` is as in `Access`."""
-    pages, access = Pages(settings), Access(settings, recognize)
+def make_inspector(
+    settings: Settings, pages: Pages, traces: Traces, recognize: Callable[[str], str]
+) -> Blueprint:
+    """The pages of requests; ``recognize`` is as in `Access`. Others are added to what this gives."""
+    access = Access(settings, recognize)
     inspector = Blueprint("inspector", __name__)
 
     @inspector.before_request
@@ -66,6 +68,10 @@ def add_inspector(settings: Settings, traces: Traces, recognize: Callable[[str],
         response = json_reply({"signed_in": False})
         access.sign_out(request, response)
         return response
+
+    @inspector.get("/inspector/<path:rest>")
+    def no_page(rest: str) -> Response:
+        raise NotFound(f"There is no page {rest!r} here.")  # and no upstream is asked for it
 
     _add_requests(inspector, pages, traces)
     return inspector

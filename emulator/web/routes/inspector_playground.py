@@ -1,0 +1,128 @@
+"""The playground: read a pasted reply, ask a model and answer its calls by hand, replay a request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, request
+from pydantic import BaseModel, ConfigDict, Field
+
+from emulator import json_codec
+from emulator.answering.pipeline import Pipeline
+from emulator.errors import BadRequest, EmulatorError, NotFound
+from emulator.explain import explain, read_tools
+from emulator.protocol import parse_body
+from emulator.settings import BUILT_IN_PROFILES, Settings
+from emulator.traces import Traces
+from emulator.web.inspector.asking import Asker
+from emulator.web.inspector.pages import Pages
+from emulator.web.routes.inspector import viewer
+
+_MOST = 2**20
+_RESULT = "result:"
+"""Begins the fields with the results of calls; the call's id follows."""
+
+TOOLS = """[{"type": "function", "function": {"name": "get_weather",
+  "description": "Get the current weather of a place.",
+  "parameters": {"type": "object", "properties": {"location": {"type": "string"}},
+                 "required": ["location"]}}}]"""
+
+
+class Pasted(BaseModel):
+    """A reply to be read, and the tools (or the whole request) that it answers."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    tools: str = Field(max_length=_MOST)
+    reply: str = Field("", max_length=_MOST)
+    profile: str = Field("", max_length=200)
+
+
+class Question(BaseModel):
+    """A request to be sent; further fields are the results of calls."""
+
+    model_config = ConfigDict(extra="allow")
+
+    body: str = Field("", max_length=_MOST)
+    tools: str = Field("[]", max_length=_MOST)
+    model: str = Field("", max_length=500)
+    question: str = Field("", max_length=_MOST)
+    profile: str = Field("", max_length=200)
+
+
+def add_playground(
+    inspector: Blueprint, pages: Pages, pipeline: Pipeline, settings: Settings, kept: Traces
+) -> None:
+    asker = Asker(pipeline, kept)
+    profiles = ("", *BUILT_IN_PROFILES, *(row.name for row in settings.profiles))
+
+    @inspector.get("/inspector/playground")
+    def playground() -> Response:
+        body, model = TOOLS, ""
+        if key := request.args.get("replay", ""):
+            trace = kept.get(key, viewer().client)
+            if trace is None:
+                raise NotFound("This request is not kept (any more).")
+            body, model = trace.body.decode(errors="replace"), trace.model
+        return pages.page(
+            "playground.html", viewer=viewer(), here="playground", tools=body, model=model,
+            replay=bool(key), profiles=profiles, models=_models(pipeline, viewer().asks_as),
+        )  # fmt: skip
+
+    @inspector.post("/inspector/playground/read")
+    def read_reply() -> Response:
+        pasted = parse_body(request.get_data(), Pasted)
+        chosen = settings
+        if pasted.profile:
+            chosen = settings.model_copy(update={"profile": _known(pasted.profile, profiles)})
+        asked = read_tools(pasted.tools.encode())
+        told = explain(chosen, asked, pasted.reply or None, pipeline.engines)
+        return pages.page("_explanation.html", explanation=told)
+
+    @inspector.post("/inspector/playground/ask")
+    def ask() -> Response:
+        asked = parse_body(request.get_data(), Question)
+        body = _body(asked)
+        answer = asker.ask(body, viewer().asks_as, _known(asked.profile, profiles))
+        told = [*body.get("messages", []), answer.message] if answer.message else []
+        return pages.page(
+            "_answer.html", answer=answer, profile=asked.profile,
+            body=json_codec.dumps({**body, "messages": told}).decode(),
+        )  # fmt: skip
+
+
+def _body(asked: Question) -> dict[str, Any]:
+    """The request: as it was pasted, or made of a question and tools; with the results that came."""
+    if asked.body:
+        body = _json(asked.body, "The request")
+        if not isinstance(body, dict) or not isinstance(body.get("messages"), list):
+            raise BadRequest("The request must be an object with messages.")
+        results = [
+            {"role": "tool", "tool_call_id": name.removeprefix(_RESULT), "content": str(value)}
+            for name, value in (asked.model_extra or {}).items()
+            if name.startswith(_RESULT)
+        ]
+        return {**body, "messages": [*body["messages"], *results]}
+    tools = read_tools(asked.tools.encode()).tools or []
+    messages = [{"role": "user", "content": asked.question}]
+    return {"model": asked.model, "messages": messages, **({"tools": tools} if tools else {})}
+
+
+def _json(text: str, what: str) -> Any:
+    try:
+        return json_codec.loads(text)
+    except json_codec.NotJSON as error:
+        raise BadRequest(f"{what} is not JSON: {error}") from error
+
+
+def _known(profile: str, profiles: tuple[str, ...]) -> str:
+    if profile not in profiles:
+        raise BadRequest(f"There is no profile {profile!r}.")
+    return profile
+
+
+def _models(pipeline: Pipeline, client: str) -> list[str]:
+    try:
+        return [str(model["id"]) for model in pipeline.upstreams.models(client)]
+    except EmulatorError:
+        return []  # a name can be typed all the same

@@ -1,0 +1,175 @@
+"""The inspector's other pages: playground, replay, containers with what waits for approval, status."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.inspected import Inspected
+from tests.support.places import needs_bubblewrap
+from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.tools import GET_WEATHER
+
+CALL = '```python\nget_weather(location="Oslo")\n```'
+EVIL = """"'></textarea><script>alert(1)</script>"""
+Start = Callable[..., Inspected]
+
+
+def shown(page: str) -> str:
+    return html.unescape(re.sub(r"<[^>]*>", "", page))
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (CALL, ["usable", 'get_weather {"location":"Oslo"}', "block (python)"]),
+        ('```python\nget_weather(town="Oslo")\n```', ["asked again", 'unknown argument "town"']),
+        (
+            '<tool_call>{"name": "get_weather", "arguments": {"location": "Rome"}}</tool_call>',
+            ["Rome"],
+        ),
+        (EVIL, ["alert(1)"]),
+    ],
+)
+def test_a_pasted_reply_is_read_without_a_model(
+    inspect: Start, reply: str, words: list[str]
+) -> None:
+    pasted = {"tools": json.dumps([GET_WEATHER]), "reply": reply, "profile": ""}
+    status, _, page = inspect().post("/inspector/playground/read", pasted)
+    assert status == 200
+    assert "<script" not in page
+    for word in words:
+        assert word in shown(page)
+
+
+def test_what_is_pasted_wrong_is_told(inspect: Start) -> None:
+    status, _, told = inspect().post("/inspector/playground/read", {"tools": "{", "reply": ""})
+    assert (status, "not JSON" in json.loads(told)["error"]["message"]) == (400, True)
+
+
+def test_a_models_calls_are_answered_by_hand(inspect: Start, upstream: ScriptedUpstream) -> None:
+    proxy = inspect()
+    upstream.reply(CALL, "Sunny in Oslo.")
+    asked = {
+        "model": "m",
+        "question": "Weather?",
+        "tools": json.dumps([GET_WEATHER]),
+        "profile": "",
+    }
+    status, _, page = proxy.post("/inspector/playground/ask", asked)
+    assert (status, "get_weather" in page) == (200, True)
+    [field] = re.findall(r'name="(result:[^"]+)"', page)
+    [body] = re.findall(r'name="body" value="([^"]*)"', page)
+    _, _, page = proxy.post(
+        "/inspector/playground/ask", {"body": html.unescape(body), field: "sunny", "profile": ""}
+    )
+    assert "Sunny in Oslo." in shown(page)
+    [key] = re.findall(r"/inspector/requests/(\w+)", page)
+    assert proxy.get(f"/inspector/requests/{key}")[0] == 200
+
+
+def test_a_request_is_sent_again_with_what_was_edited(
+    inspect: Start, upstream: ScriptedUpstream
+) -> None:
+    proxy = inspect()
+    upstream.reply(CALL, CALL)
+    key = proxy.ask()
+    page = proxy.get(f"/inspector/playground?replay={key}")[2]
+    assert "Weather in Oslo?" in shown(page)
+    trace = proxy.traces.get(key)
+    assert trace is not None
+    body = trace.body.decode().replace("Weather in Oslo?", "Weather in Rome?")
+    proxy.post("/inspector/playground/ask", {"body": body, "profile": "reasoning"})
+    again = proxy.traces.all()[0]
+    assert (again.profile, b"Rome" in again.body, again.state) == ("reasoning", True, "called")
+
+
+def test_a_model_that_fails_is_told_of_with_a_link(
+    inspect: Start, upstream: ScriptedUpstream
+) -> None:
+    proxy = inspect(upstream_retries=0)
+    upstream.reply(Reply(status=400, body={"error": {"message": EVIL}}))
+    asked = {"model": "m", "question": "Weather?", "tools": "[]", "profile": ""}
+    _, _, page = proxy.post("/inspector/playground/ask", asked)
+    assert "alert(1)" in shown(page)
+    assert "<script" not in page
+    assert proxy.traces.all()[0].state == "failed"
+
+
+def test_the_status_tells_of_upstreams_and_engines_but_no_key(
+    inspect: Start, upstream: ScriptedUpstream
+) -> None:
+    proxy = inspect(
+        api_key="upstream-secret", inspector_key="admin-secret", client_keys=("ann-secret",)
+    )
+    assert proxy.get("/inspector/status", authorization="Bearer ann-secret")[0] == 403
+    status, _, page = proxy.get("/inspector/status", authorization="Bearer admin-secret")
+    assert status == 200
+    assert upstream.base_url in shown(page)
+    assert "monty" in shown(page)
+    assert "-secret" not in page
+    doctor = proxy.post("/inspector/status/doctor", authorization="Bearer admin-secret")
+    assert "monty" in shown(doctor[2])
+
+
+def test_every_page_is_escaped_by_policy_too(inspect: Start) -> None:
+    proxy = inspect()
+    for path in (
+        "/inspector/playground",
+        "/inspector/containers",
+        "/inspector/status",
+        "/inspector/no",
+    ):
+        _, headers, _ = proxy.get(path)
+        assert "default-src 'none'" in headers["content-security-policy"]
+
+
+@needs_bubblewrap
+def test_a_held_cell_is_edited_and_approved_and_its_picture_is_only_an_image(
+    inspect: Start,
+) -> None:
+    proxy = inspect(engines=("kernel",))
+    made = {"name": EVIL, "approval": "required"}
+    container = json.loads(proxy.post("/v1/containers", made)[2])["id"]
+    answers: list[Any] = []
+    code = f"print({EVIL!r})"
+    path = f"/v1/containers/{container}/execute"
+    asking = threading.Thread(target=lambda: answers.append(proxy.post(path, {"code": code})))
+    asking.start()
+    try:
+        while not (found := re.findall(r'data-json="([^"]*/executions/[^"]*)"', held_page(proxy))):
+            asking.join(0.05)
+        assert EVIL in html.unescape(held_page(proxy))
+        assert "<script>alert" not in held_page(proxy)
+        edited = "from pathlib import Path; Path('/mnt/data/plot.svg').write_text('<svg onload=alert(1)>')"
+        assert proxy.post(found[0], {"code": edited})[0] == 200
+    finally:
+        asking.join()
+    assert json.loads(answers[0][2])["status"] == "Success"
+    page = proxy.get(f"/inspector/containers/{container}")[2]
+    [source] = re.findall(r'<img src="([^"]+)"', page)
+    _, headers, _ = proxy.get(source)
+    assert headers["content-disposition"].startswith("attachment")
+    assert headers["content-security-policy"].startswith("sandbox")
+    assert "<script>alert" not in page
+
+
+def held_page(proxy: Inspected) -> str:
+    return proxy.get("/inspector/containers")[2]
+
+
+def test_a_client_can_neither_see_nor_decide_for_another(inspect: Start) -> None:
+    proxy = inspect(client_keys=("ann-key", "bob-key"))
+    ann, bob = ({"authorization": f"Bearer {name}-key"} for name in ("ann", "bob"))
+    container = json.loads(proxy.post("/v1/containers", {"name": "hers"}, **ann)[2])["id"]
+    assert container in proxy.get("/inspector/containers", **ann)[2]
+    assert container not in proxy.get("/inspector/containers", **bob)[2]
+    assert proxy.get(f"/inspector/containers/{container}", **bob)[0] == 404
+    decided = f"/inspector/containers/{container}/executions/exec_0/approve"
+    assert proxy.post(decided, **bob)[0] == 404
