@@ -16,6 +16,8 @@ from emulator.answering.cell_draft import CellDraft
 from emulator.answering.cell_resume import go_on
 from emulator.answering.conversation import Conversation
 from emulator.answering.first_turn import first_turn
+from emulator.answering.grammar.calls import gbnf
+from emulator.answering.grammar.rules import GrammarUnusable
 from emulator.answering.habits import Habits
 from emulator.answering.profiles import begins
 from emulator.answering.program_draft import ProgramDraft
@@ -26,7 +28,6 @@ from emulator.answering.reply import Drafting, Reply
 from emulator.answering.reply_splitter import Begins
 from emulator.answering.sandbox_fault import sandbox_at_fault
 from emulator.answering.stops import StopFilter
-from emulator.answering.tiny.grammar import gbnf
 from emulator.answering.turn_state import TurnState
 from emulator.answering.usage import Meter
 from emulator.answering.verdicts import Answered, Ran, Refused, Verdict, is_cut, told_reason
@@ -328,4 +329,7 @@ class Answerer:
         if field == "off" or not toolset.tools or verdict.kind not in ("invalid", "required"):
             return {}
         parallel = not choice.one_at_a_time
-        return {field: gbnf(toolset.tools, required=True, only=choice.name, parallel=parallel)}
+        try:
+            return {field: gbnf(toolset.tools, required=True, only=choice.name, parallel=parallel)}
+        except GrammarUnusable:
+            return {}

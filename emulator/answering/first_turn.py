@@ -7,7 +7,7 @@ from typing import Any
 
 from emulator.answering.asked import Asked
 from emulator.answering.bench import Bench
-from emulator.answering.grammars import grammar_fields
+from emulator.answering.grammar.fields import grammar_fields
 from emulator.answering.prompt import instruct
 from emulator.answering.tiny.turn import DEFAULTS as TINY_DEFAULTS
 from emulator.answering.tiny.turn import tiny_turn

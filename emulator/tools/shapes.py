@@ -76,6 +76,12 @@ def expand_seen(
     return merged, seen
 
 
+_NARROWER: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
+    **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
+}
+
+
 def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
     for keyword, value in more.items():
         if keyword not in into:
@@ -90,6 +96,8 @@ def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
             into[keyword] = _common(into[keyword], value)
         elif keyword == "enum":
             into[keyword] = [v for v in into[keyword] if v in value] or into[keyword]
+        elif keyword in _NARROWER:
+            into[keyword] = _NARROWER[keyword](into[keyword], value)
         elif keyword in ("anyOf", "oneOf"):
             # Two unions at once are read as the narrower one; the validator knows both.
             into[keyword] = min(into[keyword], value, key=len)

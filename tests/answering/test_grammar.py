@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from emulator.answering.grammar.calls import gbnf
 from emulator.answering.tiny.copying import Source
-from emulator.answering.tiny.grammar import gbnf
 from emulator.tools.toolset import Toolset
 from tests.support.gbnf import admits
 from tests.support.tools import CREATE_EVENT, GET_WEATHER, SEND_MAIL, function, strings

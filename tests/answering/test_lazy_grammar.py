@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from emulator.answering.grammars import lazy_grammar
+from emulator.answering.grammar.fields import lazy_grammar
 from emulator.answering.tool_choice import Choice
 from emulator.tools.toolset import Toolset
 from tests.conftest import StartProxy
@@ -29,7 +29,18 @@ def block(*lines: str) -> str:
         ("It is warm in Oslo.", True),
         ("", True),
         ("One\n\n* two `three`\n`` x", True),
-        ("```js\nget_weather(1)\n```\nThat is code.", True),
+        ("```js\nconst w = get_weather(1)\nshow(w)\n```\nThat is code.", True),
+        ("```js\nget_weather(1)\n```\nThat is code.", False),  # read as a call
+        ('{"weather": "warm"}', True),
+        ("It is 3 < 4, <b>bold</b>, a[0] and f(x).", True),
+        ("Note: e.g. this (and that)", True),
+        ("get_weather(town=1)", False),
+        ("  - list\n  get_weather(town=1)", False),
+        ("[get_weather(town=1)]", False),
+        ("x = get_weather(town=1)", False),
+        ("Now <tool_call>get_weather</tool_call>", False),
+        ("Now <|python_tag|>get_weather()", False),
+        ("~~~python\nget_weather()", False),
         (block(CALL), True),
         (f"I look.\n\n{block(CALL, CALL)}", True),
         (f"```js\nx\n```\n{block(CALL)}", True),

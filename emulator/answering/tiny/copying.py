@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-from emulator.answering.tiny.notation import either, literal, quoted
+from emulator.answering.grammar.notation import either, literal, quoted
 
 Json = Any
 
@@ -39,6 +40,8 @@ EDGES = (FUNCTION_WORDS | set("put send make set find add write".split())) - set
 """Words that neither begin nor end a value: as above, and other verbs that requests open with. Not
 where a capital inside a sentence says that it is a name: the wall, but The Wall.
 """
+
+MAX_EDGES, MAX_RUNS = 60, 400
 
 _MARKS = r"\s.,;:!?\"'`“”‘’"
 _WORD = re.compile(rf"[^{_MARKS}](?:\S*[^{_MARKS}])?")
@@ -72,29 +75,30 @@ class Source:
             and re.search(rf"(?<!\w){re.escape(v)}(?!\w)", self.text, re.IGNORECASE)
         ]
 
-    def leaves(self) -> Mapping[str, Mapping[str, str]]:
-        """Kind of value -> the rules that make it up, the one of that name first. A kind of which
-        the text holds no value is missing.
+    def mentions(self, name: str) -> bool:
+        """Whether a word of a name stands in the text."""
+        return bool(self.mentioned(re.findall(r"[^\W_]+", name)))
 
-        Strings are an automaton with a rule for each word, which a run may enter at any word and
-        leave after any other: the grammar grows with the text, not with the number of its runs.
+    def runs(self) -> list[str]:
+        """What `strings` admits, for a short text: the first `MAX_RUNS` runs of its words."""
+        words = self.words
+        edges = [n for n, word in enumerate(words) if not self._is_edge(word)][:MAX_EDGES]
+        pairs = ((first, last) for first in edges for last in edges if first <= last)
+        found = (self.text[words[first].start() : words[last].end()] for first, last in pairs)
+        return list(islice((run for run in found if "\n" not in run), MAX_RUNS))
+
+    def strings(self) -> Mapping[str, str]:
+        """The rules of a string that is copied, the first of which is ``copied``; none where there are no
+        words to copy.
+
+        An automaton with a rule for each word, which a run may enter at any word and leave after any other:
+        the grammar grows with the text, not with the number of its runs.
         """
-        leaves: dict[str, Mapping[str, str]] = {}
-        if strings := self._strings():
-            leaves["string"] = strings
-        numbers = self.numbers()
-        if whole := [number for number in numbers if "." not in number]:
-            leaves["integer"] = {"integer": either(map(literal, whole))}
-        if numbers:
-            leaves["number"] = {"number": either(map(literal, numbers))}
-        return leaves
-
-    def _strings(self) -> Mapping[str, str]:
         words = self.words
         edges = [n for n, word in enumerate(words) if not self._is_edge(word)]
         if not edges:
             return {}
-        rules = {"string": f'"\\"" {either(f"word-{n}" for n in edges)} "\\""'}
+        rules = {"copied": f'"\\"" {either(f"word-{n}" for n in edges)} "\\""'}
         for n in range(edges[0], edges[-1] + 1):
             rules[f"word-{n}"] = literal(quoted(words[n][0]))
             if n == edges[-1]:

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from emulator.answering.tiny.grammar import gbnf
+from emulator.answering.grammar.calls import gbnf
+from emulator.answering.grammar.rules import GrammarUnusable
 from emulator.answering.tiny.shortlist import shortlist
 from emulator.answering.tool_choice import Choice
 from emulator.answering.transcript import ModelMessage, Passage, render, transcript
@@ -33,7 +34,7 @@ class TinyTurn:
 
     messages: list[ModelMessage]
     grammar: str | None
-    """None where prose is wanted."""
+    """None where prose is wanted, or no grammar can be had."""
 
 
 def tiny_turn(
@@ -59,13 +60,16 @@ def tiny_turn(
     examples = render(
         "tiny.jinja", tools=offered.tools, evident=offered.evident, choice=str(choice)
     )
-    grammar = gbnf(
-        offered.tools,
-        required=choice.required,
-        only=choice.name,
-        parallel=not choice.one_at_a_time,
-        source=source,
-    )
+    try:
+        grammar = gbnf(
+            offered.tools,
+            required=choice.required,
+            only=choice.name,
+            parallel=not choice.one_at_a_time,
+            source=source,
+        )
+    except GrammarUnusable:
+        grammar = None
     return TinyTurn(few_shot(examples, transcript(messages, toolset, passages)), grammar)
 
 

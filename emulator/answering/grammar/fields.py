@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from emulator.answering.tiny.grammar import gbnf
+from emulator.answering.grammar.calls import gbnf
+from emulator.answering.grammar.rules import GrammarUnusable
+from emulator.answering.grammar.words import WORDS
 from emulator.answering.tool_choice import Choice
 from emulator.tools.tool import Tool
 from emulator.tools.toolset import Toolset
@@ -24,35 +26,32 @@ from emulator.upstream_settings import GrammarField
 
 OPENING, CLOSING = "```python\n", "```"
 
-_WORDS = {
-    # Any line but one that opens a block of Python; other fences are words.
-    "line": r'([^\n`] [^\n]* | "`" tick1?)?',
-    "tick1": r'[^\n`] [^\n]* | "`" tick2?',
-    "tick2": r'[^\n`] [^\n]* | "`" other?',
-    "other": r"[^\np] [^\n]*",
-}
-
 
 def lazy_grammar(toolset: Toolset, choice: Choice) -> str:
-    """GBNF: words and then a block of calls, or words alone where no call is required."""
+    """GBNF: words and then a block of calls, or words alone where no call is required.
+
+    Raises `GrammarUnusable`.
+    """
     calls = _calls(toolset, choice).splitlines()
     rules = [line.replace("root ::=", "block-calls ::=", 1) for line in calls]
-    begin = '"```python\\n" block-calls "\\n```"'
-    words = 'line ("\\n" line)*'
-    root = f'(line "\\n")* {begin}' if choice.required else f'{words} | (line "\\n")* {begin}'
-    told = [f"{name} ::= {body}" for name, body in _WORDS.items()]
-    return "\n".join([f"root ::= {root}", *rules, *told]) + "\n"
+    words = [f"{name} ::= {body}" for name, body in WORDS.items()]
+    block = r'block ::= "```python\n" block-calls "\n```"'
+    root = r'(words "\n")? block' if choice.required else r'block | words ("\n" block)?'
+    return "\n".join([f"root ::= {root}", block, *rules, *words]) + "\n"
 
 
 def grammar_fields(field: GrammarField, toolset: Toolset, choice: Choice) -> dict[str, Any]:
     """The fields of a request; none where there is nothing to hold a reply to."""
     if field == "off" or not toolset.tools:
         return {}
-    if field == "structural_tag":
-        return {"response_format": _structural_tag(toolset, choice)}
     if field == "json_schema":
         return {"response_format": _json_schema(toolset, choice)} if choice.required else {}
-    text = lazy_grammar(toolset, choice)
+    try:
+        if field == "structural_tag":
+            return {"response_format": _structural_tag(toolset, choice)}
+        text = lazy_grammar(toolset, choice)
+    except GrammarUnusable:
+        return {}
     return {field: {"grammar": text} if field == "structured_outputs" else text}
 
 

@@ -1,0 +1,185 @@
+"""Which members an object may have together: unions, conditions and dependencies, taken apart into cases.
+
+Each case is a plain object: its members, the required ones and how many. Knows nothing of grammars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from emulator.tools import shapes
+from emulator.tools.expanded import ExpandedSchema
+from emulator.tools.guards import Schema
+
+_MOST_VARIANTS = 64
+_MOST_UNDECIDED = 5
+_MERELY_ABOUT_PRESENCE = frozenset(
+    {"required", "anyOf", "oneOf", "allOf", "not", "dependentRequired"}
+)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One plain object."""
+
+    properties: Mapping[str, Schema]
+    required: frozenset[str]
+    undecided: tuple[str, ...]
+    """Members of which `view` says that they go with others, or without them."""
+    view: dict[str, Any]
+    least: int
+    most: int | None
+
+
+def variants(schema: Schema, reading: ExpandedSchema) -> list[Shape]:
+    """The cases of an object: one for each alternative, and for each side of a condition."""
+    return [_shape(view, reading) for view in _cases(reading.view(schema), reading, 0)][
+        :_MOST_VARIANTS
+    ]
+
+
+def presences(shape: Shape) -> Iterator[frozenset[str]]:
+    """The sets of undecided members that may be given, others left out."""
+    tried = shape.undecided[:_MOST_UNDECIDED]
+    for given in product((True, False), repeat=len(tried)):
+        chosen = frozenset(name for name, is_given in zip(tried, given, strict=True) if is_given)
+        if _holds(shape.view, shape.required | chosen):
+            yield chosen
+
+
+def _cases(view: dict[str, Any], reading: ExpandedSchema, depth: int) -> Iterator[dict[str, Any]]:
+    if depth > 6:
+        yield view
+        return
+    for keyword in ("anyOf", "oneOf"):
+        branches = view.get(keyword, ())
+        if branches and not all(map(_is_about_presence, branches)):
+            rest = {name: part for name, part in view.items() if name != keyword}
+            for branch in branches:
+                if branch is not False:
+                    yield from _cases(_both(rest, branch, reading), reading, depth + 1)
+            return
+    if "if" in view:
+        sides = list(_sides(view, reading))
+        if sides:
+            for side in sides:
+                yield from _cases(side, reading, depth + 1)
+            return
+    dependent = view.get("dependentSchemas")
+    if dependent:
+        rest = {name: part for name, part in view.items() if name != "dependentSchemas"}
+        names = [
+            name
+            for name in dependent
+            if name in shapes.members(view, reading.definitions).properties
+        ]
+        for given in list(product((True, False), repeat=len(names)))[:_MOST_VARIANTS]:
+            case = rest
+            for name, is_given in zip(names, given, strict=True):
+                wanted = {"allOf": [{"required": [name]}, dependent[name]]}
+                case = _both(case, wanted if is_given else _without(name), reading)
+            yield from _cases(case, reading, depth + 1)
+        return
+    yield view
+
+
+def _without(name: str) -> dict[str, Any]:
+    return {"properties": {name: False}}
+
+
+def _sides(view: dict[str, Any], reading: ExpandedSchema) -> Iterator[dict[str, Any]]:
+    """Both sides of a condition on the choices of one member."""
+    condition = view["if"]
+    conditions = condition.get("properties", {}) if isinstance(condition, dict) else {}
+    if len(conditions) != 1 or not condition.keys() <= {"properties", "required", "type"}:
+        return
+    [(name, wanted)] = conditions.items()
+    own = view.get("properties", {}).get(name, True)
+    values = _values(own, reading)
+    if not isinstance(wanted, dict):
+        return
+    rest = {
+        keyword: part for keyword, part in view.items() if keyword not in ("if", "then", "else")
+    }
+    fits = [v for v in values or _values(wanted, reading) if reading.admits(v, wanted)]
+    others = [v for v in values if not reading.admits(v, wanted)]
+    for chosen, then in ((fits, "then"), (others, "else")):
+        if chosen:
+            choice = {"properties": {name: {"enum": chosen}}, "required": [name]}
+            yield _both(_both(rest, choice, reading), view.get(then, True), reading)
+
+
+def _values(schema: Schema, reading: ExpandedSchema) -> list[Any]:
+    view = reading.view(schema)
+    if "const" in view:
+        return [view["const"]]
+    return list(view.get("enum", [True, False] if view.get("type") == "boolean" else []))
+
+
+def _both(view: dict[str, Any], more: Schema, reading: ExpandedSchema) -> dict[str, Any]:
+    return shapes.expand({"allOf": [view, more]}, reading.definitions)
+
+
+def _shape(view: dict[str, Any], reading: ExpandedSchema) -> Shape:
+    inside = shapes.members(
+        {name: part for name, part in view.items() if name not in ("if", "then", "else")},
+        reading.definitions,
+    )
+    mentioned = dict.fromkeys(name for name in _mentioned(view) if name not in inside.required)
+    undecided = [name for name in mentioned if name in inside.properties]
+    most = view.get("maxProperties")
+    return Shape(
+        inside.properties,
+        frozenset(view.get("required", ())),
+        tuple(undecided),
+        view,
+        int(view.get("minProperties", 0)),
+        None if most is None else int(most),
+    )
+
+
+def _is_about_presence(schema: Schema) -> bool:
+    return isinstance(schema, dict) and schema.keys() <= _MERELY_ABOUT_PRESENCE
+
+
+def _mentioned(schema: Schema) -> Iterator[str]:
+    """The members whose presence `schema` makes depend on others'."""
+    if not isinstance(schema, dict):
+        return
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        for part in schema.get(keyword, ()):
+            if _is_about_presence(part):
+                yield from part.get("required", ())
+                yield from _mentioned(part)
+    if _is_about_presence(negated := schema.get("not", True)):
+        yield from negated.get("required", ())
+        yield from _mentioned(negated)
+    for name, needed in schema.get("dependentRequired", {}).items():
+        yield from (name, *needed)
+
+
+def _holds(schema: Schema, given: frozenset[str]) -> bool:
+    """Whether what a schema says of presence alone is kept by an object with these members."""
+    if not isinstance(schema, dict):
+        return schema
+    parts = {keyword: schema.get(keyword, ()) for keyword in ("allOf", "anyOf", "oneOf")}
+    told = {
+        keyword: [_holds(part, given) for part in those]
+        for keyword, those in parts.items()
+        if all(map(_is_about_presence, those))
+    }
+    negated = schema.get("not", False)
+    return (
+        given.issuperset(schema.get("required", ()))
+        and all(told.get("allOf", ()))
+        and (not told.get("anyOf") or any(told["anyOf"]))
+        and (not told.get("oneOf") or sum(told["oneOf"]) == 1)
+        and not (_is_about_presence(negated) and _holds(negated, given))
+        and all(
+            name not in given or given.issuperset(needed)
+            for name, needed in schema.get("dependentRequired", {}).items()
+        )
+    )

@@ -1,0 +1,416 @@
+"""A schema as GBNF of the Python literals that are valid by it.
+
+What a context-free grammar cannot say, or could only say with very many rules, is left to the validation:
+``not``, ``contains``, ``uniqueItems`` of free items, conditions on more than one member, patterns with
+look-around, the exactly of ``oneOf`` where alternatives overlap. Knows nothing of calls or prose.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from math import ceil, floor
+from typing import Any
+
+from emulator.answering.grammar import numbers, strings
+from emulator.answering.grammar.members import Shape, presences, variants
+from emulator.answering.grammar.notation import either, literal, python
+from emulator.answering.grammar.rules import Rules
+from emulator.answering.tiny.copying import Source
+from emulator.tools import shapes
+from emulator.tools.expanded import ExpandedSchema
+from emulator.tools.guards import Schema, children, reference
+
+MAX_DEPTH = 28
+"""Schemas inside of one another; deeper values are not offered."""
+MAX_LEVELS = 6
+"""Of definitions that hold themselves."""
+_MOST_SEEN = 200
+_REMARKS = frozenset({"title", "description", "default", "examples", "$defs"})
+_LENGTHS = ("minLength", "maxLength", "pattern")
+
+
+class NoValue(ValueError):
+    """Nothing that could be written here is valid."""
+
+
+class Values:
+    """The values of one tool's schema; `prefix` keeps its rules apart from other tools'.
+
+    With a `source`, strings and numbers are copied from it where it has any that are valid, and an enum is
+    held to the values that it mentions.
+    """
+
+    def __init__(
+        self, rules: Rules, prefix: str, document: Mapping[str, Any], source: Source | None = None
+    ) -> None:
+        definitions = document.get("$defs", {})
+        self._rules = rules
+        self._prefix = prefix
+        self._definitions = definitions
+        self._source = source
+        self._reading = ExpandedSchema(definitions)
+        self._recursive: dict[str, bool] = {}
+        self._level = self._depth = 0
+        self._impossible: set[str] = set()
+
+    def members(self, schema: Schema, place: str, lead: Callable[[str], str]) -> str:
+        """The inside of an object or of a call's brackets. Raises `NoValue`.
+
+        In schema order, the required ones first, with commas between. `lead` gives what stands before a
+        member's value: ``city=`` or ``"city": ``.
+        """
+        found: list[str] = []
+        for n, shape in enumerate(variants(schema, self._reading)):
+            for m, given in enumerate(presences(shape)):
+                at = f"{place}-{n}-{m}" if n or m else place
+                try:
+                    found.append(self._sequence(shape, given, at, lead))
+                except NoValue:
+                    continue
+        if not found:
+            raise NoValue
+        # Of no members nothing is written: an empty alternative is the last one.
+        distinct = sorted(dict.fromkeys(found), key=lambda written: not written)
+        return distinct[0] if len(distinct) == 1 else either(w or '""' for w in distinct)
+
+    def value(self, schema: Schema, place: str) -> str:
+        """The expression for a value of `schema`; rules that it needs are called after `place`."""
+        self._depth += 1
+        try:
+            if self._depth > MAX_DEPTH:
+                raise NoValue
+            return self._value(schema, place)
+        finally:
+            self._depth -= 1
+
+    def _value(self, schema: Schema, place: str) -> str:
+        if schema is False:
+            raise NoValue
+        if not isinstance(schema, dict):
+            return self._rules.leaf("value")
+        said = {keyword: part for keyword, part in schema.items() if keyword not in _REMARKS}
+        if said.keys() == {"allOf"} and len(said["allOf"]) == 1:
+            return self._value(said["allOf"][0], place)
+        if said.keys() == {"$ref"} and (name := reference(schema)) is not None:
+            return self._definition(name)
+        view = self._reading.view(schema)
+        if view.get("not") == {}:
+            raise NoValue
+        if "const" in view or "enum" in view:
+            return self._choice(view["enum"] if "enum" in view else [view["const"]], schema)
+        if parts := self._reading.alternatives(schema):
+            return self._either(parts, place)
+        kinds = shapes.types(view)
+        if not kinds:
+            return self._rules.leaf("value")
+        return self._kind(kinds[0], view, schema, place)
+
+    def _kind(self, kind: str, view: dict[str, Any], schema: Schema, place: str) -> str:
+        match kind:
+            case "string":
+                return self._string(view, schema)
+            case "integer" | "number":
+                return self._number(kind, view, schema)
+            case "array":
+                return self._rules.add(place, f'"[" {self._items(view, place)} "]"')
+            case "object":
+                inside = self._object(view, schema, place)
+                return self._rules.add(place, f'"{{" {inside} "}}"')
+        return self._rules.leaf(kind)
+
+    def _either(self, parts: Sequence[Schema], place: str) -> str:
+        found: list[str] = []
+        for n, part in enumerate(parts):
+            try:
+                found.append(self.value(part, f"{place}-{n}"))
+            except NoValue:
+                continue
+        if not found:
+            raise NoValue
+        return either(found)
+
+    def _choice(self, values: Sequence[Any], schema: Schema) -> str:
+        valid = [v for v in values if self._reading.admits(v, schema) and _is_text(v)]
+        if not valid:
+            raise NoValue
+        mentioned = self._source.mentioned(valid) if self._source else []
+        return either(literal(python(value)) for value in mentioned or valid)
+
+    def _string(self, view: dict[str, Any], schema: Schema) -> str:
+        limited = any(keyword in view for keyword in _LENGTHS)
+        if self._source is not None and not limited and (copied := self._source.strings()):
+            return self._copied(copied)
+        if self._source is not None and limited:
+            runs = [run for run in self._source.runs() if self._reading.admits(run, schema)]
+            if runs:
+                return either(literal(python(run)) for run in runs)
+        if not limited:
+            return self._rules.leaf("string")
+        self._rules.leaf("character")
+        least, most = view.get("minLength", 0), view.get("maxLength")
+        # 3.0 is an integer in JSON.
+        written = strings.text(int(least), None if most is None else int(most), view.get("pattern"))
+        if written is None:
+            raise NoValue
+        return written
+
+    def _copied(self, rules: Mapping[str, str]) -> str:
+        if "copied" not in self._rules:
+            for rule, body in rules.items():
+                self._rules.add(rule, body)
+        return "copied"
+
+    def _number(self, kind: str, view: dict[str, Any], schema: Schema) -> str:
+        if self._source is not None:
+            found = self._source.numbers()
+            valid = [n for n in found if self._reading.admits(json.loads(n), schema)]
+            if valid:
+                return either(map(literal, valid))
+        low, above = _bound(view, "minimum", "exclusiveMinimum", max)
+        high, below = _bound(view, "maximum", "exclusiveMaximum", min)
+        of = Decimal(repr(view["multipleOf"])) if "multipleOf" in view else None
+        if low is None and high is None and of is None:
+            return self._rules.leaf(kind)
+        least = None if low is None else floor(low) + 1 if above else ceil(low)
+        most = None if high is None else ceil(high) - 1 if below else floor(high)
+        if kind == "number" and (of is None or Decimal(1).scaleb(of.adjusted()) == of < 1):
+            places = None if of is None else -of.adjusted()
+            written = numbers.decimals(low, high, above_low=above, below_high=below, places=places)
+        elif of is None:
+            written = numbers.whole(least, most)
+        else:
+            # The least integer that `of` divides: 5 for 2.5.
+            written = numbers.multiples(of.as_integer_ratio()[0], least, most)
+        if written is None:
+            raise NoValue
+        return written
+
+    def _items(self, view: dict[str, Any], place: str) -> str:
+        least, most = int(view.get("minItems", 0)), view.get("maxItems")
+        most = None if most is None else int(most)
+        first: list[Schema] = view.get("prefixItems", [])
+        rest: Schema = view.get("items", not first)
+        if most is not None and least > most:
+            raise NoValue
+        if first:
+            return self._tuple(first, rest, least, most, place)
+        if view.get("uniqueItems") and (most is None or most > 1):
+            choices = self._choices(rest)
+            if choices:
+                fields = [(literal(written), False) for written in choices]
+                return self._chain(fields, place, least, most)
+        try:
+            item = self.value(rest, f"{place}-of")
+        except NoValue:
+            if least:
+                raise
+            return ""
+        if most == 0:
+            return ""
+        several = f'(", " {item})'
+        more = strings.counted(max(least - 1, 0), None if most is None else most - 1)
+        written = f"{item} {several}{more}" if most != 1 else item
+        return written if least else f"({written})?"
+
+    def _choices(self, schema: Schema) -> list[str]:
+        """The few values that items can have; [] if they are not few."""
+        view = self._reading.view(schema)
+        values = view.get("enum", [True, False] if view.get("type") == "boolean" else [])
+        valid = [v for v in values if self._reading.admits(v, schema) and _is_text(v)]
+        return [python(value) for value in valid]
+
+    def _tuple(
+        self, first: Sequence[Schema], rest: Schema, least: int, most: int | None, place: str
+    ) -> str:
+        parts: list[str] = []
+        for n, part in enumerate(first[: len(first) if most is None else most]):
+            try:
+                parts.append(self.value(part, f"{place}-{n}"))
+            except NoValue:
+                if n < least:
+                    raise
+                break
+        further = ""
+        if len(parts) == len(first) and isinstance(rest, dict):
+            room = None if most is None else most - len(first)
+            if room is None or room > 0:
+                item = self.value(rest, f"{place}-of")
+                count = strings.counted(max(least - len(first), 0), room)
+                further = f' (", " {item}){count}'
+        elif least > len(parts):
+            raise NoValue
+        tail = further
+        for n, written in reversed(list(enumerate(parts))):
+            one = f'", " {written}{tail}' if n else f"{written}{tail}"
+            tail = f" {one}" if n < least else f" ({one})?"
+        return tail.strip()
+
+    def _object(self, view: dict[str, Any], schema: Schema, place: str) -> str:
+        inside = self._reading.members(schema)
+        if inside.properties:
+            return self.members(schema, place, lambda name: f"{python(name)}: ")
+        least, most = int(view.get("minProperties", 0)), view.get("maxProperties")
+        entries = self._entries(view, place)
+        if most == 0 or not entries:
+            if least:
+                raise NoValue
+            return ""
+        entry = either(entries)
+        more = strings.counted(max(least - 1, 0), None if most is None else int(most) - 1)
+        written = f'{entry} (", " {entry}){more}' if most != 1 else entry
+        return written if least else f"({written})?"
+
+    def _entries(self, view: dict[str, Any], place: str) -> list[str]:
+        """Of a dictionary: a key of each kind, and its value."""
+        names = view.get("propertyNames", True)
+        pairs = [
+            ({"type": "string", "pattern": pattern}, part)
+            for pattern, part in view.get("patternProperties", {}).items()
+        ]
+        extra = view.get("additionalProperties", True)
+        if not pairs:
+            named = names if isinstance(names, dict) else {}
+            pairs = [({"type": "string", **named}, extra)]
+        found: list[str] = []
+        for n, (key, part) in enumerate(pairs):
+            try:
+                value = self.value(part, f"{place}-of-{n}")
+                found.append(f'{self.value(key, f"{place}-key-{n}")} ": " {value}')
+            except NoValue:
+                continue
+        return found
+
+    def _sequence(
+        self,
+        shape: Shape,
+        given: frozenset[str],
+        place: str,
+        lead: Callable[[str], str],
+    ) -> str:
+        """The members of one shape, `given` and not its other open ones among them."""
+        chosen: list[tuple[str, bool]] = []
+        for n, (name, schema) in enumerate(shape.properties.items()):
+            required = name in shape.required or name in given
+            if not required and (name in shape.undecided or not self._has_evidence(name, schema)):
+                continue
+            try:
+                value = self.value(schema, f"{place}-{n}")
+            except NoValue:
+                if required:
+                    raise
+                continue
+            chosen.append((f"{literal(lead(name))} {value}", required))
+        chosen.sort(key=lambda pair: not pair[1])
+        return self._chain(chosen, place, shape.least, shape.most)
+
+    def _chain(
+        self, parts: Sequence[tuple[str, bool]], place: str, least: int, most: int | None
+    ) -> str:
+        """Some of the parts in order, with commas between: those that are required first, then any of the
+        others, but `least` to `most` in all.
+        """
+        required = [part for part, is_required in parts if is_required]
+        optional = [part for part, is_required in parts if not is_required]
+        most = len(parts) if most is None else min(most, len(parts))
+        if len(required) > most or least > most:
+            raise NoValue
+        is_free = most == len(parts) and least <= len(required)
+
+        def tail(n: int, count: int) -> str:
+            """Of the optional parts those from `n`, behind `count` parts."""
+            if n == len(optional) or count == most:
+                return ""
+            name = f"{place}-then-{n}" + (f"-{count}" if not is_free else "" if count else "-first")
+            if name not in self._rules:
+                self._rules.add(name, "")
+                written = tail(n + 1, 1 if is_free and count else count + 1)
+                one = f"{comma if count else ''}{optional[n]} {written}".strip()
+                left = len(optional) - n - 1
+                if count + left < least:
+                    self._rules.add(name, one)
+                else:
+                    without = tail(n + 1, count)
+                    self._rules.add(name, f"{one} | {without}" if without else f"({one})?")
+            return name
+
+        comma = '", " '
+        begun = f" {comma}".join(required)
+        return f"{begun} {tail(0, len(required))}".strip()
+
+    def _definition(self, name: str) -> str:
+        """The rule of a definition, made at its first use; of one that holds itself some levels."""
+        recursive = self._leads_back(name)
+        self._level += recursive
+        plain = re.sub("[^a-zA-Z0-9]", lambda found: f"-{ord(found[0]):x}-", name)
+        rule = f"{self._prefix}-def-{plain}"
+        rule += f"-{self._level}" if self._level else ""
+        try:
+            if rule in self._impossible or self._level > MAX_LEVELS:
+                raise NoValue
+            if rule not in self._rules:
+                body = self.value(self._definitions.get(name, {}), f"{rule}-is")
+                self._rules.add(rule, body)
+        except NoValue:
+            self._impossible.add(rule)
+            raise
+        finally:
+            self._level -= recursive
+        return rule
+
+    def _leads_back(self, name: str) -> bool:
+        """Whether a definition holds itself; of one that holds very many others that is taken to be so."""
+        if name in self._recursive:
+            return self._recursive[name]
+        seen: set[str] = set()
+        waiting: list[Schema] = [self._definitions.get(name, {})]
+        while waiting and name not in seen and len(seen) < _MOST_SEEN:
+            node = waiting.pop()
+            found = reference(node)
+            if found is not None and found not in seen:
+                seen.add(found)
+                waiting.append(self._definitions.get(found, {}))
+            waiting.extend(children(node))
+        self._recursive[name] = bool(waiting) or name in seen
+        return self._recursive[name]
+
+    def _has_evidence(self, name: str, schema: Schema) -> bool:
+        """Whether an optional member may be filled: a choice or number that the source lacks would be made
+        up.
+        """
+        if self._source is None or not isinstance(schema, dict):
+            return True
+        if schema.get("enum"):
+            return bool(self._source.mentioned(schema["enum"]))
+        match schema.get("type"):
+            case "boolean":
+                return bool(self._source.mentions(name))
+            case "integer" | "number":
+                return bool(self._source.numbers())
+        return True
+
+
+def _bound(
+    view: Mapping[str, Any], keyword: str, exclusive: str, narrower: Callable[..., Decimal]
+) -> tuple[Decimal | None, bool]:
+    """The narrower of two bounds, and whether it is itself excluded."""
+    found = [
+        (Decimal(repr(view[name])), name == exclusive)
+        for name in (exclusive, keyword)
+        if isinstance(view.get(name), int | float) and not isinstance(view[name], bool)
+    ]
+    if not found:
+        return None, False
+    bound = narrower(value for value, _ in found)
+    return bound, any(is_out for value, is_out in found if value == bound)
+
+
+def _is_text(value: Any) -> bool:
+    """Whether it can be written: half of a surrogate pair is no text."""
+    try:
+        python(value).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
