@@ -91,6 +91,12 @@ class InterpreterEngines:
                 self._opened[memory_limit] = self._open(memory_limit)
             return self._opened[memory_limit]
 
+    def pool_counts(self) -> dict[str, int]:
+        """As `WarmPool.counts`, of all that are open."""
+        with self._lock:
+            opened = [engine.pool_counts() for engine in self._opened.values()]
+        return {state: sum(each[state] for each in opened) for state in opened[0]} if opened else {}
+
     def warm_up(self) -> None:
         """Start the waiting kernels now; says aloud why none can be had."""
         try:

@@ -1,10 +1,14 @@
-"""Structured logs: one line an event, a request id in each, no bodies unless asked for by name."""
+"""Structured logs: one line an event, a request id in each, no bodies unless asked for by name.
+
+At a terminal a request is a line for people; elsewhere all lines are JSON, with the same fields.
+"""
 
 from __future__ import annotations
 
 import logging
 import re
 import sys
+from typing import TextIO
 
 import structlog
 
@@ -21,11 +25,50 @@ def _printable(
     return event
 
 
-def configure(level: str) -> None:
-    """Log to stderr: readable on a terminal, JSON elsewhere."""
-    on_terminal = sys.stderr.isatty()
+class ForPeople(structlog.dev.ConsoleRenderer):
+    """A request's line says first what went wrong, and then what came of it and what it took."""
+
+    def __call__(
+        self, logger: object, name: str, event_dict: structlog.types.EventDict
+    ) -> structlog.types.WrappedLogger:
+        if event_dict.get("event") == "request":
+            return request_line(event_dict)
+        return super().__call__(logger, name, event_dict)
+
+
+def request_line(event: structlog.types.EventDict) -> str:
+    """``12:00:00 200 POST /v1/responses qwen3 for alice: 2 calls, 1 repair; 812 + 45 tokens; 1.23 s``"""
+    time = str(event.get("timestamp", ""))[11:19]
+    words = [time, event.get("status"), event.get("method"), event.get("path"), event.get("model")]
+    begin = " ".join(str(word) for word in words if word)
+    begin += f" for {event['client']}" if event.get("client") else ""
+    state = event.get("state")
+    came = [_STATES[state]] if state in _STATES else []
+    came += [str(event["code"])] if event.get("code") else []
+    for field, one, many in _COUNTED:
+        if number := event.get(field):
+            came.append(f"{number} {one if number == 1 else many}")
+    parts = [", ".join(came)] if came else []
+    if event.get("tokens_in") or event.get("tokens_out"):
+        parts.append(f"{event['tokens_in']} + {event['tokens_out']} tokens")
+    ms = float(event.get("ms", 0))
+    parts.append(f"{ms:.0f} ms" if ms < 1000 else f"{ms / 1000:.2f} s")
+    return f"{begin}: {'; '.join(parts)}"
+
+
+_STATES = {"left": "the client left", "failed": "failed"}
+_COUNTED = (
+    ("calls", "call", "calls"),
+    ("repairs", "repair", "repairs"),
+    ("turns_saved", "turn saved", "turns saved"),
+)
+
+
+def configure(level: str, to: TextIO | None = None) -> None:
+    """Log to ``to``, which is stderr if nothing else: readable on a terminal, JSON elsewhere."""
+    stream = to or sys.stderr
     renderer: structlog.types.Processor = (
-        structlog.dev.ConsoleRenderer() if on_terminal else structlog.processors.JSONRenderer()
+        ForPeople() if stream.isatty() else structlog.processors.JSONRenderer()
     )
     structlog.configure(
         processors=[
@@ -39,6 +82,6 @@ def configure(level: str) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[level.upper()]
         ),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(stream),
         cache_logger_on_first_use=False,
     )

@@ -31,6 +31,54 @@ SECONDS = Histogram(
     "Time until a response began",
     buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300),
 )
+ANSWERS = Counter(
+    "emulator_answers",
+    "Answers, by who made their calls (emulated, native, relayed, none) and how they came out "
+    "(answered, called, failed, left)",
+    ["route", "mode", "outcome"],
+)
+_LONG = (0.1, 0.3, 1, 2, 3, 5, 10, 20, 30, 60, 100, 300, 1000)
+FIRST_TOKEN_SECONDS = Histogram(
+    "emulator_first_token_seconds",
+    "Time until the first words, reasoning or call of an answer left",
+    ["route"],
+    buckets=(0.03, *_LONG[:-1]),
+)
+ANSWER_SECONDS = Histogram(
+    "emulator_answer_seconds", "Time until an answer had left", ["route"], buckets=(0.03, *_LONG)
+)
+TOKENS = Counter(
+    "emulator_tokens",
+    "Tokens of all turns of the models, as told or as estimated; in: prompts, out: replies",
+    ["direction"],
+)
+TOKENS_SAVED = Counter(
+    "emulator_tokens_saved", "Estimated tokens of prompts that waiting programs did without"
+)
+BLOCKS = Counter(
+    "emulator_blocks",
+    "Blocks of replies, by the reader that read them (read) or could not (unreadable), or that "
+    "repeated what somebody else had written (quoted)",
+    ["reader", "outcome"],
+)
+PROGRAM_RUNS = Counter(
+    "emulator_program_runs",
+    "Runs of tool programs, by engine: ran, failed (its own fault), limit, or unable (another "
+    "engine is tried)",
+    ["engine", "outcome"],
+)
+KERNELS = Gauge(
+    "emulator_kernels",
+    "Kernels of programs and of the interpreter: waiting, in_use, and most that may be in use",
+    ["pool", "state"],
+    multiprocess_mode="livesum",
+)
+UPSTREAM_ERRORS = Counter(
+    "emulator_upstream_errors",
+    "Requests to upstreams that failed, each attempt: unreachable, timeout, rate_limited, "
+    "unauthorized, refused (other 4xx), failed (5xx and garbage), broken (in the middle)",
+    ["upstream", "kind"],
+)
 MODEL_TURNS = Counter(
     "emulator_model_turns", "Requests to the upstream in which tools were offered"
 )

@@ -122,6 +122,10 @@ class KernelEngine:
             if self._problem is not None:
                 raise SandboxUnavailable(self._problem.reason, self._problem.fix)
 
+    def pool_counts(self) -> dict[str, int]:
+        """As `WarmPool.counts`."""
+        return self._pool.counts()
+
     def close(self) -> None:
         self._pool.close()
 

@@ -106,6 +106,12 @@ class WarmPool(Generic[K]):
                 return
         kernel.dispose()
 
+    def counts(self) -> dict[str, int]:
+        """Kernels that wait, those that are handed out, and how many may be."""
+        with self._lock:
+            ready = sum(future.done() and future.exception() is None for future in self._warm)
+            return {"waiting": ready, "in_use": len(self._out), "most": self._most}
+
     def close(self) -> None:
         """End every kernel. One in use is killed here and disposed of by whoever gives it back."""
         with self._lock:

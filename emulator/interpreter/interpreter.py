@@ -63,6 +63,7 @@ class Interpreter:
         self.containers = containers
         self._approvals = Approvals()
         self._kernels = Kernels(containers, engine, settings)
+        self._engine = engine
         self._settings = settings
         self._libraries: dict[str, str] | None = None
 
@@ -147,6 +148,11 @@ class Interpreter:
     def decide(self, container_id: str, execution_id: str, decision: Decision) -> Held:
         """Raises `NotFound` if no such cell waits in that container."""
         return self._approvals.decide(container_id, execution_id, decision)
+
+    def pool_counts(self) -> Mapping[str, int]:
+        """Kernels by what they do, where its engines tell: see `InterpreterEngines.pool_counts`."""
+        counts: Callable[[], Mapping[str, int]] = getattr(self._engine, "pool_counts", dict)
+        return counts()
 
     def touch_busy(self) -> None:
         """To be called often: containers in use do not expire."""

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from emulator import departure, traces
+from emulator import departure, metrics, traces
 from emulator.programs.attempt import Attempt, Rules
 from emulator.programs.placeholders import Prepared, prepare
 from emulator.programs.program import (
@@ -87,8 +87,11 @@ class Driver:
                     engine.session(attempt.names, preamble=preamble, seed=seed) as session,
                     departure.stopping(session.kill),
                 ):
-                    return attempt.drive(session)
+                    outcome = attempt.drive(session)
+                metrics.PROGRAM_RUNS.labels(engine.name, "ran").inc()
+                return outcome
             except Unsupported as error:
+                metrics.PROGRAM_RUNS.labels(engine.name, "unable").inc()
                 unable = error
             except SandboxBusy:
                 raise  # not the program's fault, and soon over
@@ -99,15 +102,18 @@ class Driver:
                 unable = Unsupported(f"{unable.message} ({error.reason})", unable.line)
                 break
             except ProgramFailed as error:
+                metrics.PROGRAM_RUNS.labels(engine.name, "failed").inc()
                 if error.kind == "SystemExit":
                     return attempt.left(error)
                 if attempt.may_lack_results(error):
                     return attempt.stopped()
                 raise attempt.failed(error) from error
             except SandboxTimeout as error:
+                metrics.PROGRAM_RUNS.labels(engine.name, "limit").inc()
                 message = f"the program ran longer than {error.seconds:g} s"
                 raise attempt.rejected(message, kind=ProgramTooSlow) from error
             except SandboxLimit as error:
+                metrics.PROGRAM_RUNS.labels(engine.name, "limit").inc()
                 raise attempt.rejected(f"the program used too much: {error.what}") from error
         assert isinstance(unable, Unsupported), "there is at least one engine"
         raise attempt.rejected(

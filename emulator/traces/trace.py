@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from emulator.errors import ClientLeft
 from emulator.events import ToolCall, Usage
 
 State = Literal["running", "answered", "called", "failed", "left"]
@@ -107,6 +108,9 @@ class Turn:
     diagnostics: str = ""
     finish_reason: str | None = None
     """The upstream's; None where it was disconnected before it told."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    """As the upstream told them, else estimated; once the turn has ended."""
     error: str = ""
     wire: Wire = field(default_factory=Wire)
 
@@ -132,6 +136,8 @@ class Trace:
     body: bytes = b""
     began: float = field(default_factory=time.time)
     """Unix time; all other times are seconds since then."""
+    route: str = ""
+    """The rule that ``path`` matches: there are few of them."""
     client_name: str = ""
     """As the operator calls it."""
     wired: bool = True
@@ -204,10 +210,10 @@ class Trace:
     def end(self, *, left: bool = False) -> None:
         """The response has left, or its client has."""
         self.seconds = self.now()
-        if self.error or self.status >= 400:
-            self.state = "failed"
-        elif left and not self.finish_reason:
+        if self.status == ClientLeft.status or (left and not self.error and not self.finish_reason):
             self.state = "left"
+        elif self.error or self.status >= 400:
+            self.state = "failed"
         else:
             self.state = "called" if self.calls else "answered"
 

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from contextlib import closing
 from typing import Any
 
+from emulator import departure
 from emulator.errors import EmulatorError
 from emulator.events import (
     AnswerEvent,
@@ -32,7 +33,9 @@ def watched(
                 _see(trace, event)
                 yield event
         except EmulatorError as error:
-            trace.failed(error.message, error.code)
+            client = departure.current.get()
+            if client is None or not client.left:  # else it failed because it was stopped for that
+                trace.failed(error.message, error.code)
             raise
 
 

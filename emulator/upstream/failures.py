@@ -1,12 +1,41 @@
-"""What an upstream's refusal says, whatever the shape of its error, and which headers are told."""
+"""What an upstream's refusal says, whatever the shape of its error; which headers are told; counting them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
 from urllib.parse import urlsplit
 
+from emulator import departure, metrics
+from emulator.errors import UpstreamFailed
+
 _MAX_HEADERS = 32
+_KINDS = {
+    401: "unauthorized",
+    403: "unauthorized",
+    408: "timeout",
+    429: "rate_limited",
+    504: "timeout",
+}
+
+
+@contextmanager
+def counting(upstream: str, kind: str = "") -> Iterator[None]:
+    """Count an `UpstreamFailed` that the block raises, unless it failed because its client has left."""
+    try:
+        yield
+    except UpstreamFailed as error:
+        client = departure.current.get()
+        if client is None or not client.left:
+            metrics.UPSTREAM_ERRORS.labels(upstream, kind or _kind(error)).inc()
+        raise
+
+
+def _kind(error: UpstreamFailed) -> str:
+    if error.code == "upstream_down":
+        return "unreachable"
+    return _KINDS.get(error.status, "refused" if error.status < 500 else "failed")
 
 
 def headers_told(headers: Mapping[str, str], beginnings: tuple[str, ...]) -> dict[str, str]:

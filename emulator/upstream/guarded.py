@@ -17,6 +17,7 @@ from emulator import departure
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
 from emulator.upstream.breaker import Breaker
+from emulator.upstream.failures import counting
 from emulator.upstream.interface import Chat, Chunk, OneUpstream, UpstreamReply
 from emulator.upstream.retries import LONGEST_WAIT, Retries
 
@@ -32,8 +33,10 @@ class Guarded:
         upstream: OneUpstream,
         settings: Settings,
         sleep: Callable[[float], None] | None = None,
+        name: str = "upstream",
     ) -> None:
         self.upstream = upstream
+        self._name = name
         self._longest = _SOON if settings.fallbacks else LONGEST_WAIT
         self._retries = Retries(settings.upstream_retries, self._longest)
         self._breaker = Breaker(settings.breaker_failures, settings.breaker_seconds)
@@ -51,7 +54,7 @@ class Guarded:
         """As `OneUpstream.open`."""
         leave = self._enter(until)
         try:
-            return _Placed(self._opened(messages, fields, until, key), leave)
+            return _Placed(self._opened(messages, fields, until, key), self._name, leave)
         except BaseException:
             leave()
             raise
@@ -63,7 +66,8 @@ class Guarded:
         while True:
             self._breaker.check()
             try:
-                reply = self.upstream.open(messages, fields, until, key)
+                with counting(self._name):
+                    reply = self.upstream.open(messages, fields, until, key)
             except UpstreamFailed as error:
                 if error.code != "answer_timeout":
                     self._breaker.failed(error)
@@ -103,6 +107,7 @@ class _Placed:
     """A reply that has a place, which it leaves when it is closed."""
 
     reply: UpstreamReply
+    name: str
     leave: Callable[[], None]
 
     def __enter__(self) -> Self:
@@ -116,7 +121,8 @@ class _Placed:
             self.leave()
 
     def __iter__(self) -> Iterator[Chunk]:
-        return iter(self.reply)
+        with counting(self.name, "broken"):
+            yield from self.reply
 
     @property
     def headers(self) -> Mapping[str, str]:

@@ -11,11 +11,15 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from emulator import metrics
+from emulator.traces import Turn
 from emulator.upstream.interface import Chat, Chunk, UpstreamReply
 
 _CHARS = 4
 """Of a token, about."""
 _KEPT = 64 * 1024
+_MOST = 10**9
+"""Tokens of one turn that are believed."""
 _TOTAL = re.compile(rb'"total_tokens"\s*:\s*(\d{1,12})')
 _TEXTS = ("json", "text/")
 
@@ -24,11 +28,12 @@ Spend = Callable[[int], None]
 
 @dataclass
 class MeteredReply:
-    """A reply that tells ``spend`` its tokens when it is left."""
+    """A reply whose tokens are counted when it is left: for metrics, its trace and its client's budget."""
 
     reply: UpstreamReply
     messages: Chat
-    spend: Spend
+    spend: Spend | None
+    turn: Turn | None
     _deltas: int = 0
     _usage: Mapping[str, Any] = field(default_factory=dict)
 
@@ -40,7 +45,13 @@ class MeteredReply:
         try:
             self.reply.__exit__(*exc)
         finally:
-            self.spend(self._tokens())
+            prompt, completion = self._tokens()
+            metrics.TOKENS.labels("in").inc(prompt)
+            metrics.TOKENS.labels("out").inc(completion)
+            if self.turn is not None:
+                self.turn.prompt_tokens, self.turn.completion_tokens = prompt, completion
+            if self.spend is not None:
+                self.spend(prompt + completion)
 
     def __iter__(self) -> Iterator[Chunk]:
         for chunk in self.reply:
@@ -53,14 +64,17 @@ class MeteredReply:
     def headers(self) -> Mapping[str, str]:
         return self.reply.headers
 
-    def _tokens(self) -> int:
+    def _tokens(self) -> tuple[int, int]:
+        """Of the prompt and of the reply; an upstream may tell anything."""
         prompt, completion = (
-            self._usage.get(f"{which}_tokens") for which in ("prompt", "completion")
+            told if isinstance(told, int) and 0 <= told <= _MOST else None
+            for told in map(self._usage.get, ("prompt_tokens", "completion_tokens"))
         )
-        if not isinstance(prompt, int):
-            prompt = sum(len(str(message.get("content") or "")) for message in self.messages)
+        if prompt is None:
+            texts = (message.get("content") or "" for message in self.messages)
+            prompt = sum(len(text if isinstance(text, str) else str(text)) for text in texts)
             prompt //= _CHARS
-        return prompt + (completion if isinstance(completion, int) else self._deltas)
+        return prompt, self._deltas if completion is None else completion
 
 
 def metered_body(
@@ -83,4 +97,4 @@ def metered_body(
         # Within a text of JSON these quotes would be escaped.
         told = _TOTAL.findall(tail) or _TOTAL.findall(head)
         is_text = any(kind in content_type for kind in _TEXTS)
-        spend(int(told[-1]) if told else (sent + (size if is_text else 0)) // _CHARS)
+        spend(min(int(told[-1]), _MOST) if told else (sent + (size if is_text else 0)) // _CHARS)

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from emulator import traces
 from emulator.client_keys import KeyedClient, grant_of
 from emulator.errors import Unauthorized
 from emulator.settings import Settings
+from emulator.upstream.failures import counting
 from emulator.upstream.guarded import Guarded
 from emulator.upstream.interface import Budget, Chat, OneUpstream, Turns, UpstreamReply
 from emulator.upstream.permissions import check_model, check_passed_on
@@ -85,7 +87,7 @@ class Upstreams:
         with self._lock:
             if target.name not in self._guarded:
                 opened = self._open_upstream(target)
-                self._guarded[target.name] = Guarded(opened, target.settings)
+                self._guarded[target.name] = Guarded(opened, target.settings, name=target.name)
             return self._guarded[target.name]
 
     def models(self, client: str) -> list[Model]:
@@ -155,7 +157,8 @@ class Upstreams:
                 self._passing[target.name] = PassThrough(
                     target.settings, target.headers, target.query
                 )
-        answer = self._passing[target.name].send(method, path, query, headers, body, key)
+        with counting(target.name):
+            answer = self._passing[target.name].send(method, path, query, headers, body, key)
         if spend is None:
             return answer
         sent = len(body) if "json" in kind else 0
@@ -220,4 +223,4 @@ class _OneAnswer:
         named = {**fields, "model": self.model}
         open_reply = partial(self.upstream.open, messages, named, self.until, self.key)
         reply = recorded(self.name, messages, named, open_reply)
-        return reply if self.spend is None else MeteredReply(reply, messages, self.spend)
+        return MeteredReply(reply, messages, self.spend, traces.current_turn())

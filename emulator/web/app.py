@@ -43,6 +43,7 @@ from emulator.web.error_replies import error_reply
 from emulator.web.inspector.pages import Pages
 from emulator.web.limits import add_limits
 from emulator.web.loop_guard import loop_guard
+from emulator.web.measuring import KernelCounts, measure
 from emulator.web.recording import record_requests
 from emulator.web.routes import (
     chat,
@@ -143,6 +144,10 @@ def create_app(
         settings.inspector_bytes,
         settings.inspector_seconds,
     )
+    kept.on_finished(request_log.answered)
+    kept.on_finished(measure)
+    pools = KernelCounts(programs=engines, interpreter=[interpreter])
+    kept.on_finished(pools.count)
     record_requests(app, api, kept)
     chat.add_routes(api, pipeline, upstreams, settings)
     conversations.add_routes(api, talks)
@@ -162,7 +167,7 @@ def create_app(
         add_status(inspector, pages, settings, upstreams, reachability, engines, kept)
         app.register_blueprint(inspector)
     openapi.add_routes(app)
-    health.add_routes(app, engines, reachability)
+    health.add_routes(app, engines, reachability, pools)
 
     # In this order before a request, and in the opposite one after it.
     app.before_request(request_log.begin)

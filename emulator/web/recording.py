@@ -26,6 +26,7 @@ def record_requests(app: Flask, api: Blueprint, kept: Traces) -> None:
         client = str(g.client)  # a copy: the name may carry the key
         trace = kept.begin(g.request_id, request.method, request.path, client, request.get_data())
         if trace is not None:
+            trace.route = request.url_rule.rule if request.url_rule else ""
             trace.client_name = grant_of(g.client).name
         traces.current.set(trace)
 

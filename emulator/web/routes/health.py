@@ -9,11 +9,17 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from emulator import metrics
 from emulator.upstream.reachability import Reachability
+from emulator.web.measuring import KernelCounts
 from emulator.web.routes.reply import json_reply
 from sandbox.engine import Engine
 
 
-def add_routes(app: Flask, engines: Sequence[Engine], reachability: Reachability) -> None:
+def add_routes(
+    app: Flask,
+    engines: Sequence[Engine],
+    reachability: Reachability,
+    kernels: KernelCounts,
+) -> None:
     @app.get("/healthz")
     def healthz() -> Response:
         return json_reply({"status": "ok", "engines": [engine.name for engine in engines]})
@@ -26,4 +32,5 @@ def add_routes(app: Flask, engines: Sequence[Engine], reachability: Reachability
 
     @app.get("/metrics")
     def metrics_page() -> Response:
+        kernels.count()
         return Response(metrics.page(), content_type=CONTENT_TYPE_LATEST)

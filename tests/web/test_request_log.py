@@ -1,0 +1,160 @@
+"""One line a request, when its response has left: for people at a terminal, JSON elsewhere."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from emulator import logs
+from emulator.client_keys import entry
+from tests.conftest import StartProxy
+from tests.support.raw_http import send
+from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.uploads import wait_until
+
+WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {}}}
+CHAT: dict[str, Any] = {"model": "small", "messages": [{"role": "user", "content": "Hi"}]}
+
+
+class Log(io.StringIO):
+    def lines(self) -> list[dict[str, Any]]:
+        found = [json.loads(line) for line in self.getvalue().splitlines()]
+        return [line for line in found if line["event"] == "request"]
+
+
+@pytest.fixture
+def log() -> Iterator[Log]:
+    told = Log()
+    logs.configure("info", told)
+    yield told
+    logs.configure("warning")
+
+
+def the_line(log: Log) -> dict[str, Any]:
+    wait_until(lambda: bool(log.lines()))
+    [line] = log.lines()
+    return {
+        name: value for name, value in line.items() if name not in ("timestamp", "level", "event")
+    }
+
+
+def test_a_line_tells_what_came_of_an_answer_and_who_asked(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path, log: Log
+) -> None:
+    keys = tmp_path / "keys.toml"
+    keys.write_text(entry("alice", "secret-key"))
+    url = start_proxy(client_keys_file=str(keys))
+    upstream.reply("```python\nget_weather(\n```", "```python\nget_weather()\n```")
+    path, headers = f"{url}/v1/chat/completions", {"authorization": "Bearer secret-key"}
+    _, answered, _ = send(path, {**CHAT, "tools": [WEATHER]}, headers)
+    line = the_line(log)
+    assert line.pop("ms") >= line.pop("first_ms") > 0
+    assert line == {
+        "request_id": answered["x-request-id"],
+        "method": "POST",
+        "path": "/v1/chat/completions",
+        "status": 200,
+        "model": "small",
+        "client": "alice",
+        "upstream": "upstream",
+        "state": "called",
+        "calls": 1,
+        "repairs": 1,
+        "turns": 2,
+        "turns_saved": 0,
+        "tokens_in": 14,
+        "tokens_out": 6,
+    }
+    assert "secret-key" not in log.getvalue()
+
+
+def test_a_stream_is_told_at_its_end_and_a_client_that_left_is_said_to_have_left(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, log: Log
+) -> None:
+    url = start_proxy(ping_seconds=0.1)
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0)
+    upstream.reply(Reply(chunks=["a", "b"], fault="silent", after=2))
+    stream = client.chat.completions.create(**CHAT, stream=True)
+    next(stream)
+    assert log.lines() == []
+    stream.close()
+    line = the_line(log)
+    assert (line["state"], line["status"], line["calls"]) == ("left", 200, 0)
+
+
+def test_what_is_no_answer_has_a_line_too_and_a_refusal_says_why(
+    start_proxy: StartProxy, log: Log
+) -> None:
+    url = start_proxy()
+    send(f"{url}/healthz")
+    assert the_line(log).items() >= {"method": "GET", "path": "/healthz", "status": 200}.items()
+    send(f"{url}/v1/chat/completions", {**CHAT, "messages": []})
+    wait_until(lambda: len(log.lines()) == 2)
+    assert log.lines()[1].items() >= {"status": 400, "state": "failed", "calls": 0}.items()
+
+
+ANSWER = {
+    "event": "request",
+    "timestamp": "2027-01-01T12:34:56.7Z",
+    "status": 200,
+    "method": "POST",
+    "path": "/v1/chat/completions",
+    "model": "small",
+    "client": "alice",
+    "state": "called",
+    "calls": 2,
+    "repairs": 1,
+    "turns_saved": 0,
+    "tokens_in": 812,
+    "tokens_out": 45,
+    "ms": 1234.5,
+}
+BEGIN = "12:34:56 200 POST /v1/chat/completions small"
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({}, f"{BEGIN} for alice: 2 calls, 1 repair; 812 + 45 tokens; 1.23 s"),
+        (
+            {"client": "", "calls": 0, "repairs": 0, "turns_saved": 1, "tokens_in": 0, "tokens_out": 0},
+            f"{BEGIN}: 1 turn saved; 1.23 s",
+        ),
+        (
+            {"state": "left", "calls": 0, "repairs": 2, "ms": 12.3},
+            f"{BEGIN} for alice: the client left, 2 repairs; 812 + 45 tokens; 12 ms",
+        ),
+        (
+            {"state": "failed", "status": 503, "code": "upstream_down", "calls": 0, "repairs": 0},
+            f"{BEGIN.replace('200', '503')} for alice: failed, upstream_down; 812 + 45 tokens; 1.23 s",
+        ),
+    ],
+)  # fmt: skip
+def test_at_a_terminal_a_request_is_a_line_for_people(fields: dict[str, Any], line: str) -> None:
+    assert logs.request_line({**ANSWER, **fields}) == line
+
+
+def test_at_a_terminal_what_clients_name_cannot_forge_a_line(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Terminal()
+    logs.configure("info", screen)
+    try:
+        url = start_proxy()
+        upstream.reply("Hello.")
+        send(f"{url}/v1/chat/completions", {**CHAT, "model": "a\n12:00:00 200 POST \x1b[2J"})
+        wait_until(lambda: "12:00:00" in screen.getvalue())
+    finally:
+        logs.configure("warning")
+    [line] = screen.getvalue().splitlines()
+    assert r"POST /v1/chat/completions a\n12:00:00 200 POST \x1b[2J: 7 + 3 tokens" in line
