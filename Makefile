@@ -17,6 +17,7 @@ ENTERPRISE_VENV := .venv-enterprise
 OLD_CLIENTS_VENV := .venv-clients-old
 SUPPLY_VENV := .venv-supply
 SITE_VENV := .venv-site
+BROWSER_VENV := .venv-browser
 DEPLOY_VENV := .venv-deploy
 NODE_CLIENTS := tests/clients/node
 # Gateways for the tests, each in a virtual environment of its own; their kernels run in the tests' one. The
@@ -26,7 +27,7 @@ ENTERPRISE_GATEWAY := jupyter-enterprise-gateway~=3.3
 PY := $(VENV)/bin/python
 PIP_INSTALL := -m pip install --disable-pip-version-check --no-input
 # Tests with targets of their own: they need the programs of others.
-ELSEWHERE := --ignore=tests/clients --ignore=tests/agents --ignore=tests/frameworks
+ELSEWHERE := --ignore=tests/clients --ignore=tests/agents --ignore=tests/frameworks --ignore=tests/browser
 
 # Extras of the image: what several replicas need (deploy/).
 IMAGE_EXTRAS := redis gateway
@@ -52,6 +53,7 @@ OLD_CLIENTS := $(call stamp,$(OLD_CLIENTS_VENV),clients,cat requirements-clients
 SUPPLY := $(call stamp,$(SUPPLY_VENV),supply,($(call lists,supply)))
 SCHEMAS := $(call stamp,$(DEPLOY_VENV),deploy,($(call lists,deploy)))
 SITE := $(call stamp,$(SITE_VENV),site,($(call lists,site)))
+BROWSER := $(call stamp,$(BROWSER_VENV),browser,($(call lists,browser)))
 NODE_MODULES := $(call stamp,$(NODE_CLIENTS)/node_modules,node,cat $(NODE_CLIENTS)/package-lock.json)
 
 # A process that is done takes from the others what they have not begun.
@@ -129,6 +131,20 @@ test-clients: $(RUNNABLE) $(LIBRARIES) $(CLIENTS) $(OLD_CLIENTS) $(NODE_MODULES)
 	$(OLD_CLIENTS_VENV)/bin/python -m pytest tests/clients/openai_2 --results=$(OLD_CLIENTS_VENV)/results.json $(ARGS) || failed=1; \
 	$(if $(ARGS),,$(CLIENTS_VENV)/bin/python -m tests.clients.compatibility $(CLIENTS_VENV)/results.json $(OLD_CLIENTS_VENV)/results.json;) \
 	exit $$failed
+
+# pytest is kept from the settings and fixtures of this folder: this environment has nothing that they need.
+.PHONY: test-browser
+test-browser: $(TESTABLE) $(BROWSER) chromium ## the inspector in a real browser; SCREENSHOTS=DIR leaves pictures there
+	@PROXY_PYTHON=$(abspath $(PY)) $(BROWSER_VENV)/bin/python -m pytest -q tests/browser -c /dev/null \
+	    --rootdir=tests/browser --confcutdir=tests/browser -p no:cacheprovider $(ARGS)
+
+.PHONY: chromium
+chromium:
+	@command -v chromium >/dev/null && exit 0; \
+	as_root=; [ "$$(id -u)" = 0 ] || as_root="sudo -n"; \
+	echo "Installing chromium"; \
+	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium \
+	    </dev/null >/dev/null 2>&1 || { echo "install chromium first (Debian: apt-get install chromium)" >&2; exit 1; }
 
 .PHONY: formats
 formats: $(TESTABLE) ## write docs/formats.md from the table of formats
@@ -256,7 +272,7 @@ clean: ## remove all that was made here, the virtual environments too
 
 # Virtual environments
 
-$(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python $(GATEWAY_VENV)/bin/python $(ENTERPRISE_VENV)/bin/python $(SUPPLY_VENV)/bin/python $(SITE_VENV)/bin/python $(DEPLOY_VENV)/bin/python:
+$(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python $(GATEWAY_VENV)/bin/python $(ENTERPRISE_VENV)/bin/python $(SUPPLY_VENV)/bin/python $(SITE_VENV)/bin/python $(DEPLOY_VENV)/bin/python $(BROWSER_VENV)/bin/python:
 	@for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python); do \
 	    if "$$python" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	        exec "$$python" -m venv --clear $(dir $(@D)); \
@@ -310,6 +326,9 @@ $(SUPPLY): | $(PY) $(SUPPLY_VENV)/bin/python
 
 $(SCHEMAS): | $(PY) $(DEPLOY_VENV)/bin/python
 	$(call install,$(DEPLOY_VENV)/bin/python,$(call listed,deploy))
+
+$(BROWSER): | $(PY) $(BROWSER_VENV)/bin/python
+	$(call install,$(BROWSER_VENV)/bin/python,$(call listed,browser))
 
 $(SITE): | $(PY) $(SITE_VENV)/bin/python
 	$(call install,$(SITE_VENV)/bin/python,$(call listed,site))

@@ -1,0 +1,86 @@
+"""A proxy whose inspector has something to show, for tests that run in an environment of their own.
+
+Prints its URL once all requests are over, and serves until its input ends.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import openai
+
+from app import create_app
+from emulator import logs
+from emulator.settings import Settings
+from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.serving import serve
+from tests.support.tools import GET_WEATHER, SEND_MAIL
+
+EVIL = """</textarea><img src=x onerror="window.ran = 1"><script>window.ran = 1</script>"""
+PROGRAM = """```python
+first = get_weather(location="Oslo")
+second = get_weather(location=first["next"])
+send_mail(to="ann@example.com", body=f"It is {second['temp']} degrees in {first['next']}.")
+print("sent")
+```"""
+QUESTION: list[Any] = [
+    {"role": "system", "content": "You are a helpful assistant."},
+    {"role": "user", "content": "Mail Ann the weather of the city that comes after Oslo."},
+]
+RESULTS = ('{"next": "Rome", "temp": 3}', '{"next": "Bern", "temp": 19}', "ok")
+
+
+def main() -> None:
+    logs.configure("error")
+    with ExitStack() as running:
+        upstream = running.enter_context(ScriptedUpstream())
+        settings = Settings(
+            base_url=upstream.base_url, store=":memory:", files_dir=":temporary:",
+            engines=("monty",), warm_kernels=0, upstream_retries=0,
+        )  # fmt: skip
+        app = create_app(settings)
+        running.callback(app.extensions["emulator"].close)
+        url = running.enter_context(serve(app))
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0)
+        ask(running.enter_context(client), upstream)
+        sys.stdout.write(f"{url}\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+
+
+def ask(client: openai.OpenAI, upstream: ScriptedUpstream) -> None:
+    """A program over four requests, one that is repaired, one that fails, and hostile text everywhere."""
+    tools: Any = [GET_WEATHER, SEND_MAIL]
+    upstream.default = EVIL
+    upstream.reply(
+        Reply(
+            'Let me look.\n```python\nfirst = get_weather(town="Oslo")\n```',
+            reasoning="The weather first, then the mail.",
+            chunks=6,
+        ),
+        Reply(PROGRAM, chunks=6),
+    )
+    messages = QUESTION
+    for result in RESULTS:
+        made = client.chat.completions.create(model="qwen2.5-coder", messages=messages, tools=tools)
+        message = made.choices[0].message
+        messages = [*messages, message.to_dict()] + [
+            {"role": "tool", "tool_call_id": call.id, "content": result}
+            for call in message.tool_calls or ()
+        ]
+    upstream.reply("I have mailed Ann that it is 19 degrees in Rome.")
+    client.chat.completions.create(model="qwen2.5-coder", messages=messages, tools=tools)
+    upstream.reply(Reply(status=400, body={"error": {"message": "there is no such model"}}))
+    with suppress(openai.BadRequestError):
+        client.chat.completions.create(model="gpt-unknown", messages=messages[:2], tools=tools)
+    hostile = {**GET_WEATHER, "function": {**GET_WEATHER["function"], "description": EVIL}}
+    upstream.reply(f"```python\nget_weather(location={EVIL!r})\n```")
+    client.chat.completions.create(
+        model=EVIL, messages=[{"role": "user", "content": EVIL}], tools=[hostile]
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""The inspector as somebody sees it in Chromium: light and dark, wide and narrow, by mouse and by keyboard.
+
+Runs in `.venv-browser`, which has Playwright alone; the proxy runs where ``PROXY_PYTHON`` says. With
+``SCREENSHOTS`` naming a folder, each page that is tried leaves a picture there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("playwright", reason="`make test-browser` has it, in an environment of its own")
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+ROOT = Path(__file__).parents[2]
+VIEWS = ("pipeline", "program", "repairs", "timing", "stream", "copy")
+LOOKS = [("light", 1200), ("dark", 1200), ("light", 390), ("dark", 390)]
+
+# Texts that have too little contrast to the ground that they stand on (WCAG 2.2, 1.4.3).
+CONTRAST = """
+() => {
+  const channel = (v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
+  const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  const ground = (element) => {
+    for (let e = element; e; e = e.parentElement) {
+      const colour = numbers(getComputedStyle(e).backgroundColor);
+      if (colour.length === 3 || colour[3] > 0) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const poor = new Set();
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || !element.checkVisibility()) continue;
+    const [a, b] = [light(numbers(getComputedStyle(element).color)), light(ground(element))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) poor.add(`${element.tagName}.${element.className} ${ratio.toFixed(2)}`);
+  }
+  return [...poor];
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    command = [os.environ["PROXY_PYTHON"], "-m", "tests.browser.proxy"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as proxy:
+        assert proxy.stdin is not None
+        assert proxy.stdout is not None
+        yield proxy.stdout.readline().strip()
+        proxy.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        # Chromium's own sandbox wants namespaces, which containers and root seldom have.
+        started = playwright.chromium.launch(
+            executable_path=os.environ.get("CHROMIUM", "/usr/bin/chromium"), args=["--no-sandbox"]
+        )
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(browser: Browser, url: str) -> Iterator[Page]:
+    """A page on which nothing may go wrong unseen."""
+    context = browser.new_context(base_url=url, viewport={"width": 1200, "height": 900})
+    opened = context.new_page()
+    wrong: list[str] = []
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    opened.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    yield opened
+    assert wrong == []
+    assert not opened.evaluate("window.ran")
+    context.close()
+
+
+def requests(page: Page) -> list[str]:
+    """Addresses of the requests in the list, the newest first."""
+    page.goto("/")
+    links = page.locator(".requests tbody a")
+    return [str(links.nth(n).get_attribute("href")) for n in range(links.count())]
+
+
+@pytest.mark.parametrize(("scheme", "width"), LOOKS)
+def test_every_page_can_be_read_and_fits(page: Page, scheme: str, width: int) -> None:
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    page.set_viewport_size({"width": width, "height": 900})
+    hostile, *_, repaired = requests(page)
+    pages = ["/", "/inspector/playground", "/inspector/containers", "/inspector/status"]
+    pages += [f"{hostile}/{view}" for view in VIEWS] + [f"{repaired}/{view}" for view in VIEWS]
+    for path in pages:
+        page.goto(path)
+        shot(page, f"{path}-{scheme}-{width}")
+        assert page.evaluate(CONTRAST) == [], path
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
+def test_pointing_at_a_call_lights_its_line(page: Page) -> None:
+    page.goto(f"{requests(page)[-1]}/program")
+    line = page.locator('[data-line="p2-1"]')
+    expect(line).not_to_have_class(re.compile("lit"))
+    page.locator('[data-lights="p2-1"]').hover()
+    expect(line).to_have_class(re.compile("lit"))
+    page.get_by_role("link", name="program's next turn").click()
+    expect(page.get_by_text("Gone on with, without the model")).to_be_visible()
+
+
+def test_the_list_is_walked_by_keyboard(page: Page) -> None:
+    second = requests(page)[1]
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**{second}")
+    page.goto("/")
+    page.keyboard.press("/")
+    page.keyboard.type("gpt-unknown")
+    page.keyboard.press("Enter")
+    expect(page.locator(".requests tbody tr")).to_have_count(1)
+
+
+def test_a_pasted_reply_is_read_on_the_page(page: Page) -> None:
+    page.goto("/inspector/playground")
+    page.get_by_label("Reply of the model").fill('```python\nget_weather(town="Oslo")\n```')
+    page.get_by_role("button", name="Read it").click()
+    expect(page.locator("#explanation")).to_contain_text('unknown argument "town"')
+
+
+def test_a_model_is_asked_on_the_page_and_the_list_learns_of_it(page: Page, url: str) -> None:
+    listing = page.context.new_page()
+    listing.goto("/")
+    before = listing.locator(".requests tbody tr").count()
+    page.goto("/inspector/playground")
+    page.get_by_role("button", name="Ask").click()
+    expect(page.locator("#answer")).to_contain_text("See what happened")
+    expect(page.locator("#answer")).to_contain_text("<script>")
+    listing.bring_to_front()
+    expect(listing.locator(".requests tbody tr")).to_have_count(before + 1)
+    assert not listing.evaluate("window.ran")
+
+
+def test_the_theme_is_switched_and_kept(page: Page) -> None:
+    page.goto("/")
+    page.get_by_role("button", name="Theme").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.reload()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    assert page.evaluate(CONTRAST) == []
+
+
+def test_one_click_forgets_all(page: Page) -> None:
+    """Last: the others look at what this forgets."""
+    page.goto("/")
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Clear").click()
+    expect(page.get_by_text("No requests yet.")).to_be_visible()
+
+
+def shot(page: Page, name: str) -> None:
+    if folder := os.environ.get("SCREENSHOTS"):
+        file = re.sub(r"[^\w-]+", "_", name).strip("_")
+        page.screenshot(path=Path(folder) / f"{file}.png", full_page=True)
