@@ -2,7 +2,7 @@
 
 tool-emulator [serve] [--api-key KEY] [--base-url URL] [--port 8001]
 tool-emulator doctor
-tool-emulator upstream
+tool-emulator upstream [--ask]
 tool-emulator explain TOOLS.json [--reply FILE]
 tool-emulator chat [QUESTION] [--tools FILE] [--mcp SERVER]
 tool-emulator keys new NAME
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 USAGE = """\
 {program} [serve] [settings]          serve the proxy
 {program} doctor [settings]           which engines and fences work on this machine
-{program} upstream [settings]         which upstream is used, and what chose it
+{program} upstream [--ask] [settings] which upstream is used, and what chose it; whether it answers
+                 and which server it is
 {program} explain TOOLS.json [--reply FILE] [settings]
                  what a model is shown of the tools, and what would come of a reply; - is standard input
 {program} chat [QUESTION] [--tools FILE] [--mcp SERVER]
@@ -194,8 +195,13 @@ def _doctor(arguments: Sequence[str]) -> int:
 
 def _upstream(arguments: Sequence[str]) -> int:
     """Returns 0, or `NOT_CONFIGURED`."""
-    made = _configuration(arguments)
+    made = _configuration([argument for argument in arguments if argument != "--ask"])
     print(made.upstream)
+    if "--ask" in arguments and not made.settings.local_model:
+        from emulator.upstream.reachability import asked
+
+        for line in asked(made.settings):
+            print(line)
     return 0 if made.upstream_is_configured else NOT_CONFIGURED
 
 

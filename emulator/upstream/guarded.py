@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from emulator import departure
 from emulator.errors import UpstreamFailed
@@ -23,6 +23,12 @@ from emulator.upstream.retries import LONGEST_WAIT, Retries
 
 _SOON = 2.0
 """Seconds to wait for an upstream whose requests can go elsewhere."""
+
+
+_NO_SIGN_OF_LIFE = ("answer_timeout", "upstream_redirects")
+"""Failures that are not the server's, which say nothing of whether it is up."""
+
+T = TypeVar("T")
 
 
 class Guarded:
@@ -54,31 +60,39 @@ class Guarded:
         """As `OneUpstream.open`."""
         leave = self._enter(until)
         try:
-            return _Placed(self._opened(messages, fields, until, key), self._name, leave)
+            sent = self.tried(lambda: self.upstream.open(messages, fields, until, key), until)
+            return _Placed(sent, self._name, leave)
         except BaseException:
             leave()
             raise
 
-    def _opened(
-        self, messages: Chat, fields: Mapping[str, Any], until: float, key: str | None
-    ) -> UpstreamReply:
+    def tried(
+        self,
+        send: Callable[[], T],
+        until: float = math.inf,
+        may_repeat: Callable[[UpstreamFailed], bool] = lambda _: True,
+    ) -> T:
+        """What a request gives, which is sent with the breaker's leave, and again where that `may_repeat`.
+
+        Raises `UpstreamFailed`.
+        """
         attempt = 0
         while True:
             self._breaker.check()
             try:
                 with counting(self._name):
-                    reply = self.upstream.open(messages, fields, until, key)
+                    answer = send()
             except UpstreamFailed as error:
-                if error.code != "answer_timeout":
+                if error.code not in _NO_SIGN_OF_LIFE:
                     self._breaker.failed(error)
-                pause = self._retries.pause(attempt, error)
+                pause = self._retries.pause(attempt, error) if may_repeat(error) else None
                 if pause is None or time.monotonic() + pause > until:
                     raise self._retries.final(error) from error
                 self._sleep(pause)
                 attempt += 1
                 continue
             self._breaker.succeeded()
-            return reply
+            return answer
 
     def _enter(self, until: float) -> Callable[[], None]:
         if self._places is None:

@@ -98,14 +98,17 @@ class PassThrough:
             answer = self._client.send(request, stream=True)
             if answer.status_code >= 300:
                 raise self._refusal(answer, path)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            message = f"The upstream {self._shown}, asked for /{path}, cannot be reached: {error}"
+            raise UpstreamFailed(message, code="upstream_down") from error
         except httpx2.TimeoutException as error:
             raise UpstreamFailed(
                 f"The upstream {self._shown}, asked for /{path}, did not answer in time.",
                 status=504,
             ) from error
         except httpx2.HTTPError as error:
-            message = f"The upstream {self._shown}, asked for /{path}, cannot be reached: {error}"
-            raise UpstreamFailed(message, code="upstream_down") from error
+            message = f"The upstream {self._shown}, asked for /{path}, broke off: {error}"
+            raise UpstreamFailed(message) from error
         # Read when this has returned: whose answer it is must be known by then.
         chunks = _bytes(answer, departure.stopping(partial(shut_down, answer)))
         return PassedOn(answer.status_code, headers_told(answer.headers, _TOLD), chunks)
@@ -135,8 +138,19 @@ class PassThrough:
             status=answer.status_code if answer.status_code >= 400 else 502,
             type=str(fields.get("type") or "upstream_error"),
             param=texts.get("param"),
-            code=texts.get("code"),
+            code=texts.get("code") or ("upstream_redirects" if answer.status_code < 400 else None),
         )
+
+
+def may_repeat(method: str, error: UpstreamFailed) -> bool:
+    """Whether a request can be sent again: one that changes something only if it surely was not taken.
+
+    Then there was no connection, or the upstream says when it will take it (RFC 9110, 9.2.2 and 10.2.3).
+    """
+    if method == "GET" or error.code == "upstream_down":
+        return True
+    advised = not {"retry-after", "retry-after-ms"}.isdisjoint(error.headers)
+    return error.status in (429, 503) and advised
 
 
 def _bytes(

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import urlsplit
 
 import structlog
 
 from emulator.errors import UpstreamFailed
+from emulator.settings import Settings
 from emulator.upstream.failures import shown
 from emulator.upstream.routes import Target
-from emulator.upstream.servers import UNKNOWN, server_of
+from emulator.upstream.servers import UNKNOWN, Server, server_of
 from emulator.upstream.upstreams import Upstreams
 
 log = structlog.get_logger()
@@ -33,6 +34,7 @@ class Reachability:
         self._now = now
         self._lock = threading.Lock()
         self._problems: dict[str, str] = {}
+        self._servers: dict[str, Server] = {}
         self._asking = False
         self._asked_at = 0.0
         self._asked = threading.Event()
@@ -53,6 +55,10 @@ class Reachability:
             self.begin()
         return found
 
+    def servers(self) -> Mapping[str, Server]:
+        """Base URLs, and which server was found there; those of which nothing tells are left out."""
+        return self._servers
+
     def model(self, seconds: float) -> str:
         """A model that there is; "" if that is not known within ``seconds``."""
         self._asked.wait(seconds)
@@ -60,13 +66,14 @@ class Reachability:
 
     def _ask(self) -> None:
         try:
-            self._look()
+            self.look()
         finally:
             self._asked_at = self._now()
             self._asking = False
             self._asked.set()
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Ask now, and wait for it."""
         found: dict[str, str] = {}
         for target in self._upstreams.routes.targets:
             url = shown(target.settings.base_url)
@@ -94,7 +101,26 @@ class Reachability:
             return error.message
         server = server_of(url, models, self._upstreams.of(target).upstream.at_root)
         if server is not UNKNOWN:
-            log.info("upstream %s is %s", url, server)
+            if self._servers.get(url) is not server:
+                log.info("upstream %s is %s", url, server)
+            self._servers = {**self._servers, url: server}
         if models and not self._model:
             self._model = target.our_name(str(models[0].get("id") or ""))
         return ""
+
+
+def asked(settings: Settings) -> Iterator[str]:
+    """Of each upstream a line: what it is, or why it does not answer."""
+    upstreams = Upstreams(settings)
+    try:
+        reachability = Reachability(upstreams)
+        reachability.look()
+        for target in upstreams.routes.targets:
+            url = shown(target.settings.base_url)
+            if reason := reachability.problems().get(url):
+                yield f"{url} does not answer: {reason}"
+            else:
+                server = reachability.servers().get(url, "a server that does not tell what it is")
+                yield f"{url} is {server}"
+    finally:
+        upstreams.close()

@@ -21,7 +21,6 @@ from emulator import traces
 from emulator.client_keys import KeyedClient, grant_of
 from emulator.errors import Unauthorized
 from emulator.settings import Settings
-from emulator.upstream.failures import counting
 from emulator.upstream.guarded import Guarded
 from emulator.upstream.interface import Budget, Chat, OneUpstream, Turns, UpstreamReply
 from emulator.upstream.permissions import check_model, check_passed_on
@@ -136,7 +135,9 @@ class Upstreams:
         Raises `NotFound`, `Forbidden` and `RateLimited` too.
         """
         from emulator.upstream.named_model import fields_of, model_of, with_model
-        from emulator.upstream.pass_through import PassThrough  # brings httpx2, which is slow
+
+        # Brings httpx2, which is slow.
+        from emulator.upstream.pass_through import PassThrough, may_repeat
 
         kind = headers.get("content-type", "")
         named = model_of(body, kind)
@@ -157,8 +158,13 @@ class Upstreams:
                 self._passing[target.name] = PassThrough(
                     target.settings, target.headers, target.query
                 )
-        with counting(target.name):
-            answer = self._passing[target.name].send(method, path, query, headers, body, key)
+        passing = self._passing[target.name]
+        # With the breaker and the retries of its upstream, as long as nothing has been answered.
+        answer = self.of(target).tried(
+            lambda: passing.send(method, path, query, headers, body, key),
+            self.deadline(),
+            lambda error: may_repeat(method, error),
+        )
         if spend is None:
             return answer
         sent = len(body) if "json" in kind else 0

@@ -25,6 +25,8 @@ class OtherEndpoints(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.refusals: list[tuple[int, dict[str, str]]] = []
+        """Status and headers of the next answers, before all others."""
 
     @property
     def base_url(self) -> str:
@@ -57,6 +59,13 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.server.asked.append((self.command, self.path, headers, body))
+        if self.server.refusals:
+            status, told = self.server.refusals.pop(0)
+            self.send_response(status)
+            for name, value in {**told, "content-length": "0"}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            return
         match self.path.partition("?")[0].removeprefix("/v1"):
             case "/embeddings" | "/batches":
                 self._send(200, "application/json", json.dumps(EMBEDDED).encode())

@@ -13,10 +13,13 @@ from typing import Any
 
 import pytest
 
+from app import create_app
 from emulator.settings import Settings
 from emulator.upstream.client import OpenAIUpstream
+from emulator.upstream.reachability import asked
 from emulator.upstream.routes import Routes
 from emulator.upstream.servers import SERVERS, UNKNOWN, server_of
+from tests.support.command_line import command_line
 
 PAGE = (Path(__file__).parents[2] / "docs" / "upstreams.md").read_text()
 SECTION = PAGE.partition("## A row for each server")[2].partition("\n## ")[0]
@@ -81,3 +84,29 @@ def test_the_pages_row_of_each_server_is_valid_and_is_that_server(
     told = {row.grammar for row in settings.profiles}
     assert told <= {server.takes}, "a grammar goes in the field that this server takes"
     assert bool(told) == (server.takes != "off")
+
+
+def test_which_server_it_is_can_be_asked(root: Any, tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{root.server_port}/v1"
+    root.answers = {"/v1/models": {"data": [{"id": "m", "owned_by": "vllm"}]}}
+    known = f'{url} is vLLM, which takes a grammar (grammar = "structured_outputs" in [[profiles]])'
+    ended = command_line("upstream", "--ask", "--base-url", url, home=tmp_path)
+    assert ended.out.splitlines() == [f"{url} (--base-url)", known]
+    root.answers = {"/v1/models": {"data": [{"id": "m", "owned_by": "me"}]}}
+    assert [*asked(Settings(base_url=url))] == [f"{url} is a server that does not tell what it is"]
+    [gone] = asked(Settings(base_url="http://user:secret@127.0.0.1:1/v1"))
+    assert gone.startswith("http://127.0.0.1:1/v1 does not answer: ")
+
+
+def test_readiness_tells_which_servers_there_are(root: Any) -> None:
+    url = f"http://127.0.0.1:{root.server_port}/v1"
+    root.answers = {"/v1/models": {"data": [{"id": "m", "owned_by": "library"}]}}
+    settings = Settings(base_url=url, store=":memory:", files_dir=":temporary:", warm_kernels=0)
+    app = create_app(settings)
+    try:
+        assert app.test_client().get("/readyz").json == {"status": "ready"}
+        app.extensions["emulator.reachability"].look()
+        told = {"status": "ready", "servers": {url: "Ollama"}}
+        assert app.test_client().get("/readyz").json == told
+    finally:
+        app.extensions["emulator"].close()

@@ -69,7 +69,7 @@ def test_questions_and_limits_are_passed_on(passing: str, other: OtherEndpoints)
     [
         ("moderations", 404, "no such model", "y"),
         ("rerank", 404, "<h1>Not found</h1>", None),
-        ("elsewhere", 502, "nothing", None),
+        ("elsewhere", 502, "nothing", "upstream_redirects"),
     ],
 )
 def test_a_refusal_says_which_upstream_was_asked(
@@ -88,6 +88,51 @@ def test_an_upstream_that_is_not_there_is_named(start_proxy: StartProxy) -> None
     assert (status, body["error"]["code"]) == (502, "upstream_down")
     assert "http://127.0.0.1:1" in body["error"]["message"]
     assert "secret" not in body["error"]["message"]
+
+
+SOON = {"retry-after-ms": "1"}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "headers", "times"),
+    [
+        (None, 500, SOON, 2),  # a GET changes nothing
+        (None, 404, SOON, 1),
+        ({}, 429, SOON, 2),
+        ({}, 503, SOON, 2),
+        ({}, 503, {}, 1),  # who knows what it has done
+        ({}, 500, SOON, 1),
+        ({}, 429, {"retry-after": "3600"}, 1),
+    ],
+)
+def test_what_was_surely_not_taken_is_sent_again(
+    start_proxy: StartProxy,
+    other: OtherEndpoints,
+    body: Any,
+    status: int,
+    headers: dict[str, str],
+    times: int,
+) -> None:
+    proxy = start_proxy(base_url=other.base_url, upstream_retries=2)
+    other.refusals = [(status, headers)]
+    answered, *_ = send(f"{proxy}/v1/batches", body)
+    assert (answered, len(other.asked)) == (200 if times == 2 else status, times)
+
+
+def test_an_upstream_that_is_down_for_chats_is_left_alone_by_all(
+    start_proxy: StartProxy, other: OtherEndpoints
+) -> None:
+    proxy = start_proxy(
+        base_url=other.base_url, upstream_retries=0, breaker_failures=2, breaker_seconds=600
+    )
+    other.refusals = [(503, {}), (503, {})]
+    chat = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+    for path, body in (("chat/completions", chat), ("embeddings", {})):
+        assert send(f"{proxy}/v1/{path}", body)[0] == 503
+    for path, body in (("chat/completions", chat), ("embeddings", {})):
+        status, _, answer = send(f"{proxy}/v1/{path}", body)
+        assert (status, answer["error"]["code"]) == (503, "upstream_down")
+    assert len(other.asked) == 2
 
 
 @pytest.mark.parametrize(
