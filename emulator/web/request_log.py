@@ -47,6 +47,8 @@ def end(response: Response) -> Response:
         return response  # `answered` comes when it has left
     caller = grant_of(g.get("client", "")).name
     client = departure.current.get()
+    # Pages that are looked at, and ask for news all the time, are no news to operators.
+    tell = log.debug if request.blueprint == "inspector" else log.info
     said = {
         "request_id": g.request_id,
         "method": request.method,
@@ -58,7 +60,7 @@ def end(response: Response) -> Response:
     @response.call_on_close
     def write() -> None:
         left = {"state": "left"} if client is not None and client.left else {}
-        log.info("request", **said, **left, ms=round(1000 * (time.perf_counter() - began), 1))
+        tell("request", **said, **left, ms=round(1000 * (time.perf_counter() - began), 1))
 
     return response
 

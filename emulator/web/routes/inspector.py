@@ -6,18 +6,19 @@ script: a form of another page could be sent by anybody's browser, JSON cannot (
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlencode
 
 from flask import Blueprint, Response, g, request
 from pydantic import BaseModel, Field
+from sse_starlette import ServerSentEvent
 
 from emulator.errors import EmulatorError, NotFound, Unauthorized
 from emulator.protocol import parse_body
 from emulator.settings import Settings
 from emulator.traces import Trace, Traces
-from emulator.upstream.sse import PING, encode_json
 from emulator.web.inspector import programs, request_view, snippets
 from emulator.web.inspector.access import Access, Viewer
 from emulator.web.inspector.pages import HEADERS, Pages
@@ -25,8 +26,10 @@ from emulator.web.inspector.rows import FILTERS, rows
 from emulator.web.routes.reply import json_reply, stream_reply
 
 VIEWS = ("pipeline", "program", "repairs", "timing", "stream", "copy")
-_STREAM_SECONDS = 60.0
-"""How long a page listens on one connection: an ending proxy waits for it."""
+_STREAM_SECONDS = 5.0
+"""How long a page listens on one connection: a proxy that is to end waits for it, so it is short."""
+_AGAIN_MILLISECONDS = 500
+"""After which a page listens anew."""
 _OPEN = frozenset({"inspector.static", "inspector.sign_in"})
 
 
@@ -125,12 +128,14 @@ def _link(query: dict[str, str]) -> str:
 
 
 def _changes(traces: Traces) -> Iterator[bytes]:
-    """An event each time that a request begins or ends; a page asks for what it shows by itself."""
-    version = traces.version
-    yield encode_json({"version": version}, "changed")
-    for _ in range(int(_STREAM_SECONDS / 5)):
-        now = traces.wait(version, 5.0)
-        yield PING if now == version else encode_json({"version": now}, "changed")
+    """The version of what is kept, now and whenever it changes: a page asks for what it shows by itself."""
+    until = time.monotonic() + _STREAM_SECONDS
+    version = -1
+    while (left := until - time.monotonic()) > 0:
+        now = traces.version if version < 0 else traces.wait(version, left)
+        if now != version:
+            told = ServerSentEvent(str(now), event="changed", retry=_AGAIN_MILLISECONDS, sep="\n")
+            yield told.encode()
         version = now
 
 

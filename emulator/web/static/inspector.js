@@ -100,6 +100,7 @@ const list = document.querySelector("[data-live-url]");
 if (list) {
   const live = document.querySelector("[data-live]");
   let waiting = false;
+  let seen = null; // the version that is shown
   async function refresh() {
     waiting = false;
     if (document.hidden || !live.checked) return;
@@ -114,7 +115,10 @@ if (list) {
   function changed() {
     if (!waiting) { waiting = true; setTimeout(refresh, 1000); }
   }
-  new EventSource("/inspector/events").addEventListener("changed", changed);
+  new EventSource("/inspector/events").addEventListener("changed", (event) => {
+    if (seen !== null && seen !== event.data) changed();
+    seen = event.data;
+  });
   document.addEventListener("visibilitychange", changed);
   live.addEventListener("change", changed);
 }
