@@ -7,13 +7,11 @@ the SSE bytes are read raw and each event is decoded once. Knows nothing of tool
 from __future__ import annotations
 
 import math
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import httpx2
 import openai
@@ -21,7 +19,7 @@ import openai
 from emulator import departure, json_codec, traces
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
-from emulator.upstream import loops
+from emulator.upstream import loops, transport
 from emulator.upstream.failures import headers_told, message_of, shown
 from emulator.upstream.interface import Chat, Chunk, UpstreamReply
 from emulator.upstream.sse import EventTooLarge, SSEDecoder
@@ -29,6 +27,8 @@ from emulator.upstream.sse import EventTooLarge, SSEDecoder
 _SHORTEST_KEY = 8
 _UNREACHED = (502, 504)
 _NO_SUCH_PATH = (404, 405)
+_TEXTS = ("content", "reasoning_content", "reasoning")
+_COUNTED = ("prompt_tokens", "completion_tokens")
 _Tell = Callable[[UpstreamFailed], UpstreamFailed]
 PASSED_BACK = ("retry-after", "retry-after-ms", "x-should-retry")
 
@@ -43,18 +43,18 @@ class OpenAIUpstream:
         query: Mapping[str, str] | None = None,
     ) -> None:
         """``headers`` and ``query`` go with each request."""
+        timeout = openai.Timeout(
+            settings.upstream_seconds, connect=settings.upstream_connect_seconds
+        )
         self._client = openai.OpenAI(
             api_key=settings.api_key.get_secret_value(),
             base_url=settings.base_url,
             default_headers=headers,
             default_query=query,
             max_retries=0,  # `Guarded` tries again
-            timeout=openai.Timeout(
-                settings.upstream_seconds, connect=settings.upstream_connect_seconds
-            ),
+            timeout=timeout,
+            http_client=transport.client(timeout),
         )
-        # Here, and not at the first request: the SDK imports this part of it when it is first looked at.
-        self._create = self._client.chat.completions.with_streaming_response.create
         self._connect_seconds = settings.upstream_connect_seconds
         self._url = shown(settings.base_url)
         self._key = settings.api_key.get_secret_value()
@@ -68,21 +68,21 @@ class OpenAIUpstream:
     ) -> UpstreamReply:
         """As `OneUpstream.open`."""
         _check(until)
-        # In extra_body they go as they came; as an argument the SDK would walk over all of them.
-        extra = {name: value for name, value in fields.items() if name != "model"}
-        opened = self._create(
-            model=fields["model"],
-            messages=[],
-            stream=True,
-            extra_body={**extra, "messages": messages},
-            extra_headers=_sent(key),
-        )
+        # As bytes they go as they are; the SDK would walk over all that it is to encode.
+        body = json_codec.dumps({**fields, "messages": messages, "stream": True})
         told = partial(_told, key or self._key, f"{self._url}/chat/completions")
         try:
-            response = opened.__enter__()
+            response = self._client.post(
+                "/chat/completions",
+                content=body,
+                cast_to=httpx2.Response,
+                options={"headers": _sent(key)},
+                stream=True,
+                stream_cls=openai.Stream[Any],
+            )
         except openai.OpenAIError as error:
             raise told(_failure(error)) from error
-        return _RawReply(opened, response.http_response, until, told)
+        return _RawReply(cast("httpx2.Response", response), until, told)
 
     def models(self, key: str | None = None) -> list[dict[str, Any]]:
         """As `OneUpstream.models`."""
@@ -116,13 +116,12 @@ class OpenAIUpstream:
 
 
 class _RawReply:
-    def __init__(self, opened: Any, response: httpx2.Response, until: float, told: _Tell) -> None:
+    def __init__(self, response: httpx2.Response, until: float, told: _Tell) -> None:
         self._told = told
-        self._opened = opened
         self._response = response
         self._until = until
 
-        self._stopping = departure.stopping(partial(shut_down, response))
+        self._stopping = departure.stopping(partial(transport.shut_down, response))
 
     def __enter__(self) -> Self:
         self._stopping.__enter__()
@@ -130,7 +129,7 @@ class _RawReply:
 
     def __exit__(self, *exc: object) -> None:
         self._stopping.__exit__(None, None, None)
-        self._opened.__exit__(None, None, None)
+        self._response.close()
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -142,12 +141,14 @@ class _RawReply:
         finished = False
         record = traces.wire()
         try:
-            for data in self._response.iter_bytes():
+            for data in transport.body(self._response):
                 _check(self._until)  # also while nothing but comments comes
                 for event in decoder.feed(data):
                     if record is not None:
                         record(event)
                     if event == b"[DONE]":
+                        self._stopping.__exit__(None, None, None)
+                        transport.finish(self._response)
                         return
                     try:
                         chunk = _chunk(event)
@@ -169,15 +170,6 @@ class _RawReply:
 def _sent(key: str | None) -> dict[str, str]:
     bearer = {} if key is None else {"Authorization": f"Bearer {key}"}
     return bearer | loops.headers()
-
-
-def shut_down(response: httpx2.Response) -> None:
-    """Break the connection of an open answer, from any thread: a read that waits ends at once."""
-    stream = response.extensions.get("network_stream")
-    connection = stream.get_extra_info("socket") if stream is not None else None
-    if isinstance(connection, socket.socket):
-        with suppress(OSError):
-            connection.shutdown(socket.SHUT_RDWR)
 
 
 def _check(until: float) -> None:
@@ -219,22 +211,32 @@ def _told(key: str, url: str, error: UpstreamFailed) -> UpstreamFailed:
 def _check_shape(chunk: Chunk) -> None:
     """What is read of a chunk anywhere must be of its type: garbage is the upstream's fault, not ours."""
     choices, usage = chunk.get("choices") or [], chunk.get("usage")
-    fits = isinstance(choices, list) and isinstance(usage, dict | None)
-    for choice in choices if fits else ():
-        delta = (choice.get("delta") or {}) if isinstance(choice, dict) else None
-        fits = (
-            fits and isinstance(delta, dict) and isinstance(choice.get("finish_reason"), str | None)
-        )
-        if fits and delta:
-            said = (delta.get(name) for name in ("content", "reasoning_content", "reasoning"))
-            fits = all(isinstance(text, str | None) for text in said)
-    counted = ("prompt_tokens", "completion_tokens")
-    if not fits or any(type((usage or {}).get(name) or 0) is not int for name in counted):
+    fits = isinstance(choices, list) and (usage is None or isinstance(usage, dict))
+    if fits and choices:
+        fits = all(map(_is_choice, choices))
+    if fits and usage:
+        fits = all(type(usage.get(name) or 0) is int for name in _COUNTED)
+    if not fits:
         raise UpstreamFailed("The upstream sent an event that is no chat.completion.chunk.")
 
 
+def _is_choice(choice: object) -> bool:
+    if not isinstance(choice, dict) or not isinstance(choice.get("finish_reason"), str | None):
+        return False
+    delta = choice.get("delta") or {}
+    if not isinstance(delta, dict):
+        return False
+    for name in _TEXTS:  # noqa: SIM110  # for each chunk, and `all` costs twice that
+        if name in delta and not isinstance(delta[name], str | None):
+            return False
+    return True
+
+
 def _finishes(chunk: Chunk) -> bool:
-    return any(choice.get("finish_reason") for choice in chunk.get("choices") or ())
+    for choice in chunk.get("choices") or ():  # noqa: SIM110  # for each chunk, and `any` costs twice that
+        if choice.get("finish_reason"):
+            return True
+    return False
 
 
 def _failure(error: openai.OpenAIError) -> UpstreamFailed:

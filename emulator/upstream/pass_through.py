@@ -18,8 +18,7 @@ import orjson
 from emulator import departure
 from emulator.errors import BadRequest, UpstreamFailed
 from emulator.settings import Settings
-from emulator.upstream import loops
-from emulator.upstream.client import shut_down
+from emulator.upstream import loops, transport
 from emulator.upstream.failures import headers_told, message_of
 
 _SENT = ("accept", "content-type")
@@ -70,7 +69,7 @@ class PassThrough:
     @cached_property
     def _client(self) -> httpx2.Client:
         seconds, connect = self._settings.upstream_seconds, self._settings.upstream_connect_seconds
-        return httpx2.Client(timeout=httpx2.Timeout(seconds, connect=connect))
+        return transport.client(httpx2.Timeout(seconds, connect=connect))
 
     def send(
         self,
@@ -110,7 +109,7 @@ class PassThrough:
             message = f"The upstream {self._shown}, asked for /{path}, broke off: {error}"
             raise UpstreamFailed(message) from error
         # Read when this has returned: whose answer it is must be known by then.
-        chunks = _bytes(answer, departure.stopping(partial(shut_down, answer)))
+        chunks = _bytes(answer, departure.stopping(partial(transport.shut_down, answer)))
         return PassedOn(answer.status_code, headers_told(answer.headers, _TOLD), chunks)
 
     def close(self) -> None:

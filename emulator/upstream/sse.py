@@ -12,6 +12,8 @@ from sse_starlette import ServerSentEvent
 
 from emulator import json_codec
 
+_WHOLE = re.compile(rb"data: ?([^\r\n]*)\n\n")
+"""One event as nearly every server sends it: alone, on one line."""
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
@@ -31,6 +33,11 @@ class SSEDecoder:
 
     def feed(self, data: bytes) -> list[bytes]:
         """The ``data`` of the events that ``data`` completes. Raises `EventTooLarge`."""
+        if not (self._rest or self._data) and (whole := _WHOLE.fullmatch(data)):
+            if len(data) > self._max:
+                raise EventTooLarge(f"an event is larger than {self._max} bytes")
+            self._size = 0
+            return [whole[1]]
         self._size += len(data)
         if self._size > self._max:
             raise EventTooLarge(f"an event is larger than {self._max} bytes")
@@ -59,7 +66,12 @@ class SSEDecoder:
 
 def encode_json(value: Any, name: str | None = None) -> bytes:
     """One event whose data is ``value`` as JSON; with ``name`` in its ``event`` field."""
-    return ServerSentEvent(json_codec.dumps(value).decode(), event=name, sep="\n").encode()
+    data = json_codec.dumps(value)  # without line feeds, so that there is nothing to encode
+    return (
+        b"data: %b\n\n" % data
+        if name is None
+        else b"event: %b\ndata: %b\n\n" % (name.encode(), data)
+    )
 
 
 DONE = ServerSentEvent("[DONE]", sep="\n").encode()

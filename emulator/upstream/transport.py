@@ -1,0 +1,234 @@
+"""Connections to upstreams: urllib3's, under the httpx2 client that the ``openai`` SDK sends with.
+
+httpx2's own transport spends more on a chunk of a stream than all else here together. Where a proxy stands
+between (``HTTPS_PROXY`` and the like), httpx2's own transport is used, which knows how to ask one.
+Knows nothing of chats.
+"""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+from urllib.request import getproxies
+
+import httpx2
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    NewConnectionError,
+    ReadTimeoutError,
+    SSLError,
+)
+
+_IDLE_SECONDS = 5.0
+"""Servers and the networks between forget connections on which nothing happens: httpx2's own bound."""
+_END_SECONDS = 0.05
+"""How long the end of a body may come after its last event."""
+_MAX_IDLE = 256
+_PIECE = 64 * 1024
+_KEEP_ALIVE: list[tuple[int, int, int]] = [
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+]
+
+
+def client(timeout: httpx2.Timeout) -> httpx2.Client:
+    """A client with the connections of this module, or with httpx2's where a proxy is to be asked."""
+    proxied = getproxies().keys() - {"no"}
+    transport = None if proxied else Transport()
+    return httpx2.Client(timeout=timeout, transport=transport)
+
+
+def shut_down(response: httpx2.Response) -> None:
+    """Break the connection of an open answer, from any thread: a read that waits ends at once."""
+    stream = response.extensions.get("network_stream")
+    if isinstance(stream, _Body):
+        stream.shut_down()
+        return
+    connection = stream.get_extra_info("socket") if stream is not None else None
+    if isinstance(connection, socket.socket):
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+
+
+def body(response: httpx2.Response) -> Iterator[bytes]:
+    """As `Response.iter_bytes`, but an answer that is not compressed goes past what decodes."""
+    stream = response.extensions.get("network_stream")
+    if isinstance(stream, _Body) and "content-encoding" not in response.headers:
+        return iter(stream)
+    return response.iter_bytes()
+
+
+def finish(response: httpx2.Response) -> None:
+    """Read what little may follow the last event, so that the connection can serve the next request."""
+    stream = response.extensions.get("network_stream")
+    if isinstance(stream, _Body):
+        stream.finish()
+
+
+class Transport(httpx2.BaseTransport):
+    """Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._pools: dict[tuple[str, str, int | None], urllib3.HTTPConnectionPool] = {}
+        self._lock = threading.Lock()
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Raises the errors of httpx2's own transport."""
+        timeout = request.extensions.get("timeout", {})
+        body = request.read()
+        try:
+            answer = self._pool(request.url).urlopen(
+                request.method,
+                request.url.raw_path.decode("ascii"),
+                body or None,
+                {
+                    name.decode("ascii"): value.decode("latin-1")
+                    for name, value in request.headers.raw
+                },
+                retries=False,
+                redirect=False,
+                assert_same_host=False,
+                timeout=urllib3.Timeout(connect=timeout.get("connect"), read=timeout.get("read")),
+                preload_content=False,
+                decode_content=False,
+            )
+        except HTTPError as error:
+            raise _as_httpx(error) from error
+        stream = _Body(answer)
+        return httpx2.Response(
+            answer.status,
+            headers=list(answer.headers.items()),
+            stream=stream,
+            extensions={"network_stream": stream},
+        )
+
+    def close(self) -> None:
+        for pool in self._pools.values():
+            pool.close()
+
+    def _pool(self, url: httpx2.URL) -> urllib3.HTTPConnectionPool:
+        place = (url.scheme, url.host, url.port)
+        pool = self._pools.get(place)
+        if pool is None:
+            with self._lock:
+                pool = self._pools.setdefault(place, _new_pool(*place))
+        return pool
+
+
+class _Connection:
+    """What is added to urllib3's connections: since when one has been idle, and whose it is."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._lock = threading.Lock()
+        self._idle_since: float | None = None
+        self._body: _Body | None = None
+
+    @property
+    def is_connected(self) -> bool:
+        since = self._idle_since
+        if since is not None and time.monotonic() - since > _IDLE_SECONDS:
+            return False
+        connected: bool = super().is_connected  # type: ignore[misc]  # of the class beside this one
+        return connected
+
+    def serve(self, body: _Body) -> None:
+        with self._lock:
+            self._idle_since = None
+            self._body = body
+
+    def rest(self) -> None:
+        """It goes back to its pool, and may serve others."""
+        with self._lock:
+            self._idle_since = time.monotonic()
+            self._body = None
+
+    def shut_down(self, body: _Body) -> None:
+        with self._lock:
+            sock: socket.socket | None = getattr(self, "sock", None)
+            if self._body is body and sock is not None:
+                with suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
+
+
+class _Plain(_Connection, HTTPConnection):
+    pass
+
+
+class _Secure(_Connection, HTTPSConnection):
+    pass
+
+
+class _Idle(queue.LifoQueue[Any]):
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        if item is not None:
+            item.rest()
+        super().put(item, block, timeout)
+
+
+class _PlainPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _Plain
+    QueueCls = _Idle
+
+
+class _SecurePool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _Secure
+    QueueCls = _Idle
+
+
+def _new_pool(scheme: str, host: str, port: int | None) -> urllib3.HTTPConnectionPool:
+    options: dict[str, Any] = {"maxsize": _MAX_IDLE, "socket_options": _KEEP_ALIVE}
+    if scheme == "https":
+        return _SecurePool(host, port, ssl_context=httpx2.create_ssl_context(), **options)
+    return _PlainPool(host, port, **options)
+
+
+class _Body(httpx2.SyncByteStream):
+    def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:
+        self._answer = answer
+        self._connection: Any = getattr(answer, "connection", None)
+        if self._connection is not None:
+            self._connection.serve(self)
+
+    def __iter__(self) -> Iterator[bytes]:
+        read1 = self._answer.read1
+        try:
+            while data := read1(_PIECE):
+                yield data
+        except HTTPError as error:
+            raise _as_httpx(error) from error
+
+    def close(self) -> None:
+        self._answer.close()
+
+    def finish(self) -> None:
+        """Ends the body if its end comes at once; else nothing is lost but the connection."""
+        sock = getattr(self._connection, "sock", None)
+        if sock is None:
+            return
+        with suppress(HTTPError, OSError, ValueError):
+            sock.settimeout(_END_SECONDS)
+            self._answer.read1(_PIECE)
+
+    def shut_down(self) -> None:
+        if self._connection is not None:
+            self._connection.shut_down(self)
+
+
+def _as_httpx(error: HTTPError) -> httpx2.TransportError:
+    match error:
+        case ConnectTimeoutError() if not isinstance(error, NewConnectionError):
+            return httpx2.ConnectTimeout(str(error))
+        case ReadTimeoutError():
+            return httpx2.ReadTimeout(str(error))
+        case NewConnectionError() | SSLError():
+            return httpx2.ConnectError(str(error.__cause__ or error))
+    return httpx2.RemoteProtocolError(str(error))

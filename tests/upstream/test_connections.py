@@ -1,0 +1,113 @@
+"""Connections to an upstream: which are used again, and who stands between."""
+
+from __future__ import annotations
+
+import socketserver
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from emulator.settings import Settings
+from emulator.upstream.client import OpenAIUpstream
+from tests.support.bad_upstream import DONE, delta
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+LAST = b"0\r\n\r\n"
+ASKED = [{"role": "user", "content": "Hello"}]
+
+
+def piece(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+ANSWER = HEAD + piece(delta("Hello")) + piece(delta(finish="stop")) + piece(DONE)
+TAILS = {
+    "at once": ANSWER + LAST,
+    "with the last event": HEAD + piece(delta("Hello") + delta(finish="stop") + DONE) + LAST,
+    "never": ANSWER,
+}
+
+
+class Counting(socketserver.ThreadingTCPServer):
+    """Answers requests with ``model``'s row of `TAILS`, and counts connections."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.connections = 0
+        self.targets: list[bytes] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(socketserver.StreamRequestHandler):
+    server: Counting
+
+    def handle(self) -> None:
+        self.server.connections += 1
+        while line := self.rfile.readline():
+            self.server.targets.append(line.split()[1])
+            length = 0
+            while (field := self.rfile.readline().strip()) != b"":
+                name, _, value = field.partition(b":")
+                length = int(value) if name.lower() == b"content-length" else length
+            body = self.rfile.read(length).decode()
+            self.wfile.write(next(TAILS[name] for name in TAILS if f'"{name}"' in body))
+
+
+@pytest.fixture
+def server() -> Iterator[Counting]:
+    with Counting() as counting:
+        threading.Thread(target=counting.serve_forever, args=[0.02], daemon=True).start()
+        yield counting
+        counting.shutdown()
+
+
+def answers(upstream: OpenAIUpstream, model: str) -> int:
+    """How many chunks one answer has."""
+    with upstream.open(ASKED, {"model": model}) as reply:
+        return len(list(reply))
+
+
+@pytest.mark.parametrize(("model", "connections"), [("at once", 1), ("with the last event", 1)])
+def test_a_connection_serves_the_next_request(
+    server: Counting, model: str, connections: int
+) -> None:
+    """Each answer's end used to be left unread, so that each request needed a connection of its own."""
+    upstream = OpenAIUpstream(Settings(base_url=server.url, api_key="none"))
+    assert [answers(upstream, model) for _ in range(3)] == [2, 2, 2]
+    assert server.connections == connections
+    upstream.close()
+
+
+def test_a_body_without_an_end_is_not_waited_for(server: Counting) -> None:
+    upstream = OpenAIUpstream(Settings(base_url=server.url, api_key="none"))
+    assert [answers(upstream, "never") for _ in range(3)] == [2, 2, 2]
+    assert server.connections == 3
+    upstream.close()
+
+
+def test_an_answer_that_was_left_early_takes_its_connection_along(server: Counting) -> None:
+    upstream = OpenAIUpstream(Settings(base_url=server.url, api_key="none"))
+    with upstream.open(ASKED, {"model": "at once"}) as reply:
+        assert next(iter(reply))["choices"][0]["delta"] == {"content": "Hello"}
+    assert answers(upstream, "at once") == 2
+    assert server.connections == 2
+    upstream.close()
+
+
+def test_a_proxy_in_the_environment_is_asked(
+    server: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", server.url)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    upstream = OpenAIUpstream(Settings(base_url="http://model.test/v1", api_key="none"))
+    assert answers(upstream, "at once") == 2
+    assert server.targets == [b"http://model.test/v1/chat/completions"]
+    upstream.close()
