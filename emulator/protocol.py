@@ -31,6 +31,9 @@ EMULATED = frozenset(
     }
 )
 
+_LONG = {"tools", "functions", "messages"}
+"""Those of them that take long to write out."""
+
 REASONING_SWITCHES = (
     *("reasoning_effort", "reasoning", "thinking", "enable_thinking", "thinking_budget", "think"),
     "chat_template_kwargs",
@@ -152,7 +155,7 @@ class ChatCompletionRequest(Lenient):
 
     def passed_on(self, dropped: Collection[str] = ()) -> dict[str, Any]:
         """The fields that go upstream as they came; those the client left out stay out."""
-        sent = self.model_dump(exclude_unset=True, exclude_none=True, by_alias=True)
+        sent = self.model_dump(exclude=_LONG, exclude_unset=True, exclude_none=True, by_alias=True)
         return {
             name: value
             for name, value in sent.items()

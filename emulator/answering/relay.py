@@ -72,8 +72,11 @@ def relay(
 
 def _size(choice: Any) -> int:
     """About as many characters as a chunk adds to its choice, whichever of its fields has them."""
-    delta = choice.get("delta") or {}
-    return sum(len(str(value)) for name, value in delta.items() if value and name != "role")
+    size = 0
+    for name, value in (choice.get("delta") or {}).items():
+        if value and name != "role":
+            size += len(value if isinstance(value, str) else str(value))
+    return size
 
 
 def _cut(index: int) -> dict[str, Any]:

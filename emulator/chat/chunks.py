@@ -150,55 +150,91 @@ class _Calls:
 def collect(chunks: Iterable[Chunk | Opened]) -> dict[str, Any]:
     """Fold chunks, usage included, into one ``chat.completion``. Any number of choices."""
     completion: dict[str, Any] = {}
-    choices: dict[int, dict[str, Any]] = {}
+    choices: dict[int, _Choice] = {}
     for chunk in chunks:
         if isinstance(chunk, Opened):
             continue
         completion |= {k: v for k, v in chunk.items() if k != "choices" and v is not None}
         for part in chunk["choices"]:
-            choice = choices.setdefault(part["index"], _new_choice(part["index"]))
-            _fold(choice["message"], part.get("delta") or {})
-            choice["finish_reason"] = part.get("finish_reason") or choice["finish_reason"]
-            if logprobs := part.get("logprobs"):
-                choice["logprobs"] = _extended(choice["logprobs"], logprobs)
-    ordered = [choices[index] for index in sorted(choices)]
+            index = part["index"]
+            if index not in choices:
+                choices[index] = _Choice(index)
+            choices[index].take(part)
+    ordered = [choices[index].whole() for index in sorted(choices)]
     return {**completion, "object": "chat.completion", "choices": ordered}
 
 
-def _new_choice(index: int) -> dict[str, Any]:
-    message = {"role": "assistant", "content": None, "refusal": None}
-    return {"index": index, "message": message, "logprobs": None, "finish_reason": "stop"}
+class _Choice:
+    """One choice as its deltas come. Texts are joined at the end: a long one is not copied with each."""
 
+    def __init__(self, index: int) -> None:
+        message = {"role": "assistant", "content": None, "refusal": None}
+        self._message: dict[str, Any] = message
+        self._choice: dict[str, Any] = {
+            "index": index,
+            "message": message,
+            "logprobs": None,
+            "finish_reason": "stop",
+        }
+        self._texts: dict[str, list[str]] = {}
+        self._calls: list[tuple[dict[str, Any], dict[str, list[str]]]] = []
 
-def _fold(message: dict[str, Any], delta: dict[str, Any]) -> None:
-    for key, value in delta.items():
+    def take(self, part: dict[str, Any]) -> None:
+        choice = self._choice
+        for key, value in (part.get("delta") or {}).items():
+            if value is not None and key != "role":
+                self._fold(key, value)
+        choice["finish_reason"] = part.get("finish_reason") or choice["finish_reason"]
+        if logprobs := part.get("logprobs"):
+            choice["logprobs"] = _extended(choice["logprobs"], logprobs)
+
+    def _fold(self, key: str, value: Any) -> None:
+        message = self._message
         if key == "tool_calls":
-            for part in value or ():
-                _fold_call(message.setdefault("tool_calls", []), part)
-        elif key == "role" or value is None:
-            continue
+            message.setdefault(key, [])
+            for part in value:
+                self._fold_call(part)
         elif key == "function_call":
             known = message.setdefault(key, {"name": "", "arguments": ""})
             message[key] = {part: known[part] + value.get(part, "") for part in known}
-        elif isinstance(value, str) and isinstance(message.get(key), str):
-            message[key] += value
+        elif isinstance(value, str):
+            if isinstance(message.get(key), str):
+                self._texts[key].append(value)
+            else:
+                message[key] = value
+                self._texts[key] = [value]
         else:
             message[key] = value
 
+    def _fold_call(self, part: dict[str, Any]) -> None:
+        part = dict(part)
+        if part.pop("index") == len(self._calls):
+            self._calls.append((part, {}))
+            return
+        call, texts = self._calls[-1]
+        kind = call["type"]
+        for name, text in part[kind].items():
+            texts.setdefault(name, [call[kind][name]]).append(text)
 
-def _fold_call(calls: list[dict[str, Any]], part: dict[str, Any]) -> None:
-    part = dict(part)
-    if part.pop("index") == len(calls):
-        calls.append(part)
-        return
-    kind = calls[-1]["type"]
-    for name, text in part[kind].items():
-        calls[-1][kind][name] += text
+    def whole(self) -> dict[str, Any]:
+        for key, pieces in self._texts.items():
+            if isinstance(self._message[key], str):
+                self._message[key] = "".join(pieces)
+        for call, texts in self._calls:
+            kind = call["type"]
+            said = {name: "".join(pieces) for name, pieces in texts.items()}
+            self._message["tool_calls"].append({**call, kind: {**call[kind], **said}})
+        return self._choice
 
 
 def _extended(known: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:
-    """Log probabilities arrive as lists, a token or more at a time."""
-    return {
-        key: [*((known or {}).get(key) or []), *value] if isinstance(value, list) else value
-        for key, value in more.items()
-    }
+    """Log probabilities arrive as lists, a token or more at a time. Those that are known grow."""
+    grown = known or {}
+    for key, value in more.items():
+        if isinstance(value, list):
+            if not isinstance(grown.get(key), list):
+                grown[key] = []
+            grown[key] += value
+        else:
+            grown[key] = value
+    return grown
