@@ -44,6 +44,7 @@ from emulator.web.inspector.pages import Pages
 from emulator.web.limits import add_limits
 from emulator.web.loop_guard import loop_guard
 from emulator.web.measuring import KernelCounts, measure
+from emulator.web.pings import Pings
 from emulator.web.recording import record_requests
 from emulator.web.routes import (
     chat,
@@ -176,7 +177,7 @@ def create_app(
     app.after_request(allow_origins(settings))
     app.after_request(request_log.end)
     app.register_error_handler(Exception, error_reply)
-    departures = Departures(app.wsgi_app)
+    departures = Departures(Pings(app.wsgi_app))
     owned.callback(departures.close)
     counts = None if keeper is None else keeper.counts
     app.wsgi_app = Admission(departures, settings, counts)  # type: ignore[method-assign]  # Flask's documented way

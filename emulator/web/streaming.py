@@ -1,20 +1,17 @@
 """Events -> the bytes of an SSE response, kept alive with comments. Knows nothing of Flask, nor of what
 the events are: `Frames` says how one API writes them.
 
-The upstream is read in a thread of its own, so that this side can say something while the upstream
-says nothing.
+The first event is made in another thread, so that a response can begin without it; all others are made by
+the thread that writes them, while `pings` looks after the silence between them.
 """
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from concurrent.futures import wait
 from contextvars import copy_context
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import structlog
@@ -24,12 +21,14 @@ from emulator.departure import Departure
 from emulator.errors import EmulatorError
 from emulator.events import Opened
 from emulator.upstream.sse import DONE, PING, encode_json
-
-_WAITING_EVENTS = 256
+from emulator.web import pings
+from emulator.web.pings import Line, pinged
+from emulator.web.starters import Starters
 
 Event = dict[str, Any]
 
 log = structlog.get_logger()
+_starters = Starters()
 
 
 @dataclass(frozen=True)
@@ -59,15 +58,14 @@ class EventStream:
         self._events = events
         self._frames = frames
         self._ping_seconds = ping_seconds
-        self._queue: queue.Queue[bytes | None] = queue.Queue(_WAITING_EVENTS)
-        self._closed = threading.Event()
+        self._line = pings.current.get() or Line(-1)
         self._departure = departure.current.get() or Departure()
-        self._first: Future[Event | Opened] = Future()
-        # In the request's context: what is logged there names the request too.
-        context = copy_context()
-        context.run(departure.current.set, self._departure)
-        read = partial(context.run, self._read)
-        threading.Thread(target=read, name="event-stream", daemon=True).start()
+        self._closing = threading.Lock()
+        self._closed = False
+        # Events are made in the request's context: what is logged there names the request too.
+        self._context = copy_context()
+        self._context.run(departure.current.set, self._departure)
+        self._first = _starters.submit(self._next)
 
     def first(self) -> Event | Opened | None:
         """The first event; None if there is none within the time after which a stream gets a comment.
@@ -77,73 +75,51 @@ class EventStream:
         try:
             return self._first.result(self._ping_seconds)
         except TimeoutError:
-            return None if self._first.cancel() else self._first.result()
+            return None
 
     def __iter__(self) -> Iterator[bytes]:
-        if self._first.cancelled():
+        while not self._first.done():
             yield PING
-        with self._departure.stopping(self._wake):
-            while True:
-                try:
-                    data = self._queue.get(timeout=self._ping_seconds)
-                except queue.Empty:
-                    yield PING
-                    continue
-                if data is None:
-                    return
-                yield data
+            wait([self._first], self._ping_seconds)
+        try:
+            with pinged(self._line, self._ping_seconds):
+                event = self._first.result()
+                while event is not None and not self._departure.left:
+                    if not isinstance(event, Opened):
+                        yield self._frames.event(event)
+                    self._line.wait()
+                    try:
+                        event = self._next()
+                    finally:
+                        self._line.waited()
+            if self._frames.end:
+                yield self._frames.end
+        except EmulatorError as error:
+            if not self._departure.left:
+                yield self._failed(error)
+        except Exception:
+            if not self._departure.left:
+                log.exception("stream failed")
+                yield self._failed(EmulatorError("The proxy failed; its log says why."))
 
     def close(self) -> None:
         """The client has it all, or has gone; safe to call twice."""
-        self._closed.set()
+        # In this order: what stops for a client that has left waits for the events to be closed. The first
+        # event may still be on its way, until it is stopped.
+        self._first.add_done_callback(lambda _: self._close_events())
         self._departure.leave()
 
-    def _wake(self) -> None:
-        """Let who waits for the next bytes wait no longer."""
-        self._closed.set()
-        with suppress(queue.Full):
-            self._queue.put_nowait(None)
+    def _next(self) -> Event | Opened | None:
+        """The next event; None behind the last one."""
+        return self._context.run(next, self._events, None)
 
-    def _read(self) -> None:
-        try:
-            for event in self._events:
-                data = b"" if isinstance(event, Opened) else self._frames.event(event)
-                with suppress(InvalidStateError):
-                    self._first.set_result(event)
-                if data and not self._put(data):
-                    return
-            if self._frames.end:
-                self._put(self._frames.end)
-        except EmulatorError as error:
-            self._failed(error, error)
-        except Exception as error:
-            if not self._closed.is_set():
-                log.exception("stream failed")
-                self._failed(error, EmulatorError("The proxy failed; its log says why."))
-        finally:
-            self._events_closed()
-            self._put(None)
+    def _failed(self, error: EmulatorError) -> bytes:
+        log.warning("stream broken off", reason=error.message, code=error.code)
+        return self._frames.failed(error)
 
-    def _failed(self, error: Exception, shown: EmulatorError) -> None:
-        """Told by `first`, or by the stream if that has begun."""
-        try:
-            self._first.set_exception(error)
-        except InvalidStateError:
-            if not self._closed.is_set():
-                log.warning("stream broken off", reason=shown.message, code=shown.code)
-                self._put(self._frames.failed(shown))
-
-    def _events_closed(self) -> None:
+    def _close_events(self) -> None:
         close: Any = getattr(self._events, "close", None)
-        if close is not None:
-            close()
-
-    def _put(self, data: bytes | None) -> bool:
-        """Wait for room; False when the client has gone."""
-        while not self._closed.is_set():
-            try:
-                self._queue.put(data, timeout=0.1)
-            except queue.Full:
-                continue
-            return True
-        return False
+        with self._closing:
+            if close is not None and not self._closed:
+                self._closed = True
+                self._context.run(close)

@@ -203,9 +203,9 @@ def test_uploads_in_progress_are_bounded_together(start_proxy: StartProxy) -> No
     upload += b"content-type: multipart/form-data; boundary=B\r\n"
     with crowd.open:
         half = crowd.say(upload + b"content-length: 800000\r\n\r\n--B\r\n")
+        wait_until(lambda: send(f"{url}/v1/containers", b" " * 500_000)[0] == 503)
         chunked = crowd.say(upload + b"transfer-encoding: chunked\r\n\r\n")
         assert b" 503 " in heard(chunked, b"overloaded")
-        wait_until(lambda: send(f"{url}/v1/containers", b" " * 500_000)[0] == 503)
         assert send(f"{url}/v1/containers", {"name": "small"})[0] == 200
         half.close()
         wait_until(lambda: send(f"{url}/v1/containers", b" " * 500_000)[0] == 400)
