@@ -19,11 +19,14 @@ SUPPLY_VENV := .venv-supply
 SITE_VENV := .venv-site
 BROWSER_VENV := .venv-browser
 DEPLOY_VENV := .venv-deploy
+LITELLM_VENV := .venv-litellm
 NODE_CLIENTS := tests/clients/node
 # Gateways for the tests, each in a virtual environment of its own; their kernels run in the tests' one. The
 # enterprise gateway pins jupyter-client below 7, and the proxy needs 8.
 KERNEL_GATEWAY := jupyter-kernel-gateway~=3.0
 ENTERPRISE_GATEWAY := jupyter-enterprise-gateway~=3.3
+# What `make bench` compares with.
+LITELLM_PROXY := litellm[proxy]~=1.106
 PY := $(VENV)/bin/python
 PIP_INSTALL := -m pip install --disable-pip-version-check --no-input
 # Tests with targets of their own: they need the programs of others.
@@ -52,6 +55,7 @@ ENTERPRISE := $(call stamp,$(ENTERPRISE_VENV),gateway,echo $(ENTERPRISE_GATEWAY)
 OLD_CLIENTS := $(call stamp,$(OLD_CLIENTS_VENV),clients,cat requirements-clients-old.txt)
 SUPPLY := $(call stamp,$(SUPPLY_VENV),supply,($(call lists,supply)))
 SCHEMAS := $(call stamp,$(DEPLOY_VENV),deploy,($(call lists,deploy)))
+LITELLM := $(call stamp,$(LITELLM_VENV),litellm,echo $(LITELLM_PROXY))
 SITE := $(call stamp,$(SITE_VENV),site,($(call lists,site)))
 BROWSER := $(call stamp,$(BROWSER_VENV),browser,($(call lists,browser)))
 NODE_MODULES := $(call stamp,$(NODE_CLIENTS)/node_modules,node,cat $(NODE_CLIENTS)/package-lock.json)
@@ -189,6 +193,10 @@ format: $(TESTABLE) ## format and mend what ruff can mend
 	@$(PY) -m ruff check --fix-only .
 	@$(PY) -m ruff format .
 
+.PHONY: bench
+bench: $(RUNNABLE) $(if $(findstring --smoke,$(ARGS)),,$(LITELLM)) ## what the proxy adds, beside a bare pass-through and LiteLLM -> docs/performance.md (ARGS=--smoke: briefly)
+	@exec $(PY) -m benchmarks.load $(ARGS)
+
 .PHONY: bench-accuracy
 bench-accuracy: $(RUNNABLE) $(LOCAL) ## how often the embedded model calls rightly, then bench-bfcl -> docs/accuracy.md
 	@$(PY) -m benchmarks.accuracy $(ARGS)
@@ -272,7 +280,7 @@ clean: ## remove all that was made here, the virtual environments too
 
 # Virtual environments
 
-$(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python $(GATEWAY_VENV)/bin/python $(ENTERPRISE_VENV)/bin/python $(SUPPLY_VENV)/bin/python $(SITE_VENV)/bin/python $(DEPLOY_VENV)/bin/python $(BROWSER_VENV)/bin/python:
+$(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python $(GATEWAY_VENV)/bin/python $(ENTERPRISE_VENV)/bin/python $(SUPPLY_VENV)/bin/python $(SITE_VENV)/bin/python $(DEPLOY_VENV)/bin/python $(BROWSER_VENV)/bin/python $(LITELLM_VENV)/bin/python:
 	@for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python); do \
 	    if "$$python" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	        exec "$$python" -m venv --clear $(dir $(@D)); \
@@ -332,6 +340,9 @@ $(BROWSER): | $(PY) $(BROWSER_VENV)/bin/python
 
 $(SITE): | $(PY) $(SITE_VENV)/bin/python
 	$(call install,$(SITE_VENV)/bin/python,$(call listed,site))
+
+$(LITELLM): | $(LITELLM_VENV)/bin/python
+	$(call install,$(LITELLM_VENV)/bin/python,'$(LITELLM_PROXY)')
 
 $(GATEWAY): | $(GATEWAY_VENV)/bin/python
 	$(call install,$(GATEWAY_VENV)/bin/python,$(KERNEL_GATEWAY))

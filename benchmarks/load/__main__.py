@@ -1,0 +1,261 @@
+"""What the proxy adds: `make bench`, or `python -m benchmarks.load`. Writes docs/performance.md.
+
+Beside it run a bare pass-through (Flask and urllib3) under the same gunicorn and, where it is installed
+(`make bench` does that), LiteLLM's proxy, before one scripted upstream on loopback. CPU is that of a server's
+processes, from the kernel's clocks, not the time that passed: the machine may have other work.
+
+--smoke: a few requests, without LiteLLM and growth; prints ratios beside those of docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import re
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from itertools import pairwise
+from os import cpu_count, getloadavg
+from pathlib import Path
+
+from benchmarks.load import cases, requests, servers, slow_streams
+from benchmarks.load.client import Load
+from benchmarks.load.measure import (
+    Figures,
+    Target,
+    compare,
+    exponent,
+    first_chunk_added,
+    grows,
+)
+from benchmarks.report import write_section
+
+PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
+CALLS = (5, 20, 60)
+RATIOS = (
+    ("plain, a reply of 1 chunk", "bare", 2.0),
+    ("plain, a reply of 1 chunk", "litellm", 0.1),
+    ("streamed, 50 chunks 1 ms apart", "bare", 1.4),
+    ("streamed, 50 chunks 1 ms apart", "reparsed", 1.4),
+)
+"""Case, whose CPU is 1, and what the proxy's shall be at most."""
+_KEPT = re.compile(r"<!-- ratios: (\{.*\}) -->")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__.split("\n")[0])
+    parser.add_argument("--smoke", action="store_true", help="less than 40 s; writes nothing")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--streams", type=int, default=1000, help="slow streams to hold")
+    parser.add_argument("--no-write", action="store_true", help="leave docs/performance.md alone")
+    options = parser.parse_args()
+    if options.smoke:
+        smoke()
+        return
+    began = datetime.now(UTC)
+    load = getloadavg()[0]
+    with ExitStack() as running:
+        base_url = running.enter_context(servers.upstream())
+        targets = start(running, base_url, with_litellm=servers.LITELLM.exists())
+        idle = {name: (t.server.memory(), t.server.ready_seconds) for name, t in targets.items()}
+        found = {}
+        for case in (*cases.PASSED, *cases.EMULATED):
+            found[case.name] = compare(case, targets, options.rounds)
+            print(*compared(case.name, found[case.name]), sep="\n", flush=True)
+        stream = requests.chat("say-200-4-1", stream=True)
+        direct = Load(base_url)
+        added = first_chunk_added(stream, direct, targets, 12 * options.rounds)
+        print("first chunk added, ms:", added, flush=True)
+        grown = []
+        rounds = max(2, options.rounds // 3)
+        for growth in cases.GROWTH:
+            grown.append((growth, grows(growth, targets["proxy"], rounds)))
+            print(grown_row(*grown[-1]), flush=True)
+        replays = replayed(targets["proxy"], CALLS)
+        print("replays:", replays, flush=True)
+        for target in targets.values():
+            target.load.close()
+    starts = [ready(base_url=base_url) for _ in range(3)]
+    held = slow_streams.measure(options.streams)
+    print(held.told(), flush=True)
+    ratios = {**in_ratios(found), **in_milliseconds(grown, idle)}
+    tables = [
+        *(line for name, figures in found.items() for line in compared(name, figures)),
+    ]
+    page = [
+        (
+            f"Measured by `make bench` on {began:%Y-%m-%d} ({cpu_count()} CPUs, Linux "
+            f"{platform.release()}, Python {platform.python_version()}); {options.rounds} rounds over "
+            f"all servers in turn. The load average was {load:.0f} when it began: where that is more than "
+            "0 other work ran beside, ratios of CPU hold, and rates and times only roughly."
+        ),
+        f"<!-- ratios: {json.dumps(ratios)} -->",
+        "",
+        "| case | server | CPU a request, ms | requests/s | proxy's CPU : its | slowest : fastest round |",
+        "|---|---|---|---|---|---|",
+        *tables,
+        "",
+        "| target | measured | |",
+        "|---|---|---|",
+        *verdicts(found, grown, added, idle, starts, held),
+        "",
+        "| what grows | CPU a request, ms | exponent of what is added |",
+        "|---|---|---|",
+        *(grown_row(*one) for one in grown),
+        replay_row(replays),
+        "",
+        held.told(),
+    ]
+    if not options.no_write:
+        write_section(PAGE, "bench", "\n".join(page))
+
+
+def start(running: ExitStack, base_url: str, *, with_litellm: bool) -> dict[str, Target]:
+    proxy = running.enter_context(servers.proxy(base_url))
+    bare = running.enter_context(servers.bare(base_url))
+    targets = {
+        "bare": Target(bare, Load(bare.base_url)),
+        "reparsed": Target(bare, Load(bare.base_url.replace("/v1", "/reparsed/v1"))),
+        "proxy": Target(proxy, Load(proxy.base_url)),
+    }
+    if with_litellm:
+        litellm = running.enter_context(servers.litellm(base_url))
+        targets["litellm"] = Target(litellm, Load(litellm.base_url))
+    time.sleep(3)  # what they do behind their start is not measured
+    return targets
+
+
+def smoke() -> None:
+    kept = _KEPT.search(PAGE.read_text("utf-8")) if PAGE.exists() else None
+    stored: dict[str, float] = json.loads(kept[1]) if kept else {}
+    with ExitStack() as running:
+        base_url = running.enter_context(servers.upstream())
+        targets = start(running, base_url, with_litellm=False)
+        found = {case.name: compare(case, targets, 3) for case in (*cases.PASSED, *cases.EMULATED)}
+    for name, ratio in in_ratios(found).items():
+        print(f"{name}: {ratio:.2f} (docs/performance.md: {stored.get(name, 'nothing')})")
+
+
+def ready(base_url: str) -> float:
+    """Seconds from the start of a process until it answers."""
+    with servers.proxy(base_url) as server:
+        return server.ready_seconds
+
+
+def replayed(target: Target, counts: Sequence[int]) -> dict[int, float]:
+    """Milliseconds of CPU of a whole conversation with a program of so many calls, each behind the last."""
+    found = {}
+    for count in counts:
+        before = target.server.cpu()
+        turns = requests.converse(lambda body: target.load.run([body], 1)[0].body, count)
+        assert turns == count + 1, f"{turns} requests for {count} calls"
+        found[count] = 1000 * (target.server.cpu() - before)
+    return found
+
+
+def replay_row(found: Mapping[int, float]) -> str:
+    counts, costs = list(found), list(found.values())
+    listed = ", ".join(f"{count} calls: {cost:.0f}" for count, cost in found.items())
+    power = exponent(counts, costs)
+    shown = "-" if power is None else f"{power:.1f}"
+    return (
+        f"| a program's whole conversation, each call needing the one before | {listed} | {shown} |"
+    )
+
+
+def grown_row(growth: cases.Growth, figures: Sequence[Figures]) -> str:
+    costs = [figure.ms for figure in figures]
+    power = exponent(growth.sizes, costs)
+    listed = ", ".join(
+        f"{size:,}: {cost:.1f}" for size, cost in zip(growth.sizes, costs, strict=True)
+    )
+    shown = "(nothing to speak of)" if power is None else f"{power:.1f}"
+    return f"| {growth.name}, {growth.unit} | {listed} | {shown} |"
+
+
+def compared(name: str, figures: Mapping[str, Figures]) -> list[str]:
+    ours = figures["proxy"].ms
+    return [
+        f"| {name} | {server} | {one.ms:.2f} | {statistics.median(one.rate):.0f} "
+        f"| {ours / one.ms:.2f} | {one.spread:.1f} |"
+        for server, one in figures.items()
+    ]
+
+
+def in_ratios(found: Mapping[str, Mapping[str, Figures]]) -> dict[str, float]:
+    """The proxy's CPU as a multiple of the other servers'; of emulated calls, of the bare plain answer."""
+    plain = found[cases.PASSED[0].name]["bare"].ms
+    ratios = {}
+    for name, figures in found.items():
+        ours = figures["proxy"].ms
+        others = {server: one.ms for server, one in figures.items() if server != "proxy"}
+        for server, cost in (others or {"bare pass-through": plain}).items():
+            ratios[f"{name} / {server}"] = round(ours / cost, 2)
+    return ratios
+
+
+def in_milliseconds(
+    grown: Sequence[tuple[cases.Growth, Sequence[Figures]]],
+    idle: Mapping[str, tuple[float, float]],
+) -> dict[str, float]:
+    kept = {
+        f"{growth.name} x{growth.sizes[-1]}": round(figures[-1].ms, 1) for growth, figures in grown
+    }
+    return kept | {f"idle MiB {name}": round(memory) for name, (memory, _) in idle.items()}
+
+
+def verdicts(
+    found: Mapping[str, Mapping[str, Figures]],
+    grown: Sequence[tuple[cases.Growth, Sequence[Figures]]],
+    added: Mapping[str, float],
+    idle: Mapping[str, tuple[float, float]],
+    starts: Sequence[float],
+    held: slow_streams.Held,
+) -> list[str]:
+    """The targets, each with what came of it."""
+    rows: list[tuple[str, float, float, str]] = []
+    for name, other, most in RATIOS:
+        if other in found[name]:
+            ratio = found[name]["proxy"].ms / found[name][other].ms
+            rows.append((f"CPU: {name} / {other}", ratio, most, "x"))
+    passed = found[cases.PASSED[0].name]
+    if "litellm" in passed:
+        call = found[cases.EMULATED[0].name]["proxy"].ms
+        ratio = call / passed["litellm"].ms
+        rows.append(("CPU: emulated call / LiteLLM's mere pass-through", ratio, 0.15, "x"))
+        memory = idle["proxy"][0] / idle["litellm"][0]
+        rows.append(("memory when idle / LiteLLM's", memory, 0.4, "x"))
+    costs = {growth.name: (growth.sizes, figures) for growth, figures in grown}
+    for name, size, most in (
+        ("history, passed through", 400, 10.0),
+        ("history, emulated call", 400, 10.0),
+        ("tools, seen before", 200, 5.0),
+    ):
+        rows.append((f"CPU added by {size} in {name}", _between(size, *costs[name]), most, "ms"))
+    rows.append(("time to first chunk added, p50", added["proxy"], 2.0, "ms"))
+    rows.append(("ready after the start", statistics.median(starts), 2.0, "s"))
+    late = 1000 * held.late_median
+    rows.append(
+        (f"first chunk of {held.asked} slow streams later than ideal, p50", late, 100, "ms")
+    )
+    return [
+        f"| {name} <= {most:g} {unit} | {value:.2f} {unit} | {'met' if value <= most else 'missed'} |"
+        for name, value, most, unit in rows
+    ]
+
+
+def _between(size: int, sizes: Sequence[int], figures: Sequence[Figures]) -> float:
+    """What ``size`` adds over the smallest, on the line between the sizes beside it."""
+    for (low, below), (high, above) in pairwise(zip(sizes, figures, strict=True)):
+        if low <= size <= high:
+            share = (size - low) / (high - low)
+            return below.ms + share * (above.ms - below.ms) - figures[0].ms
+    raise ValueError(size)
+
+
+if __name__ == "__main__":
+    main()
