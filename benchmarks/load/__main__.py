@@ -80,7 +80,7 @@ def main() -> None:
         for target in targets.values():
             target.load.close()
     starts = [ready(base_url=base_url) for _ in range(3)]
-    held = slow_streams.measure(options.streams)
+    held = slow_streams.measure(options.streams, "--threads", str(options.streams + 24))
     print(held.told(), flush=True)
     ratios = {**in_ratios(found), **in_milliseconds(grown, idle)}
     tables = [

@@ -1,7 +1,7 @@
 """Connections to upstreams: urllib3's, under the httpx2 client that the ``openai`` SDK sends with.
 
 httpx2's own transport spends more on a chunk of a stream than all else here together. Where a proxy stands
-between (``HTTPS_PROXY`` and the like), httpx2's own transport is used, which knows how to ask one.
+between (the variable HTTPS_PROXY and the like), httpx2's own transport is used, which knows how to ask one.
 Knows nothing of chats.
 """
 
@@ -59,7 +59,7 @@ def shut_down(response: httpx2.Response) -> None:
 
 
 def body(response: httpx2.Response) -> Iterator[bytes]:
-    """As `Response.iter_bytes`, but an answer that is not compressed goes past what decodes."""
+    """As the `iter_bytes` of httpx2, but an answer that is not compressed goes past what decodes."""
     stream = response.extensions.get("network_stream")
     if isinstance(stream, _Body) and "content-encoding" not in response.headers:
         return iter(stream)
