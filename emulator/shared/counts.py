@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection
 from typing import Protocol
 
-_SLOTS = 256
+_SLOTS = 128
 """More workers than that do not run at once, with those that still end."""
 _LOOK_SECONDS = 0.02
 
