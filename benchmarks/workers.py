@@ -127,6 +127,7 @@ def measure(base_url: str, workers: int, seconds: float, connections: int) -> tu
     ):
         port = int(url.rpartition(":")[2])
         each = Workers(process, url)
+        process.wait_until(lambda: workers == 1 or each.are(workers))
         for pid in each.pids():
             with each.only(pid):  # it imports, and makes what it makes once
                 _client(port, connections, time.time() + 1)

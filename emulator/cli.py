@@ -183,6 +183,9 @@ def _shared(settings: Settings, folder: Path | None) -> tuple[Settings, Keeper |
     from emulator.web.keeper import Keeper
 
     served = shared_places(settings, folder)
+    if settings.inspector == "on":
+        _say("The inspector needs --workers 1: it is off.")
+        served = served.model_copy(update={"inspector": "off"})
     return served, Keeper(served, folder)
 
 

@@ -24,6 +24,9 @@ from emulator.upstream.retries import LONGEST_WAIT, Retries
 _SOON = 2.0
 """Seconds to wait for an upstream whose requests can go elsewhere."""
 
+TakePlace = Callable[[str, int, float], Callable[[], None] | None]
+"""Waits so many seconds for one of so many places, and gives what leaves it; None if there was none."""
+
 
 _NO_SIGN_OF_LIFE = ("answer_timeout", "upstream_redirects")
 """Failures that are not the server's, which say nothing of whether it is up."""
@@ -40,13 +43,17 @@ class Guarded:
         settings: Settings,
         sleep: Callable[[float], None] | None = None,
         name: str = "upstream",
+        take_place: TakePlace | None = None,
     ) -> None:
+        """``take_place`` gives the places that several workers have together."""
         self.upstream = upstream
         self._name = name
         self._longest = _SOON if settings.fallbacks else LONGEST_WAIT
         self._retries = Retries(settings.upstream_retries, self._longest)
         self._breaker = Breaker(settings.breaker_failures, settings.breaker_seconds)
         limit = settings.upstream_requests
+        self._most = limit
+        self._take_place = take_place
         self._places = threading.BoundedSemaphore(limit) if limit else None
         self._sleep = sleep or _wait
 
@@ -98,14 +105,19 @@ class Guarded:
         if self._places is None:
             return lambda: None
         longest = max(0.0, min(until - time.monotonic(), self._longest))
-        if not self._places.acquire(timeout=longest):
+        leave: Callable[[], None] | None
+        if self._take_place is not None:
+            leave = self._take_place(f"upstream:{self._name}", self._most, longest)
+        else:
+            leave = self._places.release if self._places.acquire(timeout=longest) else None
+        if leave is None:
             raise UpstreamFailed(
                 "The upstream has as many requests as it may get (setting upstream_requests).",
                 code="overloaded",
                 headers={"retry-after": "1", "x-should-retry": "true"},
                 status=503,
             )
-        return self._places.release
+        return leave
 
 
 def _wait(seconds: float) -> None:

@@ -21,7 +21,7 @@ from emulator import traces
 from emulator.client_keys import KeyedClient, grant_of
 from emulator.errors import Unauthorized
 from emulator.settings import Settings
-from emulator.upstream.guarded import Guarded
+from emulator.upstream.guarded import Guarded, TakePlace
 from emulator.upstream.interface import Budget, Chat, OneUpstream, Turns, UpstreamReply
 from emulator.upstream.permissions import check_model, check_passed_on
 from emulator.upstream.recorded import recorded
@@ -48,7 +48,10 @@ class Upstreams:
         open_upstream: Opener | None = None,
         budget: Budget | None = None,
         now: Callable[[], float] = time.monotonic,
+        take_place: TakePlace | None = None,
     ) -> None:
+        """``take_place`` is as in `Guarded`."""
+        self._take_place = take_place
         self.routes = Routes(settings)
         self._answer_seconds = settings.answer_seconds
         self._open_upstream = open_upstream or _official
@@ -86,7 +89,9 @@ class Upstreams:
         with self._lock:
             if target.name not in self._guarded:
                 opened = self._open_upstream(target)
-                self._guarded[target.name] = Guarded(opened, target.settings, name=target.name)
+                self._guarded[target.name] = Guarded(
+                    opened, target.settings, name=target.name, take_place=self._take_place
+                )
             return self._guarded[target.name]
 
     def models(self, client: str) -> list[Model]:

@@ -23,6 +23,7 @@ from emulator.responses.background import BackgroundResponses
 from emulator.responses.conversations import Conversations
 from emulator.responses.signals import Signals
 from emulator.settings import Settings
+from emulator.shared import leases
 from emulator.shared.rates import KeeperStorage
 from emulator.storage.blob_store import open_blob_store
 from emulator.storage.budgets import Budgets
@@ -88,7 +89,9 @@ def create_app(
     counters = None if keeper is None else KeeperStorage(keeper.wire)
     keys = ClientKeys(settings.client_keys_file) if settings.client_keys_file else None
     budgets = None if keys is None else Budgets(settings.store, counters)
-    upstreams = Upstreams(settings, None if upstream is None else lambda _: upstream, budgets)
+    take_place = None if keeper is None else partial(leases.take, keeper.wire)
+    opener = None if upstream is None else lambda _: upstream
+    upstreams = Upstreams(settings, opener, budgets, take_place=take_place)
     owned.callback(upstreams.close)
     if engines is None:
         engines = open_engines(settings)

@@ -32,6 +32,7 @@ from emulator.storage.blob_store import open_blob_store
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
 from emulator.web.admission import COUNTED
+from emulator.web.measuring import KernelCounts
 
 log = structlog.get_logger()
 
@@ -129,8 +130,9 @@ def _keep(settings: Settings, listener: Any, master: int) -> None:
     answers = {**handlers(interpreter), **Leases().handlers(), **rates.handlers()}
     server = WireServer(listener, answers)
     threading.Thread(target=server.serve, name="keeper", daemon=True).start()
+    pools = KernelCounts(interpreter=[interpreter])
     while not ended.wait(_LOOK_SECONDS) and os.getppid() == master:
-        pass
+        pools.count()
     closing = threading.Thread(target=owned.close, daemon=True)
     closing.start()
     closing.join(_CLOSE_SECONDS)

@@ -9,6 +9,7 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,6 +156,31 @@ def test_what_was_put_is_there(
         store.put(values)
         expected |= values
     assert {key: store.get(key) for key in expected} == expected
+
+
+def test_changes_that_are_made_at_the_same_time_follow_one_another(
+    open_kept: Callable[..., Kept],
+) -> None:
+    """In another process, too. Two workers that added to one conversation lost what one of them added."""
+    kept = open_kept()
+    other = kept.another()
+    stores = [kept.store, other or kept.store]
+
+    def one_more(value: bytes | None) -> bytes:
+        return b"%d" % (int(value or b"0") + 1)
+
+    def count(store: KeyValueStore) -> None:
+        for _ in range(25):
+            store.change("count", one_more)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(count, stores * 2))
+    assert kept.store.get("count") == b"100"
+    with pytest.raises(ZeroDivisionError):
+        kept.store.change("count", lambda _: b"%d" % (1 // 0))
+    assert kept.store.get("count") == b"100"
+    if other is not None:
+        other.close()
 
 
 def test_a_value_is_gone_when_its_time_is_up(open_kept: Callable[..., Kept]) -> None:

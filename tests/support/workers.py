@@ -25,6 +25,10 @@ class Workers:
         socket = f"socket:[{self._inode()}]"
         return sorted(pid for pid in self._children() if socket in _open_files(pid))
 
+    def are(self, number: int) -> bool:
+        """Whether so many workers run, and the keeper, which closes the port when it has been forked."""
+        return len(self._children()) == number + 1 and len(self.pids()) == number
+
     def keeper(self) -> int:
         (pid,) = set(self._children()) - set(self.pids())
         return pid
@@ -45,11 +49,9 @@ class Workers:
 
     def kill(self, pid: int) -> None:
         """``kill -9``, and wait for whoever takes its place."""
-        before = len(self._children())
+        workers = len(self.pids())
         os.kill(pid, signal.SIGKILL)
-        self._process.wait_until(
-            lambda: pid not in self._children() and len(self._children()) == before
-        )
+        self._process.wait_until(lambda: pid not in self._children() and self.are(workers))
 
     def _children(self) -> list[int]:
         tasks = Path(f"/proc/{self._process.group}/task/{self._process.group}/children")

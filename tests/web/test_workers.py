@@ -57,8 +57,8 @@ class Served:
         return answer
 
     @contextmanager
-    def stream(self, worker: int) -> Iterator[None]:
-        """A stream of this worker is open in the block."""
+    def stream(self, worker: int, until: bytes = b"Hello") -> Iterator[None]:
+        """A stream of this worker is open in the block, and has told as much as that."""
         host, port = self.url.removeprefix("http://").split(":")
         payload = json.dumps({**HELLO, "stream": True}).encode()
         head = (
@@ -71,7 +71,7 @@ class Served:
                 connection = opened.enter_context(connected)
                 connection.sendall(head.encode() + payload)
                 read = b""
-                while b"Hello" not in read:
+                while until not in read:
                     data = connection.recv(65536)
                     assert data, read
                     read += data
@@ -100,7 +100,7 @@ def served(upstream: ScriptedUpstream, folder: Path, *arguments: str) -> Iterato
     kept = ["--store", str(folder / "store.sqlite"), "--workers", "2"]
     with proxy(upstream.base_url, folder / "log", *kept, *arguments) as (process, url):
         workers = Workers(process, url)
-        process.wait_until(lambda: len(workers.pids()) == 2)
+        process.wait_until(lambda: workers.are(2))
         yield Served(process, url, workers)
 
 
@@ -205,6 +205,21 @@ def test_requests_beyond_what_all_workers_serve_together_are_refused(tmp_path: P
         opened.enter_context(one.stream(second))
 
 
+def test_an_upstream_gets_no_more_requests_from_two_workers_than_from_one(tmp_path: Path) -> None:
+    """Whose place is that of a worker which is killed gives it up."""
+    with (
+        ScriptedUpstream(default=SILENT) as upstream,
+        served(upstream, tmp_path, "--upstream-requests", "1", "--ping-seconds", "0.2") as one,
+        ExitStack() as opened,
+    ):
+        first, second = one.workers.pids()
+        opened.enter_context(one.stream(first))
+        opened.enter_context(one.stream(second, until=b": ping"))
+        assert len(upstream.requests) == 1
+        one.workers.kill(first)
+        one.process.wait_until(lambda: len(upstream.requests) == 2)
+
+
 @needs_bubblewrap
 def test_kernels_outlive_all_workers_and_nothing_outlives_the_end(tmp_path: Path) -> None:
     with ScriptedUpstream() as upstream, served(upstream, tmp_path) as one:
@@ -214,7 +229,6 @@ def test_kernels_outlive_all_workers_and_nothing_outlives_the_end(tmp_path: Path
         one.ask(before[0], execute, {"code": "x = 41"})
         for pid in before:
             one.workers.kill(pid)
-        one.process.wait_until(lambda: len(one.workers.pids()) == 2)
         after = one.workers.pids()
         assert one.ask(after[1], execute, {"code": "print(x + 1)"})["stdout"] == "42\n"
 
