@@ -38,6 +38,11 @@ FOR_KERNELS = [
     f"--security-opt={name}=unconfined" for name in ("seccomp", "apparmor", "systempaths")
 ]
 """What the Dockerfile says that Python kernels inside the container take."""
+AS_IN_COMPOSE = [
+    "--read-only", "--tmpfs=/tmp", "--cap-drop=ALL", "--security-opt=no-new-privileges",
+    "--volume=/state",
+]  # fmt: skip
+"""What deploy/compose.yaml takes from it."""
 OF_THE_BASE = {"pip", "setuptools", "wheel"}
 
 
@@ -137,10 +142,13 @@ def test_the_doctor_sees_monty_work_and_says_what_kernels_want(image: str) -> No
     assert re.search(r"^monty\s+works", said, re.MULTILINE), said
 
 
-def test_with_the_options_of_its_header_kernels_run_in_the_image(image: str) -> None:
+@pytest.mark.parametrize("confined", [[], AS_IN_COMPOSE], ids=["alone", "as in Compose"])
+def test_with_the_options_of_its_header_kernels_run_in_the_image(
+    image: str, confined: list[str]
+) -> None:
     header = (ROOT / "Dockerfile").read_text()
     assert [option for option in FOR_KERNELS if option.replace("=", " ", 1) not in header] == []
-    said = docker("run", "--rm", "--network=none", *FOR_KERNELS, image, "doctor")
+    said = docker("run", "--rm", "--network=none", *FOR_KERNELS, *confined, image, "doctor")
     assert re.search(r"^kernel.*\s+works", said, re.MULTILINE), said
 
 
