@@ -9,6 +9,7 @@ nothing of results.
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 
@@ -21,6 +22,9 @@ _VALUE_METHODS = frozenset(
 _PARSERS = frozenset("loads safe_load literal_eval fromstring StringIO reader DictReader".split())
 _MATCHERS = frozenset("search match fullmatch findall finditer sub subn split".split())
 
+
+_KEY = re.compile(r"[\w.-]*")
+"""What the keys of records look like; `"not found" in result` looks for words in a text."""
 
 _SHOWN = "shown"
 """The sign of a use that only prints the result."""
@@ -89,6 +93,8 @@ def _sign(use: ast.expr, parents: dict[ast.AST, ast.AST]) -> bool | str | None:
         case ast.Compare(ops=[ast.Eq() | ast.NotEq()]) as compared:
             others = [side for side in (compared.left, *compared.comparators) if side is not use]
             return True if any(map(_is_text, others)) else None
+        case ast.Compare(left=ast.Constant(value=str(word)), ops=[ast.In() | ast.NotIn()]):
+            return None if _KEY.fullmatch(word) else True
         case ast.BinOp(op=ast.Add(), left=left, right=right):
             return True if _is_text(left if right is use else right) else None
     return None

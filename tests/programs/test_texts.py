@@ -44,6 +44,12 @@ USES: list[tuple[str, str, str, dict[str, Any]]] = [
      {"text": '{"A": 1}'}),
     ("a comprehension's own x is another one", "x = read_file('p')\nys = [x['a'] for x in [{'a': 'b'}]]\n"
      "note(x.strip() + ys[0])", "{} ", {"text": "{}b"}),
+    ("searched for words", "note('yes' if 'not found' in bash('x') else 'no')", '{"m": "is not found"}',
+     {"text": "yes"}),
+    ("asked for a key", "note('yes' if 'found' in bash('x') else 'no')", '{"m": "is not found"}',
+     {"text": "no"}),
+    ("asked for a key of words, which is read", "r = bash('x')\nif 'a b' in r:\n    note(r['a b'])",
+     '{"a b": "c"}', {"text": "c"}),
     ("null", "note('none' if bash('x') is None else 'some')", "null", {"text": "none"}),
     ("empty", "note('empty' if not bash('x') else 'some')", "", {"text": "empty"}),
     ("a text in JSON reads as what it says", "note(bash('x').strip())", '"two words"', {"text": "two words"}),
