@@ -27,8 +27,8 @@ from urllib3.exceptions import (
     SSLError,
 )
 
-_IDLE_SECONDS = 5.0
-"""Servers and the networks between forget connections on which nothing happens: httpx2's own bound."""
+_IDLE_SECONDS = 4.0
+"""Uvicorn closes an idle connection after 5: what is sent at that moment is lost."""
 _END_SECONDS = 0.05
 """How long the end of a body may come after its last event."""
 _MAX_IDLE = 256
