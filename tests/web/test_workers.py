@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import signal
 import socket
 import urllib.request
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,20 @@ class Served:
             status, _, answer = send(f"{self.url}{path}", body, method=method)
         assert status == 200, answer
         return answer
+
+    @contextmanager
+    def connected(self, worker: int) -> Iterator[Callable[[str, str], Any]]:
+        """Asks this worker while the others go on, over a connection that it has accepted."""
+        host = self.url.removeprefix("http://")
+        with closing(http.client.HTTPConnection(host, timeout=60)) as connection:
+
+            def ask(method: str, path: str) -> Any:
+                connection.request(method, path)
+                return json.loads(connection.getresponse().read())
+
+            with self.workers.only(worker):
+                ask("GET", "/healthz")
+            yield ask
 
     @contextmanager
     def stream(self, worker: int, until: bytes = b"Hello") -> Iterator[None]:
@@ -158,16 +173,17 @@ def test_a_background_response_is_polled_and_cancelled_at_any_worker(tmp_path: P
         cancelled, lost = (one.ask(first, "/v1/responses", ask)["id"] for _ in range(2))
         polled = one.ask(second, f"/v1/responses/{cancelled}")
         assert polled["status"] in ("queued", "in_progress")
-        one.ask(second, f"/v1/responses/{cancelled}/cancel", {})
-        one.process.wait_until(
-            lambda: one.ask(second, f"/v1/responses/{cancelled}")["status"] == "cancelled"
-        )
-        one.process.wait_until(upstream.aborted.is_set)
+        with one.connected(second) as ask_second:
+            ask_second("POST", f"/v1/responses/{cancelled}/cancel")
+            one.process.wait_until(
+                lambda: ask_second("GET", f"/v1/responses/{cancelled}")["status"] == "cancelled"
+            )
+            one.process.wait_until(upstream.aborted.is_set)
 
-        one.workers.kill(first)
-        one.process.wait_until(
-            lambda: one.ask(second, f"/v1/responses/{lost}")["status"] == "failed"
-        )
+            one.workers.kill(first)
+            one.process.wait_until(
+                lambda: ask_second("GET", f"/v1/responses/{lost}")["status"] == "failed"
+            )
 
 
 def test_limits_and_counts_are_those_of_all_workers_together(tmp_path: Path) -> None:
