@@ -47,7 +47,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Inspector": (
         "inspector", "inspector_key", "inspector_traces", "inspector_bytes", "inspector_seconds",
     ),
-    "Log": ("log_level", "log_bodies"),
+    "Log": ("log_level", "log_bodies", "otel", "otel_content"),
 }  # fmt: skip
 _COLUMN = 36
 """Where the words about a flag begin."""

@@ -315,6 +315,13 @@ class Settings(BaseSettings):
     inspector_seconds: float = Field(
         86_400, gt=0, description="how long the inspector keeps a request"
     )
+    otel: bool = Field(
+        False,
+        description="send a trace of each answer by OpenTelemetry; OTEL_* variables say where to",
+    )
+    otel_content: bool = Field(
+        False, description="prompts and replies in those traces; they may hold secrets"
+    )
     log_bodies: bool = Field(False, description="log prompts and replies; they may hold secrets")
 
     @field_validator(

@@ -140,6 +140,8 @@ class Trace:
     """The rule that ``path`` matches: there are few of them."""
     client_name: str = ""
     """As the operator calls it."""
+    propagated: dict[str, str] = field(default_factory=dict)
+    """Headers that go with each request to an upstream."""
     wired: bool = True
     """Whether raw bytes are recorded."""
     _zero: float = field(default_factory=time.perf_counter)
@@ -220,6 +222,12 @@ class Trace:
 
 current: ContextVar[Trace | None] = ContextVar("trace", default=None)
 """Of the request that this context serves; None where nothing is recorded."""
+
+
+def propagated() -> Mapping[str, str]:
+    """The headers of the request that is served that go with each to an upstream."""
+    trace = current.get()
+    return {} if trace is None else trace.propagated
 
 
 def current_turn() -> Turn | None:

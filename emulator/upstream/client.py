@@ -169,7 +169,7 @@ class _RawReply:
 
 def _sent(key: str | None) -> dict[str, str]:
     bearer = {} if key is None else {"Authorization": f"Bearer {key}"}
-    return bearer | loops.headers()
+    return {**bearer, **loops.headers(), **traces.propagated()}
 
 
 def _check(until: float) -> None:

@@ -153,6 +153,13 @@ def create_app(
     pools = KernelCounts(programs=engines, interpreter=[interpreter])
     kept.on_finished(pools.count)
     record_requests(app, api, kept)
+    if settings.otel:
+        from emulator.web.telemetry import Telemetry
+
+        telemetry = Telemetry(settings)
+        owned.callback(telemetry.close)
+        kept.on_finished(telemetry.finished)
+        telemetry.watch(api)
     chat.add_routes(api, pipeline, upstreams, settings)
     conversations.add_routes(api, talks)
     responses.add_routes(api, pipeline, settings, store, background, talks)

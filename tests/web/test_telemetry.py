@@ -1,0 +1,175 @@
+"""Traces by OpenTelemetry, as a real receiver of OTLP over HTTP gets them."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from tests.conftest import StartProxy
+from tests.support.raw_http import send
+from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.uploads import wait_until
+
+WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {}}}
+CHAT: dict[str, Any] = {"model": "small", "messages": [{"role": "user", "content": "a secret"}]}
+TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+class Collector(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.spans: list[Any] = []
+        self.raw = b""
+
+    def finished(self) -> list[Any]:
+        """All spans, once that of a request is among them: it ends last."""
+        wait_until(lambda: any(span.name.startswith("POST ") for span in self.spans))
+        return self.spans
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Collector
+
+    def do_POST(self) -> None:
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+            ExportTraceServiceRequest,
+            ExportTraceServiceResponse,
+        )
+
+        body = self.rfile.read(int(self.headers["content-length"]))
+        if self.headers.get("content-encoding") == "gzip":
+            body = gzip.decompress(body)
+        told = ExportTraceServiceRequest.FromString(body)
+        self.server.raw += body
+        for resource in told.resource_spans:
+            for scope in resource.scope_spans:
+                self.server.spans += scope.spans
+        answer = ExportTraceServiceResponse().SerializeToString()
+        self.send_response(200)
+        self.send_header("content-type", "application/x-protobuf")
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    with Collector() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
+        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def attributes(span: Any) -> dict[str, Any]:
+    def value(any_value: Any) -> Any:
+        kind = any_value.WhichOneof("value")
+        told = getattr(any_value, kind)
+        return [value(each) for each in told.values] if kind == "array_value" else told
+
+    return {one.key: value(one.value) for one in span.attributes}
+
+
+def ask(url: str, **headers: str) -> None:
+    assert send(f"{url}/v1/chat/completions", {**CHAT, "tools": [WEATHER]}, headers)[0] == 200
+
+
+def test_an_answer_is_one_trace_that_goes_on_from_the_clients_and_to_the_upstream(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, collector: Collector
+) -> None:
+    url = start_proxy(otel=True)
+    upstream.reply("```python\nget_weather(\n```", "```python\nget_weather()\n```")
+    ask(url, traceparent=f"00-{TRACE}-{PARENT}-01")
+    spans = collector.finished()
+    assert {span.trace_id.hex() for span in spans} == {TRACE}
+    [request] = [span for span in spans if span.name == "POST /v1/chat/completions"]
+    turns = [span for span in spans if span.name == "chat small"]
+    assert request.parent_span_id.hex() == PARENT
+    assert {span.parent_span_id for span in spans if span is not request} == {request.span_id}
+    assert {told["traceparent"] for told in upstream.headers} == {
+        f"00-{TRACE}-{request.span_id.hex()}-01"
+    }
+    told = attributes(request)
+    assert (
+        told.items()
+        >= {
+            "http.request.method": "POST",
+            "http.route": "/v1/chat/completions",
+            "http.response.status_code": 200,
+            "gen_ai.request.model": "small",
+            "emulator.mode": "emulated",
+            "emulator.outcome": "called",
+            "emulator.calls": 1,
+            "emulator.repairs": 1,
+        }.items()
+    )
+    [called] = [event for event in request.events if event.name == "tool call"]
+    assert attributes(called)["gen_ai.tool.name"] == "get_weather"
+    assert [attributes(turn)["emulator.verdict"] for turn in turns] == ["invalid", "answered"]
+    for turn in turns:
+        told = attributes(turn)
+        assert told["gen_ai.operation.name"] == "chat"
+        assert (told["gen_ai.usage.input_tokens"], told["gen_ai.usage.output_tokens"]) == (7, 3)
+        assert request.start_time_unix_nano <= turn.start_time_unix_nano
+        assert turn.start_time_unix_nano <= turn.end_time_unix_nano <= request.end_time_unix_nano
+    assert any(span.name == "sandbox monty" for span in spans)
+    assert b"secret" not in collector.raw
+
+
+def test_every_attribute_is_of_the_conventions_or_our_own(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, collector: Collector
+) -> None:
+    from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
+    from opentelemetry.semconv.attributes import error_attributes, http_attributes
+
+    known = {
+        value
+        for module in (gen_ai_attributes, error_attributes, http_attributes)
+        for value in vars(module).values()
+        if isinstance(value, str)
+    }
+    url = start_proxy(otel=True, otel_content=True)
+    upstream.reply("```python\nget_weather()\n```")
+    ask(url)
+    spans = collector.finished()
+    events = [event for span in spans for event in span.events]
+    used = {name for one in (*spans, *events) for name in attributes(one)}
+    assert {name for name in used if not name.startswith("emulator.")} <= known
+    assert b"a secret" in collector.raw, "content was asked for"
+
+
+def test_what_fails_is_an_error_and_a_client_may_send_any_traceparent(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, collector: Collector
+) -> None:
+    from opentelemetry.proto.trace.v1.trace_pb2 import Status
+
+    url = start_proxy(otel=True, upstream_retries=0)
+    upstream.reply(Reply(status=500))
+    send(f"{url}/v1/chat/completions", CHAT, {"traceparent": "00-nonsense"})
+    spans = collector.finished()
+    assert {span.status.code for span in spans} == {Status.STATUS_CODE_ERROR}
+    [request] = [span for span in spans if span.name.startswith("POST ")]
+    assert request.parent_span_id == b""
+
+
+def test_without_the_setting_nothing_is_sent_and_no_header_goes_on(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, collector: Collector
+) -> None:
+    upstream.reply("```python\nget_weather()\n```")
+    ask(start_proxy(), traceparent=f"00-{TRACE}-{PARENT}-01")
+    assert "traceparent" not in {name.lower() for name in upstream.headers[-1]}
+    assert collector.spans == []
