@@ -191,6 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--base-url", help="a llama.cpp server that runs already")
     parser.add_argument("--half", choices=list(HALVES), help="only one half of the cases")
+    parser.add_argument("--only", default="", help="ways that end so; nothing is written")
     parser.add_argument("--verbose", action="store_true", help="print every answer")
     parser.add_argument("--no-write", action="store_true", help="leave docs/accuracy.md alone")
     options = parser.parse_args(arguments)
@@ -202,9 +203,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             measure(way, ask, half, HALVES[half], verbose=options.verbose)
             for half in ([options.half] if options.half else HALVES)
             for way, ask in asked.items()
+            if way.endswith(options.only)
         ]
     print(table(scores))
-    if not options.no_write and not options.half:
+    if not (options.no_write or options.half or options.only):
         write(table(scores))
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from emulator.answering.grammar.notation import literal
-from emulator.answering.grammar.rules import GrammarUnusable, Rules
-from emulator.answering.grammar.values import NoValue, Values
+from emulator.answering.grammar.rules import GrammarUnusable, NoValue, Rules
+from emulator.answering.grammar.values import Values
 from emulator.answering.grammar.words import PROSE
 from emulator.answering.tiny.copying import Source
 from emulator.tools.tool import Tool

@@ -18,6 +18,10 @@ class GrammarUnusable(ValueError):
     """The tools need more rules than a server should be asked to keep, or none of them can be called."""
 
 
+class NoValue(ValueError):
+    """Nothing that could be written here is valid."""
+
+
 class Rules:
     """Named expressions, each added once."""
 

@@ -10,30 +10,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
-from math import ceil, floor
 from typing import Any
 
-from emulator.answering.grammar import numbers, strings
+from emulator.answering.grammar import scalars
 from emulator.answering.grammar.members import Shape, presences, variants
 from emulator.answering.grammar.notation import either, literal, python
-from emulator.answering.grammar.rules import Rules
+from emulator.answering.grammar.rules import NoValue, Rules
+from emulator.answering.grammar.sequences import Recursion, chain
+from emulator.answering.grammar.strings import counted
 from emulator.answering.tiny.copying import Source
 from emulator.tools import shapes
 from emulator.tools.expanded import ExpandedSchema
-from emulator.tools.guards import Schema, children, reference
+from emulator.tools.guards import Schema, reference
 
 MAX_DEPTH = 28
 """Schemas inside of one another; deeper values are not offered."""
 MAX_LEVELS = 6
 """Of definitions that hold themselves."""
-_MOST_SEEN = 200
 _REMARKS = frozenset({"title", "description", "default", "examples", "$defs"})
-_LENGTHS = ("minLength", "maxLength", "pattern")
-
-
-class NoValue(ValueError):
-    """Nothing that could be written here is valid."""
 
 
 class Values:
@@ -52,7 +46,7 @@ class Values:
         self._definitions = definitions
         self._source = source
         self._reading = ExpandedSchema(definitions)
-        self._recursive: dict[str, bool] = {}
+        self._recursion = Recursion(definitions)
         self._level = self._depth = 0
         self._impossible: set[str] = set()
 
@@ -133,14 +127,14 @@ class Values:
         return either(found)
 
     def _choice(self, values: Sequence[Any], schema: Schema) -> str:
-        valid = [v for v in values if self._reading.admits(v, schema) and _is_text(v)]
+        valid = [v for v in values if self._reading.admits(v, schema) and scalars.is_text(v)]
         if not valid:
             raise NoValue
         mentioned = self._source.mentioned(valid) if self._source else []
         return either(literal(python(value)) for value in mentioned or valid)
 
     def _string(self, view: dict[str, Any], schema: Schema) -> str:
-        limited = any(keyword in view for keyword in _LENGTHS)
+        limited = any(keyword in view for keyword in scalars.LENGTHS)
         if self._source is not None and not limited and (copied := self._source.strings()):
             return self._copied(copied)
         if self._source is not None and limited:
@@ -150,12 +144,7 @@ class Values:
         if not limited:
             return self._rules.leaf("string")
         self._rules.leaf("character")
-        least, most = view.get("minLength", 0), view.get("maxLength")
-        # 3.0 is an integer in JSON.
-        written = strings.text(int(least), None if most is None else int(most), view.get("pattern"))
-        if written is None:
-            raise NoValue
-        return written
+        return scalars.string(view)
 
     def _copied(self, rules: Mapping[str, str]) -> str:
         if "copied" not in self._rules:
@@ -169,24 +158,9 @@ class Values:
             valid = [n for n in found if self._reading.admits(json.loads(n), schema)]
             if valid:
                 return either(map(literal, valid))
-        low, above = _bound(view, "minimum", "exclusiveMinimum", max)
-        high, below = _bound(view, "maximum", "exclusiveMaximum", min)
-        of = Decimal(repr(view["multipleOf"])) if "multipleOf" in view else None
-        if low is None and high is None and of is None:
+        if not any(keyword in view for keyword in scalars.BOUNDS):
             return self._rules.leaf(kind)
-        least = None if low is None else floor(low) + 1 if above else ceil(low)
-        most = None if high is None else ceil(high) - 1 if below else floor(high)
-        if kind == "number" and (of is None or Decimal(1).scaleb(of.adjusted()) == of < 1):
-            places = None if of is None else -of.adjusted()
-            written = numbers.decimals(low, high, above_low=above, below_high=below, places=places)
-        elif of is None:
-            written = numbers.whole(least, most)
-        else:
-            # The least integer that `of` divides: 5 for 2.5.
-            written = numbers.multiples(of.as_integer_ratio()[0], least, most)
-        if written is None:
-            raise NoValue
-        return written
+        return scalars.number(kind, view)
 
     def _items(self, view: dict[str, Any], place: str) -> str:
         least, most = int(view.get("minItems", 0)), view.get("maxItems")
@@ -201,7 +175,7 @@ class Values:
             choices = self._choices(rest)
             if choices:
                 fields = [(literal(written), False) for written in choices]
-                return self._chain(fields, place, least, most)
+                return chain(self._rules, fields, place, least, most)
         try:
             item = self.value(rest, f"{place}-of")
         except NoValue:
@@ -211,7 +185,7 @@ class Values:
         if most == 0:
             return ""
         several = f'(", " {item})'
-        more = strings.counted(max(least - 1, 0), None if most is None else most - 1)
+        more = counted(max(least - 1, 0), None if most is None else most - 1)
         written = f"{item} {several}{more}" if most != 1 else item
         return written if least else f"({written})?"
 
@@ -219,7 +193,7 @@ class Values:
         """The few values that items can have; [] if they are not few."""
         view = self._reading.view(schema)
         values = view.get("enum", [True, False] if view.get("type") == "boolean" else [])
-        valid = [v for v in values if self._reading.admits(v, schema) and _is_text(v)]
+        valid = [v for v in values if self._reading.admits(v, schema) and scalars.is_text(v)]
         return [python(value) for value in valid]
 
     def _tuple(
@@ -238,7 +212,7 @@ class Values:
             room = None if most is None else most - len(first)
             if room is None or room > 0:
                 item = self.value(rest, f"{place}-of")
-                count = strings.counted(max(least - len(first), 0), room)
+                count = counted(max(least - len(first), 0), room)
                 further = f' (", " {item}){count}'
         elif least > len(parts):
             raise NoValue
@@ -259,7 +233,7 @@ class Values:
                 raise NoValue
             return ""
         entry = either(entries)
-        more = strings.counted(max(least - 1, 0), None if most is None else int(most) - 1)
+        more = counted(max(least - 1, 0), None if most is None else int(most) - 1)
         written = f'{entry} (", " {entry}){more}' if most != 1 else entry
         return written if least else f"({written})?"
 
@@ -304,45 +278,11 @@ class Values:
                 continue
             chosen.append((f"{literal(lead(name))} {value}", required))
         chosen.sort(key=lambda pair: not pair[1])
-        return self._chain(chosen, place, shape.least, shape.most)
-
-    def _chain(
-        self, parts: Sequence[tuple[str, bool]], place: str, least: int, most: int | None
-    ) -> str:
-        """Some of the parts in order, with commas between: those that are required first, then any of the
-        others, but `least` to `most` in all.
-        """
-        required = [part for part, is_required in parts if is_required]
-        optional = [part for part, is_required in parts if not is_required]
-        most = len(parts) if most is None else min(most, len(parts))
-        if len(required) > most or least > most:
-            raise NoValue
-        is_free = most == len(parts) and least <= len(required)
-
-        def tail(n: int, count: int) -> str:
-            """Of the optional parts those from `n`, behind `count` parts."""
-            if n == len(optional) or count == most:
-                return ""
-            name = f"{place}-then-{n}" + (f"-{count}" if not is_free else "" if count else "-first")
-            if name not in self._rules:
-                self._rules.add(name, "")
-                written = tail(n + 1, 1 if is_free and count else count + 1)
-                one = f"{comma if count else ''}{optional[n]} {written}".strip()
-                left = len(optional) - n - 1
-                if count + left < least:
-                    self._rules.add(name, one)
-                else:
-                    without = tail(n + 1, count)
-                    self._rules.add(name, f"{one} | {without}" if without else f"({one})?")
-            return name
-
-        comma = '", " '
-        begun = f" {comma}".join(required)
-        return f"{begun} {tail(0, len(required))}".strip()
+        return chain(self._rules, chosen, place, shape.least, shape.most)
 
     def _definition(self, name: str) -> str:
         """The rule of a definition, made at its first use; of one that holds itself some levels."""
-        recursive = self._leads_back(name)
+        recursive = self._recursion.of(name)
         self._level += recursive
         plain = re.sub("[^a-zA-Z0-9]", lambda found: f"-{ord(found[0]):x}-", name)
         rule = f"{self._prefix}-def-{plain}"
@@ -360,22 +300,6 @@ class Values:
             self._level -= recursive
         return rule
 
-    def _leads_back(self, name: str) -> bool:
-        """Whether a definition holds itself; of one that holds very many others that is taken to be so."""
-        if name in self._recursive:
-            return self._recursive[name]
-        seen: set[str] = set()
-        waiting: list[Schema] = [self._definitions.get(name, {})]
-        while waiting and name not in seen and len(seen) < _MOST_SEEN:
-            node = waiting.pop()
-            found = reference(node)
-            if found is not None and found not in seen:
-                seen.add(found)
-                waiting.append(self._definitions.get(found, {}))
-            waiting.extend(children(node))
-        self._recursive[name] = bool(waiting) or name in seen
-        return self._recursive[name]
-
     def _has_evidence(self, name: str, schema: Schema) -> bool:
         """Whether an optional member may be filled: a choice or number that the source lacks would be made
         up.
@@ -390,27 +314,3 @@ class Values:
             case "integer" | "number":
                 return bool(self._source.numbers())
         return True
-
-
-def _bound(
-    view: Mapping[str, Any], keyword: str, exclusive: str, narrower: Callable[..., Decimal]
-) -> tuple[Decimal | None, bool]:
-    """The narrower of two bounds, and whether it is itself excluded."""
-    found = [
-        (Decimal(repr(view[name])), name == exclusive)
-        for name in (exclusive, keyword)
-        if isinstance(view.get(name), int | float) and not isinstance(view[name], bool)
-    ]
-    if not found:
-        return None, False
-    bound = narrower(value for value, _ in found)
-    return bound, any(is_out for value, is_out in found if value == bound)
-
-
-def _is_text(value: Any) -> bool:
-    """Whether it can be written: half of a surrogate pair is no text."""
-    try:
-        python(value).encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -1,0 +1,70 @@
+"""Members in a row, and definitions within themselves: what every kind of value is put together of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from emulator.answering.grammar.rules import NoValue, Rules
+from emulator.tools.guards import Definitions, Schema, children, reference
+
+_MOST_SEEN = 200
+
+
+def chain(
+    rules: Rules, parts: Sequence[tuple[str, bool]], place: str, least: int, most: int | None
+) -> str:
+    """Some of the parts in order, with commas between: those that are required first, then any of the
+    others, but `least` to `most` in all.
+    """
+    required = [part for part, is_required in parts if is_required]
+    optional = [part for part, is_required in parts if not is_required]
+    most = len(parts) if most is None else min(most, len(parts))
+    if len(required) > most or least > most:
+        raise NoValue
+    is_free = most == len(parts) and least <= len(required)
+
+    def tail(n: int, count: int) -> str:
+        """Of the optional parts those from `n`, behind `count` parts."""
+        if n == len(optional) or count == most:
+            return ""
+        name = f"{place}-then-{n}" + (f"-{count}" if not is_free else "" if count else "-first")
+        if name not in rules:
+            rules.add(name, "")
+            written = tail(n + 1, 1 if is_free and count else count + 1)
+            one = f"{comma if count else ''}{optional[n]} {written}".strip()
+            left = len(optional) - n - 1
+            if count + left < least:
+                rules.add(name, one)
+            else:
+                without = tail(n + 1, count)
+                rules.add(name, f"{one} | {without}" if without else f"({one})?")
+        return name
+
+    comma = '", " '
+    begun = f" {comma}".join(required)
+    return f"{begun} {tail(0, len(required))}".strip()
+
+
+class Recursion:
+    """Which definitions hold themselves; one that holds very many others is taken to do so."""
+
+    def __init__(self, definitions: Definitions) -> None:
+        self._definitions = definitions
+        self._known: dict[str, bool] = {}
+
+    def of(self, name: str) -> bool:
+        if name not in self._known:
+            self._known[name] = self._leads_back(name)
+        return self._known[name]
+
+    def _leads_back(self, name: str) -> bool:
+        seen: set[str] = set()
+        waiting: list[Schema] = [self._definitions.get(name, {})]
+        while waiting and name not in seen and len(seen) < _MOST_SEEN:
+            node = waiting.pop()
+            found = reference(node)
+            if found is not None and found not in seen:
+                seen.add(found)
+                waiting.append(self._definitions.get(found, {}))
+            waiting.extend(children(node))
+        return bool(waiting) or name in seen
