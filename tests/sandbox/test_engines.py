@@ -474,7 +474,7 @@ def test_a_kernel_that_gives_in_to_an_interrupt_keeps_its_state(kernel: Engine) 
 
 
 _SERVER = """
-import gc, sys
+import sys
 from pathlib import Path
 from sandbox.kernel import KernelEngine
 
@@ -488,7 +488,6 @@ with engine.session(frozenset({"ask"})) as session:
     print("ready", flush=True)
     input()
     engine.close()
-gc.collect()  # what of zmq is in a cycle
 print(descriptors() - before)
 """
 
