@@ -269,6 +269,10 @@ soak: $(TESTABLE) system-packages ## 500 sessions on each engine, and 2,000 requ
 doctor: $(RUNNABLE) system-packages ## which engines and fences work on this machine
 	@$(PY) app.py doctor $(ARGS)
 
+.PHONY: bench-workers
+bench-workers: $(TESTABLE) ## what a second worker process brings: requests a second and CPU, interleaved
+	@exec $(PY) -m benchmarks.workers $(ARGS)
+
 .PHONY: bench-turns
 bench-turns: $(TESTABLE) ## model turns with programs, without, and with JSON calls -> docs/programs.md
 	@exec $(PY) -m benchmarks.turns $(ARGS)

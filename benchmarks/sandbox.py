@@ -56,7 +56,7 @@ def machine() -> str:
     memory = os.sysconf("SC_PAGESIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     groups = "with" if isinstance(cgroups.find(), cgroups.Roots) else "without"
     return (
-        f"{os.cpu_count()} x {model}, {memory:.0f} GiB, Linux {platform.release()}, "
+        f"{os.cpu_count()} x {model}, {memory:.0f} GiB, {platform.system()}, "
         f"Python {platform.python_version()}, uid {os.geteuid()}, {groups} control groups, "
         f"load {os.getloadavg()[0]:.1f}"
     )

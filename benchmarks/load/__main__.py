@@ -88,8 +88,8 @@ def main() -> None:
     ]
     page = [
         (
-            f"Measured by `make bench` on {began:%Y-%m-%d} ({cpu_count()} CPUs, Linux "
-            f"{platform.release()}, Python {platform.python_version()}); {options.rounds} rounds over "
+            f"Measured by `make bench` on {began:%Y-%m-%d} ({cpu_count()} CPUs, "
+            f"{platform.system()}, Python {platform.python_version()}); {options.rounds} rounds over "
             f"all servers in turn. The load average was {load:.0f} when it began: where that is more than "
             "0 other work ran beside, ratios of CPU hold, and rates and times only roughly."
         ),
