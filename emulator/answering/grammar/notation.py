@@ -11,6 +11,9 @@ from typing import Any
 
 Json = Any
 
+LONGEST = 1000
+"""Characters or items that are counted; servers refuse grammars that count much further."""
+
 
 def literal(text: str) -> str:
     """The expression that admits exactly `text`; nothing in it can end the literal."""
@@ -39,3 +42,13 @@ def python(value: Json) -> str:
 def quoted(text: str) -> str:
     """Text as it stands between the double quotes of a Python string."""
     return python(text)[1:-1]
+
+
+def counted(least: int, most: int | None) -> str:
+    """How often, behind an expression: ``*``, ``{2,}``; very high counts are not kept."""
+    least = min(least, LONGEST)
+    if most is None or most > LONGEST:
+        return {0: "*", 1: "+"}.get(least, f"{{{least},}}")
+    if least == most:
+        return "" if least == 1 else f"{{{least}}}"
+    return "?" if (least, most) == (0, 1) else f"{{{least},{most}}}"

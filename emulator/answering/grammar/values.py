@@ -14,10 +14,9 @@ from typing import Any
 
 from emulator.answering.grammar import scalars
 from emulator.answering.grammar.members import Shape, presences, variants
-from emulator.answering.grammar.notation import either, literal, python
+from emulator.answering.grammar.notation import counted, either, literal, python
 from emulator.answering.grammar.rules import NoValue, Rules
 from emulator.answering.grammar.sequences import Recursion, chain
-from emulator.answering.grammar.strings import counted
 from emulator.answering.tiny.copying import Source
 from emulator.tools import shapes
 from emulator.tools.expanded import ExpandedSchema
