@@ -15,21 +15,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-import threading
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import emulator
 
 if TYPE_CHECKING:
-    from flask import Flask
-
     from emulator.configuration import Configuration
-    from emulator.settings import Settings
-    from emulator.upstream.reachability import Reachability
-    from emulator.web.keeper import Keeper
 
 USAGE = """\
 {program} [serve] [settings]          serve the proxy
@@ -48,9 +41,6 @@ USAGE = """\
 Each is also a variable (--base-url: EMULATOR_BASE_URL) and a key of emulator.toml (base_url).
 Command line > EMULATOR_* > emulator.toml > DEEPSEEK_API_KEY, OPENAI_* > default.{more}
 """
-
-_MODELS_SECONDS = 2.0
-"""How long the line to try waits for the name of a model that there is."""
 
 NOT_CONFIGURED = 3
 """The exit code of ``upstream`` where nothing names one."""
@@ -89,104 +79,13 @@ def _help(*, everything: bool) -> None:
 def _serve(arguments: Sequence[str]) -> int:
     """Serve until a signal comes."""
     made = _configuration(arguments)
-    settings = made.settings
-    _check_files(settings)
-    from emulator import start_words
-    from emulator.web.listening import CannotListen, listen
+    from emulator.serve import CannotServe, serve
 
     try:
-        listener = listen(settings.host, settings.port)
-    except CannotListen as error:
-        _refuse(str(error), code=1)
-    _say(*made.notes)
-    settings = settings.model_copy(update={"port": listener.getsockname()[1]})
-    with ExitStack() as running:
-        folder = _run_folder(settings, running)
-        # gunicorn forks: everything with threads or child processes starts in the worker.
-        from emulator.web.app import create_app
-        from emulator.web.server import Server
-
-        if settings.local_model:
-            from pydantic import SecretStr
-
-            from emulator.upstream import local_model
-
-            try:
-                url = running.enter_context(local_model.serve())
-            except local_model.LocalModelError as error:
-                _refuse(str(error), code=1)
-            settings = settings.model_copy(
-                update={"base_url": url, "api_key": SecretStr("local"), "profile": "tiny"}
-            )
-
-        def ready(app: Flask, first: bool) -> None:
-            if not first:
-                app.extensions["emulator.reachability"].begin()
-                if settings.warm_kernels:
-                    warm = app.extensions["emulator.warm_up"]
-                    threading.Thread(target=warm, name="start", daemon=True).start()
-                return
-            _say(
-                start_words.serving(settings, made.upstream),
-                start_words.kept(settings),
-                start_words.left_behind(settings, Path.home()),
-            )
-            threading.Thread(target=offer, args=(app,), name="start", daemon=True).start()
-
-        def offer(app: Flask) -> None:
-            reachability: Reachability = app.extensions["emulator.reachability"]
-            reachability.begin()
-            model = reachability.model(_MODELS_SECONDS) or "any"
-            _say("Try:\n")
-            print(start_words.first_request(settings, model), flush=True)
-            if settings.warm_kernels:
-                app.extensions["emulator.warm_up"]()
-
-        served, keeper = _shared(settings, folder)
-        Server(served, lambda: create_app(served, keeper=keeper), listener, ready, keeper).run()
+        serve(made, _say)
+    except CannotServe as error:
+        _refuse(str(error), code=error.code)
     return 0
-
-
-def _check_files(settings: Settings) -> None:
-    """Exits with what is wrong with the files that the settings name."""
-    if any(row.template for row in settings.profiles):
-        from emulator.answering.own_template import TemplateUnusable, check
-
-        try:
-            check(settings)
-        except TemplateUnusable as error:
-            _refuse(str(error))
-    if settings.client_keys_file:
-        from emulator.client_keys import ClientKeysUnusable
-        from emulator.client_keys import read as read_keys
-
-        try:
-            read_keys(settings.client_keys_file)
-        except ClientKeysUnusable as error:
-            _refuse(f"client_keys_file: {error}")
-
-
-def _run_folder(settings: Settings, running: ExitStack) -> Path | None:
-    """What several workers have together for this run; to be made before anything is counted."""
-    if settings.workers == 1:
-        return None
-    from emulator.shared.run_folder import run_folder
-
-    return running.enter_context(run_folder())
-
-
-def _shared(settings: Settings, folder: Path | None) -> tuple[Settings, Keeper | None]:
-    """The settings of each worker, and the keeper of several."""
-    if folder is None:
-        return settings, None
-    from emulator.storage.for_workers import shared_places
-    from emulator.web.keeper import Keeper
-
-    served = shared_places(settings, folder)
-    if settings.inspector == "on":
-        _say("The inspector needs --workers 1: it is off.")
-        served = served.model_copy(update={"inspector": "off"})
-    return served, Keeper(served, folder)
 
 
 def _doctor(arguments: Sequence[str]) -> int:

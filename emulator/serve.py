@@ -1,0 +1,140 @@
+"""The command that serves: what the settings name is checked and opened, then gunicorn runs.
+
+What takes long to import is imported once the port is known to be free.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from emulator import start_words
+from emulator.client_keys import ClientKeysUnusable
+from emulator.client_keys import read as read_keys
+from emulator.configuration import Configuration
+from emulator.settings import Settings
+from emulator.web.listening import CannotListen, listen
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+    from emulator.upstream.reachability import Reachability
+    from emulator.web.keeper import Keeper
+
+_MODELS_SECONDS = 2.0
+"""How long the line to try waits for the name of a model that there is."""
+
+Say = Callable[..., None]
+"""Tells lines to people."""
+
+
+class CannotServe(Exception):
+    """A line that tells why, and the command's exit code: 2 for settings that make no sense."""
+
+    def __init__(self, line: str, code: int = 2) -> None:
+        super().__init__(line)
+        self.code = code
+
+
+def serve(made: Configuration, say: Say) -> None:
+    """Serve until a signal comes. Raises `CannotServe`."""
+    settings = made.settings
+    _check_files(settings)
+    try:
+        listener = listen(settings.host, settings.port)
+    except CannotListen as error:
+        raise CannotServe(str(error), code=1) from error
+    say(*made.notes)
+    settings = settings.model_copy(update={"port": listener.getsockname()[1]})
+    with ExitStack() as running:
+        folder = _run_folder(settings, running)
+        # gunicorn forks: everything with threads or child processes starts in the worker.
+        from emulator.web.app import create_app
+        from emulator.web.server import Server
+
+        if settings.local_model:
+            settings = _with_local_model(settings, running)
+        served, keeper = _shared(settings, folder, say)
+
+        def ready(app: Flask, first: bool) -> None:
+            if first:
+                say(
+                    start_words.serving(settings, made.upstream),
+                    start_words.kept(settings),
+                    start_words.left_behind(settings, Path.home()),
+                )
+            begin = threading.Thread(
+                target=_begin, args=(app, settings, say, first), name="start", daemon=True
+            )
+            begin.start()
+
+        Server(served, lambda: create_app(served, keeper=keeper), listener, ready, keeper).run()
+
+
+def _begin(app: Flask, settings: Settings, say: Say, first: bool) -> None:
+    """What a worker does when it listens; the ``first`` one also tells what to try."""
+    reachability: Reachability = app.extensions["emulator.reachability"]
+    reachability.begin()
+    if first:
+        model = reachability.model(_MODELS_SECONDS) or "any"
+        say("Try:\n")
+        print(start_words.first_request(settings, model), flush=True)
+    if settings.warm_kernels:
+        app.extensions["emulator.warm_up"]()
+
+
+def _check_files(settings: Settings) -> None:
+    """Raises `CannotServe` with what is wrong with the files that the settings name."""
+    if any(row.template for row in settings.profiles):
+        from emulator.answering.own_template import TemplateUnusable, check
+
+        try:
+            check(settings)
+        except TemplateUnusable as error:
+            raise CannotServe(str(error)) from error
+    if settings.client_keys_file:
+        try:
+            read_keys(settings.client_keys_file)
+        except ClientKeysUnusable as error:
+            raise CannotServe(f"client_keys_file: {error}") from error
+
+
+def _with_local_model(settings: Settings, running: ExitStack) -> Settings:
+    """The settings with the embedded model for an upstream; it ends with ``running``."""
+    from pydantic import SecretStr
+
+    from emulator.upstream import local_model
+
+    try:
+        url = running.enter_context(local_model.serve())
+    except local_model.LocalModelError as error:
+        raise CannotServe(str(error), code=1) from error
+    return settings.model_copy(
+        update={"base_url": url, "api_key": SecretStr("local"), "profile": "tiny"}
+    )
+
+
+def _run_folder(settings: Settings, running: ExitStack) -> Path | None:
+    """What several workers have together for this run; to be made before anything is counted."""
+    if settings.workers == 1:
+        return None
+    from emulator.shared.run_folder import run_folder
+
+    return running.enter_context(run_folder())
+
+
+def _shared(settings: Settings, folder: Path | None, say: Say) -> tuple[Settings, Keeper | None]:
+    """The settings of each worker, and the keeper of several."""
+    if folder is None:
+        return settings, None
+    from emulator.storage.for_workers import shared_places
+    from emulator.web.keeper import Keeper
+
+    served = shared_places(settings, folder)
+    if settings.inspector == "on":
+        say("The inspector needs --workers 1: it is off.")
+        served = served.model_copy(update={"inspector": "off"})
+    return served, Keeper(served, folder)
