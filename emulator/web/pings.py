@@ -6,6 +6,7 @@ A request's own thread waits for the next event, and cannot write meanwhile; thi
 
 from __future__ import annotations
 
+import math
 import select
 import threading
 import time
@@ -75,6 +76,8 @@ class _Lines:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._lines: set[Line] = set()
+        self._pause = math.inf
+        """Seconds between two looks, as the open lines want it."""
         self._running = False
 
     @contextmanager
@@ -85,7 +88,8 @@ class _Lines:
                 # At the first stream: a server forks between making its app and serving.
                 self._running = True
                 threading.Thread(target=self._look, name="pings", daemon=True).start()
-            self._changed.notify()
+            elif _pause(line) < self._pause:
+                self._changed.notify()
         try:
             yield
         finally:
@@ -95,12 +99,11 @@ class _Lines:
     def _look(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._lines)
+                self._pause = min(map(_pause, self._lines), default=math.inf)
+                self._changed.wait(self._pause if self._lines else None)
                 lines = list(self._lines)
-            pause = _LONGEST_LOOK
             now = time.monotonic()
             for line in lines:
-                pause = min(pause, line.seconds / _LOOKS_A_PING)
                 try:
                     line.ping(now)
                 except OSError:
@@ -108,7 +111,10 @@ class _Lines:
                         # What stops may take its time, and others wait for their comments meanwhile.
                         leave = line.departure.leave
                         threading.Thread(target=leave, name="departure", daemon=True).start()
-            time.sleep(pause)
+
+
+def _pause(line: Line) -> float:
+    return min(_LONGEST_LOOK, line.seconds / _LOOKS_A_PING)
 
 
 _lines = _Lines()

@@ -354,16 +354,24 @@ def test_the_upstream_is_closed_when_the_client_leaves(
 def test_a_silent_upstream_is_bridged_with_comments(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
-    proxy = start_proxy(ping_seconds=0.05)
-    upstream.reply(Reply(chunks=["Hello", " world"], delay=0.4))
+    """Also beside a stream that wants them seldom: one thread writes those of all."""
     body = {"model": "m", "messages": ASK, "tools": [GET_WEATHER], "stream": True}
-    request = urllib.request.Request(
-        f"{proxy}/v1/chat/completions",
-        json.dumps(body).encode(),
-        {"content-type": "application/json"},
+
+    def asked(proxy: str) -> urllib.request.Request:
+        return urllib.request.Request(
+            f"{proxy}/v1/chat/completions",
+            json.dumps(body).encode(),
+            {"content-type": "application/json"},
+        )
+
+    upstream.reply(
+        Reply(chunks=["Hello there", "x"], fault="silent", after=1),
+        Reply(chunks=["Hello", " world"], delay=0.4),
     )
-    with urllib.request.urlopen(request) as response:
-        text = response.read().decode()
+    with urllib.request.urlopen(asked(start_proxy(ping_seconds=10))) as other:
+        other.readline()
+        with urllib.request.urlopen(asked(start_proxy(ping_seconds=0.05))) as response:
+            text = response.read().decode()
     assert "\n: ping\n" in text.replace("\r", "")
     assert text.rstrip().endswith("data: [DONE]")
 
