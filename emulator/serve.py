@@ -5,11 +5,14 @@ What takes long to import is imported once the port is known to be free.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import structlog
 
 from emulator import start_words
 from emulator.client_keys import ClientKeysUnusable
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
     from emulator.upstream.reachability import Reachability
     from emulator.web.keeper import Keeper
+
+log = structlog.get_logger()
 
 _MODELS_SECONDS = 2.0
 """How long the line to try waits for the name of a model that there is."""
@@ -60,9 +65,12 @@ def serve(made: Configuration, say: Say) -> None:
         served, keeper = _shared(settings, folder, say)
 
         def ready(app: Flask, first: bool) -> None:
+            if settings.workers > 1:
+                log.info("a worker serves", pid=os.getpid())
             if first:
                 say(
                     start_words.serving(settings, made.upstream),
+                    start_words.inspector(served),
                     start_words.kept(settings),
                     start_words.left_behind(settings, Path.home()),
                 )

@@ -40,6 +40,13 @@ def kept(settings: Settings) -> str:
     return f"Kept: {'; '.join(told)}." if told else "Nothing is kept when this ends."
 
 
+def inspector(settings: Settings) -> str:
+    """Where requests can be looked at; "" where they are not recorded."""
+    return (
+        f"The inspector shows each request: {url(settings)}/" if settings.inspector == "on" else ""
+    )
+
+
 def left_behind(settings: Settings, home: Path) -> str:
     """What versions before this one kept elsewhere, and is no longer found; "" if nothing."""
     old, new = home / ".cache" / APPLICATION, Path(settings.store).expanduser().parent

@@ -101,6 +101,7 @@ def test_an_open_stream_ends_in_peace_and_a_second_ctrl_c_does_not_wait(tmp_path
         printed = proxy.wait_for("}}]}'")
         address = re.search(r"Serving http://127\.0\.0\.1:(\d+)/v1 in front", printed)
         assert address is not None, printed
+        assert f"The inspector shows each request: http://127.0.0.1:{address[1]}/\n" in printed
         with stream(int(address[1])), stream(int(address[1])) as ending:
             proxy.interrupt()
             proxy.wait_for("open request(s) have 3600 s to end; Ctrl-C again does not wait")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,8 +28,14 @@ class Workers:
         return sorted(pid for pid in self._children() if socket in _open_files(pid))
 
     def are(self, number: int) -> bool:
-        """Whether so many workers run, and the keeper, which closes the port when it has been forked."""
-        return len(self._children()) == number + 1 and len(self.pids()) == number
+        """Whether so many workers serve, and the keeper runs, which closes the port when it has been forked.
+
+        One that still starts may have the store's lock, and must not be made to stand still.
+        """
+        pids = self.pids()
+        return (
+            len(self._children()) == number + 1 and len(pids) == number and self._serve() >= {*pids}
+        )
 
     def keeper(self) -> int:
         (pid,) = set(self._children()) - set(self.pids())
@@ -52,6 +60,11 @@ class Workers:
         workers = len(self.pids())
         os.kill(pid, signal.SIGKILL)
         self._process.wait_until(lambda: pid not in self._children() and self.are(workers))
+
+    def _serve(self) -> set[int]:
+        """Those that have said so; some may be no more."""
+        told = re.findall(r"^.*a worker serves.*$", self._process.log.read_text(), re.MULTILINE)
+        return {int(json.loads(line)["pid"]) for line in told}
 
     def _children(self) -> list[int]:
         tasks = Path(f"/proc/{self._process.group}/task/{self._process.group}/children")
