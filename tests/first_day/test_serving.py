@@ -56,6 +56,7 @@ def test_it_serves_when_it_says_so_and_the_line_to_try_works_and_ctrl_c_ends_it(
             assert call == {"name": "get_weather", "arguments": '{"location":"London"}'}
             assert "first" not in printed
             assert (tmp_path / ".local/state/tool-use-api-emulator/programs.sqlite").exists()
+            proxy.wait_for('"event": "request"')  # the answer has left before its request has ended
             proxy.interrupt()
             assert proxy.code() == 0
         assert not re.search("SIGKILL|memory|Traceback|Ending", proxy.printed), proxy.printed
