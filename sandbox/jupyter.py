@@ -37,6 +37,8 @@ LONGEST_QUEUE = 32
 """Messages of one channel that the host holds unread: with the size, a bound on its memory."""
 _PATIENCE = 30.0
 """Seconds for a kernel to answer after its start."""
+_SEND_SECONDS = 10
+"""For a kernel to take a message: it has room for many."""
 
 
 class _Manager(AsyncKernelManager):
@@ -82,7 +84,18 @@ def _context() -> zmq.Context[zmq.Socket[bytes]]:
     context.setsockopt(zmq.MAXMSGSIZE, LARGEST_MESSAGE)
     context.setsockopt(zmq.RCVHWM, LONGEST_QUEUE)
     context.setsockopt(zmq.LINGER, 0)
+    # A connection that was dropped (a message too large) is not made again: a send would wait for ever.
+    context.setsockopt(zmq.SNDTIMEO, 1000 * _SEND_SECONDS)
     return context
+
+
+@contextlib.contextmanager
+def _taken() -> Iterator[None]:
+    """Raises SandboxDied if the kernel takes no message."""
+    try:
+        yield
+    except zmq.Again as error:
+        raise SandboxDied("the kernel takes no messages any more") from error
 
 
 class Connected(Protocol):
@@ -148,24 +161,27 @@ class Kernel:
     def execute(
         self, code: str, *, silent: bool = False, expressions: Mapping[str, str] = NOTHING
     ) -> str:
-        """Send code to run; returns the id that its messages will name as their parent.
+        """Send code to run; returns the id that its messages will name as their parent. Raises SandboxDied.
 
         `expressions` are evaluated after it, for the reply on the shell channel.
         """
         assert self._client is not None
-        sent = self._client.execute(
-            code,
-            silent=silent,
-            store_history=False,
-            user_expressions=dict(expressions),
-            allow_stdin=True,
-            stop_on_error=False,
-        )
+        with _taken():
+            sent = self._client.execute(
+                code,
+                silent=silent,
+                store_history=False,
+                user_expressions=dict(expressions),
+                allow_stdin=True,
+                stop_on_error=False,
+            )
         return cast(str, sent)
 
     def answer(self, value: str) -> None:
+        """Reply to an input request. Raises SandboxDied."""
         assert self._client is not None
-        self._client.input(value)
+        with _taken():
+            self._client.input(value)
 
     def messages(self, seconds: float) -> Iterator[tuple[str, Message]]:
         """(channel, message) as they come. Raises TimeoutError when `seconds` have passed without

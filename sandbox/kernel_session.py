@@ -176,14 +176,25 @@ class KernelSession:
         self._outputs = Outputs(self._limits.output, lenient=self._lenient)
         if self._lenient:
             self._pauses = 0  # each cell may make as many calls
-        self._running = self._kernel.execute(source)
+        with self._taken():
+            self._running = self._kernel.execute(source)
 
     def _answered(self, reply: str) -> Iterator[Output | Step]:
         if not self.paused:
             raise RuntimeError("the program is not paused")
         self.paused = False
-        self._kernel.answer(reply)
+        with self._taken():
+            self._kernel.answer(reply)
         yield from self._messages()
+
+    @contextlib.contextmanager
+    def _taken(self) -> Iterator[None]:
+        """A kernel that takes no message is of no use any more."""
+        try:
+            yield
+        except SandboxError:
+            self._end()
+            raise
 
     def _messages(self) -> Iterator[Output | Step]:
         """Take messages until the piece pauses or ends, on what is left of its deadline."""
