@@ -46,13 +46,14 @@ class KeeperStorage(Storage, MovingWindowSupport):
         return True
 
     def reset(self) -> int | None:
-        raise NotImplementedError
+        forgotten = self._count("reset")
+        return None if forgotten is None else int(forgotten)
 
     def _count(self, name: str, *arguments: Any) -> Any:
         return self._wire.ask_one("count", [name, *arguments])
 
 
-_COUNTING = ("acquire_entry", "get_moving_window", "incr", "get", "get_expiry", "clear")
+_COUNTING = ("acquire_entry", "get_moving_window", "incr", "get", "get_expiry", "clear", "reset")
 
 
 def handlers() -> dict[str, Handler]:

@@ -288,4 +288,4 @@ def test_flat_tools_do_without_the_generator() -> None:
         f"Toolset.parse({TOOLSETS['weather']!r}).stubs;"
         "assert not any(m.startswith('datamodel_code_generator') for m in sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", program], check=True)
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -233,6 +233,7 @@ def test_a_stream_that_its_client_left_is_paid_for(
         pass
     stream.close()
     wait_until(lambda: asking(url, "alice")()[0] == 429)
+    assert asking(url, "alice")()[0] == 429
 
 
 def test_tokens_of_what_is_passed_through_are_paid_for(
