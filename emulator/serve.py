@@ -92,6 +92,9 @@ def _begin(app: Flask, settings: Settings, say: Say, first: bool) -> None:
         print(start_words.first_request(settings, model), flush=True)
     if settings.warm_kernels:
         app.extensions["emulator.warm_up"]()
+    from emulator.web import garbage
+
+    garbage.settle()
 
 
 def _check_files(settings: Settings) -> None:

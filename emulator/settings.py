@@ -272,7 +272,7 @@ class Settings(BaseSettings):
     workers: int = Field(
         1, ge=1, le=64, description="processes that serve requests; more than cores help nobody"
     )
-    threads: int = Field(512, ge=1, le=4096, description="most requests served at the same time")
+    threads: int = Field(1024, ge=1, le=4096, description="most requests served at the same time")
     waiting_requests: int = Field(
         64, ge=0, le=4096, description="most requests that wait for a thread; others are told 503"
     )

@@ -30,6 +30,7 @@ from gunicorn.errors import AppImportError
 from emulator import metrics
 from emulator.errors import EmulatorError
 from emulator.settings import Settings
+from emulator.web import descriptors
 from emulator.web.admission import RESERVED_THREADS
 from emulator.web.keeper import Keeper
 from emulator.web.worker import worker_class
@@ -97,6 +98,8 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
 
     def run(self) -> None:
         logging.getLogger("gunicorn.error").addFilter(_is_news)
+        # Each request that is served may have a connection to its upstream.
+        descriptors.allow(self.cfg.worker_connections + self.cfg.threads)
         _Master(self).run()
 
     def _prepare(self, arbiter: Any, worker: Any) -> None:
