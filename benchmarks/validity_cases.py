@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.cases import Case
+from benchmarks.cases import HALVES, Case, Words
 
 Json = dict[str, Any]
 
@@ -113,3 +114,17 @@ RICH_CASES = tuple(
         ("Transfer 250 to NO9386011117947123", "pay"),
     )
 )
+
+
+def _wanted(case: Case) -> Json:
+    return {
+        name: " ".join(wanted.words) if isinstance(wanted, Words) else wanted[0]
+        for name, wanted in case.arguments.items()
+    }
+
+
+EARLIER: Mapping[str, Json] = {
+    "book_room": {"hotel": "Plaza", "arrival": "2025-11-30", "nights": 2},
+    **{c.function: _wanted(c) for half in HALVES.values() for c in half if c.function is not None},
+}
+"""Right arguments for tools that a conversation may have called before."""

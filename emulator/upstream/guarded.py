@@ -10,16 +10,20 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from emulator import departure
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
+from emulator.upstream.body import Body
 from emulator.upstream.breaker import Breaker
 from emulator.upstream.failures import counting
 from emulator.upstream.interface import Chat, Chunk, OneUpstream, UpstreamReply
 from emulator.upstream.retries import LONGEST_WAIT, Retries
+
+if TYPE_CHECKING:
+    from emulator.upstream.pass_through import PassedOn
 
 _SOON = 2.0
 """Seconds to wait for an upstream whose requests can go elsewhere."""
@@ -67,13 +71,35 @@ class Guarded:
         """As `OneUpstream.open`."""
         leave = self._enter(until)
         try:
-            sent = self.tried(lambda: self.upstream.open(messages, fields, until, key), until)
+            sent = self._tried(lambda: self.upstream.open(messages, fields, until, key), until)
             return _Placed(sent, self._name, leave)
         except BaseException:
             leave()
             raise
 
-    def tried(
+    def pass_on(
+        self,
+        send: Callable[[], PassedOn],
+        until: float,
+        may_repeat: Callable[[UpstreamFailed], bool],
+    ) -> PassedOn:
+        """What a request gives that is no chat. It has its place until its body is read or closed."""
+        leave = self._enter(until)
+        try:
+            answer = self._tried(send, until, may_repeat)
+        except BaseException:
+            leave()
+            raise
+
+        def finish() -> None:
+            try:
+                answer.body.close()
+            finally:
+                leave()
+
+        return replace(answer, body=Body(answer.body, finish))
+
+    def _tried(
         self,
         send: Callable[[], T],
         until: float = math.inf,

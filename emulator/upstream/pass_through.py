@@ -6,8 +6,8 @@ Bodies are bytes here, of whatever type. Knows nothing of chats, models or Flask
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping
-from contextlib import AbstractContextManager, closing, suppress
+from collections.abc import Mapping
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from urllib.parse import urlsplit
@@ -19,6 +19,7 @@ from emulator import departure
 from emulator.errors import BadRequest, UpstreamFailed
 from emulator.settings import Settings
 from emulator.upstream import loops, transport
+from emulator.upstream.body import Body
 from emulator.upstream.failures import headers_told, message_of
 
 _SENT = ("accept", "content-type")
@@ -44,7 +45,7 @@ class PassedOn:
 
     status: int
     headers: Mapping[str, str]
-    body: Generator[bytes, None, None]
+    body: Body
 
 
 class PassThrough:
@@ -109,7 +110,10 @@ class PassThrough:
             message = f"The upstream {self._shown}, asked for /{path}, broke off: {error}"
             raise UpstreamFailed(message) from error
         # Read when this has returned: whose answer it is must be known by then.
-        chunks = _bytes(answer, departure.stopping(partial(transport.shut_down, answer)))
+        left = ExitStack()
+        left.callback(answer.close)
+        left.enter_context(departure.stopping(partial(transport.shut_down, answer)))
+        chunks = Body(answer.iter_bytes(), left.close)
         return PassedOn(answer.status_code, headers_told(answer.headers, _TOLD), chunks)
 
     def close(self) -> None:
@@ -150,11 +154,3 @@ def may_repeat(method: str, error: UpstreamFailed) -> bool:
         return True
     advised = not {"retry-after", "retry-after-ms"}.isdisjoint(error.headers)
     return error.status in (429, 503) and advised
-
-
-def _bytes(
-    answer: httpx2.Response, stopping: AbstractContextManager[None]
-) -> Generator[bytes, None, None]:
-    """The body, decompressed. One that breaks off does so here too: what has left cannot be mended."""
-    with stopping, closing(answer):
-        yield from answer.iter_bytes()

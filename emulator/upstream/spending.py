@@ -6,13 +6,13 @@ Every turn of the model counts, also one whose reply is of no use, and one whose
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from emulator import metrics
 from emulator.traces import Turn
+from emulator.upstream.body import Body
 from emulator.upstream.interface import Chat, Chunk, UpstreamReply
 
 _CHARS = 4
@@ -77,24 +77,31 @@ class MeteredReply:
         return prompt, self._deltas if completion is None else completion
 
 
-def metered_body(
-    body: Generator[bytes, None, None], content_type: str, sent: int, spend: Spend
-) -> Generator[bytes, None, None]:
+def metered_body(body: Body, content_type: str, sent: int, spend: Spend) -> Body:
     """The same bytes. What is passed on is not read but for its ``total_tokens``, at either end of it.
 
     ``sent`` is how many bytes of text the request had.
     """
     head, tail, size = b"", b"", 0
-    try:
-        with closing(body):
-            for data in body:
-                size += len(data)
-                if len(head) < _KEPT:
-                    head += data[: _KEPT - len(head)]
-                tail = (tail + data)[-_KEPT:]
-                yield data
-    finally:
-        # Within a text of JSON these quotes would be escaped.
-        told = _TOTAL.findall(tail) or _TOTAL.findall(head)
-        is_text = any(kind in content_type for kind in _TEXTS)
-        spend(min(int(told[-1]), _MOST) if told else (sent + (size if is_text else 0)) // _CHARS)
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal head, tail, size
+        for data in body:
+            size += len(data)
+            if len(head) < _KEPT:
+                head += data[: _KEPT - len(head)]
+            tail = (tail + data)[-_KEPT:]
+            yield data
+
+    def finish() -> None:
+        try:
+            body.close()
+        finally:
+            # Within a text of JSON these quotes would be escaped.
+            told = _TOTAL.findall(tail) or _TOTAL.findall(head)
+            is_text = any(kind in content_type for kind in _TEXTS)
+            spend(
+                min(int(told[-1]), _MOST) if told else (sent + (size if is_text else 0)) // _CHARS
+            )
+
+    return Body(pieces(), finish)

@@ -164,8 +164,8 @@ class Upstreams:
                     target.settings, target.headers, target.query
                 )
         passing = self._passing[target.name]
-        # With the breaker and the retries of its upstream, as long as nothing has been answered.
-        answer = self.of(target).tried(
+        # Within the limits of its upstream; again, as long as nothing has been answered.
+        answer = self.of(target).pass_on(
             lambda: passing.send(method, path, query, headers, body, key),
             self.deadline(),
             lambda error: may_repeat(method, error),

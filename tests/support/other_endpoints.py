@@ -27,6 +27,9 @@ class OtherEndpoints(ThreadingHTTPServer):
         self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
         self.refusals: list[tuple[int, dict[str, str]]] = []
         """Status and headers of the next answers, before all others."""
+        self.may_end = threading.Event()
+        """Streams wait for it behind their first event."""
+        self.may_end.set()
 
     @property
     def base_url(self) -> str:
@@ -50,6 +53,9 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
+        self._answer()
+
+    def do_HEAD(self) -> None:
         self._answer()
 
     def do_POST(self) -> None:
@@ -80,8 +86,8 @@ class _Handler(BaseHTTPRequestHandler):
                     )
                     for piece in PIECES
                 ]
-                stream = "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"])
-                self._send(200, "text/event-stream", stream.encode())
+                stream = [f"data: {event}\n\n".encode() for event in [*events, "[DONE]"]]
+                self._send(200, "text/event-stream", *stream)
             case "/elsewhere":
                 self.send_response(307)
                 self.send_header("location", "http://127.0.0.1:1/steal")
@@ -92,11 +98,14 @@ class _Handler(BaseHTTPRequestHandler):
             case _:
                 self._send(404, "text/html", b"<h1>Not found</h1>")
 
-    def _send(self, status: int, kind: str, body: bytes) -> None:
+    def _send(self, status: int, kind: str, *pieces: bytes) -> None:
         self.send_response(status)
         self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(body)))
+        self.send_header("content-length", str(sum(map(len, pieces))))
         self.send_header("x-ratelimit-remaining-requests", "9")
         self.send_header("set-cookie", "session=secret")
         self.end_headers()
-        self.wfile.write(body)
+        for n, piece in enumerate(pieces if self.command != "HEAD" else ()):
+            if n:
+                self.server.may_end.wait(60)
+            self.wfile.write(piece)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import openai
@@ -12,8 +16,10 @@ from emulator.errors import UpstreamFailed
 from emulator.upstream.breaker import Breaker
 from emulator.upstream.retries import Retries
 from tests.conftest import StartProxy
+from tests.support.other_endpoints import PIECES, OtherEndpoints, other_endpoints
 from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.tools import GET_WEATHER
 
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
 
@@ -166,14 +172,56 @@ def test_an_upstream_gets_as_many_requests_at_once_as_it_may(
     assert (statuses, together) == ([200, 200, 200], [1, 1, 1])
 
 
+@pytest.mark.parametrize("tools", ["emulate", "native"])
 def test_a_full_upstream_is_told_of_where_the_answers_time_ends(
-    start_proxy: StartProxy, upstream: ScriptedUpstream
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tools: str
 ) -> None:
     """The place of a reply that is read on is not free, though the upstream has accepted it."""
-    proxy = start_proxy(upstream_requests=1, answer_seconds=1)
+    proxy = start_proxy(upstream_requests=1, answer_seconds=1, tools=tools)
     upstream.reply("first", fault="silent", after=1)
     client = openai.OpenAI(base_url=f"{proxy}/v1", api_key="k", max_retries=0)
     messages: Any = HELLO["messages"]
-    with client.chat.completions.create(model="m", messages=messages, stream=True):
+    offered: Any = [GET_WEATHER]
+    with client.chat.completions.create(model="m", messages=messages, tools=offered, stream=True):
         status, _, answer = send(f"{proxy}/v1/chat/completions", HELLO)
     assert (status, answer["error"]["code"]) == (503, "overloaded")
+
+
+@pytest.fixture
+def other() -> Iterator[OtherEndpoints]:
+    with other_endpoints() as server:
+        yield server
+        server.may_end.set()
+
+
+EMBED = {"model": "e", "input": "Hi"}
+
+
+def test_what_is_passed_on_has_a_place_until_it_has_been_read(
+    start_proxy: StartProxy, other: OtherEndpoints
+) -> None:
+    proxy = start_proxy(base_url=other.base_url, upstream_requests=1, answer_seconds=1)
+    other.may_end.clear()
+    with openai.OpenAI(base_url=f"{proxy}/v1", api_key="k", max_retries=0) as client:
+        stream = client.completions.create(model="m", prompt="Count.", stream=True)
+        assert next(stream).choices[0].text == PIECES[0]
+        status, _, answer = send(f"{proxy}/v1/embeddings", EMBED)
+        assert (status, answer["error"]["code"]) == (503, "overloaded")
+        other.may_end.set()
+        assert [event.choices[0].text for event in stream] == [*PIECES[1:]]
+    assert send(f"{proxy}/v1/embeddings", EMBED)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "refusals"),
+    [("HEAD", "embeddings", []), ("POST", "embeddings", [(400, {})]), ("POST", "a?b/..", [])],
+)
+def test_what_is_not_read_or_refused_leaves_its_place(
+    start_proxy: StartProxy, other: OtherEndpoints, method: str, path: str, refusals: Any
+) -> None:
+    proxy = start_proxy(base_url=other.base_url, upstream_requests=1, answer_seconds=1)
+    other.refusals = refusals
+    request = urllib.request.Request(f"{proxy}/v1/{path}", method=method)
+    with suppress(urllib.error.HTTPError), urllib.request.urlopen(request):
+        pass
+    assert send(f"{proxy}/v1/embeddings", EMBED)[0] == 200
