@@ -18,6 +18,7 @@ OLD_CLIENTS_VENV := .venv-clients-old
 SUPPLY_VENV := .venv-supply
 SITE_VENV := .venv-site
 BROWSER_VENV := .venv-browser
+SCALE_VENV := .venv-scale
 DEPLOY_VENV := .venv-deploy
 LITELLM_VENV := .venv-litellm
 NODE_CLIENTS := tests/clients/node
@@ -30,7 +31,7 @@ LITELLM_PROXY := litellm[proxy]~=1.106
 PY := $(VENV)/bin/python
 PIP_INSTALL := -m pip install --disable-pip-version-check --no-input
 # Tests with targets of their own: they need the programs of others.
-ELSEWHERE := --ignore=tests/clients --ignore=tests/agents --ignore=tests/frameworks --ignore=tests/browser
+ELSEWHERE := --ignore=tests/clients --ignore=tests/agents --ignore=tests/frameworks --ignore=tests/browser --ignore=tests/scale
 
 # Extras of the image: what several replicas need (deploy/).
 IMAGE_EXTRAS := redis gateway
@@ -57,6 +58,7 @@ SUPPLY := $(call stamp,$(SUPPLY_VENV),supply,($(call lists,supply)))
 SCHEMAS := $(call stamp,$(DEPLOY_VENV),deploy,($(call lists,deploy)))
 LITELLM := $(call stamp,$(LITELLM_VENV),litellm,echo $(LITELLM_PROXY))
 SITE := $(call stamp,$(SITE_VENV),site,($(call lists,site)))
+SCALE := $(call stamp,$(SCALE_VENV),scale,(cat requirements.txt; $(call lists,dev gateway shared scale)))
 BROWSER := $(call stamp,$(BROWSER_VENV),browser,($(call lists,browser)))
 NODE_MODULES := $(call stamp,$(NODE_CLIENTS)/node_modules,node,cat $(NODE_CLIENTS)/package-lock.json)
 
@@ -229,6 +231,27 @@ test-enterprise-gateway: $(TESTABLE) $(WEBSOCKETS) $(ENTERPRISE) ## the same tes
 	@JUPYTER_GATEWAY="$(abspath $(ENTERPRISE_VENV))/bin/python -m enterprise_gateway" \
 	    $(PY) -m pytest tests/sandbox/test_gateway.py $(ARGS)
 
+.PHONY: test-scale
+test-scale: $(SCALE) $(GATEWAY) scale-packages ## several replicas behind nginx, with all that they share (docs/scaling.md)
+	@export PATH=$$PATH:/usr/sbin JUPYTER_GATEWAY="$(abspath $(GATEWAY_VENV))/bin/python -m kernel_gateway"; \
+	$(SCALE_VENV)/bin/python -m pytest tests/scale $(ARGS); \
+	$(if $(ARGS),,FILES_INDEX=postgresql $(SCALE_VENV)/bin/python -m pytest tests/storage/test_files.py tests/storage/test_containers.py)
+
+# Debian starts what it installs, unless it is told not to.
+.PHONY: scale-packages
+scale-packages:
+	@PATH=$$PATH:/usr/sbin; \
+	command -v nginx >/dev/null && command -v redis-server >/dev/null && ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 && exit 0; \
+	as_root=; [ "$$(id -u)" = 0 ] || as_root="sudo -n"; \
+	echo "Installing nginx-light, redis-server and postgresql"; \
+	policy=/usr/sbin/policy-rc.d; \
+	[ -e $$policy ] || { printf '#!/bin/sh\nexit 101\n' | $$as_root tee $$policy >/dev/null; $$as_root chmod +x $$policy; \
+	    trap "$$as_root rm -f $$policy" EXIT; }; \
+	$$as_root apt-get update -qq </dev/null >/dev/null 2>&1 || true; \
+	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	    nginx-light redis-server postgresql </dev/null >/dev/null 2>&1 \
+	    || { echo "install nginx, redis-server and postgresql first" >&2; exit 1; }
+
 .PHONY: test-docker
 test-docker: $(TESTABLE) $(DOCKER) ## the kernels' tests in containers of a Docker engine of their own (needs root)
 	@$(PY) -m tests.support.docker_engine $(PY) -m pytest -k "not monty and not without_a_sandbox" \
@@ -284,7 +307,7 @@ clean: ## remove all that was made here, the virtual environments too
 
 # Virtual environments
 
-$(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python $(GATEWAY_VENV)/bin/python $(ENTERPRISE_VENV)/bin/python $(SUPPLY_VENV)/bin/python $(SITE_VENV)/bin/python $(DEPLOY_VENV)/bin/python $(BROWSER_VENV)/bin/python $(LITELLM_VENV)/bin/python:
+$(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python $(GATEWAY_VENV)/bin/python $(ENTERPRISE_VENV)/bin/python $(SUPPLY_VENV)/bin/python $(SITE_VENV)/bin/python $(DEPLOY_VENV)/bin/python $(BROWSER_VENV)/bin/python $(SCALE_VENV)/bin/python $(LITELLM_VENV)/bin/python:
 	@for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python); do \
 	    if "$$python" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	        exec "$$python" -m venv --clear $(dir $(@D)); \
@@ -341,6 +364,9 @@ $(SCHEMAS): | $(PY) $(DEPLOY_VENV)/bin/python
 
 $(BROWSER): | $(PY) $(BROWSER_VENV)/bin/python
 	$(call install,$(BROWSER_VENV)/bin/python,$(call listed,browser))
+
+$(SCALE): | $(PY) $(SCALE_VENV)/bin/python
+	$(call install,$(SCALE_VENV)/bin/python,-r requirements.txt $(foreach list,dev gateway shared scale,$(call listed,$(list))))
 
 $(SITE): | $(PY) $(SITE_VENV)/bin/python
 	$(call install,$(SITE_VENV)/bin/python,$(call listed,site))

@@ -41,8 +41,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "interpreter_fixes", "approval_seconds", "interpreter_idle_seconds", "warm_interpreters",
     ),
     "What is kept": (
-        "store", "files_dir", "response_seconds", "store_seconds", "max_file_bytes", "max_files",
-        "files_bytes", "max_containers", "container_bytes", "container_memory",
+        "store", "files_dir", "files_index", "response_seconds", "store_seconds", "max_file_bytes",
+        "max_files", "files_bytes", "max_containers", "container_bytes", "container_memory",
     ),
     "Inspector": (
         "inspector", "inspector_key", "inspector_traces", "inspector_bytes", "inspector_seconds",

@@ -239,6 +239,11 @@ class Settings(BaseSettings):
         "~/.local/state/tool-use-api-emulator/files",
         description="folder of uploaded files and those of containers, or :temporary:",
     )
+    files_index: str = Field(
+        "",
+        description="index of files and containers for several replicas, a database "
+        "(postgresql+psycopg://user@host/name); files_dir is then a folder that all have, or s3://bucket/prefix",
+    )
     max_file_bytes: int = Field(64 * 2**20, ge=1, description="largest file that may be uploaded")
     max_files: int = Field(1000, ge=1, description="most uploaded files of one client")
     files_bytes: int = Field(
@@ -356,6 +361,16 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"host {self.host} is reachable from other machines: set EMULATOR_CLIENT_KEYS, "
                 "or say --open to serve anyone"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _files_are_together(self) -> Self:
+        if "://" in self.files_dir and not self.files_index:
+            raise ValueError("files_dir is the URL of an object store, which needs a files_index")
+        if self.files_index and self.files_dir == ":temporary:":
+            raise ValueError(
+                "a files_index is for files that replicas share: files_dir is :temporary:"
             )
         return self
 

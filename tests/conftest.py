@@ -107,11 +107,29 @@ def open_shared_kernels() -> Iterator[Callable[[Any], Any]]:
         yield open_shared
 
 
+@pytest.fixture(scope="session")
+def new_index() -> Iterator[Callable[[], str]]:
+    """The settings' ``files_index`` for a test: "", or with FILES_INDEX=postgresql a database of its own."""
+    if os.environ.get("FILES_INDEX") != "postgresql":
+        yield str
+        return
+    from tests.support.postgres import postgres
+
+    with postgres() as server:
+        yield server.database
+
+
+@pytest.fixture
+def files_index(new_index: Callable[[], str]) -> str:
+    return new_index()
+
+
 @pytest.fixture
 def start_proxy(
     upstream: ScriptedUpstream,
     open_shared_engines: Callable[[Any], Any],
     open_shared_kernels: Callable[[Any], Any],
+    files_index: str,
     tmp_path: Path,
 ) -> Iterator[StartProxy]:
     """`start_proxy(**settings) -> url` serves a proxy before `upstream`, until the test ends.
@@ -126,7 +144,7 @@ def start_proxy(
         def start(*, now: Callable[[], float] = time.time, **settings: Any) -> str:
             # A kernel starts when a test's program needs one, not with every proxy.
             values: dict[str, Any] = {"warm_kernels": 0, "store": ":memory:"}
-            values["files_dir"] = str(tmp_path / "files")
+            values |= {"files_dir": str(tmp_path / "files"), "files_index": files_index}
             values |= {"base_url": upstream.base_url, "api_key": "upstream-key"}
             made = Settings(**values | settings)
             app = create_app(

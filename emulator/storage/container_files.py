@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from emulator.errors import BadRequest, NotFound, TooLarge
-from emulator.storage.blob_store import CONTENT_COLUMN, BlobStore, Content, Rows
+from emulator.storage.blob_store import BlobStore
 from emulator.storage.files import check_name
+from emulator.storage.index import CONTENT_COLUMN, Content, Rows
 from emulator.storage.paging import Listing, Page, listing
 
 ROOT = "/mnt/data/"
@@ -24,7 +25,7 @@ Source = Literal["user", "assistant"]
 TABLE = f"""
 CREATE TABLE IF NOT EXISTS container_files (
     id TEXT PRIMARY KEY, container_id TEXT NOT NULL REFERENCES containers, path TEXT NOT NULL,
-    created_at INTEGER NOT NULL, source TEXT NOT NULL, {CONTENT_COLUMN}, UNIQUE (container_id, path))
+    created_at BIGINT NOT NULL, source TEXT NOT NULL, {CONTENT_COLUMN}, UNIQUE (container_id, path))
 """
 _SELECT = """
 SELECT id, container_id, path, bytes, created_at, source, content
@@ -88,7 +89,7 @@ def room_beside(rows: Rows, container_id: str, path: str, most: int) -> Room:
         container_id=container_id,
         path=path,
     )
-    return Room(most, used[0])
+    return Room(most, int(used[0]))
 
 
 def put(

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from emulator.errors import NotFound
 from emulator.settings import MemoryLimit
-from emulator.storage.blob_store import Rows
+from emulator.storage.index import Rows
 from emulator.storage.paging import Listing, Page, listing
 
 # How long an expired container can still be seen.
@@ -20,10 +20,10 @@ REMEMBERED_SECONDS = 86_400
 TABLES = (
     """
 CREATE TABLE IF NOT EXISTS containers (
-    id TEXT PRIMARY KEY, client TEXT NOT NULL, name TEXT NOT NULL, created_at INTEGER NOT NULL,
-    last_active_at INTEGER NOT NULL, expires_minutes INTEGER NOT NULL, memory_limit TEXT NOT NULL,
-    stateful INTEGER NOT NULL, approval INTEGER NOT NULL,
-    version INTEGER NOT NULL DEFAULT 0, ended INTEGER NOT NULL DEFAULT FALSE)
+    id TEXT PRIMARY KEY, client TEXT NOT NULL, name TEXT NOT NULL, created_at BIGINT NOT NULL,
+    last_active_at BIGINT NOT NULL, expires_minutes BIGINT NOT NULL, memory_limit TEXT NOT NULL,
+    stateful BOOLEAN NOT NULL, approval BOOLEAN NOT NULL,
+    version BIGINT NOT NULL DEFAULT 0, ended BOOLEAN NOT NULL DEFAULT FALSE)
 """,
     "CREATE INDEX IF NOT EXISTS containers_client ON containers (client, id)",
 )

@@ -15,7 +15,7 @@ import structlog
 from emulator.errors import BadRequest, NotStored
 from emulator.settings import MemoryLimit, Settings
 from emulator.storage import container_files, container_rows
-from emulator.storage.blob_store import BlobStore, Content, Rows
+from emulator.storage.blob_store import BlobStore
 from emulator.storage.container_files import (
     ROOT,
     ContainerFile,
@@ -26,6 +26,7 @@ from emulator.storage.container_files import (
 )
 from emulator.storage.container_rows import Container
 from emulator.storage.files import Files, check_file_size
+from emulator.storage.index import Content, Rows
 from emulator.storage.paging import Listing, Page
 
 log = structlog.get_logger()

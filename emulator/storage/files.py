@@ -11,7 +11,8 @@ from typing import IO, Any, BinaryIO
 
 from emulator.errors import BadRequest, NotFound, TooLarge
 from emulator.settings import Settings
-from emulator.storage.blob_store import CONTENT_COLUMN, BlobStore, Rows
+from emulator.storage.blob_store import BlobStore
+from emulator.storage.index import CONTENT_COLUMN, Rows
 from emulator.storage.paging import Listing, Page, listing
 
 PURPOSES = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
@@ -21,7 +22,7 @@ EXPIRES_SECONDS = range(3600, 2_592_001)
 _TABLE = f"""
 CREATE TABLE IF NOT EXISTS files (
     id TEXT PRIMARY KEY, client TEXT NOT NULL, filename TEXT NOT NULL, purpose TEXT NOT NULL,
-    created_at INTEGER NOT NULL, expires_at INTEGER, {CONTENT_COLUMN})
+    created_at BIGINT NOT NULL, expires_at BIGINT, {CONTENT_COLUMN})
 """
 _INDEX = "CREATE INDEX IF NOT EXISTS files_client ON files (client, id)"
 _LIVE = "client = :client AND (expires_at IS NULL OR expires_at > :now)"
@@ -97,7 +98,7 @@ class Files:
                     client=client,
                     now=now,
                 )
-                self._check_room(count + 1, total + stored.bytes)
+                self._check_room(count + 1, int(total) + stored.bytes)
                 rows.run(
                     "INSERT INTO files VALUES "
                     "(:id, :client, :filename, :purpose, :created_at, :expires_at, :content)",

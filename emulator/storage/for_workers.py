@@ -25,6 +25,8 @@ def shared_places(settings: Settings, folder: Path) -> Settings:
     store = str(folder / "store.sqlite") if settings.store == ":memory:" else settings.store
     if (opened := open_store(store, settings.store_seconds)) is not None:
         opened.close()
+    if settings.files_index:
+        return settings.model_copy(update={"store": store})
     files = folder / "files"
     if settings.files_dir != TEMPORARY:
         files = Path(settings.files_dir).expanduser()

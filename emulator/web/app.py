@@ -103,7 +103,7 @@ def create_app(
         owned.callback(store.close)
     programs = store if settings.programs == "on" else None
 
-    folder = open_blob_store(settings.files_dir, now=now)
+    folder = open_blob_store(settings.files_dir, settings.files_index, now=now)
     owned.callback(folder.close)
     uploaded = Files(folder, settings)
     stored_containers = Containers(folder, uploaded, settings)

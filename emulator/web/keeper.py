@@ -122,7 +122,7 @@ def _keep(settings: Settings, listener: Any, master: int) -> None:
         signal.signal(ignored, lambda *_: None)
     signal.signal(_END, lambda *_: ended.set())
     owned = ExitStack()
-    folder = open_blob_store(settings.files_dir)
+    folder = open_blob_store(settings.files_dir, settings.files_index)
     owned.callback(folder.close)
     uploaded = Files(folder, settings)
     containers = Containers(folder, uploaded, settings)

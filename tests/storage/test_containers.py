@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from emulator.errors import BadRequest, EmulatorError, NotFound, TooLarge
 from emulator.settings import Settings
-from emulator.storage.blob_store import BlobStore
+from emulator.storage.blob_store import BlobStore, open_blob_store
 from emulator.storage.container_files import MAX_FILES, ROOT, check_path
 from emulator.storage.container_rows import Container
 from emulator.storage.containers import Containers
@@ -445,8 +445,8 @@ def test_an_expired_container_is_seen_for_a_day_and_of_no_use(
 
 
 @pytest.fixture
-def folder(tmp_path: Path, clock: Clock) -> Iterator[BlobStore]:
-    opened = BlobStore(tmp_path / "files", now=clock)
+def folder(tmp_path: Path, files_index: str, clock: Clock) -> Iterator[BlobStore]:
+    opened = open_blob_store(str(tmp_path / "files"), files_index, now=clock)
     yield opened
     opened.close()
 

@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from emulator.errors import BadRequest, NotStored
-from emulator.storage.blob_store import BlobStore, Content, open_blob_store
+from emulator.storage.blob_store import BlobStore, open_blob_store
 from emulator.storage.files import PURPOSES, check_name
+from emulator.storage.index import Content
 from tests.conftest import StartProxy
 from tests.support.openai_wire import validator
 from tests.support.raw_http import send

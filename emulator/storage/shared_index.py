@@ -1,0 +1,82 @@
+"""The index of files and containers that several replicas share: PostgreSQL, through SQLAlchemy.
+
+One transaction at a time has the index, of all replicas, as one has SQLite's: it takes an advisory lock
+first (PostgreSQL, 13.3.5), which ends with it, also if its replica dies. So nothing that is read there,
+quotas above all, changes before it is written. Knows nothing of what the rows mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from emulator.errors import NotStored
+from emulator.storage.index import CONTENTS, VERSION, Rows
+
+_LOCK = 0x656D756C61746F72
+"""The number of the lock; any that no other program of that database takes."""
+_CONNECT_SECONDS = 5
+_CONNECTIONS = 4
+"""Kept open; there are more while many requests ask at once."""
+_VERSIONS = "CREATE TABLE IF NOT EXISTS emulator_index (version INTEGER NOT NULL)"
+
+
+class SharedIndex:
+    """Safe to share between threads, not between processes: each opens its own."""
+
+    def __init__(self, url: str) -> None:
+        """``url`` is SQLAlchemy's, of a database that nothing else is in. Raises `NotStored`."""
+        try:
+            import sqlalchemy
+            from sqlalchemy.exc import SQLAlchemyError
+        except ImportError as error:
+            raise NotStored(
+                "files_index needs SQLAlchemy: pip install 'tool-use-api-emulator[shared]'"
+            ) from error
+        self._sql: Any = sqlalchemy
+        self._failure: type[Exception] = SQLAlchemyError
+        try:
+            where = sqlalchemy.make_url(url)
+            if where.get_backend_name() != "postgresql":
+                raise NotStored("files_index must be a database of PostgreSQL.")
+            self._engine: Any = sqlalchemy.create_engine(
+                where,
+                pool_size=_CONNECTIONS,
+                max_overflow=4 * _CONNECTIONS,
+                pool_pre_ping=True,
+                connect_args={"connect_timeout": _CONNECT_SECONDS},
+            )
+        except (SQLAlchemyError, ImportError) as error:
+            # Not what was given: a URL that cannot be read may hold a password.
+            raise NotStored(f"files_index cannot be used: {type(error).__name__}.") from error
+        with self.transaction() as rows:
+            rows.run(_VERSIONS)
+            versions = {version for (version,) in rows.all("SELECT version FROM emulator_index")}
+            if versions - {VERSION}:
+                raise NotStored(f"The index of files is of another version than {VERSION}.")
+            if not versions:
+                rows.run("INSERT INTO emulator_index VALUES (:version)", version=VERSION)
+            rows.run(CONTENTS)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Rows]:
+        try:
+            with self._engine.begin() as connection:
+                rows = Rows(
+                    lambda query, values: connection.execute(self._sql.text(query), values),
+                    lambda: None,
+                )
+                rows.one("SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
+                yield rows
+        except self._failure as error:
+            raise NotStored(f"The proxy's index of files failed: {_reason(error)}.") from error
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def _reason(error: Exception) -> str:
+    """What the driver says, without the query and its values."""
+    lines = str(getattr(error, "orig", None) or error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__

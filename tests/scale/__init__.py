@@ -1,0 +1,1 @@
+"""Several replicas on one machine: `make test-scale`. They need servers, so `make test` leaves them out."""

@@ -1,0 +1,140 @@
+"""Files and containers of several replicas: an index in PostgreSQL, contents in a folder or a bucket."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from emulator.errors import BadRequest, NotFound, NotStored
+from emulator.settings import Settings
+from emulator.storage.blob_store import BlobStore, open_blob_store
+from emulator.storage.container_files import ROOT
+from emulator.storage.containers import Containers
+from emulator.storage.files import Files
+from tests.support.postgres import Postgres
+
+LARGE = os.urandom(600_000)
+
+
+class Replica:
+    def __init__(self, store: BlobStore, **settings: int) -> None:
+        made = Settings(**settings)  # type: ignore[arg-type]
+        self.store = store
+        self.files = Files(store, made)
+        self.containers = Containers(store, self.files, made)
+
+    def upload(self, content: bytes, client: str = "me") -> str:
+        return self.files.create(client, "a.bin", BytesIO(content), "user_data").id
+
+
+@pytest.fixture
+def replicas(database: Postgres, files_dir: str) -> Iterator[list[Replica]]:
+    """Two that share all, where a client may have four files."""
+    index = database.database()
+    with ExitStack() as opened:
+        stores = [open_blob_store(files_dir, index) for _ in range(2)]
+        for store in stores:
+            opened.callback(store.close)
+        yield [Replica(store, max_files=4) for store in stores]
+
+
+def test_what_one_replica_stores_another_reads_and_removes(replicas: list[Replica]) -> None:
+    first, second = replicas
+    file = first.upload(LARGE)
+    with second.files.open("me", file) as content:
+        assert content.read() == LARGE
+    container = second.containers.create("me", file_ids=[file]).id
+    written = first.containers.put_file(container, f"{ROOT}b.txt", b"by code", "assistant")
+    assert second.containers.read(container, written.id) == b"by code"
+    assert [each.path for each in first.containers.files(container)] == [
+        f"{ROOT}a.bin",
+        f"{ROOT}b.txt",
+    ]
+    second.files.delete("me", file)
+    with pytest.raises(NotFound):
+        first.files.open("me", file)
+    assert second.containers.delete("me", container)
+    assert first.store._contents.stored() == {}
+
+
+def test_another_clients_file_is_at_no_replica(replicas: list[Replica]) -> None:
+    file = replicas[0].upload(b"mine")
+    for replica in replicas:
+        with pytest.raises(NotFound):
+            replica.files.get("you", file)
+        assert replica.files.list("you").items == []
+
+
+def test_a_quota_is_one_of_all_replicas_also_for_uploads_at_the_same_time(
+    replicas: list[Replica],
+) -> None:
+    def upload(n: int) -> bool:
+        try:
+            replicas[n % 2].upload(b"x")
+        except BadRequest as error:
+            refused.append(error.code)
+            return False
+        return True
+
+    refused: list[str | None] = []
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(upload, range(16))) == 4
+    assert refused == ["too_many_files"] * 12
+    assert len(replicas[0].store._contents.stored()) == 4
+
+
+def test_an_unfinished_upload_is_left_alone_for_an_hour_and_then_removed(
+    database: Postgres, files_dir: str
+) -> None:
+    """A replica that starts must not take what another is writing for what a dead one has left."""
+    index = database.database()
+    first = open_blob_store(files_dir, index)
+    with first.written(BytesIO(b"half"), lambda _size: None) as unfinished:
+        open_blob_store(files_dir, index).close()
+        with first.open(unfinished.key) as content:
+            assert content.read() == b"half"
+        open_blob_store(files_dir, index, now=lambda: time.time() + 3700).close()
+        assert first._contents.stored() == {}
+    first.close()
+
+
+def test_a_link_in_a_shared_folder_is_not_followed(database: Postgres, tmp_path: Path) -> None:
+    store = open_blob_store(str(tmp_path), database.database())
+    (tmp_path / "contents" / "link").symlink_to("/etc/hostname")
+    with pytest.raises(NotStored, match="symbolic"):
+        store.open("link")
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("index", "says"),
+    [
+        ("postgresql+psycopg://u:sesame@127.0.0.1:1/x", "index of files failed"),
+        ("sqlite://", "PostgreSQL"),
+        ("sesame", "ArgumentError"),
+    ],
+)
+def test_a_replica_that_cannot_share_does_not_start_with_files_of_its_own(
+    tmp_path: Path, index: str, says: str
+) -> None:
+    with pytest.raises(NotStored, match=says) as failed:
+        open_blob_store(str(tmp_path), index)
+    assert "sesame" not in str(failed.value)
+
+
+def test_an_index_of_another_version_is_left_as_it_is(database: Postgres, tmp_path: Path) -> None:
+    index = database.database()
+    store = open_blob_store(str(tmp_path), index)
+    with store.transaction() as rows:
+        rows.run("UPDATE emulator_index SET version = 99")
+    with pytest.raises(NotStored, match="another version"):
+        open_blob_store(str(tmp_path), index)
+    store.close()
