@@ -5,6 +5,7 @@ What takes long to import is imported once the port is known to be free.
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from collections.abc import Callable
@@ -57,7 +58,6 @@ def serve(made: Configuration, say: Say) -> None:
     with ExitStack() as running:
         folder = _run_folder(settings, running)
         # gunicorn forks: everything with threads or child processes starts in the worker.
-        from emulator.web.app import create_app
         from emulator.web.server import Server
 
         if settings.local_model:
@@ -79,7 +79,17 @@ def serve(made: Configuration, say: Say) -> None:
             )
             begin.start()
 
-        Server(served, lambda: create_app(served, keeper=keeper), listener, ready, keeper).run()
+        def make_app() -> Flask:
+            from emulator.web.app import create_app
+
+            return create_app(served, keeper=keeper)
+
+        if settings.workers > 1:
+            # One worker imports it itself: the master needs none of it, and what either writes to is copied.
+            import emulator.web.app  # noqa: F401
+        gc.collect()
+        gc.freeze()  # a collector writes to all that it looks at, and what is written to is shared no more
+        Server(served, make_app, listener, ready, keeper).run()
 
 
 def _begin(app: Flask, settings: Settings, say: Say, first: bool) -> None:

@@ -64,14 +64,21 @@ program."""
 #
 # The host holds the other end of stdin and never writes. bwrap ends a sandbox with its host, but
 # only from some moment of its start on; a host that dies before that is noticed here.
+#
+# ipykernel imports debugpy where it is installed: a fifth of a kernel's memory and half of its start, for a
+# debugger that nobody can ask for here. A program that imports it itself finds it.
 _LAUNCH = f"""\
-import os, threading
+import os, sys, threading
 lifeline = os.dup(0)
 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 threading.Thread(target=lambda: os.read(lifeline, 1) or os._exit(1), daemon=True).start()
-from ipykernel.kernelapp import launch_new_instance
+from ipykernel.kernelapp import IPKernelApp
 {SET_LIMITS}
-launch_new_instance()
+sys.modules["debugpy"] = None
+kernel = IPKernelApp.instance()
+kernel.initialize()
+del sys.modules["debugpy"]
+kernel.start()
 """
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 ALWAYS = frozenset({"/healthz", "/readyz", "/metrics"})
-RESERVED_THREADS = 16
-"""Of the server, for `ALWAYS` and for refusals."""
 WAIT_SECONDS = 10.0
 COUNTED = ("requests", "waiting requests", "bytes of bodies")
 """What several workers count together."""

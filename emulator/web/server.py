@@ -21,21 +21,23 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 from gunicorn.errors import AppImportError
 
-from emulator import metrics
 from emulator.errors import EmulatorError
 from emulator.settings import Settings
 from emulator.web import descriptors
-from emulator.web.admission import RESERVED_THREADS
-from emulator.web.keeper import Keeper
 from emulator.web.worker import worker_class
 from sandbox.errors import SandboxUnavailable
 
+if TYPE_CHECKING:
+    from emulator.web.keeper import Keeper
+
+RESERVED_THREADS = 16
+"""Beside those of requests: for health, metrics and refusals."""
 _IDLE_SECONDS = 75
 _CLOSE_SECONDS = 1.0
 
@@ -108,6 +110,8 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             worker.slot = self.keeper.counts.free_slot(taken)
 
     def _died(self, _arbiter: Any, worker: Any) -> None:
+        from emulator import metrics  # what workers import the master does without
+
         metrics.process_died(worker.pid)
         if self.keeper is not None:
             self.keeper.counts.clear(worker.slot)

@@ -446,6 +446,11 @@ KERNEL_ONLY: dict[str, tuple[str, list[Seen]]] = {
     "a misplaced return is found before anything runs": (
         "print(1)\nif True:\n    return\n", [Failed("SyntaxError", "'return' outside function", 3)],
     ),
+    "no debugger is loaded, and one can be": (
+        "import importlib.util, sys\nfound = importlib.util.find_spec\n"
+        "[sorted(m for m in sys.modules if 'debugpy' in m or 'pydevd' in m), found('debugpy') is not None]",
+        [Finished("", [[], True], "[[], True]")],
+    ),
     "no IPython syntax": ("!ls", [Failed("SyntaxError", "invalid syntax", 1)]),
 }  # fmt: skip
 

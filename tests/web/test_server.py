@@ -107,6 +107,21 @@ def test_a_terminated_server_leaves_no_process_behind(tmp_path: Path) -> None:
         process.wait_until_gone(lambda: not members(group))
 
 
+def test_the_master_has_imported_nothing_that_only_its_worker_needs(tmp_path: Path) -> None:
+    """It took as much memory as a worker, and shared little of it."""
+    with (
+        ScriptedUpstream() as upstream,
+        proxy(upstream.base_url, tmp_path / "log", "--warm-kernels", "0") as (process, url),
+    ):
+        assert url
+        [worker] = Path(f"/proc/{process.group}/task/{process.group}/children").read_text().split()
+        master, worker = (
+            Path(f"/proc/{each}/maps").read_text() for each in (process.group, worker)
+        )
+    for library in ("jsonschema_rs", "zmq", "orjson"):
+        assert (library in master, library in worker) == (False, True), library
+
+
 @needs_bubblewrap
 def test_a_server_with_more_than_1024_descriptors_still_starts_kernels(tmp_path: Path) -> None:
     """Whatever it opens from there on has a number that select(2) refuses."""
