@@ -7,7 +7,7 @@ file in place of the model's reply -> how it is read -> calls and diagnostics. K
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -155,7 +155,7 @@ def _judged(
     return Explanation(tuple(sections))
 
 
-def _parts(reply: str, names: Mapping[str, str]) -> Iterator[str]:
+def _parts(reply: str, names: Collection[str]) -> Iterator[str]:
     """The reply cut into reasoning, prose and blocks; each block with the statements found in it."""
     dialect, written = "", ""
     for event in split(reply, names):
@@ -173,7 +173,7 @@ def _parts(reply: str, names: Mapping[str, str]) -> Iterator[str]:
                 yield f"{kind}:\n{_indented(written)}\n{_statements(dialect, written, names)}"
 
 
-def _statements(dialect: str, text: str, names: Mapping[str, str]) -> str:
+def _statements(dialect: str, text: str, names: Collection[str]) -> str:
     try:
         statements = read(dialect, text, names)
     except Unreadable as error:

@@ -19,6 +19,8 @@ NotJSON = orjson.JSONDecodeError
 """What `loads` raises; a ValueError."""
 
 _LONG = re.compile(rb"[0-9]{19}")
+_EVERY_SIXTH = re.compile(rb"[0-9]{3}")
+"""Of 19 digits in a row at least three stand at every sixth place: looking there is quick."""
 
 
 def dumps(
@@ -52,7 +54,7 @@ def loads(data: bytes | str) -> Any:
     value = orjson.loads(data)
     raw = data.encode() if isinstance(data, str) else data
     # Only orjson's own floats can be wrong, and only for a long row of digits.
-    if _LONG.search(raw):
+    if _EVERY_SIXTH.search(raw[::6]) and _LONG.search(raw):
         try:
             return json.loads(raw)
         except (ValueError, RecursionError):  # more digits than Python converts, say

@@ -88,8 +88,9 @@ class Message(Lenient):
     @property
     def other_parts(self) -> list[dict[str, Any]]:
         """Images, audio, files: what is not text."""
-        parts = self.content if isinstance(self.content, list) else []
-        return [part for part in parts if not _is_text(part)]
+        if not isinstance(self.content, list):
+            return []
+        return [part for part in self.content if not _is_text(part)]
 
 
 class StreamOptions(Lenient):

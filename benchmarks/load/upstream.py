@@ -5,6 +5,7 @@ What it answers is in the model's name, so it remembers nothing:
     say-200-4          200 characters, streamed as chunks of 4
     say-200-4-1        the same, a chunk a millisecond (0.001 s apart, also before the first)
     call               Python that calls `get_weather`, in chunks of 4
+    fresh-7            the same with a city that no other number has
     calls-30           one program of 30 calls, each with what the call before it returned
     pure-30            one program of 30 lines of arithmetic and one call
 
@@ -53,6 +54,8 @@ def script(model: str) -> tuple[float, bytes, tuple[bytes, ...]]:
             text = calls(int(given[0]))
         case "pure":
             text = pure(int(given[0]))
+        case "fresh":
+            text = CALL.replace("Oslo", f"Oslo {numbers[0]}")
         case _:
             text = CALL
     base = {"id": "chatcmpl-1", "created": 1, "model": model}

@@ -37,6 +37,7 @@ from emulator.interpreter.interpreter import Progress
 from emulator.programs.resume import Saved
 from emulator.reading.openings import FENCES
 from emulator.reading.readers import READERS, Statement, Unreadable
+from emulator.reading.tool_names import written_names
 from emulator.settings import Order
 from emulator.tools.toolset import Toolset
 from sandbox.parsing import parse
@@ -82,7 +83,8 @@ class CellDraft:
         self._code: str | None = None
         self._cell_verdict: Verdict | None = None
         self._calls: list[ToolCall] = []
-        self.names = {**{name: name for name in NAMES}, **draft.names}
+        own = tuple((name, name) for name in NAMES)
+        self.names = written_names((*own, *toolset.spellings))
         self.offered = draft.offered
         self.wrote = False
 

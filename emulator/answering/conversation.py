@@ -122,8 +122,11 @@ class Conversation:
 
     def _again(self, answer: str) -> str:
         """Where the exchange before an answer is kept, by the id of its first call or its digest."""
-        owner = hashlib.sha256(_bytes(self._client)).hexdigest()
-        return f"again:{owner}:{hashlib.sha256(_bytes(answer)).hexdigest()}"
+        return f"again:{self._owner}:{hashlib.sha256(_bytes(answer)).hexdigest()}"
+
+    @cached_property
+    def _owner(self) -> str:
+        return hashlib.sha256(_bytes(self._client)).hexdigest()
 
     def _asked_again(self) -> Iterator[Passage]:
         """The exchanges that stood before answers of the history."""
@@ -152,7 +155,7 @@ def _digests(start: str, messages: Sequence[Message]) -> Iterator[str]:
         said.append([call.id for call in message.tool_calls or ()])
         if message.function_call is not None:
             said.append(message.function_call.name)
-        running.update(json_codec.dumps([hashlib.sha256(_bytes(one)).hexdigest() for one in said]))
+        running.update(json_codec.dumps(said))
         yield running.hexdigest()
 
 

@@ -187,7 +187,7 @@ def _record(asked: Asked, mode: Mode) -> None:
     if trace is None:
         return
     trace.mode, trace.upstream, trace.profile = mode, asked.route.target.name, asked.profile.name
-    trace.tools = tuple(tool.name for tool in asked.toolset.tools)
+    trace.tools = asked.toolset.wire_names
     trace.stubs = lambda: asked.toolset.stubs
 
 

@@ -26,7 +26,7 @@ from emulator.reading.readers import (
     Unreadable,
     uses_tool,
 )
-from emulator.reading.tool_names import WrittenNames
+from emulator.reading.tool_names import written_names
 
 
 class ProgramDraft:
@@ -62,13 +62,11 @@ class ProgramDraft:
         self.cut = ""
         self.quoted: list[str] = []
         self._id = secrets.token_hex(10)
-        self.names = {
-            spelling: tool.python_name
-            for tool in self._toolset.tools
-            for spelling in (tool.name, tool.python_name)
-        }
-        self._written_names = WrittenNames(self._toolset.names)
+        self.names = written_names(self._toolset.spellings)
+        self._python_names = written_names(self._toolset.names)
         self.program = Program()
+        self._ran: Program | None = None
+        """What has been run as far as it goes: to run it again gives nothing else."""
         self.calls: list[ToolCall] = []
         self.dialects: set[str] = set()
         self.rejected: list[Diagnostic] = []
@@ -83,7 +81,7 @@ class ProgramDraft:
     @property
     def offered(self) -> list[str]:
         """The functions that can be called, as the model writes them."""
-        return sorted(set(self.names.values()))
+        return sorted(self._toolset.names)
 
     @property
     def wrote(self) -> bool:
@@ -225,7 +223,7 @@ class ProgramDraft:
         """Add statements to the block; whether there is a new call to run."""
         new = False
         for statement in statements:
-            calling = uses_tool(statement.source, self._written_names)
+            calling = uses_tool(statement.source, self._python_names)
             if calling and any([self._quotes(statement.written), self._quotes(statement.source)]):
                 block.is_quoted = True
             if block.dialect != "python":
@@ -253,7 +251,7 @@ class ProgramDraft:
 
     def _run(self, block: DraftBlock) -> Iterator[ToolCall]:
         program = block.added_to(self.program)
-        if self._waits or program is None:
+        if self._waits or program is None or program == self._ran:
             return
         if diagnostics := validate.check(program, self._toolset):
             record_run(program)
@@ -275,6 +273,7 @@ class ProgramDraft:
             self._reject([program.diagnostic(message, 1, hint=hint)], program)
         else:
             calls = outcome.calls
+            self._ran = program
             self._waits = outcome.stopped
             self._output = outcome.output
         if not self.calls and (again := [call for call in calls if call in self._barren]):
@@ -315,7 +314,7 @@ class ProgramDraft:
         block = self._suspect
         if block is None:
             return
-        self._suspect, self._given_up, self._barren = None, None, ()
+        self._suspect, self._given_up, self._barren, self._ran = None, None, (), None
         self.rejected.clear()
         yield from self._run(block)
         self.program = block.added_to(self.program) or self.program

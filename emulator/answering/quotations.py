@@ -21,6 +21,7 @@ from emulator.tools.toolset import Toolset
 
 _BETWEEN_WORDS = re.compile(r"(?<=\w)\s+(?=\w)")
 _SPACE = re.compile(r"\s+")
+_WORD = re.compile(r"\w+")
 _MARGIN = re.compile(r"^[ \t]*(?:(?:>>>|\.\.\.|[>|])[ \t]?)+", re.MULTILINE)
 """What stands before lines that are quoted, in mails and consoles."""
 _FRAME = re.compile(
@@ -44,6 +45,7 @@ class Quotations:
         self._messages = messages
         self._toolset = toolset
         self._searched = 0
+        self._squeezings: dict[str, str] = {}
         self._confirmed: set[str] = set()
 
     def holds(self, text: str) -> bool:
@@ -66,10 +68,15 @@ class Quotations:
         return bool(texts) and all(squeezed(text) in self._confirmed for text in texts)
 
     def _stands(self, sought: str) -> bool:
-        for text in self._texts:
-            self._searched += len(text)
+        # No word is changed by squeezing: few texts of a long history have to be.
+        word = max(_WORD.findall(sought), key=len, default="")
+        for reading in self._texts:
+            self._searched += len(reading)
             if self._searched > _MAX_SEARCHED:
                 return True
+            if word not in reading:
+                continue
+            text = self._squeezed(reading)
             at = text.find(sought)
             while at >= 0:
                 if _is_whole(text, at, at + len(sought)):
@@ -80,8 +87,13 @@ class Quotations:
     @cached_property
     def _texts(self) -> list[str]:
         others = [message for message in self._messages if message.role != "assistant"]
-        found = {squeezed(text): None for one in others for text in _readings(one.text)}
+        found = {text: None for one in others for text in _readings(one.text)}
         return [text for text in found if text]
+
+    def _squeezed(self, reading: str) -> str:
+        if reading not in self._squeezings:
+            self._squeezings[reading] = squeezed(reading)
+        return self._squeezings[reading]
 
     @cached_property
     def _own(self) -> frozenset[str]:

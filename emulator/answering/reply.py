@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import structlog
@@ -29,6 +29,7 @@ from emulator.reading.splitter import (
     Splitter,
     Text,
 )
+from emulator.reading.tool_names import WrittenNames
 
 log = structlog.get_logger()
 
@@ -55,7 +56,7 @@ class Drafting(Protocol):
     """What collects the code of a reply: `ProgramDraft`, or `CellDraft` where there is an interpreter."""
 
     @property
-    def names(self) -> Mapping[str, str]: ...
+    def names(self) -> WrittenNames: ...
     @property
     def offered(self) -> list[str]: ...
     @property

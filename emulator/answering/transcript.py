@@ -137,13 +137,13 @@ def _rendered(
             parts += message.other_parts
             continue
         flush()
-        mentions |= _mentions(message, toolset)
-        lines = [write_call(function, toolset) for _, function in _calls(message)]
-        if message.role == "assistant" and lines:
-            content: Any = render("calls.jinja", text=message.text, source="\n".join(lines))
-        else:
-            # Parts that are all text are one text: not every chat template reads a list.
-            content = message.content if message.other_parts else message.text
+        # Parts that are all text are one text: not every chat template reads a list.
+        content: Any = message.content if message.other_parts else message.text
+        if calls := [*_calls(message)]:
+            mentions |= _mentions(message, toolset)
+            if message.role == "assistant":
+                source = "\n".join(write_call(function, toolset) for _, function in calls)
+                content = render("calls.jinja", text=message.text, source=source)
         role = "system" if message.role == "developer" else message.role
         rendered.append({"role": role, "content": content})
     flush()
@@ -166,6 +166,8 @@ def _calls(message: Message) -> Iterator[tuple[str, FunctionCall]]:
 def _mentions(message: Message, toolset: Toolset) -> dict[str, str]:
     """How each call of a message is named where its result is told."""
     calls = [(key, mention(function, toolset)) for key, function in _calls(message)]
+    if not calls:
+        return {}
     alike = Counter(text for _, text in calls)
     seen: Counter[str] = Counter()
     mentions: dict[str, str] = {}

@@ -73,7 +73,7 @@ def _with_pictures(messages: Sequence[Message], files: Files, client: str) -> li
         kept = {key: value for key, value in named.items() if key != "file_id"}
         return {"type": "image_url", "image_url": {**kept, "url": f"data:{kind};base64,{data}"}}
 
-    return [_changed(message, _is_uploaded_picture, change) for message in messages]
+    return _with_parts(messages, _is_uploaded_picture, change)
 
 
 def _is_uploaded_picture(part: Part) -> bool:
@@ -82,17 +82,20 @@ def _is_uploaded_picture(part: Part) -> bool:
 
 
 def _with_files(messages: Sequence[Message], change: Callable[[Part], Part]) -> list[Message]:
-    return [_changed(message, _is_file, lambda part: change(part["file"])) for message in messages]
+    return _with_parts(messages, _is_file, lambda part: change(part["file"]))
 
 
-def _changed(
-    message: Message, concerned: Callable[[Part], bool], change: Callable[[Part], Part]
-) -> Message:
-    parts = message.content
-    if not (isinstance(parts, list) and any(map(concerned, parts))):
-        return message
-    parts = [change(part) if concerned(part) else part for part in parts]
-    return message.model_copy(update={"content": parts})
+def _with_parts(
+    messages: Sequence[Message], concerned: Callable[[Part], bool], change: Callable[[Part], Part]
+) -> list[Message]:
+    """The messages with what ``change`` makes of the parts that are ``concerned``."""
+    changed = list(messages)
+    for at, message in enumerate(messages):
+        parts = message.content
+        if isinstance(parts, list) and any(map(concerned, parts)):
+            parts = [change(part) if concerned(part) else part for part in parts]
+            changed[at] = message.model_copy(update={"content": parts})
+    return changed
 
 
 def _is_file(part: Part) -> bool:

@@ -20,7 +20,7 @@ ReadBlock = Callable[[str, WrittenNames], list[Statement]]
 
 def reader_of(read: ReadBlock) -> Callable[[Collection[str]], Reader]:
     """The factory of readers that collect the block and `read` it at its end."""
-    return lambda names: _Whole(read, WrittenNames(names))
+    return lambda names: _Whole(read, WrittenNames.of(names))
 
 
 class _Whole:

@@ -54,8 +54,8 @@ class _Line(Enum):
 class PythonReader:
     """See `statements.Reader`. After a fault nothing more is returned: order matters."""
 
-    def __init__(self, names: Collection[str] | WrittenNames = ()) -> None:
-        self._names = names if isinstance(names, WrittenNames) else WrittenNames(names)
+    def __init__(self, names: Collection[str] = ()) -> None:
+        self._names = WrittenNames.of(names)
         self._partial: list[str] = []  # of the line that has not ended yet
         self._lines: list[str] = []  # of the statement that has not closed yet
         self._decorating = False  # nothing but decorators has come of that statement

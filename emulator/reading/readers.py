@@ -48,9 +48,9 @@ def read(dialect: str, text: str, names: Collection[str] = ()) -> list[Statement
     return [*reader.feed(text), *reader.close()]
 
 
-def calls_tool(source: str, names: Collection[str] | WrittenNames) -> bool:
+def calls_tool(source: str, names: Collection[str]) -> bool:
     """Whether the statement calls an offered function; code that calls none is documentation."""
-    return _calls_tool(source, names if isinstance(names, WrittenNames) else WrittenNames(names))
+    return _calls_tool(source, WrittenNames.of(names))
 
 
 def uses_tool(source: str, names: WrittenNames) -> bool:
@@ -60,5 +60,5 @@ def uses_tool(source: str, names: WrittenNames) -> bool:
 
 def mentions_tool(text: str, names: Collection[str]) -> bool:
     """Whether an offered name occurs in the text; a broken block without one is documentation."""
-    offered = WrittenNames(names)
+    offered = WrittenNames.of(names)
     return any(offered.find(match.group()) for match in WRITTEN_NAME.finditer(text))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Generator
+from functools import lru_cache
 
 from emulator.reading import blocks, commands, json_blocks
 from emulator.reading.bare import Verdict
@@ -69,15 +70,10 @@ class Splitter:
     """
 
     def __init__(self, names: Collection[str] = (), *, reasoning_open: bool = False) -> None:
-        self._names = WrittenNames(names)
-        self._tags = Tags(names)
-        closings = [closing for closing in REASONING.values() if closing not in AMBIGUOUS]
-        known = {*REASONING, *self._tags.literal, *closings, *SILENT}
-        if names:
-            known |= LEFTOVER | LEFTOVER_LINES
-        self._known = tuple(sorted(known, key=len, reverse=True))
+        self._names = WrittenNames.of(names)
+        self._tags, self._known = _tags_and_tokens(self._names)
         self._heads = {tag[:2] for tag in self._known}
-        self._longest = max(map(len, self._known))
+        self._longest = len(self._known[0])
         self._text = Incoming()
         self._inline = 0  # backticks that opened the code span we are in
         self._opened = reasoning_open
@@ -305,6 +301,17 @@ class Splitter:
 
     def _reasoning_ended(self) -> None:
         self.ended_reasoning = True
+
+
+@lru_cache(maxsize=64)  # by identity: the names of a toolset stay the same
+def _tags_and_tokens(names: WrittenNames) -> tuple[Tags, tuple[str, ...]]:
+    """What opens a block, and all tags and tokens that are known by heart, the longest first."""
+    tags = Tags(names)
+    closings = [closing for closing in REASONING.values() if closing not in AMBIGUOUS]
+    known = {*REASONING, *tags.literal, *closings, *SILENT}
+    if names:
+        known |= LEFTOVER | LEFTOVER_LINES
+    return tags, tuple(sorted(known, key=len, reverse=True))
 
 
 def split(text: str, names: Collection[str] = (), *, reasoning_open: bool = False) -> list[Event]:

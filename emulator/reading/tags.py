@@ -6,7 +6,7 @@ Adding a model's habit is adding a row. Knows nothing of what stands inside a bl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -209,6 +209,7 @@ _CALLING = re.compile(
     rf"<(?P<name>{_PREFIX}(?:function|invoke|function_call|tool_call|tool|call))(?:=| name=)"
 )
 _SLIP = re.compile(r"<(?P<name>[A-Za-z]\w*_\w{1,60})>")
+_ELEMENT_NAME = re.compile(r"[A-Za-z_][\w.\-]*")
 _PARTIAL = re.compile(
     r"<[\w:.|｜▁\-]{0,64}\Z|<[｜|]\w{1,20}[｜|] \w{0,20}\Z"
     rf"|<{_PREFIX}(?:function|invoke|function_call|tool_call|tool|call) n?a?m?e?\Z"
@@ -218,14 +219,15 @@ _PARTIAL = re.compile(
 class Tags:
     """All tags that open a block, for the functions that are offered."""
 
-    def __init__(self, names: Iterable[str]) -> None:
-        names = set(names)
-        if WrittenNames(names).command:
+    def __init__(self, names: Collection[str]) -> None:
+        offered = WrittenNames.of(names)
+        names = set(offered)
+        if offered.command:
             names |= COMMAND_TOOLS  # <execute_command>, whatever the tool's own name is
         own = [
             Tag(f"<{name}>", "markup", (f"</{name}>", f"<{name}>"), by_name=True)
             for name in sorted(names)
-            if re.fullmatch(r"[A-Za-z_][\w.\-]*", name)
+            if _ELEMENT_NAME.fullmatch(name)
         ]
         self.literal = {tag.opening: tag for tag in (*own, *TAGS)}
         self.longest = max(map(len, self.literal))

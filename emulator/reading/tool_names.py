@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Mapping
-from functools import cached_property
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property, lru_cache
 
 from emulator.command_tools import COMMAND_TOOLS, PATCH_TOOL
 
@@ -28,8 +28,8 @@ WRITTEN_NAME = re.compile(r"[^\W\d](?:\w|\\_)*(?:[.\-][^\W\d](?:\w|\\_)*)*")
 _LIKE, _SHORTEST, _LONGEST = 0.84, 4, 100
 
 
-class WrittenNames:
-    """Offered names, by every spelling that leads to them.
+class WrittenNames(Collection[str]):
+    """Offered names, by every spelling that leads to them; as a collection those spellings.
 
     `names` are Python names, or a mapping of written (wire) name -> Python name.
     """
@@ -45,8 +45,19 @@ class WrittenNames:
             else None
         )
 
-    def __bool__(self) -> bool:
-        return bool(self._python)
+    @staticmethod
+    def of(names: Collection[str]) -> WrittenNames:
+        """The same, where ``names`` are that already: to read them takes a while if they are many."""
+        return names if isinstance(names, WrittenNames) else WrittenNames(names)
+
+    def __len__(self) -> int:
+        return len(self._python)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._python)
+
+    def __contains__(self, written: object) -> bool:
+        return written in self._python
 
     def find(self, written: str) -> str | None:
         """The Python name of the function called `written`, or None if none is offered."""
@@ -102,3 +113,9 @@ class WrittenNames:
 
     def _found(self, match: re.Match[str]) -> str:
         return self._python[match.group()]
+
+
+@lru_cache(maxsize=64)  # clients offer the same tools with every request
+def written_names(names: frozenset[str] | tuple[tuple[str, str], ...]) -> WrittenNames:
+    """The names of tools: Python names, or pairs of what may be written and the Python name that it means."""
+    return WrittenNames(dict(names) if isinstance(names, tuple) else names)

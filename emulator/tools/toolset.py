@@ -89,6 +89,19 @@ class Toolset:
         return frozenset(tool.python_name for tool in self.tools)
 
     @cached_property
+    def wire_names(self) -> tuple[str, ...]:
+        return tuple(tool.name for tool in self.tools)
+
+    @cached_property
+    def spellings(self) -> tuple[tuple[str, str], ...]:
+        """The tools' wire and Python names, each with the Python name."""
+        return tuple(
+            (spelling, tool.python_name)
+            for tool in self.tools
+            for spelling in (tool.name, tool.python_name)
+        )
+
+    @cached_property
     def constructors(self) -> frozenset[str]:
         """The models' names: callables too, but plain Python ones."""
         return frozenset(model.name for model in self.models)
