@@ -62,7 +62,7 @@ def serve(made: Configuration, say: Say) -> None:
 
         if settings.local_model:
             settings = _with_local_model(settings, running)
-        served, keeper = _shared(settings, folder, say)
+        served, keeper = _shared(settings, folder)
 
         def ready(app: Flask, first: bool) -> None:
             if settings.workers > 1:
@@ -70,7 +70,7 @@ def serve(made: Configuration, say: Say) -> None:
             if first:
                 say(
                     start_words.serving(settings, made.upstream),
-                    start_words.inspector(served),
+                    start_words.inspector(settings),
                     start_words.kept(settings),
                     start_words.left_behind(settings, Path.home()),
                 )
@@ -147,7 +147,7 @@ def _run_folder(settings: Settings, running: ExitStack) -> Path | None:
     return running.enter_context(run_folder())
 
 
-def _shared(settings: Settings, folder: Path | None, say: Say) -> tuple[Settings, Keeper | None]:
+def _shared(settings: Settings, folder: Path | None) -> tuple[Settings, Keeper | None]:
     """The settings of each worker, and the keeper of several."""
     if folder is None:
         return settings, None
@@ -155,7 +155,4 @@ def _shared(settings: Settings, folder: Path | None, say: Say) -> tuple[Settings
     from emulator.web.keeper import Keeper
 
     served = shared_places(settings, folder)
-    if settings.inspector == "on":
-        say("The inspector needs --workers 1: it is off.")
-        served = served.model_copy(update={"inspector": "off"})
     return served, Keeper(served, folder)

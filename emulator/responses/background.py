@@ -15,13 +15,14 @@ from functools import partial
 
 import structlog
 
-from emulator import departure
+from emulator import departure, traces
 from emulator.departure import Departure
 from emulator.errors import EmulatorError, ExecutionFailed
 from emulator.events import Opened
 from emulator.responses.front import Answer
 from emulator.responses.items import Json
 from emulator.responses.signals import Signals
+from emulator.traces import Traces
 
 log = structlog.get_logger()
 
@@ -45,19 +46,21 @@ class _Run:
 class BackgroundResponses:
     """The runs of this process, ``most`` at once; none is taken to live longer than ``seconds``.
 
-    With ``signals``, other processes may make some too.
+    With ``signals``, other processes may make some too. In ``requests`` the one of a response ends with it.
     """
 
     def __init__(
         self,
         most: int,
         seconds: float,
+        requests: Traces,
         signals: Signals | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._most = most
         self._signals = signals
         self._seconds = seconds
+        self._requests = requests
         self._now = now
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
@@ -73,7 +76,13 @@ class BackgroundResponses:
             self._runs[queued["id"]] = run
         if self._signals is not None:
             self._signals.begin(queued["id"], run.cancel)
-        answer.keep(queued)
+        try:
+            answer.keep(queued)
+        except EmulatorError:
+            self._forget(queued["id"])
+            raise
+        if (trace := traces.current.get()) is not None:
+            trace.background, trace.status = True, 200
         make = partial(copy_context().run, self._make, run)
         threading.Thread(target=make, name="background-response", daemon=True).start()
         return queued
@@ -127,12 +136,19 @@ class BackgroundResponses:
         except Exception:
             log.exception("background response failed")
             lost = EmulatorError("The proxy failed; its log says why.")
+            if (trace := traces.current.get()) is not None:
+                trace.failed(lost.message)
             answer.keep(answer.writer.failed(lost)["response"])
         finally:
             if run.cancelled.is_set() and not whole:
                 answer.keep({**answer.begun, "status": "cancelled"})
-            with self._lock:
-                del self._runs[answer.begun["id"]]
-            if self._signals is not None:
-                self._signals.end(answer.begun["id"])
+            self._forget(answer.begun["id"])
             run.ended.set()
+            if (trace := traces.current.get()) is not None:
+                self._requests.finish(trace, left=run.cancelled.is_set() and not whole)
+
+    def _forget(self, response_id: str) -> None:
+        with self._lock:
+            del self._runs[response_id]
+        if self._signals is not None:
+            self._signals.end(response_id)

@@ -21,7 +21,6 @@ Start with `Trace`. Knows nothing of Flask, prompts or sandboxes.
 
 from __future__ import annotations
 
-from emulator.traces.ring import Traces
 from emulator.traces.timeline import Span, timeline
 from emulator.traces.trace import (
     Block,
@@ -36,10 +35,12 @@ from emulator.traces.trace import (
     unrecorded,
     wire,
 )
+from emulator.traces.traces import Kept, Traces
 from emulator.traces.watching import watched
 
 __all__ = [
     "Block",
+    "Kept",
     "RecordedCall",
     "Resumed",
     "Span",

@@ -14,7 +14,7 @@ _EACH = 100
 def size_of(trace: Trace) -> int:
     """About how many bytes; the messages that several turns share are counted once."""
     seen: set[int] = set()
-    size = len(trace.body) + _size(call.arguments for call in trace.calls)
+    size = len(trace.body) + len(trace.cell) + _size(call.arguments for call in trace.calls)
     size += trace.wire.size + _EACH * len(trace.wire.events)
     size += sum(_turn(turn, seen) for turn in trace.turns)
     if (resumed := trace.resumed) is not None:
@@ -28,6 +28,7 @@ def strip(trace: Trace) -> None:
     trace.body = b""
     trace.stubs, trace.tools = str, ()
     trace.resumed = None
+    trace.cell = ""
     trace.cells, trace.calls = [], []
     trace.wire.events.clear()
     for turn in trace.turns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -14,13 +15,16 @@ from emulator.events import ToolCall, Usage
 
 State = Literal["running", "answered", "called", "failed", "left"]
 """``called``: the answer is calls; ``left``: the client did not wait for its end."""
-Mode = Literal["", "emulated", "native", "relayed"]
-"""Who made the calls: this proxy, the upstream, or nobody, since there was nothing to emulate."""
+Mode = Literal["", "emulated", "native", "relayed", "passed"]
+"""Who made the calls: this proxy, the upstream, or nobody, since there was nothing to emulate; ``passed``: it
+was no request for an answer, and passed on as it was."""
 
 MOST_WIRE_BYTES = 2**20
 """Of the raw events of one turn, and of the response."""
 MOST_BLOCKS = 200
 MOST_TIMES = 200
+
+_ENDING = threading.Lock()
 
 
 @dataclass
@@ -88,6 +92,8 @@ class Turn:
     fields: Mapping[str, Any]
     """The request's other fields, ``model`` among them."""
     began: float
+    operation: str = "chat"
+    """Else the path below the upstream's base URL: what is passed on there as it is."""
     opened: float | None = None
     """When the upstream had accepted."""
     first: float | None = None
@@ -144,6 +150,8 @@ class Trace:
     """Headers that go with each request to an upstream."""
     wired: bool = True
     """Whether raw bytes are recorded."""
+    background: bool = False
+    """The answer is made after the response has left."""
     _zero: float = field(default_factory=time.perf_counter)
 
     model: str = ""
@@ -164,6 +172,8 @@ class Trace:
     """Those that were sent to the client; those that an upstream made are in its chunks."""
     call_count: int = 0
     """Of all calls that were sent, whoever made them."""
+    cell: str = ""
+    """Code that the client had run itself."""
     cells: list[Any] = field(default_factory=list)
     """`CodeRan` events."""
     said: float | None = None
@@ -209,15 +219,21 @@ class Trace:
         if self.wired:
             self.wire.add(self.now(), data)
 
-    def end(self, *, left: bool = False) -> None:
-        """The response has left, or its client has."""
-        self.seconds = self.now()
-        if self.status == ClientLeft.status or (left and not self.error and not self.finish_reason):
-            self.state = "left"
-        elif self.error or self.status >= 400:
-            self.state = "failed"
-        else:
-            self.state = "called" if self.calls else "answered"
+    def end(self, *, left: bool = False) -> bool:
+        """The response has left, or its client has. False, and nothing done, if that was known."""
+        with _ENDING:
+            if self.seconds is not None:
+                return False
+            if self.status == ClientLeft.status or (
+                left and not self.error and not self.finish_reason
+            ):
+                self.state = "left"
+            elif self.error or self.status >= 400:
+                self.state = "failed"
+            else:
+                self.state = "called" if self.calls else "answered"
+            self.seconds = self.now()
+        return True
 
 
 current: ContextVar[Trace | None] = ContextVar("trace", default=None)

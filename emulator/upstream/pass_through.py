@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx2
 import orjson
 
-from emulator import departure
+from emulator import departure, traces
 from emulator.errors import BadRequest, UpstreamFailed
 from emulator.settings import Settings
 from emulator.upstream import loops, transport
@@ -89,7 +89,12 @@ class PassThrough:
             raise BadRequest("This path cannot be passed on to the upstream.")
         sent = {name: headers[name] for name in _SENT if name in headers}
         key = key or self._settings.api_key.get_secret_value()
-        sent |= {"authorization": f"Bearer {key}", **self._headers, **loops.headers()}
+        sent |= {
+            "authorization": f"Bearer {key}",
+            **self._headers,
+            **loops.headers(),
+            **traces.propagated(),
+        }
         url = httpx2.URL(f"{self._url}/{path}", query=query or None)
         if self._query:
             url = url.copy_merge_params(self._query)

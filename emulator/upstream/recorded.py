@@ -5,14 +5,18 @@ Where nothing is recorded the reply is handed on as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
 from emulator import traces
 from emulator.errors import UpstreamFailed
 from emulator.traces import Trace, Turn
 from emulator.upstream.interface import Chat, Chunk, UpstreamReply
+
+if TYPE_CHECKING:
+    from emulator.upstream.pass_through import PassedOn
 
 
 def recorded(
@@ -33,6 +37,42 @@ def recorded(
         raise
     turn.opened = trace.now()
     return _Recorded(reply, trace, turn)
+
+
+def recorded_pass(
+    upstream: str, path: str, model: str | None, send: Callable[[], PassedOn]
+) -> PassedOn:
+    """What is passed on as it is, recorded: not what is in it. Raises `UpstreamFailed` as ``send`` does."""
+    trace = traces.current.get()
+    if trace is None:
+        return send()
+    trace.mode, trace.upstream, trace.model = "passed", upstream, model or ""
+    turn = trace.turn(upstream, (), {"model": model} if model else {})
+    turn.operation = path
+    try:
+        answer = send()
+    except UpstreamFailed as error:
+        turn.ended, turn.error = trace.now(), error.message
+        raise
+    turn.opened = trace.now()
+    return replace(answer, body=_recorded_body(answer.body, trace, turn))
+
+
+def _recorded_body(
+    body: Generator[bytes, None, None], trace: Trace, turn: Turn
+) -> Generator[bytes, None, None]:
+    try:
+        with closing(body):
+            for data in body:
+                if turn.first is None:
+                    turn.first = trace.said = trace.now()
+                yield data
+    except UpstreamFailed as error:
+        turn.error = error.message
+        trace.failed(error.message, error.code)
+        raise
+    finally:
+        turn.ended = trace.now()
 
 
 @dataclass

@@ -24,7 +24,7 @@ from emulator.settings import Settings
 from emulator.upstream.guarded import Guarded, TakePlace
 from emulator.upstream.interface import Budget, Chat, OneUpstream, Turns, UpstreamReply
 from emulator.upstream.permissions import check_model, check_passed_on
-from emulator.upstream.recorded import recorded
+from emulator.upstream.recorded import recorded, recorded_pass
 from emulator.upstream.routes import Route, Routes, Target
 from emulator.upstream.spending import MeteredReply, Spend, metered_body
 
@@ -166,7 +166,12 @@ class Upstreams:
         passing = self._passing[target.name]
         # Within the limits of its upstream; again, as long as nothing has been answered.
         answer = self.of(target).pass_on(
-            lambda: passing.send(method, path, query, headers, body, key),
+            lambda: recorded_pass(
+                target.name,
+                path,
+                named,
+                lambda: passing.send(method, path, query, headers, body, key),
+            ),
             self.deadline(),
             lambda error: may_repeat(method, error),
         )

@@ -21,7 +21,9 @@ from emulator.interpreter.interface import Cells
 from emulator.interpreter.opening import open_interpreter
 from emulator.responses.background import BackgroundResponses
 from emulator.responses.conversations import Conversations
+from emulator.responses.front import ResponseFront
 from emulator.responses.signals import Signals
+from emulator.responses.stored import StoredResponses
 from emulator.settings import Settings
 from emulator.shared import leases
 from emulator.shared.rates import KeeperStorage
@@ -30,7 +32,8 @@ from emulator.storage.budgets import Budgets
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
 from emulator.storage.key_value import RedisStore, open_store
-from emulator.traces import Traces
+from emulator.traces import Kept, Traces
+from emulator.traces.remote import RemoteTraces, Sender
 from emulator.upstream.interface import OneUpstream
 from emulator.upstream.reachability import Reachability
 from emulator.upstream.upstreams import Upstreams
@@ -41,12 +44,15 @@ from emulator.web.browser_guard import guard
 from emulator.web.cross_origin import allow_origins
 from emulator.web.departures import Departures
 from emulator.web.error_replies import error_reply
+from emulator.web.inspector.access import Access
+from emulator.web.inspector.asking import Asker
 from emulator.web.inspector.pages import Pages
+from emulator.web.inspector.sessions import OwnSessions, RemoteSessions, Sessions
 from emulator.web.limits import add_limits
 from emulator.web.loop_guard import loop_guard
 from emulator.web.measuring import KernelCounts, measure
 from emulator.web.pings import Pings
-from emulator.web.recording import record_requests
+from emulator.web.recording import Recording
 from emulator.web.routes import (
     chat,
     containers,
@@ -131,49 +137,63 @@ def create_app(
     )
     app.extensions["emulator.warm_up"] = partial(warm_up, pipeline)
     several = keeper is not None or isinstance(store, RedisStore)
+    inspected = settings.inspector == "on"
+    app.extensions["emulator.traces"] = requests = Traces(
+        settings.inspector_traces if inspected and keeper is None else 0,
+        settings.inspector_bytes,
+        settings.inspector_seconds,
+        wired=inspected,
+    )
     background = BackgroundResponses(
         max(1, settings.threads // settings.workers),
         settings.answer_seconds,
+        requests,
         Signals(store) if store is not None and several else None,
     )
     owned.callback(background.close)
     talks = Conversations(store, settings.response_seconds)
+    stored_responses = StoredResponses(store, settings.response_seconds)
+    response_front = ResponseFront(pipeline, stored_responses, talks)
     read = partial(read_upload, folder.scratch, settings.max_file_bytes)
 
     api = Blueprint("api", __name__)
     require_key(api, settings, keys, now)
     add_limits(app, api, settings, None if keeper is None else keeper.wire)
-    app.extensions["emulator.traces"] = kept = Traces(
-        settings.inspector_traces if settings.inspector == "on" else 0,
-        settings.inspector_bytes,
-        settings.inspector_seconds,
-    )
-    kept.on_finished(request_log.answered)
-    kept.on_finished(measure)
+    requests.on_finished(request_log.answered)
+    requests.on_finished(measure)
     pools = KernelCounts(programs=engines, interpreter=[interpreter])
-    kept.on_finished(pools.count)
-    record_requests(app, api, kept)
+    requests.on_finished(pools.count)
+    recording = Recording(app, api, requests)
     if settings.otel:
         from emulator.web.telemetry import Telemetry
 
         telemetry = Telemetry(settings)
         owned.callback(telemetry.close)
-        kept.on_finished(telemetry.finished)
-        telemetry.watch(api)
+        requests.on_begun(telemetry.begun)
+        requests.on_finished(telemetry.finished)
+    kept: Kept = requests
+    sessions: Sessions = OwnSessions()
+    if keeper is not None and inspected:
+        kept, sessions = RemoteTraces(keeper.wire), RemoteSessions(keeper.wire)
+        sender = Sender(keeper.wire, settings.inspector_bytes)
+        requests.on_begun(sender.begun)
+        requests.on_finished(sender.finished)  # the last: it may leave out what the others read
     chat.add_routes(api, pipeline, upstreams, settings)
     conversations.add_routes(api, talks)
-    responses.add_routes(api, pipeline, settings, store, background, talks)
+    responses.add_routes(api, response_front, settings, background)
     files.add_routes(api, uploaded, read)
     containers.add_routes(api, interpreter, uploaded, read)
-    executions.add_routes(api, interpreter, settings)
+    executions.add_routes(api, interpreter, settings, recording.begin)
     messages.add_routes(api, pipeline, settings)
-    passed_on.add_routes(api, upstreams, settings)
+    passed_on.add_routes(api, upstreams, settings, recording.begin)
     app.register_blueprint(api, url_prefix="/v1", name="v1")
     app.register_blueprint(api, name="bare")  # clients whose base_url lacks /v1
-    if settings.inspector == "on":
+    if inspected:
         pages = Pages(settings)
-        inspector = make_inspector(settings, pages, kept, recognizer(settings, keys, now))
-        add_playground(inspector, pages, pipeline, settings, kept)
+        access = Access(settings, recognizer(settings, keys, now), sessions)
+        inspector = make_inspector(access, pages, kept)
+        asker = Asker(pipeline, response_front, requests)
+        add_playground(inspector, pages, asker, settings, kept)
         add_containers(inspector, pages, interpreter, kept)
         add_status(inspector, pages, settings, upstreams, reachability, engines, kept)
         app.register_blueprint(inspector)

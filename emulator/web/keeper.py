@@ -1,9 +1,11 @@
-"""The process that has what several workers share: kernels of containers, limits of clients, the sweeper.
+"""The process that has what several workers share: kernels of containers, limits of clients, the sweeper,
+the inspector's requests.
 
 gunicorn's master forks it before the workers, starts it again if it dies, and ends it after them. The socket
 that it answers on is the master's, so that questions asked while there is no keeper wait for the next one.
 What a keeper that is killed had in memory is gone: kernels (a cell says that its session was begun anew),
-and the counts of rates. Files, and all that the store has, are not.
+the counts of rates, the inspector's requests and who has signed in there. Files, and all that the store has,
+are not.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ from emulator.shared.wire import Wire, WireServer
 from emulator.storage.blob_store import open_blob_store
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
+from emulator.traces.remote import handlers as trace_handlers
 from emulator.web.admission import COUNTED
+from emulator.web.inspector import sessions
 from emulator.web.measuring import KernelCounts
 
 log = structlog.get_logger()
@@ -127,7 +131,15 @@ def _keep(settings: Settings, listener: Any, master: int) -> None:
     uploaded = Files(folder, settings)
     containers = Containers(folder, uploaded, settings)
     interpreter = open_interpreter(owned, settings, containers, uploaded)
-    answers = {**handlers(interpreter), **Leases().handlers(), **rates.handlers()}
+    answers = {
+        **handlers(interpreter),
+        **Leases().handlers(),
+        **rates.handlers(),
+        **trace_handlers(
+            settings.inspector_traces, settings.inspector_bytes, settings.inspector_seconds
+        ),
+        **sessions.handlers(),
+    }
     server = WireServer(listener, answers)
     threading.Thread(target=server.serve, name="keeper", daemon=True).start()
     pools = KernelCounts(interpreter=[interpreter])

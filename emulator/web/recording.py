@@ -14,28 +14,45 @@ from emulator.client_keys import grant_of
 from emulator.traces import Trace, Traces
 
 _ANSWERS = frozenset({"/chat/completions", "/responses", "/messages"})
+_TEXTS = ("json", "text/")
 
 
-def record_requests(app: Flask, api: Blueprint, kept: Traces) -> None:
-    """Record the requests of ``api`` that want an answer; to be added behind what refuses them."""
+class Recording:
+    """Records the requests of ``api`` that want an answer; to be made behind what refuses them.
 
-    @api.before_request
-    def begin() -> None:
-        if request.method != "POST" or request.path.removeprefix("/v1") not in _ANSWERS:
-            return
-        client = str(g.client)  # a copy: the name may carry the key
-        trace = kept.begin(g.request_id, request.method, request.path, client, request.get_data())
-        if trace is not None:
-            trace.route = request.url_rule.rule if request.url_rule else ""
-            trace.client_name = grant_of(g.client).name
-        traces.current.set(trace)
+    What else is to be recorded says so itself, by `begin`.
+    """
 
-    @app.after_request
-    def end(response: Response) -> Response:
+    def __init__(self, app: Flask, api: Blueprint, requests: Traces) -> None:
+        self._requests = requests
+
+        @api.before_request
+        def begin() -> None:
+            if request.method == "POST" and request.path.removeprefix("/v1") in _ANSWERS:
+                self.begin()
+
+        app.after_request(self._end)
+
+    def begin(self) -> None:
+        """Record the request that is served. Of its body only what is text."""
+        traces.current.set(
+            self._requests.begin(
+                g.request_id,
+                request.method,
+                request.path,
+                str(g.client),  # a copy: the name may carry the key
+                request.get_data() if _is_text(request.content_type) else b"",
+                request.url_rule.rule if request.url_rule else "",
+                grant_of(g.client).name,
+            )
+        )
+
+    def _end(self, response: Response) -> Response:
         trace = traces.current.get()
         if trace is None:
             return response
         trace.status = response.status_code
+        trace.wired = trace.wired and _is_text(response.content_type)
         if response.is_sequence:
             trace.answered(response.get_data())
         else:
@@ -44,7 +61,8 @@ def record_requests(app: Flask, api: Blueprint, kept: Traces) -> None:
 
         @response.call_on_close
         def finish() -> None:
-            kept.finish(trace, left=client is not None and client.left)
+            if not trace.background:
+                self._requests.finish(trace, left=client is not None and client.left)
 
         return response
 
@@ -66,3 +84,8 @@ class _Recorded:
         close = getattr(self._source, "close", None)
         if close is not None:
             close()
+
+
+def _is_text(content_type: str | None) -> bool:
+    """Without a type a body is taken for JSON, as the routes take it."""
+    return not content_type or any(kind in content_type for kind in _TEXTS)

@@ -20,6 +20,8 @@ from emulator.web.routes.messages import speaks_anthropic
 
 log = structlog.get_logger()
 
+_OF_ANSWERS = frozenset({"calls", "repairs", "turns", "turns_saved", "tokens_in", "tokens_out"})
+"""Fields that say nothing of a cell, or of what is passed on."""
 _MOST_CHARS = 200
 """Of what clients name: a model, a path."""
 
@@ -91,4 +93,6 @@ def _fields(trace: Trace) -> dict[str, Any]:
         "tokens_out": sum(turn.completion_tokens for turn in trace.turns),
         "code": trace.code,
     }
+    if trace.mode == "passed" or trace.cell:
+        fields = {name: value for name, value in fields.items() if name not in _OF_ANSWERS}
     return {name: value for name, value in fields.items() if value not in (None, "")}

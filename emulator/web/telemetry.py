@@ -13,9 +13,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flask import Blueprint, request
+from flask import request
 
-from emulator import json_codec, traces
+from emulator import json_codec
 from emulator.errors import EmulatorError
 from emulator.settings import APPLICATION, Settings
 from emulator.traces import Trace, Turn, timeline
@@ -66,25 +66,19 @@ class Telemetry:
         self._lock = threading.Lock()
         self._running: dict[str, Span] = {}
 
-    def watch(self, api: Blueprint) -> None:
-        """Begin a span for each request of ``api`` that is recorded; to be added behind the recording."""
+    def begun(self, trace: Trace) -> None:
+        """The request that is served is recorded: begin its span."""
+        from opentelemetry.trace import SpanKind, set_span_in_context
 
-        @api.before_request
-        def begin() -> None:
-            from opentelemetry.trace import SpanKind, set_span_in_context
-
-            trace = traces.current.get()
-            if trace is None:
-                return
-            span = self._tracer.start_span(
-                f"{trace.method} {trace.route}",
-                self._propagator.extract({k.lower(): v for k, v in request.headers.items()}),
-                SpanKind.SERVER,
-                start_time=_ns(trace, 0.0),
-            )
-            self._propagator.inject(trace.propagated, set_span_in_context(span))
-            with self._lock:
-                self._running[trace.id] = span
+        span = self._tracer.start_span(
+            f"{trace.method} {trace.route}",
+            self._propagator.extract({k.lower(): v for k, v in request.headers.items()}),
+            SpanKind.SERVER,
+            start_time=_ns(trace, 0.0),
+        )
+        self._propagator.inject(trace.propagated, set_span_in_context(span))
+        with self._lock:
+            self._running[trace.id] = span
 
     def finished(self, trace: Trace) -> None:
         """The answer has left: what is known of it, in spans."""
@@ -105,10 +99,12 @@ class Telemetry:
                     part = self._tracer.start_span(each.name, inside, start_time=began)
                     part.end(ended)
             elif each.name == "upstream":
-                name = f"chat {str(turn.fields.get('model', ''))[:_MOST_CHARS]}"
-                attributes = _turn(turn) | (_content(turn) if self._content else {})
+                name = f"{_operation(turn)} {str(turn.fields.get('model', ''))[:_MOST_CHARS]}"
+                attributes = _turn(turn) | (
+                    _content(turn) if self._content and turn.messages else {}
+                )
                 part = self._tracer.start_span(
-                    name, inside, SpanKind.CLIENT, attributes, start_time=began
+                    name.strip(), inside, SpanKind.CLIENT, attributes, start_time=began
                 )
                 if turn.first is not None:
                     part.add_event("first token", timestamp=_ns(trace, turn.first))
@@ -157,13 +153,16 @@ def _request(trace: Trace) -> Attributes:
 
 def _turn(turn: Turn) -> Attributes:
     attributes: Attributes = {
-        "gen_ai.operation.name": "chat",
+        "gen_ai.operation.name": _operation(turn),
         "gen_ai.provider.name": turn.upstream,
         "gen_ai.request.model": str(turn.fields.get("model", ""))[:_MOST_CHARS],
-        "gen_ai.request.stream": True,
-        "gen_ai.usage.input_tokens": turn.prompt_tokens,
-        "gen_ai.usage.output_tokens": turn.completion_tokens,
     }
+    if turn.operation == "chat":
+        attributes |= {
+            "gen_ai.request.stream": True,
+            "gen_ai.usage.input_tokens": turn.prompt_tokens,
+            "gen_ai.usage.output_tokens": turn.completion_tokens,
+        }
     for field, name in _REQUESTED.items():
         if isinstance(value := turn.fields.get(field), int | float):
             attributes[name] = value
@@ -176,6 +175,12 @@ def _turn(turn: Turn) -> Attributes:
     if turn.error:
         attributes["error.type"] = "upstream_error"
     return attributes
+
+
+def _operation(turn: Turn) -> str:
+    """As the conventions name it where they do; else the path."""
+    known = {"completions": "text_completion"}
+    return known.get(turn.operation, turn.operation)[:_MOST_CHARS]
 
 
 def _content(turn: Turn) -> Attributes:

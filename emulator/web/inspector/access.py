@@ -1,7 +1,7 @@
 """Who may look, and at whose requests.
 
 With client keys a client sees its own requests; ``inspector_key`` opens all. Without any key only somebody at
-this machine may look. A browser presents its key once and gets a session, which lives in memory: the cookie
+this machine may look. A browser presents its key once and gets a session (`sessions`): the cookie
 holds a random token, never a key.
 """
 
@@ -10,9 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,10 +20,10 @@ from emulator.addresses import is_loopback
 from emulator.errors import Forbidden, Unauthorized
 from emulator.settings import Settings
 from emulator.web.authorization import presented_key
+from emulator.web.inspector.sessions import Sessions
 
 COOKIE = "emulator_inspector"
 SESSION_SECONDS = 12 * 3600.0
-_MOST_SESSIONS = 1000
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
@@ -46,6 +44,7 @@ class Access:
         self,
         settings: Settings,
         recognize: Callable[[str], str],
+        sessions: Sessions,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """``recognize`` gives the client who holds a key, or raises `Unauthorized`."""
@@ -54,9 +53,7 @@ class Access:
         self._all = settings.inspector_key.get_secret_value()
         self._local = is_loopback(settings.host)
         self._now = now
-        self._lock = threading.Lock()
-        self._sessions: OrderedDict[str, tuple[float, str]] = OrderedDict()
-        """Digest of a token -> until when, and the key: one that is no good any more opens nothing."""
+        self._sessions = sessions
 
     def viewer(self, request: Request) -> Viewer:
         """Who is looking. Raises `Unauthorized` where a key is wanted, `Forbidden` where none would help."""
@@ -70,8 +67,8 @@ class Access:
             return Viewer(None)
         if key := presented_key():
             return self._known(key)
-        with self._lock:
-            until, key = self._sessions.get(_digest(request.cookies.get(COOKIE, "")), (0.0, ""))
+        token = request.cookies.get(COOKIE, "")
+        until, key = self._sessions.get(_digest(token)) if token else (0.0, "")
         if not key or until < self._now():
             raise Unauthorized("The inspector wants a key.", code="inspector_key")
         return self._known(key)
@@ -80,10 +77,7 @@ class Access:
         """Give the browser a session. Raises `Unauthorized`."""
         self._known(key)
         token = secrets.token_urlsafe(32)
-        with self._lock:
-            self._sessions[_digest(token)] = (self._now() + SESSION_SECONDS, key)
-            while len(self._sessions) > _MOST_SESSIONS:
-                self._sessions.popitem(last=False)
+        self._sessions.put(_digest(token), self._now() + SESSION_SECONDS, key)
         response.set_cookie(
             COOKIE,
             token,
@@ -94,8 +88,7 @@ class Access:
         )
 
     def sign_out(self, request: Request, response: Response) -> None:
-        with self._lock:
-            self._sessions.pop(_digest(request.cookies.get(COOKIE, "")), None)
+        self._sessions.drop(_digest(request.cookies.get(COOKIE, "")))
         response.delete_cookie(COOKIE, samesite="Strict", httponly=True)
 
     def _known(self, key: str) -> Viewer:

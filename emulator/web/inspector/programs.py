@@ -42,14 +42,6 @@ class Program:
     output: str = ""
 
 
-@dataclass(frozen=True)
-class Steps:
-    """The requests in which one program was run, in order; ids, "" where there is none (any more)."""
-
-    before: str = ""
-    after: str = ""
-
-
 def programs(trace: Trace) -> list[Program]:
     """What was gone on with, and then what was written in this request's turns."""
     found = [] if trace.resumed is None else [_resumed(trace)]
@@ -80,25 +72,6 @@ def lines(source: str, calls: Sequence[MadeCall]) -> tuple[Line, ...]:
         Line(number, text, tuple(dict.fromkeys(at.get(number, ()))))
         for number, text in enumerate(source.splitlines(), 1)
     )
-
-
-def steps(trace: Trace, traces: Sequence[Trace]) -> Steps:
-    """Where the same program was run before and after this request."""
-    own = {call.id for call in trace.calls}
-    earlier = {call.id for call in trace.resumed.calls} if trace.resumed else set()
-    before, after = "", ""
-    for other in traces:  # the newest first
-        if other.client != trace.client or other is trace:
-            continue
-        if other.began < trace.began and not before and earlier & {c.id for c in other.calls}:
-            before = other.id
-        if (
-            other.began > trace.began
-            and other.resumed
-            and own & {c.id for c in other.resumed.calls}
-        ):
-            after = other.id
-    return Steps(before, after)
 
 
 def _resumed(trace: Trace) -> Program:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from emulator.traces import Trace, Turn
+from emulator.traces import Turn
 
 _MOST_LINES = 2000
 """Of two texts that are compared line by line; `difflib` takes their product at worst."""
-_MOST_BEFORE = 50
-"""Requests that are looked through for the one whose prompt this one goes on with."""
 
 Line = tuple[Literal["same", "gone", "new", "place"], str]
 
@@ -65,24 +63,6 @@ def prompt(turn: Turn, before: Turn | None, named: str) -> Prompt:
     return Prompt(tuple(shown), named if before else "", cached, chars)
 
 
-def turn_before(trace: Trace, traces: Sequence[Trace]) -> tuple[Turn | None, str]:
-    """The turn of an earlier request whose prompt the first one of ``trace`` goes on with, and its id.
-
-    ``traces`` are those of the same viewer, the newest first.
-    """
-    if not trace.turns:
-        return None, ""
-    first = trace.turns[0].messages
-    best: tuple[int, Turn | None, str] = (0, None, "")
-    earlier = (one for one in traces if one.began < trace.began and one.client == trace.client)
-    for other, _ in zip(earlier, range(_MOST_BEFORE), strict=False):
-        for turn in other.turns[-1:] if other.model == trace.model else ():
-            shared = _shared(turn.messages, first)
-            if shared > best[0]:
-                best = (shared, turn, other.id)
-    return best[1], best[2]
-
-
 def text_of(message: Mapping[str, Any]) -> str:
     """What a message says; parts that are no text, and calls, as JSON."""
     content = message.get("content")
@@ -110,16 +90,6 @@ def diff(old: str, new: str) -> list[Line]:
         ("place", line) if line.startswith("@@") else (kinds[line[0]], line[1:])
         for line in [*difflib.unified_diff(before, after, lineterm="", n=3)][2:]
     ]
-
-
-def _shared(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> int:
-    """How many messages both begin with, the same text in each."""
-    count = 0
-    for first, second in zip(one, other, strict=False):
-        if first.get("role") != second.get("role") or first.get("content") != second.get("content"):
-            break
-        count += 1
-    return count
 
 
 def _common(one: str, other: str) -> int:

@@ -9,7 +9,7 @@ from emulator.json_codec import NotJSON, loads
 from emulator.traces import Block, Trace, Turn, timeline
 from emulator.traces.trace import Wire
 from emulator.web.inspector.programs import Program, written
-from emulator.web.inspector.prompts import Line, Prompt, diff, prompt, turn_before
+from emulator.web.inspector.prompts import Line, Prompt, diff, prompt
 
 MOST_EVENTS = 500
 
@@ -58,8 +58,8 @@ class Stream:
     left_out: int
 
 
-def turns(trace: Trace, traces: Sequence[Trace]) -> Iterator[TurnView]:
-    before, named = turn_before(trace, traces)
+def turns(trace: Trace, before: Turn | None, named: str) -> Iterator[TurnView]:
+    """``before`` is the turn that the first one goes on with, and ``named`` the id of its request."""
     for number, turn in enumerate([*trace.turns], 1):
         program = written(turn, f"Turn {number}", trace) if turn.program or turn.cell else None
         yield TurnView(

@@ -8,19 +8,23 @@ for it, until ``POST executions/{id}/approve`` (``{"code": ...}`` runs that inst
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from flask import Blueprint, Response, request
 from pydantic import BaseModel, ConfigDict, Field
 
-from emulator.events import Image, Logs, Opened
+from emulator import traces
+from emulator.events import CodeRan, Image, Logs, Opened, RunStatus
 from emulator.interpreter.approvals import Decision, Held
 from emulator.interpreter.execution import Execution
 from emulator.interpreter.interface import Cells
+from emulator.interpreter.interpreter import Progress
 from emulator.protocol import parse_body
 from emulator.settings import Settings
 from emulator.storage.container_rows import Container
+from emulator.traces import Trace
 from emulator.web.routes.reply import client, json_reply, stream_reply
 from emulator.web.streaming import EventStream
 
@@ -46,13 +50,19 @@ class Refusal(BaseModel):
     reason: str = Field("", max_length=10_000)
 
 
-def add_routes(api: Blueprint, interpreter: Cells, settings: Settings) -> None:
+def add_routes(
+    api: Blueprint, interpreter: Cells, settings: Settings, record: Callable[[], None]
+) -> None:
+    """``record``: the request that is served is to be recorded."""
     containers = interpreter.containers
 
     @api.post("/containers/<container_id>/execute")
     def execute(container_id: str) -> Response:
+        record()
         asked = parse_body(request.get_data(), ExecuteRequest)
         container = containers.get(client(), container_id)
+        if (trace := traces.current.get()) is not None:
+            trace.container, trace.cell, trace.streamed = container.id, asked.code, asked.stream
         events = _events(interpreter, container, asked.code)
         if asked.stream:
             stream = EventStream(events, settings.ping_seconds)
@@ -91,18 +101,52 @@ def add_routes(api: Blueprint, interpreter: Cells, settings: Settings) -> None:
 def _events(
     interpreter: Cells, container: Container, code: str
 ) -> Iterator[dict[str, Any] | Opened]:
+    # What the request's context has is looked up here: another thread may read the events.
+    return _told(interpreter, container, code, traces.current.get(), traces.timed("sandbox cell"))
+
+
+def _told(
+    interpreter: Cells,
+    container: Container,
+    code: str,
+    trace: Trace | None,
+    timed: AbstractContextManager[None],
+) -> Iterator[dict[str, Any] | Opened]:
     yield Opened()
-    for step in interpreter.run(container, code):
-        match step:
-            case Held():
-                yield {"type": "held", "execution": _shown(step)}
-            case Logs(text):
-                yield {"type": "logs", "text": text}
-            case Image(media_type, data):
-                url = f"data:{media_type};base64,{base64.b64encode(data).decode()}"
-                yield {"type": "image", "url": url}
-            case Execution():
-                yield {"type": "execution", "execution": step.report()}
+    with timed:
+        for step in interpreter.run(container, code):
+            if trace is not None:
+                _record(trace, step)
+            if (event := _event(step)) is not None:
+                yield event
+
+
+def _event(step: Progress) -> dict[str, Any] | None:
+    match step:
+        case Held():
+            return {"type": "held", "execution": _shown(step)}
+        case Logs(text):
+            return {"type": "logs", "text": text}
+        case Image(media_type, data):
+            url = f"data:{media_type};base64,{base64.b64encode(data).decode()}"
+            return {"type": "image", "url": url}
+        case Execution():
+            return {"type": "execution", "execution": step.report()}
+    return None
+
+
+def _record(trace: Trace, step: Progress) -> None:
+    if trace.said is None:
+        trace.said = trace.now()
+    if isinstance(step, Execution):
+        trace.cells.append(CodeRan(_STATUS[step.status], step.outputs, step.files))
+
+
+_STATUS: Mapping[str, RunStatus] = {
+    "completed": "completed",
+    "failed": "failed",
+    "declined": "failed",
+}
 
 
 def _shown(held: Held) -> dict[str, Any]:

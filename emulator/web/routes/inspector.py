@@ -17,12 +17,13 @@ from sse_starlette import ServerSentEvent
 
 from emulator.errors import EmulatorError, NotFound, Unauthorized
 from emulator.protocol import parse_body
-from emulator.settings import Settings
-from emulator.traces import Trace, Traces
+from emulator.traces import Kept, Trace, Turn
+from emulator.traces.listing import FILTERS
+from emulator.traces.neighbours import Neighbours
 from emulator.web.inspector import programs, request_view, snippets
 from emulator.web.inspector.access import Access, Viewer
+from emulator.web.inspector.asking import path_of
 from emulator.web.inspector.pages import HEADERS, Pages
-from emulator.web.inspector.rows import FILTERS, rows
 from emulator.web.routes.reply import json_reply, stream_reply
 
 VIEWS = ("pipeline", "program", "repairs", "timing", "stream", "copy")
@@ -37,11 +38,8 @@ class SignIn(BaseModel):
     key: str = Field(max_length=4096)
 
 
-def make_inspector(
-    settings: Settings, pages: Pages, traces: Traces, recognize: Callable[[str], str]
-) -> Blueprint:
-    """The pages of requests; ``recognize`` is as in `Access`. Others are added to what this gives."""
-    access = Access(settings, recognize)
+def make_inspector(access: Access, pages: Pages, kept: Kept) -> Blueprint:
+    """The pages of requests. Others are added to what this gives."""
     inspector = Blueprint("inspector", __name__)
 
     @inspector.before_request
@@ -76,18 +74,18 @@ def make_inspector(
     def no_page(rest: str) -> Response:
         raise NotFound(f"There is no page {rest!r} here.")  # and no upstream is asked for it
 
-    _add_requests(inspector, pages, traces)
+    _add_requests(inspector, pages, kept)
     return inspector
 
 
-def _add_requests(inspector: Blueprint, pages: Pages, traces: Traces) -> None:
+def _add_requests(inspector: Blueprint, pages: Pages, kept: Kept) -> None:
     @inspector.get("/")
     def list_requests() -> Response:
-        found = rows(traces.all(viewer().client), request.args)
+        found = kept.listing(request.args, viewer().client)
         template = "_rows.html" if "fragment" in request.args else "requests.html"
-        count, size = traces.kept
+        count, size = kept.kept
         return pages.page(
-            template, viewer=viewer(), rows=found, filters=FILTERS, count=count, size=size,
+            template, viewer=viewer(), listing=found, filters=FILTERS, count=count, size=size,
             link=_link, here="requests",
         )  # fmt: skip
 
@@ -97,22 +95,35 @@ def _add_requests(inspector: Blueprint, pages: Pages, traces: Traces) -> None:
 
     @inspector.get("/inspector/requests/<key>/<view>")
     def show_view(key: str, view: str) -> Response:
-        trace = traces.get(key, viewer().client)
+        trace = kept.get(key, viewer().client)
         if trace is None or view not in VIEWS:
             raise NotFound("This request is not kept (any more).")
-        shown = _SHOWN[view](trace, traces.all(viewer().client))
+        around = kept.neighbours(trace)
+        shown: dict[str, Any]
+        if view == "pipeline":
+            shown = {
+                "turns": [*request_view.turns(trace, *_goes_on(trace, around))],
+                "resumed": programs.programs(trace)[:1] if trace.resumed else [],
+            }
+        else:
+            shown = _SHOWN[view](trace)
         return pages.page(
             f"{view}.html", viewer=viewer(), trace=trace, view=view, views=VIEWS, here="requests",
-            steps=programs.steps(trace, traces.all(trace.client)), **shown,
+            steps=around.steps, replays=bool(path_of(trace.path)), **shown,
         )  # fmt: skip
+
+    def _goes_on(trace: Trace, around: Neighbours) -> tuple[Turn | None, str]:
+        """The turn whose prompt the first one of ``trace`` goes on with, and the request that it is of."""
+        before = kept.get(around.goes_on, trace.client) if around.goes_on else None
+        return (None, "") if before is None or not before.turns else (before.turns[-1], before.id)
 
     @inspector.post("/inspector/clear")
     def clear() -> Response:
-        return json_reply({"cleared": traces.clear(viewer().client)})
+        return json_reply({"cleared": kept.clear(viewer().client)})
 
     @inspector.get("/inspector/events")
     def events() -> Response:
-        response = stream_reply(_changes(traces))
+        response = stream_reply(_changes(kept))
         response.headers.update({**HEADERS, "cache-control": "no-cache"})
         return response
 
@@ -127,46 +138,43 @@ def _link(query: dict[str, str]) -> str:
     return f"/?{urlencode(query)}" if query else "/"
 
 
-def _changes(traces: Traces) -> Iterator[bytes]:
+def _changes(kept: Kept) -> Iterator[bytes]:
     """The version of what is kept, now and whenever it changes: a page asks for what it shows by itself."""
     until = time.monotonic() + _STREAM_SECONDS
     version = -1
     while (left := until - time.monotonic()) > 0:
-        now = traces.version if version < 0 else traces.wait(version, left)
+        try:
+            now = kept.wait(version, left)
+        except EmulatorError:
+            return  # it listens anew
         if now != version:
             told = ServerSentEvent(str(now), event="changed", retry=_AGAIN_MILLISECONDS, sep="\n")
             yield told.encode()
         version = now
 
 
-def _pipeline(trace: Trace, all_traces: list[Trace]) -> dict[str, Any]:
-    gone_on = programs.programs(trace)[:1] if trace.resumed else []
-    return {"turns": [*request_view.turns(trace, all_traces)], "resumed": gone_on}
-
-
-def _program(trace: Trace, _: list[Trace]) -> dict[str, Any]:
+def _program(trace: Trace) -> dict[str, Any]:
     return {"programs": programs.programs(trace)}
 
 
-def _repairs(trace: Trace, _: list[Trace]) -> dict[str, Any]:
+def _repairs(trace: Trace) -> dict[str, Any]:
     return {"repairs": [*request_view.repairs(trace)]}
 
 
-def _timing(trace: Trace, _: list[Trace]) -> dict[str, Any]:
+def _timing(trace: Trace) -> dict[str, Any]:
     return {"bars": request_view.waterfall(trace)}
 
 
-def _stream(trace: Trace, _: list[Trace]) -> dict[str, Any]:
+def _stream(trace: Trace) -> dict[str, Any]:
     return {"streams": [*request_view.streams(trace)]}
 
 
-def _copy(trace: Trace, _: list[Trace]) -> dict[str, Any]:
+def _copy(trace: Trace) -> dict[str, Any]:
     host = request.host_url.rstrip("/")
     return {"curl": snippets.curl(trace, host), "python": snippets.python(trace, host)}
 
 
-_SHOWN: dict[str, Callable[[Trace, list[Trace]], dict[str, Any]]] = {
-    "pipeline": _pipeline,
+_SHOWN: dict[str, Callable[[Trace], dict[str, Any]]] = {
     "program": _program,
     "repairs": _repairs,
     "timing": _timing,

@@ -13,7 +13,7 @@ from emulator.interpreter.approvals import Decision
 from emulator.interpreter.interface import Cells
 from emulator.protocol import parse_body
 from emulator.storage.paging import Page
-from emulator.traces import Traces
+from emulator.traces import Kept
 from emulator.web.inspector.pages import Pages
 from emulator.web.routes.executions import MAX_CODE
 from emulator.web.routes.inspector import viewer
@@ -35,7 +35,7 @@ class Word(BaseModel):
     reason: str = Field("", max_length=10_000)
 
 
-def add_containers(inspector: Blueprint, pages: Pages, interpreter: Cells, kept: Traces) -> None:
+def add_containers(inspector: Blueprint, pages: Pages, interpreter: Cells, kept: Kept) -> None:
     containers = interpreter.containers
 
     @inspector.get("/inspector/containers")
@@ -50,7 +50,7 @@ def add_containers(inspector: Blueprint, pages: Pages, interpreter: Cells, kept:
     def show_container(container_id: str) -> Response:
         container = containers.get(viewer().asks_as, container_id, even_expired=True)
         running = container.status == "running"
-        traces = [one for one in kept.all(viewer().client) if one.container == container_id]
+        traces = kept.ran_in(container_id, viewer().client)
         return pages.page(
             "container.html", viewer=viewer(), here="containers", container=container,
             files=containers.files(container_id) if running else (), endings=_ENDINGS,

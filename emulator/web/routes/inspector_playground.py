@@ -13,8 +13,8 @@ from emulator.errors import BadRequest, EmulatorError, NotFound
 from emulator.explain import explain, read_tools
 from emulator.protocol import parse_body
 from emulator.settings import BUILT_IN_PROFILES, Settings
-from emulator.traces import Traces
-from emulator.web.inspector.asking import Asker
+from emulator.traces import Kept
+from emulator.web.inspector.asking import PATHS, Asker, path_of
 from emulator.web.inspector.pages import Pages
 from emulator.web.routes.inspector import viewer
 
@@ -43,6 +43,7 @@ class Question(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
+    path: str = Field("/v1/chat/completions", max_length=100)
     body: str = Field("", max_length=_MOST)
     tools: str = Field("[]", max_length=_MOST)
     model: str = Field("", max_length=500)
@@ -51,21 +52,22 @@ class Question(BaseModel):
 
 
 def add_playground(
-    inspector: Blueprint, pages: Pages, pipeline: Pipeline, settings: Settings, kept: Traces
+    inspector: Blueprint, pages: Pages, asker: Asker, settings: Settings, kept: Kept
 ) -> None:
-    asker = Asker(pipeline, kept)
+    pipeline = asker.pipeline
     profiles = ("", *BUILT_IN_PROFILES, *(row.name for row in settings.profiles))
 
     @inspector.get("/inspector/playground")
     def playground() -> Response:
-        body, model = TOOLS, ""
+        body, path = TOOLS, ""
         if key := request.args.get("replay", ""):
             trace = kept.get(key, viewer().client)
-            if trace is None:
-                raise NotFound("This request is not kept (any more).")
-            body, model = trace.body.decode(errors="replace"), trace.model
+            path = "" if trace is None else path_of(trace.path)
+            if trace is None or not path:
+                raise NotFound("This request is not kept (any more), or cannot be replayed.")
+            body = trace.body.decode(errors="replace")
         return pages.page(
-            "playground.html", viewer=viewer(), here="playground", tools=body, model=model,
+            "playground.html", viewer=viewer(), here="playground", tools=body, path=path, paths=[*PATHS],
             replay=bool(key), profiles=profiles, models=_models(pipeline, viewer().asks_as),
         )  # fmt: skip
 
@@ -82,12 +84,13 @@ def add_playground(
     @inspector.post("/inspector/playground/ask")
     def ask() -> Response:
         asked = parse_body(request.get_data(), Question)
-        body = _body(asked)
-        answer = asker.ask(body, viewer().asks_as, _known(asked.profile, profiles))
-        told = [*body.get("messages", []), answer.message] if answer.message else []
+        if asked.path not in PATHS:
+            raise BadRequest(f"{asked.path!r} is none of {', '.join(PATHS)}.", "path")
+        profile = _known(asked.profile, profiles)
+        answer = asker.ask(asked.path, _body(asked), viewer().asks_as, profile)
         return pages.page(
             "_answer.html", answer=answer, profile=asked.profile,
-            body=json_codec.dumps({**body, "messages": told}).decode(),
+            body=json_codec.dumps(answer.said.body).decode(),
         )  # fmt: skip
 
 
@@ -95,14 +98,14 @@ def _body(asked: Question) -> dict[str, Any]:
     """The request: as it was pasted, or made of a question and tools; with the results that came."""
     if asked.body:
         body = _json(asked.body, "The request")
-        if not isinstance(body, dict) or not isinstance(body.get("messages"), list):
-            raise BadRequest("The request must be an object with messages.")
-        results = [
-            {"role": "tool", "tool_call_id": name.removeprefix(_RESULT), "content": str(value)}
+        if not isinstance(body, dict):
+            raise BadRequest("The request must be an object.")
+        results = {
+            name.removeprefix(_RESULT): str(value)
             for name, value in (asked.model_extra or {}).items()
             if name.startswith(_RESULT)
-        ]
-        return {**body, "messages": [*body["messages"], *results]}
+        }
+        return PATHS[asked.path].tell(body, results)
     tools = read_tools(asked.tools.encode()).tools or []
     messages = [{"role": "user", "content": asked.question}]
     return {"model": asked.model, "messages": messages, **({"tools": tools} if tools else {})}

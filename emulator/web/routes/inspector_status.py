@@ -12,7 +12,7 @@ from emulator import __version__
 from emulator.doctor import examine
 from emulator.errors import Forbidden
 from emulator.settings import Settings
-from emulator.traces import Traces
+from emulator.traces import Kept
 from emulator.upstream.failures import shown
 from emulator.upstream.reachability import Reachability
 from emulator.upstream.upstreams import Upstreams
@@ -28,7 +28,7 @@ def add_status(
     upstreams: Upstreams,
     reachability: Reachability,
     engines: Sequence[Engine],
-    kept: Traces,
+    kept: Kept,
 ) -> None:
     examining = threading.Lock()
     """The doctor starts sandboxes: one at a time."""

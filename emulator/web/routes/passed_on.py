@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 
 from flask import Blueprint, Response, current_app, request
@@ -18,8 +19,13 @@ _OURS = frozenset(
 )
 
 
-def add_routes(api: Blueprint, upstreams: Upstreams, settings: Settings) -> None:
-    """To be called last: these are the routes of what no other serves."""
+def add_routes(
+    api: Blueprint, upstreams: Upstreams, settings: Settings, record: Callable[[], None]
+) -> None:
+    """To be called last: these are the routes of what no other serves.
+
+    ``record``: the request that is served is to be recorded.
+    """
 
     @api.route("/<path:rest>", methods=["GET", "POST"])
     def pass_on(rest: str) -> Response:
@@ -29,6 +35,7 @@ def add_routes(api: Blueprint, upstreams: Upstreams, settings: Settings) -> None
         passed = any(fnmatchcase(rest, pattern) for pattern in settings.pass_through)
         if first in _OURS or not passed:
             raise NotFound(f"{request.method} {request.path}: there is no such path here.")
+        record()
         headers = {name.lower(): value for name, value in request.headers.items()}
         body = request.get_data() if request.method == "POST" else b""
         answer = upstreams.pass_on(

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 import structlog
 from flask import Blueprint, Response, request
 
-from emulator.answering.pipeline import Pipeline
 from emulator.errors import BadRequest, EmulatorError
 from emulator.responses.background import BackgroundResponses
-from emulator.responses.conversations import Conversations
 from emulator.responses.front import ResponseFront, last
 from emulator.responses.items import Json
 from emulator.responses.request import CODE_OUTPUTS, parse_request
@@ -18,7 +16,6 @@ from emulator.responses.response import shown
 from emulator.responses.stored import StoredResponses
 from emulator.responses.writer import ResponseWriter
 from emulator.settings import Settings
-from emulator.storage.key_value import KeyValueStore
 from emulator.storage.paging import page_among
 from emulator.upstream.sse import encode_json
 from emulator.web.routes.reply import client, json_reply, order, stream_reply, tell
@@ -28,15 +25,9 @@ log = structlog.get_logger()
 
 
 def add_routes(
-    api: Blueprint,
-    pipeline: Pipeline,
-    settings: Settings,
-    store: KeyValueStore | None,
-    background: BackgroundResponses,
-    conversations: Conversations,
+    api: Blueprint, front: ResponseFront, settings: Settings, background: BackgroundResponses
 ) -> None:
-    stored = StoredResponses(store, settings.response_seconds)
-    routes = _Routes(ResponseFront(pipeline, stored, conversations), stored, settings, background)
+    routes = _Routes(front, front.stored, settings, background)
     one = "/responses/<response_id>"
     api.post("/responses")(routes.create_response)
     api.post("/responses/input_tokens")(routes.count_input_tokens)

@@ -66,6 +66,34 @@ for (const [name, on] of [["mouseover", true], ["mouseout", false], ["focusin", 
   document.addEventListener(name, (event) => light(event, on));
 }
 
+// The slider over a program's turns: the page of another turn takes the place of this one, and the slider keeps
+// the focus, so that the arrow keys walk on. Without this script there are links.
+function slide() {
+  const slider = document.getElementById("step");
+  if (slider) slider.hidden = false;
+  return slider;
+}
+async function step(slider) {
+  const ids = slider.dataset.steps.split(" ");
+  const text = `${slider.value} of ${ids.length}`;
+  slider.setAttribute("aria-valuetext", text);
+  document.querySelector("output[for=step]").textContent = text;
+  const address = `/inspector/requests/${ids[slider.value - 1]}/${slider.dataset.view}`;
+  const asked = step.asked = {};
+  const response = await fetch(address);
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  if (step.asked !== asked) return; // it was moved on meanwhile
+  if (!response.ok) { tell("That turn is not kept any more."); return; }
+  document.getElementById("main").replaceWith(page.getElementById("main")); // escaped by the server
+  document.title = page.title;
+  history.replaceState(null, "", address);
+  slide()?.focus();
+}
+slide();
+document.addEventListener("input", (event) => {
+  if (event.target.id === "step") step(event.target).catch((error) => tell(error.message));
+});
+
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy]");
   if (!button) return;
