@@ -189,6 +189,8 @@ class Trace:
     """Of the error."""
     status: int = 0
     wire: Wire = field(default_factory=Wire)
+    written: bool = False
+    """All of the response was there before its client left."""
     seconds: float | None = None
     """How long all took; None while it runs."""
     state: State = "running"
@@ -197,6 +199,11 @@ class Trace:
 
     def now(self) -> float:
         return time.perf_counter() - self._zero
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether its client had nothing to wait for any more."""
+        return bool(self.written or self.error or self.finish_reason)
 
     @property
     def repairs(self) -> int:
@@ -224,9 +231,7 @@ class Trace:
         with _ENDING:
             if self.seconds is not None:
                 return False
-            if self.status == ClientLeft.status or (
-                left and not self.error and not self.finish_reason
-            ):
+            if self.status == ClientLeft.status or (left and not self._is_whole):
                 self.state = "left"
             elif self.error or self.status >= 400:
                 self.state = "failed"

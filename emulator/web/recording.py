@@ -11,6 +11,7 @@ from flask import Blueprint, Flask, Response, g, request
 
 from emulator import departure, traces
 from emulator.client_keys import grant_of
+from emulator.departure import Departure
 from emulator.traces import Trace, Traces
 
 _ANSWERS = frozenset({"/chat/completions", "/responses", "/messages"})
@@ -53,11 +54,13 @@ class Recording:
             return response
         trace.status = response.status_code
         trace.wired = trace.wired and _is_text(response.content_type)
+        client = departure.current.get()
         if response.is_sequence:
             trace.answered(response.get_data())
+            trace.written = not trace.background and (client is None or not client.left)
         else:
-            response.response = _Recorded(response.iter_encoded(), response.response, trace)
-        client = departure.current.get()
+            body = response.iter_encoded()
+            response.response = _Recorded(body, response.response, trace, client)
 
         @response.call_on_close
         def finish() -> None:
@@ -70,15 +73,19 @@ class Recording:
 class _Recorded:
     """A response's body, each part of which is told to the trace as it leaves."""
 
-    def __init__(self, body: Iterator[bytes], source: object, trace: Trace) -> None:
+    def __init__(
+        self, body: Iterator[bytes], source: object, trace: Trace, client: Departure | None
+    ) -> None:
         self._body = body
         self._source = source
         self._trace = trace
+        self._client = client
 
     def __iter__(self) -> Iterator[bytes]:
         for data in self._body:
             self._trace.answered(data)
             yield data
+        self._trace.written = self._client is None or not self._client.left
 
     def close(self) -> None:
         close = getattr(self._source, "close", None)

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from tests.support.inspected import Inspected
+from tests.support.other_endpoints import other_endpoints
 from tests.support.places import needs_bubblewrap
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER
 
 CALL = '```python\nget_weather(location="Oslo")\n```'
+QUESTION = {"role": "user", "content": "Weather in Oslo?"}
 EVIL = """"'></textarea><script>alert(1)</script>"""
 Start = Callable[..., Inspected]
 
@@ -74,20 +76,126 @@ def test_a_models_calls_are_answered_by_hand(inspect: Start, upstream: ScriptedU
     assert proxy.get(f"/inspector/requests/{key}")[0] == 200
 
 
-def test_a_request_is_sent_again_with_what_was_edited(
-    inspect: Start, upstream: ScriptedUpstream
+FUNCTION = GET_WEATHER["function"]
+FRONTS = [
+    ("/v1/chat/completions", {"messages": [QUESTION], "tools": [GET_WEATHER]}),
+    (
+        "/v1/responses",
+        {"input": "Weather in Oslo?", "tools": [{"type": "function", **FUNCTION}]},
+    ),
+    (
+        "/v1/messages",
+        {
+            "max_tokens": 100,
+            "messages": [QUESTION],
+            "tools": [{"name": "get_weather", "input_schema": FUNCTION["parameters"]}],
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("path", "fields"), FRONTS, ids=[path for path, _ in FRONTS])
+def test_a_request_is_sent_again_with_what_was_edited_and_its_calls_are_answered(
+    inspect: Start, upstream: ScriptedUpstream, path: str, fields: dict[str, Any]
 ) -> None:
     proxy = inspect()
-    upstream.reply(CALL, CALL)
-    key = proxy.ask()
+    upstream.reply(CALL, Reply(CALL, reasoning="Hm."), f"Sunny. {EVIL}")
+    _, told, _ = proxy.post(path, {"model": "m", **fields, "stream": True})
+    key = told["x-request-id"]
+    assert f"replay={key}" in proxy.get(f"/inspector/requests/{key}/copy")[2]
     page = proxy.get(f"/inspector/playground?replay={key}")[2]
     assert "Weather in Oslo?" in shown(page)
+    assert f'name="path" value="{path}"' in page
     trace = proxy.traces.get(key)
     assert trace is not None
     body = trace.body.decode().replace("Weather in Oslo?", "Weather in Rome?")
-    proxy.post("/inspector/playground/ask", {"body": body, "profile": "reasoning"})
+    asked = {"path": path, "body": body, "profile": "reasoning"}
+    _, _, page = proxy.post("/inspector/playground/ask", asked)
+    assert 'get_weather {"location":"Oslo"}' in shown(page)
+    assert (
+        "Hm." in shown(page) or path == "/v1/messages"
+    )  # which shows it to who has asked to think
     again = proxy.traces.all()[0]
-    assert (again.profile, b"Rome" in again.body, again.state) == ("reasoning", True, "called")
+    assert (again.path, again.profile, again.state) == (path, "reasoning", "called")
+    assert b"Rome" in again.body
+    [field] = re.findall(r'name="(result:[^"]+)"', page)
+    [body] = re.findall(r'name="body" value="([^"]*)"', page)
+    asked = {"path": path, "body": html.unescape(body), field: "sunny", "profile": ""}
+    _, _, page = proxy.post("/inspector/playground/ask", asked)
+    assert "Sunny." in shown(page)
+    assert "<script" not in page
+    assert "sunny" in json.dumps(upstream.requests[-1]["messages"])
+
+
+def test_a_replayed_response_is_not_kept_nor_added_to_its_conversation(
+    inspect: Start, upstream: ScriptedUpstream
+) -> None:
+    proxy = inspect()
+    upstream.reply("Good day.", "Oslo.")
+    said = [{"type": "message", "role": "user", "content": "I am in Oslo."}]
+    conversation = json.loads(proxy.post("/v1/conversations", {"items": said})[2])["id"]
+    items = f"/v1/conversations/{conversation}/items"
+    before = json.loads(proxy.get(items)[2])
+    asked = {"model": "m", "input": "Where am I?", "conversation": conversation, "background": True}
+    pasted = {"path": "/v1/responses", "body": json.dumps(asked)}
+    _, _, page = proxy.post("/inspector/playground/ask", pasted)
+    assert "Good day." in shown(page)
+    assert "I am in Oslo." in json.dumps(upstream.requests[0]["messages"])
+    assert json.loads(proxy.get(items)[2]) == before
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/files", "{}"),
+        ("/v1/chat/completions", "[]"),
+        ("/v1/responses", '{"model": "m", "input": 7, "conversation": [1]}'),
+        ("/v1/messages", '{"messages": {}}'),
+        ("/v1/responses", '{"model": "m", "input": "x", "tools": "y"}'),
+        ("/v1/chat/completions", '{"messages": 7}'),
+    ],
+)
+def test_a_request_that_is_none_is_told_and_not_an_error_of_the_proxy(
+    inspect: Start, path: str, body: str
+) -> None:
+    for more in ({}, {"result:call_0": "sunny"}):
+        asked = {"path": path, "body": body, **more}
+        status, _, page = inspect().post("/inspector/playground/ask", asked)
+        assert status in (200, 400)
+        assert "must" in page or "Input" in page or "none of" in page or "alert" in page
+
+
+def test_the_pages_of_what_is_passed_on_and_of_a_cell_say_what_they_are(
+    inspect: Start,
+) -> None:
+    with other_endpoints() as other:
+        proxy = inspect(base_url=other.base_url)
+        _, told, _ = proxy.post("/v1/embeddings", {"model": "e", "input": EVIL})
+        key = told["x-request-id"]
+        assert "passed on as it is" in proxy.get(f"/inspector/requests/{key}")[2]
+        for view in ("program", "repairs", "timing", "stream", "copy"):
+            status, _, page = proxy.get(f"/inspector/requests/{key}/{view}")
+            assert (status, "<script>alert" in page) == (200, False)
+        assert "replay=" not in page
+        assert proxy.get(f"/inspector/playground?replay={key}")[0] == 404
+
+
+@needs_bubblewrap
+def test_a_cell_that_a_client_has_run_itself_is_shown(inspect: Start) -> None:
+    proxy = inspect(engines=("kernel",))
+    container = json.loads(proxy.post("/v1/containers", {"name": "c"})[2])["id"]
+    path = f"/v1/containers/{container}/execute"
+    _, told, _ = proxy.post(path, {"code": f"print({EVIL!r})\n1/0"})
+    key = told["x-request-id"]
+    page = proxy.get(f"/inspector/containers/{container}")[2]
+    assert key in page
+    assert "1/0" in shown(page)
+    assert "ZeroDivisionError" in shown(page)
+    assert "<script>alert" not in page
+    page = proxy.get(f"/inspector/requests/{key}")[2]
+    assert "Code in" in shown(page)
+    assert "Cell failed" in shown(page)
+    assert "sandbox cell" in proxy.get(f"/inspector/requests/{key}/timing")[2]
 
 
 def test_a_model_that_fails_is_told_of_with_a_link(

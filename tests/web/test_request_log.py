@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from emulator import logs
 from emulator.client_keys import entry
 from tests.conftest import StartProxy
+from tests.support.other_endpoints import other_endpoints
 from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.uploads import wait_until
@@ -158,3 +160,70 @@ def test_at_a_terminal_what_clients_name_cannot_forge_a_line(
         logs.configure("warning")
     [line] = screen.getvalue().splitlines()
     assert r"POST /v1/chat/completions a\n12:00:00 200 POST \x1b[2J: 7 + 3 tokens" in line
+
+
+@pytest.mark.parametrize(
+    ("reply", "came"),
+    [
+        (Reply("Hello."), {"state": "answered", "status": 200}),
+        ("```python\nget_weather()\n```", {"state": "called", "calls": 1}),
+        (
+            Reply(status=400, body={"error": {"message": "too long", "code": "too_long"}}),
+            {"state": "failed", "code": "too_long", "status": 200},
+        ),
+    ],
+)
+def test_a_response_made_in_the_background_has_its_line_at_its_own_end(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, log: Log, reply: Any, came: dict[str, Any]
+) -> None:
+    may_answer = threading.Event()
+
+    def answer(_: dict[str, Any]) -> Any:
+        may_answer.wait()
+        return reply
+
+    url = start_proxy(store=":memory:", upstream_retries=0)
+    upstream.reply(answer)
+    tool = {"type": "function", "name": "get_weather", "parameters": {}}
+    asked = {"model": "small", "input": "Hi", "background": True, "tools": [tool]}
+    assert send(f"{url}/v1/responses", asked)[0] == 200
+    # Another request has its line, and this one none yet.
+    send(f"{url}/v1/files")
+    wait_until(lambda: bool(log.lines()))
+    assert [line["path"] for line in log.lines()] == ["/v1/files"]
+    may_answer.set()
+    wait_until(lambda: len(log.lines()) == 2)
+    line = log.lines()[1]
+    assert line.items() >= came.items()
+    assert line["path"] == "/v1/responses"
+
+
+def test_a_background_response_that_is_cancelled_was_left(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, log: Log
+) -> None:
+    url = start_proxy(store=":memory:")
+    upstream.reply(Reply(chunks=["Hello", "x"], fault="silent", after=1))
+    asked = {"model": "small", "input": "Hi", "background": True}
+    _, _, queued = send(f"{url}/v1/responses", asked)
+    send(f"{url}/v1/responses/{queued['id']}/cancel", {})
+    wait_until(lambda: len(log.lines()) == 2)
+    assert {line["path"]: line.get("state") for line in log.lines()}["/v1/responses"] == "left"
+
+
+def test_what_is_passed_on_has_its_upstream_and_no_counts_of_answers(
+    start_proxy: StartProxy, log: Log
+) -> None:
+    with other_endpoints() as other:
+        url = start_proxy(base_url=other.base_url, upstream_retries=0)
+        send(f"{url}/v1/embeddings", {"model": "e", "input": "Hi"})
+        line = the_line(log)
+    assert line.pop("ms") >= line.pop("first_ms") > 0
+    assert line.pop("request_id")
+    assert line == {
+        "method": "POST",
+        "path": "/v1/embeddings",
+        "status": 200,
+        "model": "e",
+        "upstream": "upstream",
+        "state": "answered",
+    }

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import StartProxy
+from tests.support.other_endpoints import other_endpoints
 from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.uploads import wait_until
@@ -173,3 +174,37 @@ def test_without_the_setting_nothing_is_sent_and_no_header_goes_on(
     ask(start_proxy(), traceparent=f"00-{TRACE}-{PARENT}-01")
     assert "traceparent" not in {name.lower() for name in upstream.headers[-1]}
     assert collector.spans == []
+
+
+def test_what_is_passed_on_is_a_trace_too(start_proxy: StartProxy, collector: Collector) -> None:
+    with other_endpoints() as other:
+        url = start_proxy(base_url=other.base_url, otel=True)
+        given = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
+        send(f"{url}/v1/embeddings", {"model": "e", "input": "a secret"}, given)
+        spans = collector.finished()
+        [(_, _, headers, _)] = other.asked
+    [request] = [span for span in spans if span.name.startswith("POST ")]
+    [passed] = [span for span in spans if span is not request]
+    assert (passed.name, passed.parent_span_id) == ("embeddings e", request.span_id)
+    assert headers["traceparent"] == f"00-{TRACE}-{request.span_id.hex()}-01"
+    assert attributes(passed) == {
+        "gen_ai.operation.name": "embeddings",
+        "gen_ai.provider.name": "upstream",
+        "gen_ai.request.model": "e",
+        "gen_ai.response.time_to_first_chunk": attributes(passed)[
+            "gen_ai.response.time_to_first_chunk"
+        ],
+    }
+    assert attributes(request)["emulator.mode"] == "passed"
+    assert b"a secret" not in collector.raw
+
+
+def test_a_background_responses_trace_ends_with_it(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, collector: Collector
+) -> None:
+    url = start_proxy(otel=True, store=":memory:", upstream_retries=0)
+    upstream.reply(Reply(status=400, body={"error": {"message": "too long"}}))
+    send(f"{url}/v1/responses", {"model": "small", "input": "Hi", "background": True})
+    [request] = [span for span in collector.finished() if span.name.startswith("POST ")]
+    assert attributes(request)["emulator.outcome"] == "failed"
+    assert {span.name for span in collector.spans} == {"POST /v1/responses", "chat small"}

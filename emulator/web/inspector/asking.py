@@ -18,7 +18,7 @@ from emulator.anthropic.request import MessagesRequest
 from emulator.anthropic.writer import collect as collect_message
 from emulator.chat.chunks import collect as collect_chunks
 from emulator.chat.front import complete
-from emulator.errors import EmulatorError
+from emulator.errors import BadRequest, EmulatorError
 from emulator.events import new_id
 from emulator.json_codec import dumps
 from emulator.protocol import ChatCompletionRequest, parse_body, parse_chat
@@ -145,16 +145,16 @@ def _tell_chat(body: Json, results: Results) -> Json:
     told = [
         {"role": "tool", "tool_call_id": key, "content": result} for key, result in results.items()
     ]
-    return {**body, "messages": [*body.get("messages", ()), *told]}
+    return {**body, "messages": [*_list(body, "messages"), *told]} if told else body
 
 
 def _ask_response(asker: Asker, body: Json, client: str) -> Said:
     front = replace(asker.responses, pipeline=asker.pipeline)
     given = body.get("input", [])
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else [*given]
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else _list(body, "input")
     asked = {**body, "input": items, "stream": False, "store": False, "background": False}
     if conversation := asked.pop("conversation", None):
-        key = conversation["id"] if isinstance(conversation, dict) else conversation
+        key = conversation.get("id") if isinstance(conversation, dict) else conversation
         asked["input"] = [*front.conversations.get(client, str(key)).items, *items]
     answer = front.answer(client, *parse_request(dumps(asked)))
     next(answer.events)
@@ -182,16 +182,27 @@ _CALL_OUTPUTS = {
 
 
 def _tell_response(body: Json, results: Results) -> Json:
+    if not results:
+        return body
+    items = _list(body, "input")
     kinds = {
-        item.get("call_id"): _CALL_OUTPUTS[item["type"]]
-        for item in body.get("input", ())
-        if isinstance(item, dict) and item.get("type") in _CALL_OUTPUTS
+        str(item.get("call_id")): _CALL_OUTPUTS[item["type"]]
+        for item in items
+        if isinstance(item, dict) and str(item.get("type")) in _CALL_OUTPUTS
     }
     told = [
         {"type": kinds.get(key, "function_call_output"), "call_id": key, "output": result}
         for key, result in results.items()
     ]
-    return {**body, "input": [*body.get("input", ()), *told]} if told else body
+    return {**body, "input": [*items, *told]}
+
+
+def _list(body: Json, field: str) -> list[Any]:
+    """Raises `BadRequest`."""
+    value = body.get(field, [])
+    if not isinstance(value, list):
+        raise BadRequest(f"{field} must be a list here.", field)
+    return value
 
 
 def _texts(output: list[Json], kind: str, field: str) -> list[str]:
@@ -232,7 +243,7 @@ def _tell_message(body: Json, results: Results) -> Json:
     ]
     if not told:
         return body
-    return {**body, "messages": [*body.get("messages", ()), {"role": "user", "content": told}]}
+    return {**body, "messages": [*_list(body, "messages"), {"role": "user", "content": told}]}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,189 @@
+"""The inspector of several workers: what one has served another shows, to whom it may."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import urllib.request
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emulator.errors import ExecutionFailed
+from emulator.shared.wire import Wire
+from emulator.traces import Trace, remote
+from emulator.traces.row import Row
+from emulator.traces.sizes import size_of
+from emulator.traces.transfer import dumped, loaded
+from tests.support.inspected import Inspected
+from tests.support.programs import CHAIN, HITS, TOOLS
+from tests.support.raw_http import send
+from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.several_workers import SILENT, Served, results, served
+
+VIEWS = ("pipeline", "program", "repairs", "timing", "stream", "copy")
+REPAIRED = '```python\nget_weather(town="Oslo")\n```'
+EVERYTHING = '```python\na = get_weather(location="Oslo")\nget_weather(location=a["next"])\n```'
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="the processes are found in Linux' /proc"
+)
+Start = Callable[..., Inspected]
+
+
+def page(one: Served, worker: int, path: str, **headers: str) -> tuple[int, str]:
+    with one.workers.only(worker):
+        status, _, text = send_text(f"{one.url}{path}", headers)
+    return status, html.unescape(text)
+
+
+def send_text(url: str, headers: dict[str, str]) -> tuple[int, Any, str]:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as response:
+            return response.status, response.headers, response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read().decode()
+
+
+@needs_proc
+def test_what_one_worker_served_another_shows(upstream: ScriptedUpstream, tmp_path: Path) -> None:
+    """A program over two requests, each served by another worker, is one program."""
+    upstream.reply(Reply(CHAIN, reasoning="Hm."))
+    with served(upstream, tmp_path) as one:
+        first, second = one.workers.pids()
+        messages: list[Any] = [{"role": "user", "content": "Go & find it."}]
+        searched = one.chat(first, messages, TOOLS)
+        messages += results(searched, HITS)
+        one.chat(second, messages, TOOLS)
+        found: list[str] = []
+
+        def both() -> bool:
+            found[:] = re.findall(r"/inspector/requests/(\w+)", page(one, first, "/")[1])
+            return len(found) == 2
+
+        one.process.wait_until(both)
+        shown = {
+            view: page(one, second, f"/inspector/requests/{found[1]}/{view}")[1] for view in VIEWS
+        }
+        assert "Go & find it." in shown["pipeline"]
+        assert "Hm." in shown["pipeline"]
+        assert "def book" in shown["pipeline"]
+        assert "sandbox monty" in shown["timing"]
+        assert "Hm." in shown["stream"]
+        assert "Go & find it." in shown["copy"]
+        assert f'data-steps="{found[1]} {found[0]}"' in shown["program"]
+        after = page(one, first, f"/inspector/requests/{found[0]}/program")[1]
+        assert "Gone on with, without the model" in after
+        assert re.findall(r"/inspector/requests/(\w+)", page(one, second, "/?q=%26%20find")[1])
+        with one.workers.only(second):
+            _, _, cleared = send(f"{one.url}/inspector/clear", {})
+        assert cleared == {"cleared": 2}
+        assert "No requests yet." in page(one, first, "/")[1]
+
+
+@needs_proc
+def test_a_running_request_and_a_sign_in_are_known_to_all_workers(tmp_path: Path) -> None:
+    keys = ["--client-keys", "ann-key-1234,bob-key-1234", "--inspector-key", "admin-key-1"]
+    ann = {"authorization": "Bearer ann-key-1234"}
+    with (
+        ScriptedUpstream(default=SILENT) as upstream,
+        served(upstream, tmp_path, *keys) as one,
+        ExitStack() as opened,
+    ):
+        first, second = one.workers.pids()
+        with one.workers.only(first):
+            status, told, _ = send(f"{one.url}/inspector/sign-in", {"key": "ann-key-1234"})
+            assert status == 200
+            opened.enter_context(one.stream(first, headers="authorization: Bearer ann-key-1234"))
+        signed_in = {"cookie": told["set-cookie"].split(";")[0]}
+        bob = {"authorization": "Bearer bob-key-1234"}
+        one.process.wait_until(
+            lambda: "Hello" in page(one, second, _only(one, second, signed_in), **signed_in)[1]
+        )
+        assert page(one, second, "/")[0] == 401
+        assert "No requests yet." in page(one, second, "/", **bob)[1]
+        key = _only(one, second, ann)
+        assert page(one, second, key, **bob)[0] == 404
+
+        one.workers.kill(one.workers.keeper())
+        assert page(one, second, "/", **signed_in)[0] == 401
+        # What still runs is told to the new keeper.
+        one.process.wait_until(lambda: _only(one, second, ann) == key)
+
+
+def _only(one: Served, worker: int, headers: dict[str, str]) -> str:
+    """The path of the only request that is shown, or that of the list."""
+    found = re.findall(
+        r"/inspector/requests/\w+", page(one, worker, "/?show=running", **headers)[1]
+    )
+    return f"{found[0]}/stream" if found else "/"
+
+
+def test_a_trace_is_told_to_another_process_and_looks_the_same_there(
+    inspect: Start, upstream: ScriptedUpstream
+) -> None:
+    proxy = inspect()
+    upstream.reply(Reply(REPAIRED, reasoning="Hm."), EVERYTHING)
+    messages: list[Any] = [{"role": "user", "content": "\ud83d Weather \x00?"}]
+    proxy.ask(messages=messages)
+    trace = proxy.traces.all()[0]
+    again = loaded(dumped(trace), trace.body)
+    assert Row.of(again) == Row.of(trace)
+    assert (again.stubs(), again.calls, again.times) == (trace.stubs(), trace.calls, trace.times)
+    assert vars(again.wire) == vars(trace.wire)
+    for one, other in zip(again.turns, trace.turns, strict=True):
+        assert ("".join(one.reply), "".join(one.reasoning)) == (
+            "".join(other.reply),
+            "".join(other.reasoning),
+        )
+        assert (one.blocks, one.program, one.lines) == (other.blocks, other.program, other.lines)
+        assert (one.wire.events, one.diagnostics) == (other.wire.events, other.diagnostics)
+        assert [*one.messages] == [*other.messages]
+    assert size_of(again) > 0
+
+
+def told(keeper: dict[str, Any], name: str, *asked: Any) -> Any:
+    """What the keeper answers, as JSON brings it."""
+    return next(keeper[name](json.loads(json.dumps(asked))), None)
+
+
+def put(keeper: dict[str, Any], trace: Trace, *, whole: bool = True) -> None:
+    text = dumped(trace) if whole else None
+    assert next(keeper["traces_put"]([[Row.of(trace).json(), text, trace.body.decode("latin-1")]]))
+
+
+def test_the_keeper_keeps_so_many_requests_and_bytes_and_knows_which_are_lost() -> None:
+    now = [100.0]
+    keeper = remote.handlers(2, 2**20, 3600, lambda: now[0])
+    for n in range(3):
+        running = Trace(f"req_{n}", "POST", "/v1/responses", body=b"\xff words", began=now[0])
+        put(keeper, running)
+    running.end()
+    put(keeper, running)
+    put(keeper, Trace("req_2", "POST", "/v1/responses", began=now[0]), whole=False)  # came late
+    listed = told(keeper, "traces_list", {"q": "words"}, None)["rows"]
+    assert [(row["id"], row["state"]) for row in listed] == [
+        ("req_2", "answered"),
+        ("req_1", "running"),
+    ]
+    now[0] += 60
+    listed = told(keeper, "traces_list", {"show": "failed"}, None)["rows"]
+    assert [row["id"] for row in listed] == ["req_1"]
+    large = Trace("req_large", "POST", "/v1/responses", body=b"x" * 2**18, began=now[0])
+    put(keeper, large)
+    count, size = told(keeper, "traces_kept", None, None)
+    assert (count, size < 2**17) == (2, True)
+    assert [*told(keeper, "traces_get", "req_large", None)[1:]] == [None, ""]
+    assert told(keeper, "traces_get", "req_2", "somebody else") is None
+
+
+def test_without_a_keeper_a_page_says_so(tmp_path: Path) -> None:
+    kept = remote.RemoteTraces(Wire(tmp_path / "nobody"))
+    with pytest.raises(ExecutionFailed, match="cannot be reached"):
+        kept.listing({}, None)
+    sender = remote.Sender(Wire(tmp_path / "nobody"), 2**20)
+    trace = Trace("req_0", "POST", "/")
+    sender.finished(trace)  # is lost, and nothing fails
