@@ -5,14 +5,14 @@ Where nothing is recorded the reply is handed on as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from emulator import traces
 from emulator.errors import UpstreamFailed
 from emulator.traces import Trace, Turn
+from emulator.upstream.body import Body
 from emulator.upstream.interface import Chat, Chunk, UpstreamReply
 
 if TYPE_CHECKING:
@@ -58,21 +58,23 @@ def recorded_pass(
     return replace(answer, body=_recorded_body(answer.body, trace, turn))
 
 
-def _recorded_body(
-    body: Generator[bytes, None, None], trace: Trace, turn: Turn
-) -> Generator[bytes, None, None]:
-    try:
-        with closing(body):
+def _recorded_body(body: Body, trace: Trace, turn: Turn) -> Body:
+    def pieces() -> Iterator[bytes]:
+        try:
             for data in body:
                 if turn.first is None:
                     turn.first = trace.said = trace.now()
                 yield data
-    except UpstreamFailed as error:
-        turn.error = error.message
-        trace.failed(error.message, error.code)
-        raise
-    finally:
+        except UpstreamFailed as error:
+            turn.error = error.message
+            trace.failed(error.message, error.code)
+            raise
+
+    def finish() -> None:
         turn.ended = trace.now()
+        body.close()
+
+    return Body(pieces(), finish)
 
 
 @dataclass
