@@ -15,6 +15,7 @@ from typing import Any, Self, cast
 
 import httpx2
 import openai
+from openai import RequestOptions
 
 from emulator import departure, json_codec, traces
 from emulator.errors import UpstreamFailed
@@ -29,6 +30,14 @@ _UNREACHED = (502, 504)
 _NO_SUCH_PATH = (404, 405)
 _TEXTS = ("content", "reasoning_content", "reasoning")
 _COUNTED = ("prompt_tokens", "completion_tokens")
+_UNSENT = {
+    f"X-Stainless-{name}": openai.Omit()
+    for name in ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")
+}
+_UNSENT_EACH = {
+    f"X-Stainless-{name}": openai.Omit() for name in ("Retry-Count", "Read-Timeout")
+}
+"""What the SDK tells of the machine that it runs on: an upstream has no use for it."""
 _Tell = Callable[[UpstreamFailed], UpstreamFailed]
 PASSED_BACK = ("retry-after", "retry-after-ms", "x-should-retry")
 
@@ -49,12 +58,17 @@ class OpenAIUpstream:
         self._client = openai.OpenAI(
             api_key=settings.api_key.get_secret_value(),
             base_url=settings.base_url,
-            default_headers=headers,
+            default_headers=cast("Mapping[str, str]", {**_UNSENT, **(headers or {})}),
             default_query=query,
             max_retries=0,  # `Guarded` tries again
             timeout=timeout,
             http_client=transport.client(timeout),
         )
+        # All that can be told: the SDK makes a deep copy of each default.
+        self._options: RequestOptions = {"params": {}, "max_retries": 0, "timeout": timeout}
+        # Whole, so that the SDK need not put it together for each request.
+        base = self._client.base_url
+        self._chats = str(base.copy_with(raw_path=base.raw_path + b"chat/completions"))
         self._connect_seconds = settings.upstream_connect_seconds
         self._url = shown(settings.base_url)
         self._key = settings.api_key.get_secret_value()
@@ -73,10 +87,10 @@ class OpenAIUpstream:
         told = partial(_told, key or self._key, f"{self._url}/chat/completions")
         try:
             response = self._client.post(
-                "/chat/completions",
+                self._chats,
                 content=body,
                 cast_to=httpx2.Response,
-                options={"headers": _sent(key)},
+                options={**self._options, "headers": _sent(key)},
                 stream=True,
                 stream_cls=openai.Stream[Any],
             )
@@ -167,9 +181,9 @@ class _RawReply:
             )
 
 
-def _sent(key: str | None) -> dict[str, str]:
+def _sent(key: str | None) -> dict[str, str | openai.Omit]:
     bearer = {} if key is None else {"Authorization": f"Bearer {key}"}
-    return {**bearer, **loops.headers(), **traces.propagated()}
+    return {**_UNSENT_EACH, **bearer, **loops.headers(), **traces.propagated()}
 
 
 def _check(until: float) -> None:

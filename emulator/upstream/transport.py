@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 from urllib.request import getproxies
 
@@ -41,9 +42,64 @@ _KEEP_ALIVE: list[tuple[int, int, int]] = [
 
 def client(timeout: httpx2.Timeout) -> httpx2.Client:
     """A client with the connections of this module, or with httpx2's where a proxy is to be asked."""
-    proxied = getproxies().keys() - {"no"}
-    transport = None if proxied else Transport()
-    return httpx2.Client(timeout=timeout, transport=transport)
+    if getproxies().keys() - {"no"}:
+        return httpx2.Client(timeout=timeout)
+    return _Client(timeout)
+
+
+class _Client(httpx2.Client):
+    """Goes past what no request of a stream needs, and httpx2 does for each: merging URLs, headers and cookies
+    (an upstream's cookies would go with other clients' requests), authorization, redirections.
+    """
+
+    def __init__(self, timeout: httpx2.Timeout) -> None:
+        self._straight = Transport()
+        super().__init__(timeout=timeout, transport=self._straight)
+        self._own_headers = self.headers.multi_items()
+
+    def build_request(
+        self, method: str, url: httpx2.URL | str, *, headers: Any = None, **given: Any
+    ) -> httpx2.Request:
+        """As the base class; quick for what the SDK gives: bytes, and a list of headers in lower case."""
+        content, timeout = given.pop("content", None), given.pop("timeout", None)
+        if (
+            any(given.values())
+            or not (isinstance(url, str) and isinstance(content, bytes))
+            or not (isinstance(headers, list) and isinstance(timeout, httpx2.Timeout))
+        ):
+            # What was not given has the base class's own default.
+            named = {"content": content, "timeout": timeout, "headers": headers}
+            given |= {name: value for name, value in named.items() if value is not None}
+            return super().build_request(method, url, **given)
+        parsed = _url(url)
+        names = {name for name, _ in headers}
+        sent = [("host", parsed.netloc.decode("ascii")), ("content-length", str(len(content)))]
+        return httpx2.Request(
+            method,
+            parsed,
+            headers=[
+                *(own for own in sent if own[0] not in names),
+                *(own for own in self._own_headers if own[0] not in names),
+                *headers,
+            ],
+            stream=httpx2.ByteStream(content),
+            extensions={"timeout": timeout.as_dict()},
+        )
+
+    def send(
+        self, request: httpx2.Request, *, stream: bool = False, **given: Any
+    ) -> httpx2.Response:
+        """As the base class; quick for streams."""
+        if not stream or given or self.is_closed or request.url.userinfo:
+            return super().send(request, stream=stream, **given)
+        response = self._straight.handle_request(request)
+        response.request = request
+        return response
+
+
+@lru_cache(maxsize=256)
+def _url(url: str) -> httpx2.URL:
+    return httpx2.URL(url)
 
 
 def shut_down(response: httpx2.Response) -> None:

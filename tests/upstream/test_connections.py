@@ -12,7 +12,10 @@ from emulator.settings import Settings
 from emulator.upstream.client import OpenAIUpstream
 from tests.support.bad_upstream import DONE, delta
 
-HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+HEAD = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nset-cookie: whose=theirs\r\n"
+    b"transfer-encoding: chunked\r\n\r\n"
+)
 LAST = b"0\r\n\r\n"
 ASKED = [{"role": "user", "content": "Hello"}]
 
@@ -39,6 +42,8 @@ class Counting(socketserver.ThreadingTCPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.connections = 0
         self.targets: list[bytes] = []
+        self.fields: list[dict[bytes, bytes]] = []
+        """The headers of each request."""
 
     @property
     def url(self) -> str:
@@ -52,11 +57,13 @@ class Handler(socketserver.StreamRequestHandler):
         self.server.connections += 1
         while line := self.rfile.readline():
             self.server.targets.append(line.split()[1])
-            length = 0
+            fields: dict[bytes, bytes] = {}
             while (field := self.rfile.readline().strip()) != b"":
                 name, _, value = field.partition(b":")
-                length = int(value) if name.lower() == b"content-length" else length
-            body = self.rfile.read(length).decode()
+                assert name.lower() not in fields, f"{name!r} twice"
+                fields[name.lower()] = value.strip()
+            self.server.fields.append(fields)
+            body = self.rfile.read(int(fields[b"content-length"])).decode()
             self.wfile.write(next(TAILS[name] for name in TAILS if f'"{name}"' in body))
 
 
@@ -111,3 +118,32 @@ def test_a_proxy_in_the_environment_is_asked(
     assert answers(upstream, "at once") == 2
     assert server.targets == [b"http://model.test/v1/chat/completions"]
     upstream.close()
+
+
+def test_an_upstream_is_told_what_it_needs(server: Counting) -> None:
+    """Cookies of one answer used to go with the requests of all other clients."""
+    settings = Settings(base_url=f"{server.url}/v1", api_key="sk-1")
+    upstream = OpenAIUpstream(settings, {"x-team": "blue"})
+    answers(upstream, "at once")
+    with upstream.open(ASKED, {"model": "at once"}, key="sk-2") as reply:
+        list(reply)
+    upstream.close()
+    assert server.targets == [b"/v1/chat/completions"] * 2
+    keys = [fields.pop(b"authorization") for fields in server.fields]
+    assert keys == [b"Bearer sk-1", b"Bearer sk-2"]
+    first, second = server.fields
+    assert first == second
+    assert first[b"content-type"] == b"application/json"
+    assert first[b"x-team"] == b"blue"
+    assert set(first) == {
+        *(b"host", b"content-length", b"content-type", b"accept", b"accept-encoding"),
+        *(b"connection", b"user-agent", b"x-team"),
+    }
+
+
+def test_a_name_and_password_in_the_url_are_sent(server: Counting) -> None:
+    url = server.url.replace("http://", "http://ada:secret@")
+    upstream = OpenAIUpstream(Settings(base_url=url, api_key="none"))
+    answers(upstream, "at once")
+    upstream.close()
+    assert server.fields[0][b"authorization"] == b"Basic YWRhOnNlY3JldA=="
