@@ -34,9 +34,7 @@ _UNSENT = {
     f"X-Stainless-{name}": openai.Omit()
     for name in ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")
 }
-_UNSENT_EACH = {
-    f"X-Stainless-{name}": openai.Omit() for name in ("Retry-Count", "Read-Timeout")
-}
+_UNSENT_EACH = {f"X-Stainless-{name}": openai.Omit() for name in ("Retry-Count", "Read-Timeout")}
 """What the SDK tells of the machine that it runs on: an upstream has no use for it."""
 _Tell = Callable[[UpstreamFailed], UpstreamFailed]
 PASSED_BACK = ("retry-after", "retry-after-ms", "x-should-retry")

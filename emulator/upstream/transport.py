@@ -7,10 +7,8 @@ Knows nothing of chats.
 
 from __future__ import annotations
 
-import queue
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -19,7 +17,6 @@ from urllib.request import getproxies
 
 import httpx2
 import urllib3
-from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import (
     ConnectTimeoutError,
     HTTPError,
@@ -28,16 +25,11 @@ from urllib3.exceptions import (
     SSLError,
 )
 
-_IDLE_SECONDS = 4.0
-"""Uvicorn closes an idle connection after 5: what is sent at that moment is lost."""
+from emulator.upstream.connections import Connection, new_pool
+
 _END_SECONDS = 0.05
 """How long the end of a body may come after its last event."""
-_MAX_IDLE = 256
 _PIECE = 64 * 1024
-_KEEP_ALIVE: list[tuple[int, int, int]] = [
-    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-]
 
 
 def client(timeout: httpx2.Timeout) -> httpx2.Client:
@@ -48,8 +40,8 @@ def client(timeout: httpx2.Timeout) -> httpx2.Client:
 
 
 class _Client(httpx2.Client):
-    """Goes past what no request of a stream needs, and httpx2 does for each: merging URLs, headers and cookies
-    (an upstream's cookies would go with other clients' requests), authorization, redirections.
+    """Goes past what httpx2 does for each request, and no stream needs: merging URLs, headers and cookies
+    (an upstream's would go with other clients' requests), authorization, redirections.
     """
 
     def __init__(self, timeout: httpx2.Timeout) -> None:
@@ -175,82 +167,15 @@ class Transport(httpx2.BaseTransport):
         pool = self._pools.get(place)
         if pool is None:
             with self._lock:
-                pool = self._pools.setdefault(place, _new_pool(*place))
+                pool = self._pools.setdefault(place, new_pool(*place))
         return pool
-
-
-class _Connection:
-    """What is added to urllib3's connections: since when one has been idle, and whose it is."""
-
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self._lock = threading.Lock()
-        self._idle_since: float | None = None
-        self._body: _Body | None = None
-
-    @property
-    def is_connected(self) -> bool:
-        since = self._idle_since
-        if since is not None and time.monotonic() - since > _IDLE_SECONDS:
-            return False
-        connected: bool = super().is_connected  # type: ignore[misc]  # of the class beside this one
-        return connected
-
-    def serve(self, body: _Body) -> None:
-        with self._lock:
-            self._idle_since = None
-            self._body = body
-
-    def rest(self) -> None:
-        """It goes back to its pool, and may serve others."""
-        with self._lock:
-            self._idle_since = time.monotonic()
-            self._body = None
-
-    def shut_down(self, body: _Body) -> None:
-        with self._lock:
-            sock: socket.socket | None = getattr(self, "sock", None)
-            if self._body is body and sock is not None:
-                with suppress(OSError):
-                    sock.shutdown(socket.SHUT_RDWR)
-
-
-class _Plain(_Connection, HTTPConnection):
-    pass
-
-
-class _Secure(_Connection, HTTPSConnection):
-    pass
-
-
-class _Idle(queue.LifoQueue[Any]):
-    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        if item is not None:
-            item.rest()
-        super().put(item, block, timeout)
-
-
-class _PlainPool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _Plain
-    QueueCls = _Idle
-
-
-class _SecurePool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _Secure
-    QueueCls = _Idle
-
-
-def _new_pool(scheme: str, host: str, port: int | None) -> urllib3.HTTPConnectionPool:
-    options: dict[str, Any] = {"maxsize": _MAX_IDLE, "socket_options": _KEEP_ALIVE}
-    if scheme == "https":
-        return _SecurePool(host, port, ssl_context=httpx2.create_ssl_context(), **options)
-    return _PlainPool(host, port, **options)
 
 
 class _Body(httpx2.SyncByteStream):
     def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:
         self._answer = answer
-        self._connection: Any = getattr(answer, "connection", None)
+        connection = getattr(answer, "connection", None)
+        self._connection = connection if isinstance(connection, Connection) else None
         if self._connection is not None:
             self._connection.serve(self)
 
@@ -267,12 +192,9 @@ class _Body(httpx2.SyncByteStream):
 
     def finish(self) -> None:
         """Ends the body if its end comes at once; else nothing is lost but the connection."""
-        sock = getattr(self._connection, "sock", None)
-        if sock is None:
-            return
         with suppress(HTTPError, OSError, ValueError):
-            sock.settimeout(_END_SECONDS)
-            self._answer.read1(_PIECE)
+            if self._connection is not None and self._connection.wait_for(self, _END_SECONDS):
+                self._answer.read1(_PIECE)
 
     def shut_down(self) -> None:
         if self._connection is not None:

@@ -21,6 +21,8 @@ from typing import Any
 from gunicorn.http.errors import NoMoreData, ParseException
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
+from emulator.web.client_socket import ClientSocket
+
 
 class BodyTooSlow(TimeoutError):
     """Of a request: its deadline is over."""
@@ -34,8 +36,6 @@ BODY_ERRORS = (ParseException, NoMoreData, BodyTooSlow)
 HEAD_BYTES = 64 * 1024
 BODY_BYTES_A_SECOND = 16 * 1024
 """Slower bodies are cut off, once their first `client_seconds` are over."""
-WRITE_SECONDS = 60
-"""Longest wait for a client to take a piece of its answer."""
 _SPARE = 16
 """Connections that are always left for those who come next."""
 _DRAIN_SECONDS = 0.2
@@ -69,7 +69,7 @@ class _Socket:
         except TimeoutError as error:
             raise BodyTooSlow from error
         finally:
-            self._connection.settimeout(WRITE_SECONDS)
+            self._connection.settimeout(0)
         self._until += len(data) / BODY_BYTES_A_SECOND
         return data
 
@@ -92,7 +92,6 @@ class _Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
         reader.unread(self.head)
         self.head = b""
         reader.sock = _Socket(self.sock, self.seconds)
-        self.sock.settimeout(WRITE_SECONDS)
 
 
 def worker_class(client_seconds: float) -> type[Worker]:
@@ -122,6 +121,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
                 raise
             return
         self.nr_conns += 1
+        client = ClientSocket(client)
         connection = _Connection(self.cfg, client, address, listener.getsockname())
         connection.seconds = self.client_seconds
         self._await_head(connection)
@@ -130,7 +130,21 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def on_client_socket_readable(self, conn: _Connection, client: socket.socket) -> None:
         self.poller.unregister(client)
         self.keepalived_conns.remove(conn)
-        self._await_head(conn)
+        try:
+            begun = client.recv(_PIECE)
+        except (BlockingIOError, InterruptedError):
+            self._await_head(conn)
+            return
+        except OSError:
+            begun = b""
+        if not begun:
+            self.nr_conns -= 1
+            conn.close()
+        elif _END in begun:  # all of the head at once, as nearly always
+            conn.head, conn.data_ready = begun, True
+            self.enqueue_req(conn)
+        else:
+            self._await_head(conn, begun)
 
     def finish_request(self, conn: _Connection, fs: Any) -> None:
         """As the base class; but what has been read of a next request is a head like any other."""
@@ -141,6 +155,12 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             self._await_head(conn, begun)
         else:
             super().finish_request(conn, fs)
+
+    def handle_request(self, req: Any, conn: _Connection) -> Any:
+        """As the base class; an answer without a body ends with its head."""
+        stays = super().handle_request(req, conn)
+        conn.sock.flush()
+        return stays
 
     def init_signals(self) -> None:
         super().init_signals()

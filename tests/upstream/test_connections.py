@@ -29,6 +29,7 @@ TAILS = {
     "at once": ANSWER + LAST,
     "with the last event": HEAD + piece(delta("Hello") + delta(finish="stop") + DONE) + LAST,
     "never": ANSWER,
+    "with more than it should": ANSWER + LAST + b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
 }
 
 
@@ -99,9 +100,16 @@ def test_a_body_without_an_end_is_not_waited_for(server: Counting) -> None:
     upstream.close()
 
 
+def test_what_comes_behind_an_answer_is_not_taken_for_the_next(server: Counting) -> None:
+    upstream = OpenAIUpstream(Settings(base_url=server.url, api_key="none"))
+    assert [answers(upstream, "with more than it should") for _ in range(3)] == [2, 2, 2]
+    assert server.connections == 3
+    upstream.close()
+
+
 def test_an_answer_that_was_left_early_takes_its_connection_along(server: Counting) -> None:
     upstream = OpenAIUpstream(Settings(base_url=server.url, api_key="none"))
-    with upstream.open(ASKED, {"model": "at once"}) as reply:
+    with upstream.open(ASKED, {"model": "never"}) as reply:
         assert next(iter(reply))["choices"][0]["delta"] == {"content": "Hello"}
     assert answers(upstream, "at once") == 2
     assert server.connections == 2

@@ -1,0 +1,208 @@
+"""urllib3's connections and pools, as streams of many small pieces want them.
+
+A request leaves in one piece; a read takes one system call, which gives all that has come; a connection that
+has been idle for long is not used again. Knows nothing of httpx2.
+"""
+
+from __future__ import annotations
+
+import http.client
+import queue
+import socket
+import struct
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+import httpx2
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+from emulator.upstream.chunked import BadChunk, ChunkedDecoder
+
+_IDLE_SECONDS = 4.0
+"""Uvicorn closes an idle connection after 5: what is sent at that moment is lost."""
+_MAX_IDLE = 256
+_PIECE = 64 * 1024
+_JOINED = 64 * 1024
+"""A larger body is not copied to stand behind its head."""
+_KEEP_ALIVE: list[tuple[int, int, int]] = [
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+]
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *given: Any, **named: Any) -> None:
+        super().__init__(sock, *given, **named)
+        self._connected = sock
+        self._decoder = ChunkedDecoder()
+
+    def read1(self, n: int = -1) -> bytes:
+        """As the base class; of a chunked body not one chunk, but all that have come."""
+        if not self.chunked or self.fp is None:
+            return super().read1(n)
+        content = b""
+        decoder = self._decoder
+        while not content and not decoder.ended:
+            data = self.fp.read1(_PIECE)
+            try:
+                if data:
+                    content = decoder.feed(data)
+                else:
+                    decoder.close()
+            except BadChunk as error:
+                raise http.client.HTTPException(str(error)) from error
+        if decoder.ended:
+            if decoder.rest:  # it would be taken for the next answer
+                with suppress(OSError):
+                    self._connected.shutdown(socket.SHUT_RDWR)
+            self.close()
+        return content
+
+
+class Connection:
+    """What is added to urllib3's connections: since when one has been idle, and whose it is."""
+
+    response_class: Any = _Response
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._lock = threading.Lock()
+        self._idle_since: float | None = None
+        self._user: object = None
+        self._head: bytes | None = None
+
+    def endheaders(self, *given: Any, **named: Any) -> None:
+        """As the base class; what it sends waits for the body."""
+        self._head = b""
+        super().endheaders(*given, **named)  # type: ignore[misc]  # of the class beside this one
+
+    def send(self, data: Any) -> None:
+        head = self._head
+        if head == b"":
+            self._head = data
+            return
+        self._head = None
+        if head is not None:
+            if isinstance(data, bytes) and len(data) <= _JOINED:
+                data = head + data
+            else:
+                super().send(head)  # type: ignore[misc]
+        super().send(data)  # type: ignore[misc]
+
+    def getresponse(self) -> Any:
+        if self._head is not None:  # there was no body
+            self.send(b"")
+        return super().getresponse()  # type: ignore[misc]
+
+    @property
+    def is_connected(self) -> bool:
+        since = self._idle_since
+        if since is not None and time.monotonic() - since > _IDLE_SECONDS:
+            return False
+        connected: bool = super().is_connected  # type: ignore[misc]
+        return connected
+
+    def serve(self, user: object) -> None:
+        with self._lock:
+            self._idle_since = None
+            self._user = user
+
+    def rest(self) -> None:
+        """It goes back to its pool, and may serve others."""
+        with self._lock:
+            self._idle_since = time.monotonic()
+            self._user = None
+
+    def wait_for(self, user: object, seconds: float) -> bool:
+        """Limit each read of ``user``; False if the connection serves it no more."""
+        with self._lock:
+            sock: socket.socket | None = getattr(self, "sock", None)
+            if self._user is not user or sock is None:
+                return False
+            sock.settimeout(seconds)
+            return True
+
+    def shut_down(self, user: object) -> None:
+        with self._lock:
+            sock: socket.socket | None = getattr(self, "sock", None)
+            if self._user is user and sock is not None:
+                with suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
+
+
+class _Socket(socket.socket):
+    """Its timeouts are the kernel's: with one of its own, Python asks before each read whether it may."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._seconds = connected.gettimeout()
+        self._limits: dict[int, float | None] = {}
+        """Those that the kernel has been told."""
+        family, kind, protocol = connected.family, connected.type, connected.proto
+        super().__init__(family, kind, protocol, connected.detach())
+        super().settimeout(None)
+
+    def gettimeout(self) -> float | None:
+        return self._seconds
+
+    def settimeout(self, value: float | None) -> None:
+        self._seconds = value
+
+    def recv_into(self, *given: Any, **named: Any) -> int:
+        self._limit(socket.SO_RCVTIMEO)
+        try:
+            return super().recv_into(*given, **named)
+        except BlockingIOError as error:
+            raise TimeoutError("timed out") from error
+
+    def sendall(self, *given: Any, **named: Any) -> None:
+        self._limit(socket.SO_SNDTIMEO)
+        try:
+            super().sendall(*given, **named)
+        except BlockingIOError as error:
+            raise TimeoutError("timed out") from error
+
+    def _limit(self, option: int) -> None:
+        seconds = self._seconds
+        if self._limits.get(option) != seconds:
+            # 0 is no limit.
+            micros = 0 if seconds is None else max(1, int(seconds * 1_000_000))
+            self.setsockopt(
+                socket.SOL_SOCKET, option, struct.pack("@ll", *divmod(micros, 1_000_000))
+            )
+            self._limits[option] = seconds
+
+
+class _Plain(Connection, HTTPConnection):
+    def _new_conn(self) -> socket.socket:
+        return _Socket(super()._new_conn())
+
+
+class _Secure(Connection, HTTPSConnection):
+    pass
+
+
+class _Idle(queue.LifoQueue[Any]):
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        if item is not None:
+            item.rest()
+        super().put(item, block, timeout)
+
+
+class _PlainPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _Plain
+    QueueCls = _Idle
+
+
+class _SecurePool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _Secure
+    QueueCls = _Idle
+
+
+def new_pool(scheme: str, host: str, port: int | None) -> urllib3.HTTPConnectionPool:
+    options: dict[str, Any] = {"maxsize": _MAX_IDLE, "socket_options": _KEEP_ALIVE}
+    if scheme == "https":
+        return _SecurePool(host, port, ssl_context=httpx2.create_ssl_context(), **options)
+    return _PlainPool(host, port, **options)
