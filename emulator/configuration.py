@@ -20,7 +20,8 @@ from pydantic import ValidationError
 
 from emulator import addresses, command_line, providers
 from emulator.command_line import BadFlag, nearest
-from emulator.settings import CONFIG_VARIABLE, DEFAULT_FILE, SERVICE_LINK_ADDRESS, Settings
+from emulator.settings import Settings
+from emulator.settings_sources import CONFIG_VARIABLE, DEFAULT_FILE, SERVICE_LINK_ADDRESS
 
 PREFIX = "EMULATOR_"
 _SERVICE_LINK = re.compile(r"\w+_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")

@@ -2,78 +2,31 @@
 
 Environment variables are ``EMULATOR_<NAME>``. The file is ``emulator.toml`` in the working directory, or
 the one that ``EMULATOR_CONFIG`` names. ``DEEPSEEK_API_KEY``, ``OPENAI_API_KEY`` and ``OPENAI_BASE_URL``
-come after those: `emulator.providers`. Every field is documented in docs/settings.md, and a test says so.
-`emulator.configuration` reads a command line, and tells what is wrong in one line each.
+come after those: `emulator.settings_sources`. Every field is documented in docs/settings.md, and a test
+says so. `emulator.configuration` reads a command line, and tells what is wrong in one line each.
 """
 
 from __future__ import annotations
 
-import os
-import re
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
-from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
-    EnvSettingsSource,
     NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    TomlConfigSettingsSource,
 )
 
-from emulator import addresses, providers
+from emulator import addresses, settings_sources
 from emulator.upstream_settings import ProfileRow, Tools, UpstreamRow
 
 Order = Literal["auto", "dataflow", "strict"]
 """Which calls of a program leave together."""
 MemoryLimit = Literal["1g", "4g", "16g", "64g"]
 
-CONFIG_VARIABLE = "EMULATOR_CONFIG"
-DEFAULT_FILE = "emulator.toml"
-APPLICATION = "tool-use-api-emulator"
 BUILT_IN_PROFILES = ("default", "reasoning", "tiny", "openai")
-
-
-class EnvironmentDefaults(PydanticBaseSettingsSource):
-    """What the environment says under names that are not ours, where no setting says otherwise."""
-
-    def get_field_value(
-        self,
-        field: FieldInfo,  # noqa: ARG002
-        field_name: str,
-    ) -> tuple[Any, str, bool]:
-        return None, field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        said = self.current_state
-        choice = providers.choose(
-            os.environ, base_url=said.get("base_url"), has_key="api_key" in said
-        )
-        found = {"base_url": choice.base_url, "api_key": choice.api_key}
-        state = os.environ.get("XDG_STATE_HOME", "")
-        if Path(state).is_absolute():  # the specification ignores others
-            folder = Path(state) / APPLICATION
-            found |= {"store": str(folder / "programs.sqlite"), "files_dir": str(folder / "files")}
-        return {name: value for name, value in found.items() if value is not None}
-
-
-SERVICE_LINK_ADDRESS = re.compile(r"(tcp|udp|sctp)://\S+")
-"""What Kubernetes sets EMULATOR_PORT to, in all containers beside a service called emulator. No setting of
-ours begins so."""
-
-
-class Variables(EnvSettingsSource):
-    """``EMULATOR_*``, but for what Kubernetes says of services."""
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        value, key, value_is_complex = super().get_field_value(field, field_name)
-        if isinstance(value, str) and SERVICE_LINK_ADDRESS.fullmatch(value):
-            value = None
-        return value, key, value_is_complex
 
 
 class Settings(BaseSettings):
@@ -408,10 +361,4 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        file = Path(os.environ.get(CONFIG_VARIABLE) or DEFAULT_FILE)
-        return (
-            init_settings,
-            Variables(settings_cls),
-            TomlConfigSettingsSource(settings_cls, file),
-            EnvironmentDefaults(settings_cls),
-        )
+        return (init_settings, *settings_sources.sources(settings_cls))

@@ -7,7 +7,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from emulator import addresses
-from emulator.settings import APPLICATION, Settings
+from emulator.settings import Settings
+from emulator.settings_sources import APPLICATION
 
 CURL = """\
 curl {url}/v1/chat/completions -H 'content-type: application/json'{key} -d '{{

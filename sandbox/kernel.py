@@ -73,11 +73,6 @@ class KernelEngine:
         self._problem: SandboxUnavailable | None = None
         self._probed = elsewhere
 
-    @property
-    def ready(self) -> int:
-        """How many kernels wait to be used."""
-        return self._pool.ready
-
     def warm_up(self) -> None:
         """Start the waiting kernels now. Raises SandboxUnavailable if this place cannot be had."""
         self._check()

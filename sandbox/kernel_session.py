@@ -15,8 +15,9 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from sandbox import kernel_words
 from sandbox.awaits import settle_awaits
 from sandbox.engine import Finished, Limits, Paused, Step
 from sandbox.errors import (
@@ -43,7 +44,6 @@ _GRACE = 1.0
 """Seconds that an interrupted kernel has to give in before it is killed."""
 _OWN_SECONDS = 10.0
 """Seconds beside a piece's own that all expressions of ours may take until the next piece begins."""
-_LARGEST_CALL = 1024 * 1024
 _END_OF_INPUT = "\x04"  # Jupyter's reply that makes input() raise EOFError
 
 
@@ -249,58 +249,25 @@ class KernelSession:
         if not (isinstance(prompt, str) and prompt.startswith(self._marker)):
             self._kernel.answer(_END_OF_INPUT)  # the program's own input(): there is nobody to ask
             return None
-        if len(prompt) > _LARGEST_CALL:
-            raise SandboxLimit("argument bytes in a call")
-        told = json.loads(prompt.removeprefix(self._marker), parse_constant=_no_constant)
-        self._ahead = isinstance(told, list)
+        calls, self._ahead = kernel_words.calls(prompt.removeprefix(self._marker), self._names)
         if self._ahead and not self._lenient:
             raise ValueError("a program's calls come one by one")
-        first, *ahead = [self._call(call) for call in (told if self._ahead else [told])]
+        first, *ahead = calls
         self._pauses += 1
         if self._pauses > self._limits.pauses:
             raise SandboxLimit("calls")
         return replace(first, ahead=tuple(ahead[: self._limits.pauses - self._pauses]))
 
-    def _call(self, call: Any) -> Paused:
-        name, args, kwargs, line = call["name"], call["args"], call["kwargs"], call["line"]
-        if name not in self._names or not isinstance(args, list) or not isinstance(kwargs, dict):
-            raise ValueError(name)
-        batch = call.get("batch")
-        return Paused(
-            name,
-            tuple(args),
-            kwargs,
-            line if type(line) is int else None,
-            batch if type(batch) is int else 0,
-        )
-
     def _finished(self, reply: Message) -> Finished:
         self._running = None
         stdout = self._outputs.printed
         if reply["status"] != "ok":
-            self._fail(reply, stdout)
+            failed = kernel_words.failure(reply, stdout)
+            if failed.kind == "MemoryError" and not self._lenient:
+                # The limit on address space shows as CPython's own error.
+                raise SandboxLimit("memory")
+            raise failed
         return replace(self._outputs.shown, stdout=stdout)
-
-    def _fail(self, reply: Message, stdout: str) -> NoReturn:
-        kind, message = str(reply["ename"]), str(reply["evalue"])[:10_000]
-        if kind == "MemoryError" and not self._lenient:
-            # The limit on address space shows as CPython's own error.
-            raise SandboxLimit("memory")
-        try:
-            frames = [
-                (bool(current), Frame(int(line), str(function), str(text)))
-                for current, line, function, text in json.loads(reply["traceback"][0])
-            ]
-        except (ValueError, TypeError, LookupError, RecursionError):
-            frames = []  # not written by our stub
-        lines = [frame.line for current, frame in frames if current]
-        raise ProgramFailed(
-            kind,
-            message,
-            lines[-1] if lines else None,
-            render_traceback([frame for _, frame in frames], kind, message),
-            stdout,
-        )
 
     def _stop(self) -> None:
         """Interrupt; a kernel that gives in keeps its state, one that does not is killed."""
@@ -328,7 +295,3 @@ def _step(events: Iterator[Output | Step]) -> Step:
         if isinstance(event, Paused | Finished):
             return event
     raise AssertionError("a step comes last")
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")

@@ -69,12 +69,6 @@ class WarmPool(Generic[K]):
             self._fill()
             self._keep_up()
 
-    @property
-    def ready(self) -> int:
-        """How many wait, started."""
-        with self._lock:
-            return sum(started.done() for started in self._warm)
-
     def take(self) -> K:
         """Hand out a kernel: a waiting one, or one started now. Raises SandboxUnavailable."""
         with self._lock:

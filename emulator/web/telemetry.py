@@ -17,7 +17,8 @@ from flask import request
 
 from emulator import json_codec
 from emulator.errors import EmulatorError
-from emulator.settings import APPLICATION, Settings
+from emulator.settings import Settings
+from emulator.settings_sources import APPLICATION
 from emulator.traces import Trace, Turn, timeline
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ import pytest
 import yaml
 
 from emulator.configuration import from_command_line
-from emulator.settings import CONFIG_VARIABLE, Settings
+from emulator.settings import Settings
+from emulator.settings_sources import CONFIG_VARIABLE
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -1,0 +1,143 @@
+"""Values under keys in an SQLite file, or in memory."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+
+from emulator.storage.key_value.interface import Change, StoreFailed, portions
+
+
+class SQLiteStore:
+    """One file in WAL mode, or ``:memory:``. The oldest values give way when its pages exceed ``max_bytes``.
+
+    A process that is killed loses nothing that `put` has returned from; a machine that loses power may
+    lose the last moments, never the file. Several processes may share a file.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        ttl_seconds: float,
+        max_bytes: int = 256 * 2**20,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Raises `StoreFailed`."""
+        self._ttl = ttl_seconds
+        self._max_bytes = max_bytes
+        self._now = now
+        self._lock = threading.Lock()
+        try:
+            if path != ":memory:":
+                # Conversations pass through here: they are nobody else's business.
+                # SQLite gives its -wal and -shm files the mode of the first one.
+                Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                Path(path).touch(mode=0o600)
+            self._connection = sqlite3.connect(path, check_same_thread=False, timeout=5)
+            with self._connection as connection:
+                connection.execute("PRAGMA journal_mode=WAL")
+                connection.execute("PRAGMA synchronous=NORMAL")
+                connection.execute("PRAGMA secure_delete=ON")  # what has expired is overwritten
+                connection.execute(
+                    "CREATE TABLE IF NOT EXISTS kept "
+                    "(key TEXT PRIMARY KEY, value BLOB NOT NULL, expires REAL NOT NULL)"
+                )
+                connection.execute("CREATE INDEX IF NOT EXISTS kept_expires ON kept (expires)")
+        except (sqlite3.Error, OSError) as error:
+            raise StoreFailed(f"{path}: {error}") from error
+
+    def put(self, values: Mapping[str, bytes], seconds: float | None = None) -> None:
+        until = self._now() + (self._ttl if seconds is None else seconds)
+        rows = [(key, value, until) for key, value in values.items()]
+        try:
+            with self._lock, self._connection as connection:
+                self._put(connection, rows)
+        except sqlite3.Error as error:
+            raise StoreFailed(str(error)) from error
+
+    def change(self, key: str, change: Change, seconds: float | None = None) -> None:
+        until = self._now() + (self._ttl if seconds is None else seconds)
+        try:
+            with self._lock, self._connection as connection:
+                # For writing at once: what is read stays true until it is written.
+                connection.execute("BEGIN IMMEDIATE")
+                self._put(connection, [(key, change(self._value(key)), until)])
+        except sqlite3.Error as error:
+            raise StoreFailed(str(error)) from error
+
+    def get(self, key: str) -> bytes | None:
+        try:
+            with self._lock:
+                return self._value(key)
+        except sqlite3.Error as error:
+            raise StoreFailed(str(error)) from error
+
+    def get_many(self, keys: Collection[str]) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        for some in portions(keys):
+            marks = ", ".join("?" * len(some))
+            query = (
+                f"SELECT key, CAST(value AS BLOB) FROM kept WHERE key IN ({marks}) AND expires >= ?"
+            )
+            try:
+                with self._lock, closing(self._connection.cursor()) as cursor:
+                    found |= dict(cursor.execute(query, (*some, self._now())).fetchall())
+            except sqlite3.Error as error:
+                raise StoreFailed(str(error)) from error
+        return found
+
+    def delete(self, keys: Collection[str]) -> None:
+        try:
+            with self._lock, self._connection as connection:
+                connection.executemany("DELETE FROM kept WHERE key = ?", [(key,) for key in keys])
+        except sqlite3.Error as error:
+            raise StoreFailed(str(error)) from error
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    def _put(self, connection: sqlite3.Connection, rows: list[tuple[str, bytes, float]]) -> None:
+        connection.execute("DELETE FROM kept WHERE expires < ?", (self._now(),))
+        connection.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", rows)
+        self._make_room(connection)
+
+    def _value(self, key: str) -> bytes | None:
+        with closing(self._connection.cursor()) as cursor:
+            query = "SELECT CAST(value AS BLOB) FROM kept WHERE key = ? AND expires >= ?"
+            row = cursor.execute(query, (key, self._now())).fetchone()
+        return row[0] if row else None
+
+    def _make_room(self, connection: sqlite3.Connection) -> None:
+        while (excess := self._used(connection) - self._max_bytes) > 0:
+            gone = list(_oldest(connection, excess))
+            if not gone:
+                return
+            connection.executemany("DELETE FROM kept WHERE key = ?", gone)
+
+    @staticmethod
+    def _used(connection: sqlite3.Connection) -> int:
+        """Bytes of the pages in use. Adding up the values' lengths would read all rows at each `put`."""
+        pages, free, size = (
+            int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+        return (pages - free) * size
+
+
+def _oldest(connection: sqlite3.Connection, wanted: int) -> Iterator[tuple[str]]:
+    """The keys that were put first and whose rows fill ``wanted`` bytes.
+
+    Not those that expire first: values that live long would drive out all others.
+    """
+    query = "SELECT key, length(key) + length(value) FROM kept ORDER BY rowid"
+    for key, length in connection.execute(query):
+        if wanted <= 0:
+            return
+        wanted -= length
+        yield (key,)
