@@ -258,7 +258,7 @@ test-docker: $(TESTABLE) $(DOCKER) ## the kernels' tests in containers of a Dock
 	    tests/sandbox/test_docker.py tests/sandbox/test_escape.py tests/sandbox/test_engines.py $(ARGS)
 
 .PHONY: test-image
-test-image: $(TESTABLE) $(DOCKER) sbom ## build both Dockerfiles, and run the images, in an engine of their own (needs root)
+test-image: $(TESTABLE) $(DOCKER) $(LOCAL) sbom ## build both Dockerfiles, run the images, Compose and the systemd unit, in an engine of their own (needs root)
 	@$(PY) -m tests.support.image_engine $(PY) -m pytest tests/image $(ARGS)
 
 .PHONY: test-deploy

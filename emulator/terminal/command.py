@@ -48,8 +48,10 @@ def _talk(conversation: Conversation, url: str) -> None:
     screen.greet(url, conversation.model, names)
     while True:
         try:
-            words = screen.ask("> ").strip()
-        except (EOFError, KeyboardInterrupt):
+            words = screen.ask("> ", remember=True).strip()
+        except KeyboardInterrupt:  # what was typed is dropped, as in a shell
+            continue
+        except EOFError:
             return
         match words:
             case "":

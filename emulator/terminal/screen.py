@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from contextlib import suppress
 from typing import Any
 
 from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
+
+with suppress(ImportError):  # not everywhere
+    import readline
 
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 MAX_RESULT = 2_000
@@ -33,9 +38,22 @@ class Screen:
         self._print(f"{model} at {url}. Tools: {', '.join(tools) or 'none'}.", "dim")
         self._print("/tools lists them, /reset forgets the conversation, /quit ends it.", "dim")
 
-    def ask(self, question: str) -> str:
-        """A line of the user's. Raises `EOFError`, `KeyboardInterrupt`."""
-        return self._console.input(Text(question, "bold"))
+    def ask(self, question: str, *, remember: bool = False) -> str:
+        """A line of the user's, which the arrow keys bring back where it is to be remembered.
+
+        Raises `EOFError`, `KeyboardInterrupt`.
+        """
+        try:
+            if "readline" not in sys.modules or not (
+                sys.stdin.isatty() and self._console.is_terminal
+            ):
+                return self._console.input(Text(question, "bold"))
+            readline.set_auto_history(remember)
+            # It writes the question itself: what it did not write, it would delete with the line.
+            return input(question)
+        except (EOFError, KeyboardInterrupt):
+            self._console.print()
+            raise
 
     def words(self, text: str, *, reasoning: bool = False) -> None:
         """The next piece of an answer."""

@@ -10,11 +10,9 @@ import json
 import os
 import re
 import secrets
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import openai
 import pytest
@@ -22,6 +20,7 @@ import pytest
 from emulator import __version__
 from sandbox.engine import Finished, Limits
 from sandbox.kernel import KernelEngine
+from tests.support.docker_command import ROOT, docker
 from tests.support.processes import free_port
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import GET_WEATHER
@@ -31,9 +30,6 @@ if "BUILD_INDEX_URL" not in os.environ:
 
 pytestmark = pytest.mark.timeout(1800)  # the first of these builds
 
-ROOT = Path(__file__).parents[2]
-IMAGE = "tool-use-api-emulator"
-KERNEL_IMAGE = "tool-use-api-emulator-kernel"
 FOR_KERNELS = [
     f"--security-opt={name}=unconfined" for name in ("seccomp", "apparmor", "systempaths")
 ]
@@ -44,35 +40,6 @@ AS_IN_COMPOSE = [
 ]  # fmt: skip
 """What deploy/compose.yaml takes from it."""
 OF_THE_BASE = {"pip", "setuptools", "wheel"}
-
-
-def docker(*arguments: str, code: int = 0) -> str:
-    """What `docker ...` prints, on both its outputs."""
-    done = subprocess.run(
-        ["docker", *arguments],
-        check=False,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == code, f"docker {' '.join(arguments)}:\n{done.stdout}{done.stderr}"
-    return done.stdout + done.stderr
-
-
-def built(name: str, *more: str) -> str:
-    index = f"PIP_INDEX_URL={os.environ['BUILD_INDEX_URL']}"
-    docker("build", "--network=host", "--build-arg", index, "--tag", name, *more, str(ROOT))
-    return name
-
-
-@pytest.fixture(scope="session")
-def image() -> str:
-    return built(IMAGE)
-
-
-@pytest.fixture(scope="session")
-def kernel_image() -> str:
-    return built(KERNEL_IMAGE, "--file", str(ROOT / "sandbox" / "Dockerfile"))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -74,6 +75,17 @@ def test_the_quickstarts_python_runs(
         "{'location': 'London'}",
         "Their sum is 285.",
     ]
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="there is no curl")
+def test_the_quickstarts_curl_line_runs(proxy: str, upstream: ScriptedUpstream) -> None:
+    upstream.reply('```python\nget_weather(location="London")\n```')
+    page = (ROOT / "docs" / "quickstart.md").read_text()
+    [line] = re.findall(r"^## curl\n\n```sh\n(.*?)```", page, re.DOTALL | re.MULTILINE)
+    command = ["sh", "-c", line.replace("http://127.0.0.1:8001", proxy)]
+    answer = json.loads(subprocess.check_output(command))
+    [call] = answer["choices"][0]["message"]["tool_calls"]
+    assert call["function"] == {"name": "get_weather", "arguments": '{"location":"London"}'}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -11,7 +11,7 @@ import contextlib
 import re
 import sys
 
-from tests.support import debian_images
+from tests.support import compose_plugin, debian_images
 from tests.support.debian_images import ROOT
 from tests.support.docker_engine import imported, with_engine
 from tests.support.package_index import package_index
@@ -29,12 +29,13 @@ def main(command: list[str]) -> int:
     with package_index() as url:
 
         def images(host: str) -> dict[str, str]:
-            return {**_base(host), "BUILD_INDEX_URL": url}
+            _base(host)
+            return {"BUILD_INDEX_URL": url, **_compose()}
 
         return with_engine(command, images, own_network=False)
 
 
-def _base(host: str) -> dict[str, str]:
+def _base(host: str) -> None:
     name, tag = base_image()
     why = _pull(host, name, tag)
     if why:
@@ -43,7 +44,14 @@ def _base(host: str) -> dict[str, str]:
             f"{name}:{tag} cannot be pulled ({why}): {debian_images.release()} with its own python3,"
             " made by debootstrap, stands in for it\n"
         )
-    return {}
+
+
+def _compose() -> dict[str, str]:
+    try:
+        return {"COMPOSE": "yes", **compose_plugin.variables()}
+    except debian_images.Missing as why:
+        sys.stderr.write(f"no Compose, whose tests are skipped: {why}\n")
+        return {}
 
 
 def _pull(host: str, name: str, tag: str) -> str:

@@ -95,6 +95,20 @@ def test_a_conversation_with_calls_that_are_run_and_declined(
     assert "ConnectionError" not in declined
 
 
+def test_the_line_being_typed_is_edited_dropped_and_brought_back(
+    proxy: str, upstream: ScriptedUpstream, tools: Path, tmp_path: Path
+) -> None:
+    upstream.reply(MAIL, "Then not.", "Again, no.")
+    command = [str(ROOT / "app.py"), "chat", "--url", f"{proxy}/v1", "--tools", str(tools)]
+    up, left, end = "\x1b[A", "\x1b[D", "\x04"
+    typed = [f"Mai Eve{left * 4}l", "no", "never mind\x03", up, end]
+    shown = converse([*command, "--model", "m"], typed, r"(?:> |always: )$", tmp_path)
+    # What was answered to the question about a call, and what was dropped, are no questions.
+    assert "Mail Eve" in str(upstream.requests[-1]["messages"][-1])
+    assert "Again, no." in shown
+    assert "never mind" not in str(upstream.requests)
+
+
 def test_one_question_is_answered_and_ends_the_command(
     proxy: str, upstream: ScriptedUpstream, tools: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import base64
+import json
+import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.clients.conftest import SharedUpstream
-from tests.clients.openai_3.conftest import AskNode, ways
+from tests.clients.openai_3.conftest import NODE, SCRIPTS, AskNode, ways
 from tests.clients.scenarios import (
     ASK,
     CODE_RUNS,
@@ -30,6 +34,7 @@ from tests.clients.scenarios import (
     marked,
 )
 
+ROOT = Path(__file__).parents[3]
 CLIENT = "openai-node"
 PACKAGES = ("npm:openai",)
 
@@ -146,3 +151,13 @@ def test_files_go_into_a_container_and_come_out_of_it(
 def test_an_upstream_error_keeps_its_status(ask_node: AskNode, upstream: SharedUpstream) -> None:
     upstream.reply(status=401)
     assert ask_node("openai_node", "create", prompt=ASK)["error"]["status"] == 401
+
+
+def test_the_quickstarts_javascript_runs(base_url: str, upstream: SharedUpstream) -> None:
+    upstream.reply('```python\nget_weather(location="London")\n```')
+    page = (ROOT / "docs" / "quickstart.md").read_text()
+    [snippet] = re.findall(r"```js\n(.*?)```", page, re.DOTALL)
+    source = snippet.replace("http://127.0.0.1:8001/v1", base_url)
+    command = [str(NODE), "--input-type=module", "--eval", source]
+    said = subprocess.check_output(command, cwd=SCRIPTS, text=True)
+    assert json.loads(said) == {"location": "London"}
