@@ -20,6 +20,7 @@ from emulator.client_keys import ClientKeysUnusable
 from emulator.client_keys import read as read_keys
 from emulator.configuration import Configuration
 from emulator.settings import Settings
+from emulator.web import garbage
 from emulator.web.listening import CannotListen, listen
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def serve(made: Configuration, say: Say) -> None:
     with ExitStack() as running:
         folder = _run_folder(settings, running)
         # gunicorn forks: everything with threads or child processes starts in the worker.
+        garbage.begin()
         from emulator.web.server import Server
 
         if settings.local_model:
@@ -102,8 +104,6 @@ def _begin(app: Flask, settings: Settings, say: Say, first: bool) -> None:
         print(start_words.first_request(settings, model), flush=True)
     if settings.warm_kernels:
         app.extensions["emulator.warm_up"]()
-    from emulator.web import garbage
-
     garbage.settle()
 
 

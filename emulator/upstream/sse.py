@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from sse_starlette import ServerSentEvent
-
 from emulator import json_codec
 
 _WHOLE = re.compile(rb"data: ?([^\r\n]*)\n\n")
@@ -74,5 +72,5 @@ def encode_json(value: Any, name: str | None = None) -> bytes:
     )
 
 
-DONE = ServerSentEvent("[DONE]", sep="\n").encode()
-PING = ServerSentEvent(comment="ping", sep="\n").encode()
+DONE = b"data: [DONE]\n\n"
+PING = b": ping\n\n"

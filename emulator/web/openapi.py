@@ -13,7 +13,6 @@ from typing import Any
 
 from flask import Flask, Response, current_app
 from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
 from werkzeug.routing import Rule
 
 from emulator import __version__
@@ -173,6 +172,8 @@ def _reference(name: str) -> dict[str, Any]:
 
 @cache
 def _made() -> tuple[dict[Any, Any], dict[str, Any]]:
+    from pydantic.json_schema import models_json_schema  # slow, and only this page needs it
+
     models = [model for model in dict.fromkeys(BODIES.values()) if model is not None]
     return models_json_schema(
         [(model, "validation") for model in models], ref_template="#/components/schemas/{model}"
