@@ -1,10 +1,12 @@
 """A proxy whose inspector has something to show, for tests that run in an environment of their own.
 
-Prints its URL once all requests are over, and serves until its input ends.
+Prints its URL once all requests are over, and serves until its input ends. With ``many`` as its argument it
+has 10,000 of them.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import ExitStack, suppress
 from typing import Any
@@ -14,10 +16,12 @@ import openai
 from app import create_app
 from emulator import logs
 from emulator.settings import Settings
+from emulator.traces import Traces
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.serving import serve
 from tests.support.tools import GET_WEATHER, SEND_MAIL
 
+MANY = 10_000
 EVIL = """</textarea><img src=x onerror="window.ran = 1"><script>window.ran = 1</script>"""
 PROGRAM = """```python
 first = get_weather(location="Oslo")
@@ -40,11 +44,18 @@ def main() -> None:
             base_url=upstream.base_url, store=":memory:", files_dir=":temporary:",
             engines=("monty",), warm_kernels=0, upstream_retries=0,
         )  # fmt: skip
+        many = sys.argv[1:] == ["many"]
+        if many:
+            settings = settings.model_copy(update={"inspector_traces": MANY})
         app = create_app(settings)
         running.callback(app.extensions["emulator"].close)
         url = running.enter_context(serve(app))
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0)
-        ask(running.enter_context(client), upstream)
+        if many:
+            fill(app.extensions["emulator.traces"])
+        else:
+            ask(running.enter_context(client), upstream)
+            name_everything(client, f"{url}/v1")
         sys.stdout.write(f"{url}\n")
         sys.stdout.flush()
         sys.stdin.read()
@@ -80,6 +91,27 @@ def ask(client: openai.OpenAI, upstream: ScriptedUpstream) -> None:
     client.chat.completions.create(
         model=EVIL, messages=[{"role": "user", "content": EVIL}], tools=[hostile]
     )
+
+
+def name_everything(client: openai.OpenAI, url: str) -> None:
+    """Hostile names of what is passed on, of a container and of a file in it."""
+    with suppress(openai.APIStatusError):
+        client.embeddings.create(model=EVIL, input=EVIL)
+    container = client.containers.create(name=EVIL)
+    file = (f"{EVIL.replace('/', '')}.svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>")
+    client.containers.files.create(container.id, file=file)
+
+
+def fill(traces: Traces) -> None:
+    """Requests as they are recorded, each with a prompt and a reply."""
+    body = json.dumps({"messages": QUESTION, "tools": [GET_WEATHER, SEND_MAIL]}).encode()
+    for n in range(MANY):
+        trace = traces.begin(f"req_{n}", "POST", "/v1/chat/completions", "", body)
+        assert trace is not None
+        trace.model = "rare" if n == 5 else "common"
+        trace.tools = ("get_weather", "send_mail")
+        trace.turn("upstream", QUESTION, {}).reply = [PROGRAM]
+        traces.finish(trace)
 
 
 if __name__ == "__main__":

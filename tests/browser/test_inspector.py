@@ -9,16 +9,21 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("playwright", reason="`make test-browser` has it, in an environment of its own")
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 VIEWS = ("pipeline", "program", "repairs", "timing", "stream", "copy")
+WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 LOOKS = [("light", 1200), ("dark", 1200), ("light", 390), ("dark", 390)]
 
 # Texts that have too little contrast to the ground that they stand on (WCAG 2.2, 1.4.3).
@@ -50,13 +55,19 @@ CONTRAST = """
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    command = [os.environ["PROXY_PYTHON"], "-m", "tests.browser.proxy"]
+    with proxy() as address:
+        yield address
+
+
+@contextmanager
+def proxy(*arguments: str) -> Iterator[str]:
+    command = [os.environ["PROXY_PYTHON"], "-m", "tests.browser.proxy", *arguments]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as proxy:
-        assert proxy.stdin is not None
-        assert proxy.stdout is not None
-        yield proxy.stdout.readline().strip()
-        proxy.stdin.close()
+    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as started:
+        assert started.stdin is not None
+        assert started.stdout is not None
+        yield started.stdout.readline().strip()
+        started.stdin.close()
 
 
 @pytest.fixture(scope="module")
@@ -95,13 +106,18 @@ def requests(page: Page) -> list[str]:
 def test_every_page_can_be_read_and_fits(page: Page, scheme: str, width: int) -> None:
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     page.set_viewport_size({"width": width, "height": 900})
-    hostile, *_, repaired = requests(page)
-    pages = ["/", "/inspector/playground", "/inspector/containers", "/inspector/status"]
+    passed, hostile, *_, repaired = requests(page)
+    page.goto("/inspector/containers")
+    container = str(page.locator("main tbody a").first.get_attribute("href"))
+    pages = ["/", "/inspector/playground", "/inspector/containers", "/inspector/status", container]
     pages += [f"{hostile}/{view}" for view in VIEWS] + [f"{repaired}/{view}" for view in VIEWS]
+    pages += [f"/inspector/playground?replay={repaired.rpartition('/')[2]}", passed]
     for path in pages:
         page.goto(path)
         shot(page, f"{path}-{scheme}-{width}")
         assert page.evaluate(CONTRAST) == [], path
+        found = Axe().run(page, options={"runOnly": {"type": "tag", "values": WCAG}})
+        assert found.violations_count == 0, (path, found.generate_report())
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
 
 
@@ -111,8 +127,75 @@ def test_pointing_at_a_call_lights_its_line(page: Page) -> None:
     expect(line).not_to_have_class(re.compile("lit"))
     page.locator('[data-lights="p2-1"]').hover()
     expect(line).to_have_class(re.compile("lit"))
+
+
+def test_the_arrow_keys_walk_through_the_turns_of_a_program(page: Page) -> None:
+    first = requests(page)[-1]
+    page.goto(f"{first}/program")
+    expect(page.locator(".source li.sent")).to_have_count(1)
+    slider = page.get_by_role("slider", name="Program's turn")
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_text("Gone on with, without the model")).to_be_visible()
+    expect(slider).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("output")).to_have_text("3 of 4")
+    expect(page.locator(".source li.resumed")).to_have_count(2)
+    third = page.url
+    assert first not in third
+    shot(page, "program-third-turn")
+    page.reload()
+    expect(page.locator("output")).to_have_text("3 of 4")
+    page.keyboard.press("Tab")
+    slider.focus()
+    page.keyboard.press("End")
+    expect(page.get_by_text("Outcome: ended")).to_be_visible()
+
+
+def test_without_the_script_links_lead_through_the_turns(browser: Browser, url: str) -> None:
+    context = browser.new_context(base_url=url, java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{requests(page)[-1]}/program")
+    expect(page.get_by_role("slider")).to_have_count(0)
     page.get_by_role("link", name="program's next turn").click()
     expect(page.get_by_text("Gone on with, without the model")).to_be_visible()
+    page.get_by_role("link", name="program's turn before").click()
+    expect(page.get_by_text("1 of 4")).to_be_visible()
+    context.close()
+
+
+def test_a_recorded_request_lends_its_tools_to_the_playground(page: Page) -> None:
+    requests(page)
+    page.goto("/inspector/playground")
+    page.get_by_label("Tools of").select_option(index=1)
+    page.get_by_role("button", name="Use these").click()
+    expect(page.get_by_label("Tools (JSON)")).to_have_value(re.compile("get_weather"))
+
+
+def test_ten_thousand_requests_are_no_slower_than_fifty(browser: Browser) -> None:
+    """The page has fifty rows, however many there are; how long it took is printed (`-s`)."""
+    with proxy("many") as url:
+        context = browser.new_context(base_url=url)
+        page = context.new_page()
+        took: dict[str, float] = {}
+        for what, path, rows in [
+            ("list", "/", 50),
+            ("last page", "/?page=200", 50),
+            ("search by model", "/?q=rare", 1),
+            ("search in bodies", "/?q=send_mail", 50),
+            ("filter", "/?show=failed", 0),
+            ("one request", "/inspector/requests/req_0/pipeline", 0),
+        ]:
+            began = time.monotonic()
+            page.goto(path)
+            took[what] = time.monotonic() - began
+            expect(page.locator(".requests tbody tr")).to_have_count(rows)
+        lines = (f"\n{what}: {1000 * seconds:.0f} ms" for what, seconds in took.items())
+        sys.stdout.write("".join(lines))
+        page.goto("/")
+        expect(page.get_by_text("10000 requests, page 1 of 200")).to_be_visible()
+        assert page.evaluate("document.querySelectorAll('*').length") < 1500
+        context.close()
 
 
 def test_the_list_is_walked_by_keyboard(page: Page) -> None:

@@ -103,6 +103,9 @@ def test_a_request_is_sent_again_with_what_was_edited_and_its_calls_are_answered
     _, told, _ = proxy.post(path, {"model": "m", **fields, "stream": True})
     key = told["x-request-id"]
     assert f"replay={key}" in proxy.get(f"/inspector/requests/{key}/copy")[2]
+    lent = shown(proxy.get(f"/inspector/playground?tools={key}")[2])
+    assert '"function": {' in lent
+    assert "Weather in Oslo?" not in lent
     page = proxy.get(f"/inspector/playground?replay={key}")[2]
     assert "Weather in Oslo?" in shown(page)
     assert f'name="path" value="{path}"' in page
@@ -178,6 +181,7 @@ def test_the_pages_of_what_is_passed_on_and_of_a_cell_say_what_they_are(
             assert (status, "<script>alert" in page) == (200, False)
         assert "replay=" not in page
         assert proxy.get(f"/inspector/playground?replay={key}")[0] == 404
+        assert proxy.get(f"/inspector/playground?tools={key}")[0] == 400
 
 
 @needs_bubblewrap

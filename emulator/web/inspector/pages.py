@@ -100,9 +100,10 @@ def _cut(text: str) -> str:
     return text if left <= 0 else f"{text[:MOST_SHOWN]}\n… {left} more characters"
 
 
-def _clock(moment: float) -> Markup:
+def _clock(moment: float, *, zone: bool = True) -> Markup:
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
-    return Markup('<time datetime="{}">{} UTC</time>').format(stamp, stamp[11:19])
+    named = f"{stamp[11:19]} UTC" if zone else stamp[11:19]
+    return Markup('<time datetime="{}">{}</time>').format(stamp, named)
 
 
 def _seconds(value: float | None) -> str:

@@ -19,6 +19,8 @@ from emulator.web.inspector.pages import Pages
 from emulator.web.routes.inspector import viewer
 
 _MOST = 2**20
+_MOST_LENDERS = 20
+"""Requests whose tools are offered."""
 _RESULT = "result:"
 """Begins the fields with the results of calls; the call's id follows."""
 
@@ -66,9 +68,16 @@ def add_playground(
             if trace is None or not path:
                 raise NotFound("This request is not kept (any more), or cannot be replayed.")
             body = trace.body.decode(errors="replace")
+        elif key := request.args.get("tools", ""):
+            trace = kept.get(key, viewer().client)
+            if trace is None:
+                raise NotFound("This request is not kept (any more).")
+            body = _tools_of(trace.body)
+        recent = kept.listing({}, viewer().client).rows
+        lenders = [row for row in recent if row.words and path_of(row.path)][:_MOST_LENDERS]
         return pages.page(
-            "playground.html", viewer=viewer(), here="playground", tools=body, path=path, paths=[*PATHS],
-            replay=bool(key), profiles=profiles, models=_models(pipeline, viewer().asks_as),
+            "playground.html", viewer=viewer(), here="playground", tools=body, path=path,
+            lenders=lenders, replay=bool(path), profiles=profiles, models=_models(pipeline, viewer().asks_as),
         )  # fmt: skip
 
     @inspector.post("/inspector/playground/read")
@@ -109,6 +118,30 @@ def _body(asked: Question) -> dict[str, Any]:
     tools = read_tools(asked.tools.encode()).tools or []
     messages = [{"role": "user", "content": asked.question}]
     return {"model": asked.model, "messages": messages, **({"tools": tools} if tools else {})}
+
+
+def _tools_of(body: bytes) -> str:
+    """The tools of a request, as the page's text; Messages and Responses write them otherwise than chats.
+
+    Raises `BadRequest`.
+    """
+    asked = _json(body.decode(errors="replace"), "The request")
+    tools = asked.get("tools") if isinstance(asked, dict) else None
+    if not isinstance(tools, list):
+        raise BadRequest("This request has no tools.")
+    tools = [_as_chat(tool) for tool in tools if isinstance(tool, dict)]
+    return json_codec.dumps(tools, option=json_codec.INDENTED).decode()
+
+
+def _as_chat(tool: dict[str, Any]) -> dict[str, Any]:
+    if "input_schema" in tool:
+        parameters = {"parameters": tool["input_schema"]}
+    elif tool.get("type") == "function" and "function" not in tool:
+        parameters = {"parameters": tool.get("parameters") or {}}
+    else:
+        return tool
+    named = {name: tool[name] for name in ("name", "description") if name in tool}
+    return {"type": "function", "function": {**named, **parameters}}
 
 
 def _json(text: str, what: str) -> Any:
