@@ -21,6 +21,7 @@ BROWSER_VENV := .venv-browser
 SCALE_VENV := .venv-scale
 DEPLOY_VENV := .venv-deploy
 LITELLM_VENV := .venv-litellm
+FRONTS_VENV := .venv-fronts
 NODE_CLIENTS := tests/clients/node
 # Gateways for the tests, each in a virtual environment of its own; their kernels run in the tests' one. The
 # enterprise gateway pins jupyter-client below 7, and the proxy needs 8.
@@ -57,6 +58,7 @@ OLD_CLIENTS := $(call stamp,$(OLD_CLIENTS_VENV),clients,cat requirements-clients
 SUPPLY := $(call stamp,$(SUPPLY_VENV),supply,($(call lists,supply)))
 SCHEMAS := $(call stamp,$(DEPLOY_VENV),deploy,($(call lists,deploy)))
 LITELLM := $(call stamp,$(LITELLM_VENV),litellm,echo $(LITELLM_PROXY))
+FRONTS := $(call stamp,$(FRONTS_VENV),fronts,(cat requirements.txt; $(call lists,fronts)))
 SITE := $(call stamp,$(SITE_VENV),site,($(call lists,site)))
 SCALE := $(call stamp,$(SCALE_VENV),scale,(cat requirements.txt; $(call lists,dev gateway shared scale)))
 BROWSER := $(call stamp,$(BROWSER_VENV),browser,($(call lists,browser)))
@@ -199,6 +201,10 @@ format: $(TESTABLE) ## format and mend what ruff can mend
 bench: $(RUNNABLE) $(if $(findstring --smoke,$(ARGS)),,$(LITELLM)) ## what the proxy adds, beside a bare pass-through and LiteLLM -> docs/performance.md (ARGS=--smoke: briefly)
 	@exec $(PY) -m benchmarks.load $(ARGS)
 
+.PHONY: bench-fronts
+bench-fronts: $(FRONTS) ## a small app under other servers, with 1,000 slow streams each (3 minutes) -> docs/performance.md
+	@exec $(FRONTS_VENV)/bin/python -m benchmarks.fronts $(ARGS)
+
 .PHONY: bench-accuracy
 bench-accuracy: $(RUNNABLE) $(LOCAL) ## how often the embedded model calls rightly, then bench-bfcl -> docs/accuracy.md
 	@$(PY) -m benchmarks.accuracy $(ARGS)
@@ -293,7 +299,7 @@ doctor: $(RUNNABLE) system-packages ## which engines and fences work on this mac
 	@$(PY) app.py doctor $(ARGS)
 
 .PHONY: bench-workers
-bench-workers: $(TESTABLE) ## what a second worker process brings: requests a second and CPU, interleaved
+bench-workers: $(TESTABLE) $(LIBRARIES) system-packages ## what a core, a second worker and a GiB hold (2 minutes; wants wrk, nginx) -> docs/scaling.md
 	@exec $(PY) -m benchmarks.workers $(ARGS)
 
 .PHONY: bench-turns
@@ -307,7 +313,7 @@ clean: ## remove all that was made here, the virtual environments too
 
 # Virtual environments
 
-$(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python $(GATEWAY_VENV)/bin/python $(ENTERPRISE_VENV)/bin/python $(SUPPLY_VENV)/bin/python $(SITE_VENV)/bin/python $(DEPLOY_VENV)/bin/python $(BROWSER_VENV)/bin/python $(SCALE_VENV)/bin/python $(LITELLM_VENV)/bin/python:
+$(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python $(GATEWAY_VENV)/bin/python $(ENTERPRISE_VENV)/bin/python $(SUPPLY_VENV)/bin/python $(SITE_VENV)/bin/python $(DEPLOY_VENV)/bin/python $(BROWSER_VENV)/bin/python $(SCALE_VENV)/bin/python $(LITELLM_VENV)/bin/python $(FRONTS_VENV)/bin/python:
 	@for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python); do \
 	    if "$$python" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	        exec "$$python" -m venv --clear $(dir $(@D)); \
@@ -373,6 +379,9 @@ $(SITE): | $(PY) $(SITE_VENV)/bin/python
 
 $(LITELLM): | $(LITELLM_VENV)/bin/python
 	$(call install,$(LITELLM_VENV)/bin/python,'$(LITELLM_PROXY)')
+
+$(FRONTS): | $(PY) $(FRONTS_VENV)/bin/python
+	$(call install,$(FRONTS_VENV)/bin/python,-r requirements.txt $(call listed,fronts))
 
 $(GATEWAY): | $(GATEWAY_VENV)/bin/python
 	$(call install,$(GATEWAY_VENV)/bin/python,$(KERNEL_GATEWAY))

@@ -45,7 +45,7 @@ EMULATED = (
 
 @dataclass(frozen=True)
 class Growth:
-    """One dimension; the exponent is of what is added over the smallest."""
+    """One dimension."""
 
     name: str
     sizes: Sequence[int]
@@ -94,8 +94,8 @@ GROWTH = (
     Growth("history, emulated call", (0, 50, 500, 1600), partial(_history, emulated=True), "messages"),
     Growth("tools, seen before", (1, 10, 100, 500), partial(_tools, cold=False), "tools"),
     Growth("tools, new ones", (1, 10, 100, 500), partial(_tools, cold=True), "tools"),
-    Growth("reply, passed through", (1_000, 100_000, 1_000_000), _reply, "characters"),
-    Growth("reply, read for calls", (1_000, 100_000, 1_000_000), _read_reply, "characters"),
-    Growth("tool result", (1_000, 100_000, 1_000_000), _result, "characters"),
-    Growth("program", (5, 50, 500), _program, "lines"),
+    Growth("reply, passed through", (1_000, 10_000, 100_000, 1_000_000), _reply, "characters"),
+    Growth("reply, read for calls", (1_000, 10_000, 100_000, 1_000_000), _read_reply, "characters"),
+    Growth("tool result", (1_000, 10_000, 100_000, 1_000_000), _result, "characters"),
+    Growth("program", (5, 50, 200, 500), _program, "lines"),
 )  # fmt: skip

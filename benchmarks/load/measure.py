@@ -11,6 +11,9 @@ from benchmarks.load.cases import Case, Growth
 from benchmarks.load.client import Load, Told
 from benchmarks.load.servers import Server
 
+_GROWTH = 1.2
+"""What costs less than that many times more at its largest does not grow to speak of."""
+
 
 @dataclass
 class Target:
@@ -34,6 +37,11 @@ class Figures:
     @property
     def ms(self) -> float:
         return statistics.median(self.cpu)
+
+    @property
+    def least(self) -> float:
+        """What a request costs where little else disturbs it."""
+        return min(self.cpu)
 
     @property
     def spread(self) -> float:
@@ -74,18 +82,26 @@ def grows(growth: Growth, target: Target, rounds: int) -> list[Figures]:
 
 
 def exponent(sizes: Sequence[int], costs: Sequence[float]) -> float | None:
-    """Of the growth between the largest two sizes, of what is added over the smallest one."""
-    added = [cost - costs[0] for cost in costs[1:]]
-    grown = [size - sizes[0] for size in sizes[1:]]
-    points = [
-        (math.log(size), math.log(cost))
-        for size, cost in zip(grown, added, strict=True)
-        if cost > 0.2
-    ]
-    if len(points) < 2:
+    """The k of the a + b * size ** k, neither below 0, that is nearest to all costs.
+
+    None if they hardly grow. Errors are relative, as those of what is measured are: small sizes count as much
+    as large ones.
+    """
+    if max(costs) < _GROWTH * min(costs):
         return None
-    (x, y), (x2, y2) = points[-2:]
-    return (y2 - y) / (x2 - x)
+    return min((n / 20 for n in range(1, 61)), key=lambda k: _misfit(k, sizes, costs))
+
+
+def _misfit(power: float, sizes: Sequence[int], costs: Sequence[float]) -> float:
+    """Of the best a and b: the sum of the squares of relative errors."""
+    # cost = a + b * x, divided by the cost: 1 = a * u + b * v.
+    pairs = [(1 / cost, size**power / cost) for size, cost in zip(sizes, costs, strict=True)]
+    uu, uv, vv = (sum(p[i] * p[j] for p in pairs) for i, j in ((0, 0), (0, 1), (1, 1)))
+    u, v = (sum(p[i] for p in pairs) for i in (0, 1))
+    determinant = uu * vv - uv * uv
+    a = max(0.0, (u * vv - v * uv) / determinant) if determinant else 0.0
+    b = max(0.0, (v - a * uv) / vv)
+    return sum((1 - a * p - b * q) ** 2 for p, q in pairs)
 
 
 def first_chunk_added(

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from urllib.request import urlopen
 
 ROOT = Path(__file__).parents[2]
 LITELLM = ROOT / ".venv-litellm" / "bin" / "litellm"
-THREADS = 592
+THREADS = 1104
 """As many as the proxy has with its default settings, for the bare server too."""
 _CPU_CLOCK = 2
 _READY_SECONDS = 120.0
@@ -95,14 +95,16 @@ def proxy(base_url: str, *settings: str) -> Iterator[Server]:
 @contextmanager
 def bare(base_url: str) -> Iterator[Server]:
     """Flask and urllib3 under gunicorn with the proxy's settings."""
-    port = _free_port()
-    command = [sys.executable, "-m", "gunicorn", "benchmarks.load.bare:app", "-k", "gthread"]
-    command += ["--workers", "1", "--threads", str(THREADS), "--keep-alive", "75", "--timeout"]
-    command += ["120", "--worker-connections", str(4 * THREADS), "--bind", f"127.0.0.1:{port}"]
-    command += ["--log-level", "warning"]
-    url = f"http://127.0.0.1:{port}"
-    environment = {"BARE_UPSTREAM": base_url}
-    with _started("bare", f"{url}/v1", f"{url}/", command, environment) as server:
+
+    def command(port: int) -> list[str]:
+        return [
+            sys.executable, "-m", "gunicorn", "benchmarks.load.bare:app", "-k", "gthread",
+            "--workers", "1", "--threads", str(THREADS), "--keep-alive", "75", "--timeout", "120",
+            "--worker-connections", str(4 * THREADS), "--bind", f"127.0.0.1:{port}",
+            "--log-level", "warning",
+        ]  # fmt: skip
+
+    with started("bare", command, {"BARE_UPSTREAM": base_url}) as server:
         yield server
 
 
@@ -131,6 +133,17 @@ def litellm(base_url: str) -> Iterator[Server]:
             "litellm", f"{url}/v1", f"{url}/health/liveliness", command, environment
         ) as server:
             yield server
+
+
+@contextmanager
+def started(
+    name: str, command: Callable[[int], list[str]], environment: Mapping[str, str]
+) -> Iterator[Server]:
+    """What the command of a port starts, with the API under ``/v1``; whatever it answers at ``/`` will do."""
+    port = _free_port()
+    url = f"http://127.0.0.1:{port}"
+    with _started(name, f"{url}/v1", f"{url}/", command(port), environment) as server:
+        yield server
 
 
 @contextmanager

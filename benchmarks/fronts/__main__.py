@@ -1,0 +1,100 @@
+"""What could carry the proxy's bytes: `make bench-fronts`, or `python -m benchmarks.fronts`.
+
+The same small pass-through (`benchmarks.load.bare`) under servers that give each stream a thread, and an
+asyncio one that needs none, before one scripted upstream. All run at the same time and take turns: requests
+that are answered at once, for CPU and requests a second, then 1,000 slow streams each. In about 3 minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from os import cpu_count, getloadavg
+from pathlib import Path
+
+from benchmarks.fronts.fronts import FRONTS
+from benchmarks.load import requests, servers, slow_streams
+from benchmarks.load.cases import Case, same
+from benchmarks.load.client import Load
+from benchmarks.load.measure import Figures, Target, one_round
+from benchmarks.report import write_section
+
+PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
+PACE = slow_streams.Pace(chunks=7, apart=1.0, spread=5.0)
+HEADS = (
+    "server", "app", "an open stream has", "CPU a plain request, ms", "requests/s", "CPU a stream, ms",
+    "memory a stream, KiB", "memory with all, MiB", "threads", "first chunk late, p50 / p99, ms", "whole",
+)  # fmt: skip
+PLAIN = Case("plain", same(requests.chat("say-200-200")), at_once=8, count=200)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make bench-fronts", description=__doc__.split("\n")[0])
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="of requests that are answered at once"
+    )
+    parser.add_argument("--streams", type=int, default=1000)
+    parser.add_argument("--no-write", action="store_true", help="leave docs/performance.md alone")
+    options = parser.parse_args()
+    began, load = datetime.now(UTC), getloadavg()[0]
+    slow_streams.allow_descriptors()
+    with ExitStack() as running:
+        base_url = running.enter_context(servers.upstream())
+        environment = {"BARE_UPSTREAM": base_url, "THREADS": str(servers.THREADS)}
+        environment["PYTHONPATH"] = str(servers.ROOT)
+        targets = {}
+        for front in FRONTS:
+            server = running.enter_context(servers.started(front.name, front.command, environment))
+            targets[front.name] = Target(server, Load(server.base_url))
+            targets[front.name].load.run(PLAIN.bodies(16), PLAIN.at_once)
+        plain = {name: Figures() for name in targets}
+        for _ in range(options.rounds):
+            for name, target in targets.items():
+                one_round(PLAIN, target, plain[name])
+        held = {}
+        for name, target in targets.items():
+            target.load.close()
+            held[name] = slow_streams.hold(target.server, options.streams, PACE)
+            print(f"{name}: {held[name].told()}", flush=True)
+    lines = table(plain, held)
+    print(*lines, sep="\n")
+    if not options.no_write:
+        about = (
+            f"Measured by `make bench-fronts` on {began:%Y-%m-%d} ({cpu_count()} CPUs), load average "
+            f"{load:.0f} when it began. {options.streams} streams of {PACE.chunks} chunks "
+            f"{PACE.apart:g} s apart, begun within {PACE.spread:g} s, one process and "
+            f"{servers.THREADS} threads each; in brackets multiples of the first row."
+        )
+        write_section(PAGE, "fronts", "\n".join([about, "", *lines]))
+
+
+def table(plain: Mapping[str, Figures], held: Mapping[str, slow_streams.Held]) -> Sequence[str]:
+    rows = [
+        "| " + " | ".join(HEADS) + " |",
+        "|" + len(HEADS) * "---|",
+    ]
+    base, base_held = plain[FRONTS[0].name], held[FRONTS[0].name]
+    for front in FRONTS:
+        figures, streams = plain[front.name], held[front.name]
+        rate, base_rate = statistics.median(figures.rate), statistics.median(base.rate)
+        rows.append(
+            f"| {front.name} | {front.app} | {front.carrier} "
+            f"| {figures.ms:.2f} ({figures.ms / base.ms:.1f}) | {rate:.0f} ({rate / base_rate:.1f}) "
+            f"| {streams.cpu:.1f} ({streams.cpu / base_held.cpu:.1f}) "
+            f"| {streams.memory:.0f} ({streams.memory / base_held.memory:.1f}) "
+            f"| {streams.total:.0f} ({streams.total / base_held.total:.1f}) | {streams.threads} "
+            f"| {_ms(streams.late_median)} / {_ms(streams.late_most)} | {streams.whole} |"
+        )
+    return rows
+
+
+def _ms(seconds: float) -> str:
+    return "never" if math.isinf(seconds) else f"{1000 * seconds:.0f}"
+
+
+if __name__ == "__main__":
+    main()
