@@ -14,31 +14,42 @@ from collections.abc import Callable
 from emulator.errors import UpstreamFailed
 
 _DOWN = (502, 503, 504)
+CELLS = 2
+"""Numbers of its state: failures in a row, and the nanosecond (monotonic) from which one request may try."""
+_NANO = 1_000_000_000
 
 
 class Breaker:
     """Opens after so many failures in a row. Safe to share between threads."""
 
     def __init__(
-        self, failures: int, seconds: float, now: Callable[[], float] = time.monotonic
+        self,
+        failures: int,
+        seconds: float,
+        now: Callable[[], float] = time.monotonic,
+        state: memoryview[int] | None = None,
     ) -> None:
-        """With 0 ``failures`` it never opens."""
+        """With 0 ``failures`` it never opens.
+
+        ``state`` is that of several workers, which all find it changed. Between them there is no lock: two
+        who write at the same time may count a failure too few, or try twice.
+        """
         self._limit = failures or math.inf
         self._seconds = seconds
         self._now = now
         self._lock = threading.Lock()
-        self._failures = 0
-        self._closed_from = 0.0
+        self._state = memoryview(bytearray(8 * CELLS)).cast("q") if state is None else state
 
     def check(self) -> None:
         """To be called before a request. Raises `UpstreamFailed` while the upstream is left alone."""
         with self._lock:
-            if self._failures < self._limit:
+            failures, closed_from = self._state
+            if failures < self._limit:
                 return
-            left = self._closed_from - self._now()
+            left = closed_from / _NANO - self._now()
             if left <= 0:
                 # This request is the trial; whoever comes meanwhile waits for what becomes of it.
-                self._closed_from = self._now() + self._seconds
+                self._leave_alone()
                 return
         raise UpstreamFailed(
             "The upstream has failed several times in a row and is left alone for a moment.",
@@ -49,14 +60,17 @@ class Breaker:
 
     def succeeded(self) -> None:
         with self._lock:
-            self._failures = 0
+            self._state[0] = 0
 
     def failed(self, error: UpstreamFailed) -> None:
         """Any answer but these says that the upstream is there."""
         with self._lock:
             if error.status not in _DOWN:
-                self._failures = 0
+                self._state[0] = 0
                 return
-            self._failures += 1
-            if self._failures >= self._limit:
-                self._closed_from = self._now() + self._seconds
+            self._state[0] += 1
+            if self._state[0] >= self._limit:
+                self._leave_alone()
+
+    def _leave_alone(self) -> None:
+        self._state[1] = int((self._now() + self._seconds) * _NANO)

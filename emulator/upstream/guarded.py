@@ -48,13 +48,16 @@ class Guarded:
         sleep: Callable[[float], None] | None = None,
         name: str = "upstream",
         take_place: TakePlace | None = None,
+        breaker_state: memoryview[int] | None = None,
     ) -> None:
-        """``take_place`` gives the places that several workers have together."""
+        """``take_place`` gives the places that several workers have together; see `Breaker` for its state."""
         self.upstream = upstream
         self._name = name
         self._longest = _SOON if settings.fallbacks else LONGEST_WAIT
         self._retries = Retries(settings.upstream_retries, self._longest)
-        self._breaker = Breaker(settings.breaker_failures, settings.breaker_seconds)
+        self._breaker = Breaker(
+            settings.breaker_failures, settings.breaker_seconds, state=breaker_state
+        )
         limit = settings.upstream_requests
         self._most = limit
         self._take_place = take_place

@@ -49,8 +49,10 @@ class Upstreams:
         budget: Budget | None = None,
         now: Callable[[], float] = time.monotonic,
         take_place: TakePlace | None = None,
+        breaker_state: Callable[[str], memoryview[int]] | None = None,
     ) -> None:
-        """``take_place`` is as in `Guarded`."""
+        """``take_place`` is as in `Guarded`; ``breaker_state`` gives that of the upstream of a name."""
+        self._breaker_state = breaker_state
         self._take_place = take_place
         self.routes = Routes(settings)
         self._answer_seconds = settings.answer_seconds
@@ -88,9 +90,13 @@ class Upstreams:
     def of(self, target: Target) -> Guarded:
         with self._lock:
             if target.name not in self._guarded:
-                opened = self._open_upstream(target)
+                state = self._breaker_state
                 self._guarded[target.name] = Guarded(
-                    opened, target.settings, name=target.name, take_place=self._take_place
+                    self._open_upstream(target),
+                    target.settings,
+                    name=target.name,
+                    take_place=self._take_place,
+                    breaker_state=None if state is None else state(target.name),
                 )
             return self._guarded[target.name]
 

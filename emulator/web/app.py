@@ -97,7 +97,10 @@ def create_app(
     budgets = None if keys is None else Budgets(settings.store, counters)
     take_place = None if keeper is None else partial(leases.take, keeper.wire)
     opener = None if upstream is None else lambda _: upstream
-    upstreams = Upstreams(settings, opener, budgets, take_place=take_place)
+    breaker_state = None if keeper is None else keeper.breakers.of
+    upstreams = Upstreams(
+        settings, opener, budgets, take_place=take_place, breaker_state=breaker_state
+    )
     owned.callback(upstreams.close)
     if engines is None:
         engines = open_engines(settings)

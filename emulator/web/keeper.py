@@ -26,6 +26,7 @@ from emulator.interpreter.opening import open_interpreter
 from emulator.interpreter.remote import handlers
 from emulator.settings import Settings
 from emulator.shared import rates, wire
+from emulator.shared.cells import Cells
 from emulator.shared.counts import Counts
 from emulator.shared.leases import Leases
 from emulator.shared.run_folder import SOCKET
@@ -34,6 +35,8 @@ from emulator.storage.blob_store import open_blob_store
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
 from emulator.traces.remote import handlers as trace_handlers
+from emulator.upstream.breaker import CELLS
+from emulator.upstream.routes import Routes
 from emulator.web.admission import COUNTED
 from emulator.web.inspector import sessions
 from emulator.web.measuring import KernelCounts
@@ -56,6 +59,7 @@ class Keeper:
         self._listener = wire.listen(folder / SOCKET)
         self.wire = Wire(folder / SOCKET)
         self.counts = Counts(COUNTED)
+        self.breakers = Cells([target.name for target in Routes(settings).targets], CELLS)
         self._pid = 0
         self._started = -_AGAIN_SECONDS
 

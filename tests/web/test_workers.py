@@ -145,6 +145,22 @@ def test_an_upstream_gets_no_more_requests_from_two_workers_than_from_one(tmp_pa
         one.process.wait_until(lambda: len(upstream.requests) == 2)
 
 
+def test_an_upstream_that_is_down_for_one_worker_is_left_alone_by_all(tmp_path: Path) -> None:
+    options = ("--breaker-failures", "1", "--breaker-seconds", "600", "--upstream-retries", "0")
+    with (
+        ScriptedUpstream(default=Reply(status=503)) as upstream,
+        served(upstream, tmp_path, *options) as one,
+    ):
+        codes = []
+        for worker in one.workers.pids():
+            with one.workers.only(worker):
+                _, _, answer = send(f"{one.url}/v1/chat/completions", HELLO)
+            codes.append(answer["error"]["code"])
+        assert codes[0] != "upstream_down"
+        assert codes[1:] == ["upstream_down"]
+        assert len(upstream.requests) == 1
+
+
 @needs_bubblewrap
 def test_kernels_outlive_all_workers_and_nothing_outlives_the_end(tmp_path: Path) -> None:
     with ScriptedUpstream() as upstream, served(upstream, tmp_path) as one:
