@@ -1,6 +1,6 @@
 """`benchmarks.load.bare` for ASGI servers: a2wsgi gives each request a thread, its bytes to the loop.
 
-(asgiref's `WsgiToAsgi` runs all requests in one thread, one after another: it cannot hold two streams.)
+(asgiref's adapter runs all requests in one thread, one after another: it cannot hold two streams.)
 """
 
 from __future__ import annotations

@@ -13,8 +13,9 @@ import pytest
 from tests.support.places import needs_bubblewrap
 from tests.support.processes import members
 from tests.support.programs import CHAIN, HITS, TOOLS
-from tests.support.scripted import ScriptedUpstream
-from tests.support.several_workers import SILENT, results, served
+from tests.support.raw_http import send
+from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.several_workers import HELLO, SILENT, results, served
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/task").exists(), reason="the processes are found in Linux' /proc"
