@@ -33,6 +33,7 @@ PERMIT_FIX = (
 RUN = "/run/kernel"
 """The folder of the kernel's sockets, inside the sandbox."""
 
+_DISTRIBUTION = "tool_use_api_emulator"
 _MiB = 1024 * 1024
 OWN = 128 * _MiB
 """What a kernel takes before its program's first line, /dev/shm and bwrap."""
@@ -179,12 +180,32 @@ def _files(data_size: int) -> list[str]:
     for folder in _own_code():
         # Installed, it lies among the packages that a kernel may read.
         if any(folder.is_relative_to(path) for path in made_readable):
-            files += ["--perms", "0555", "--size", "4096", "--tmpfs", str(folder)]
-            files += ["--remount-ro", str(folder)]
+            files += _emptied(folder)
+    for folder in _own_metadata():
+        if any(folder.is_relative_to(path) for path in made_readable):
+            files += _emptied(folder, "METADATA")
     files += "--proc /proc --ro-bind /proc/sys /proc/sys --dev /dev".split()
     files += f"--perms 1777 --size {16 * _MiB} --tmpfs /dev/shm".split()
     files += "--remount-ro /dev --remount-ro / --chdir /mnt/data".split()
     return files
+
+
+def _emptied(folder: Path, *but: str) -> Iterator[str]:
+    """Options that leave of a folder nothing ``but`` these files."""
+    yield from ("--perms", "0555", "--size", "4096", "--tmpfs", str(folder))
+    for name in but:
+        yield from ("--ro-bind", str(folder / name), str(folder / name))
+    yield from ("--remount-ro", str(folder))
+
+
+def _own_metadata() -> list[Path]:
+    """What pip says of this project: where it came from, and what it consists of.
+
+    Its name stays: code that lists distributions stumbles over one that has none.
+    """
+    places = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    found = (Path(place).glob(f"{_DISTRIBUTION}-*.dist-info") for place in places)
+    return [folder for each in found for folder in each if (folder / "METADATA").is_file()]
 
 
 def _own_code() -> list[Path]:

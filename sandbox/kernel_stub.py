@@ -102,7 +102,8 @@ def offer(payload: str) -> None:
             del shell.user_ns[name]
     OFFERED.clear()
     if asked["preamble"]:
-        exec(compile(asked["preamble"], "<preamble>", "exec"), shell.user_ns)  # noqa: S102  # nosec B102
+        preamble = compile(asked["preamble"], "<preamble>", "exec")
+        exec(preamble, shell.user_ns)  # noqa: S102  # nosec B102
     for name in asked["names"]:
         OFFERED[name] = _pausing(name, asked["marker"], shell.kernel.raw_input)
     shell.user_ns.update(OFFERED)

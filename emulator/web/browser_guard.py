@@ -71,7 +71,7 @@ def _is_ours(host: str, settings: Settings) -> bool:
     if is_loopback(name) or name.endswith(".localhost"):
         return True
     bound = settings.host.lower()
-    if name == bound or (bound in ("0.0.0.0", "::", "") and _is_address(name)):  # noqa: S104  # nosec B104
+    if name == bound or (_is_every_address(bound) and _is_address(name)):
         return True
     return any(
         name.endswith(allowed[1:]) if allowed.startswith("*") else name == allowed
@@ -89,6 +89,14 @@ def _name(host: str) -> str | None:
     if parts.netloc != host or "@" in host or "," in host or " " in host:
         return None
     return (parts.hostname or "").removesuffix(".") or None
+
+
+def _is_every_address(host: str) -> bool:
+    """Whether one who listens there is reached by each address of the machine."""
+    try:
+        return not host or ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def _is_address(name: str) -> bool:

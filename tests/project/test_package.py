@@ -169,3 +169,30 @@ def test_what_is_slow_to_import_is_imported_where_it_is_used() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+LOOK = """
+import importlib.metadata, os
+own = importlib.metadata.distribution("tool-use-api-emulator")
+[sorted(os.listdir(own.locate_file(f"tool_use_api_emulator-{own.version}.dist-info"))),
+ [each.name for each in importlib.metadata.distributions()].count(own.name)]
+"""
+IN_A_KERNEL = f"""
+from sandbox.engine import Limits
+from sandbox.kernel import KernelEngine
+with KernelEngine(Limits(seconds=60), warm=0) as engine, engine.session(frozenset()) as session:
+    print(session.start({LOOK!r}).value)
+"""
+
+
+@needs_bubblewrap
+@pytest.mark.slow
+def test_kernels_of_an_installed_proxy_do_not_see_where_it_came_from(
+    installed: Path, tmp_path: Path
+) -> None:
+    """pip writes the path or URL of what it installed."""
+    assert (
+        next(installed.parent.glob("lib/*/site-packages/tool_use*")) / "direct_url.json"
+    ).exists()
+    said = run(installed / "python", "-c", IN_A_KERNEL, cwd=tmp_path)
+    assert said.strip() == "[['METADATA'], 1]"
