@@ -57,6 +57,8 @@ class Relayed:
     """
 
     chunk: dict[str, Any]
+    more: bool = False
+    """The next one has come already, and follows at once."""
 
 
 @dataclass(frozen=True)

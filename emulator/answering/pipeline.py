@@ -6,6 +6,7 @@ which the model may write Python are in `answerer.py`. Knows nothing of chunks, 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -87,7 +88,8 @@ class Pipeline:
                 raise BadRequest("The code interpreter is off here.", "tools", "interpreter_off")
         elif self.files is not None:  # no upstream knows the files that were uploaded here
             messages = written_out(request.messages, self.files, client)
-            asked = replace(asked, request=request.model_copy(update={"messages": messages}))
+            if any(map(operator.is_not, messages, request.messages)):
+                asked = replace(asked, request=request.model_copy(update={"messages": messages}))
         return replace(asked, choice=replace(asked.choice, programs=self.store is not None))
 
     def answer(self, asked: Asked) -> Iterator[AnswerEvent]:

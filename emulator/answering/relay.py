@@ -58,7 +58,7 @@ def relay(
             named = {**chunk, "object": "chat.completion.chunk", "model": request.model}
             if chunk.get("choices"):
                 answered = True
-                yield Relayed(named)
+                yield Relayed(named, reply.more)
                 left -= sum(map(_size, chunk["choices"]))
             base = {name: value for name, value in named.items() if name != "choices"}
             if left < 0:  # as long as any reply may be: the rest is not waited for

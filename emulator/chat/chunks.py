@@ -11,9 +11,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from emulator.chat.code_as_text import CodeAsText
+from emulator.errors import EmulatorError
 from emulator.events import (
     AnswerEvent,
     ArgumentsDelta,
@@ -41,28 +43,43 @@ class ChunkWriter:
     def __init__(self, model: str, *, legacy: bool = False, host: str = "") -> None:
         self._legacy = legacy
         self._host = host
-        self._base = {
+        self._model = model
+
+    @cached_property
+    def _base(self) -> dict[str, Any]:
+        return {
             "id": new_id("chatcmpl-"),
             "object": "chat.completion.chunk",
             "created": int(time.time()),
-            "model": model,
+            "model": self._model,
         }
 
     def write(
         self, answers: Iterable[Iterable[AnswerEvent]], *, include_usage: bool
-    ) -> Iterator[Chunk | Opened]:
-        """All choices, one after the other; `Opened` passes through."""
+    ) -> Iterator[Chunk | list[Chunk] | Opened]:
+        """All choices, one after the other; `Opened` passes through. Chunks that came together stay so."""
         usages = []
         for index, events in enumerate(answers):
-            for event in self._choice(index, events):
-                match event:
-                    case Usage():
-                        usages.append(event)
-                    case Relayed(chunk):
-                        if chunk["choices"] or include_usage:
-                            yield chunk
-                    case _:
-                        yield event
+            come: list[Chunk] = []
+            try:
+                for event in self._choice(index, events):
+                    match event:
+                        case Relayed(chunk, more):
+                            if chunk["choices"] or include_usage:
+                                come.append(chunk)
+                            if come and not more:
+                                come, chunks = [], come
+                                yield chunks
+                        case Usage():
+                            usages.append(event)
+                        case _:
+                            yield event
+            except EmulatorError:
+                if come:
+                    yield come
+                raise
+            if come:
+                yield come
         if include_usage and usages:
             # The choices of one request share its prompt.
             completion_tokens = sum(usage.completion_tokens for usage in usages)
@@ -147,19 +164,20 @@ class _Calls:
         return "input" if self._call.kind == "custom" else "arguments"
 
 
-def collect(chunks: Iterable[Chunk | Opened]) -> dict[str, Any]:
+def collect(written: Iterable[Chunk | list[Chunk] | Opened]) -> dict[str, Any]:
     """Fold chunks, usage included, into one ``chat.completion``. Any number of choices."""
     completion: dict[str, Any] = {}
     choices: dict[int, _Choice] = {}
-    for chunk in chunks:
-        if isinstance(chunk, Opened):
+    for chunks in written:
+        if isinstance(chunks, Opened):
             continue
-        completion |= {k: v for k, v in chunk.items() if k != "choices" and v is not None}
-        for part in chunk["choices"]:
-            index = part["index"]
-            if index not in choices:
-                choices[index] = _Choice(index)
-            choices[index].take(part)
+        for chunk in chunks if isinstance(chunks, list) else (chunks,):
+            completion |= {k: v for k, v in chunk.items() if k != "choices" and v is not None}
+            for part in chunk["choices"]:
+                index = part["index"]
+                if index not in choices:
+                    choices[index] = _Choice(index)
+                choices[index].take(part)
     ordered = [choices[index].whole() for index in sorted(choices)]
     return {**completion, "object": "chat.completion", "choices": ordered}
 

@@ -11,7 +11,9 @@ from emulator.events import Opened
 from emulator.upstream.interface import Chunk
 
 
-def complete(pipeline: Pipeline, asked: Asked, host: str = "") -> Iterator[Chunk | Opened]:
+def complete(
+    pipeline: Pipeline, asked: Asked, host: str = ""
+) -> Iterator[Chunk | list[Chunk] | Opened]:
     """The chunks of the answer, `Opened` before those of each reply of the upstream.
 
     Links to files begin with ``host``. Raises `EmulatorError` from the iterator.

@@ -257,13 +257,21 @@ def current_turn() -> Turn | None:
     return trace.turns[-1] if trace is not None and trace.turns else None
 
 
-def wire() -> Callable[[bytes], None] | None:
-    """What to tell of each event that an upstream sends in the turn that begins; None to tell of none."""
+def wire() -> Callable[[Sequence[bytes]], None] | None:
+    """What to tell of the events that an upstream sends in the turn that begins, as they come together;
+    None to tell of none.
+    """
     trace = current.get()
     if trace is None or not trace.wired or not trace.turns:
         return None
-    turn = trace.turns[-1]
-    return lambda data: turn.wire.add(trace.now(), data)
+    wire = trace.turns[-1].wire
+
+    def record(events: Sequence[bytes]) -> None:
+        at = trace.now()
+        for event in events:
+            wire.add(at, event)
+
+    return record
 
 
 def timed(name: str) -> AbstractContextManager[None]:

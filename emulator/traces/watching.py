@@ -41,6 +41,8 @@ def watched(
 
 def _see(trace: Trace, event: AnswerEvent) -> None:
     match event:
+        case Relayed(chunk):
+            _see_chunk(trace, chunk)
         case Opened():
             trace.turns_saved += event.turns_saved
             trace.container = event.container_id or trace.container
@@ -58,8 +60,6 @@ def _see(trace: Trace, event: AnswerEvent) -> None:
             _add(trace, event.usage)
             trace.finish_reason = event.reason
             return
-        case Relayed(chunk):
-            _see_chunk(trace, chunk)
     if trace.said is None:
         trace.said = trace.now()
 

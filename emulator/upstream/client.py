@@ -132,7 +132,7 @@ class _RawReply:
         self._told = told
         self._response = response
         self._until = until
-
+        self.more = False
         self._stopping = departure.stopping(partial(transport.shut_down, response))
 
     def __enter__(self) -> Self:
@@ -155,9 +155,12 @@ class _RawReply:
         try:
             for data in transport.body(self._response):
                 _check(self._until)  # also while nothing but comments comes
-                for event in decoder.feed(data):
-                    if record is not None:
-                        record(event)
+                events = decoder.feed(data)
+                if record is not None and events:
+                    record(events)
+                # Nothing follows at once where only the end does, which may be waited for.
+                last = len(events) - 1 - (events[-1:] == [b"[DONE]"])
+                for place, event in enumerate(events):
                     if event == b"[DONE]":
                         self._stopping.__exit__(None, None, None)
                         transport.finish(self._response)
@@ -167,6 +170,7 @@ class _RawReply:
                     except UpstreamFailed as error:
                         raise self._told(error) from error
                     finished = finished or _finishes(chunk)
+                    self.more = place < last
                     yield chunk
         except httpx2.TimeoutException as error:
             raise self._told(UpstreamFailed("The upstream fell silent.", status=504)) from error

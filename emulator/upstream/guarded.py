@@ -180,5 +180,9 @@ class _Placed:
             yield from self.reply
 
     @property
+    def more(self) -> bool:
+        return self.reply.more
+
+    @property
     def headers(self) -> Mapping[str, str]:
         return self.reply.headers

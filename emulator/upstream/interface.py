@@ -22,6 +22,10 @@ class UpstreamReply(Protocol):
     def __iter__(self) -> Iterator[Chunk]: ...
 
     @property
+    def more(self) -> bool:
+        """Whether the next chunk has come already: it takes no waiting."""
+
+    @property
     def headers(self) -> Mapping[str, str]:
         """Those of the answer that its client is to see: how much more may be asked."""
 

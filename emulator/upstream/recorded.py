@@ -93,13 +93,21 @@ class _Recorded:
 
     def __iter__(self) -> Iterator[Chunk]:
         try:
-            for chunk in self.reply:
-                if self.turn.first is None and _says(chunk):
+            chunks = iter(self.reply)
+            for chunk in chunks:
+                if _says(chunk):
                     self.turn.first = self.trace.now()
+                    yield chunk
+                    break
                 yield chunk
+            yield from chunks
         except UpstreamFailed as error:
             self.turn.error = error.message
             raise
+
+    @property
+    def more(self) -> bool:
+        return self.reply.more
 
     @property
     def headers(self) -> Mapping[str, str]:

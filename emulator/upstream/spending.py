@@ -61,6 +61,10 @@ class MeteredReply:
             yield chunk
 
     @property
+    def more(self) -> bool:
+        return self.reply.more
+
+    @property
     def headers(self) -> Mapping[str, str]:
         return self.reply.headers
 

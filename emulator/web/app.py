@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flask import Blueprint, Flask
 
@@ -77,6 +77,12 @@ if TYPE_CHECKING:
     from sandbox.kernel import KernelEngine
 
 
+class _App(Flask):
+    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """As it is: nothing here is a coroutine, which Flask asks of each function for each request."""
+        return func
+
+
 def create_app(
     settings: Settings,
     *,
@@ -124,7 +130,7 @@ def create_app(
     else:
         interpreter = open_interpreter(owned, settings, stored_containers, uploaded, kernels)
 
-    app = Flask(__name__, static_folder=None)
+    app = _App(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
     app.extensions["emulator"] = owned
     app.extensions["emulator.reload"] = keys.reload if keys is not None else None

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache, partial
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -30,6 +31,8 @@ from emulator.settings import Settings
 
 # Files here, and what upstreams take as forms: speech, pictures.
 _UPLOADS = re.compile(r"/files$|/(?:audio|images)/")
+_LONGEST = 300
+"""A name has fewer (RFC 1035)."""
 _NO_BODY = {"GET", "HEAD", "OPTIONS", "DELETE"}
 _OWN_SITES = {"same-origin", "none"}  # "none": typed or from a bookmark
 
@@ -37,10 +40,15 @@ _OWN_SITES = {"same-origin", "none"}  # "none": typed or from a bookmark
 def guard(settings: Settings) -> Callable[[], None]:
     """The check of one request; it raises `Forbidden` or `UnsupportedMediaType`."""
     origins = set(settings.cors_origins)
+    ours = lru_cache(maxsize=64)(partial(_is_ours, settings=settings))
 
     def check() -> None:
         host = request.headers.get("host")
-        if not settings.wants_keys and host is not None and not _is_ours(host, settings):
+        if (
+            not settings.wants_keys
+            and host is not None
+            and not (len(host) <= _LONGEST and ours(host))
+        ):
             raise Forbidden(
                 f"Host {host[:200]!r} is not a name of this proxy: add it to the setting allowed_hosts "
                 "(--allowed-hosts) if it is, or set client_keys.",
@@ -120,7 +128,7 @@ def _own_page(origins: set[str]) -> bool:
     """Whether this is no page's request, the proxy's own page's, or one of ``origins``."""
     headers = request.headers
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    if site in _OWN_SITES or _page() in origins:
+    if site in _OWN_SITES or (origins and _page() in origins):
         return True
     if site is None:
         return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()

@@ -51,7 +51,8 @@ def add_limits(app: Flask, api: Blueprint, settings: Settings, wire: Wire | None
     def tell(response: Response) -> Response:
         if (leave := g.pop("leave_open_request", None)) is not None:
             response.call_on_close(leave)
-        response.headers.update(g.pop("rate_headers", {}))
+        if (headers := g.pop("rate_headers", None)) is not None:
+            response.headers.update(headers)
         return response
 
 

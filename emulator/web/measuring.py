@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 from emulator import metrics
 from emulator.reading.readers import READERS
@@ -25,7 +26,10 @@ class KernelCounts:
             for owner in owners:
                 counts: Callable[[], Mapping[str, int]] = getattr(owner, "pool_counts", dict)
                 for state, number in counts().items():
-                    metrics.KERNELS.labels(pool, state).set(number)
+                    _gauge(pool, state).set(number)
+
+
+_gauge = cache(metrics.KERNELS.labels)  # few, and all other answers want them too
 
 
 def measure(trace: Trace) -> None:

@@ -26,6 +26,8 @@ from emulator.web.pings import Line, pinged
 from emulator.web.starters import Starters
 
 Event = dict[str, Any]
+Events = Iterator[Event | list[Event] | Opened]
+"""Those of a list have come together, and leave in one write."""
 
 log = structlog.get_logger()
 _starters = Starters()
@@ -52,9 +54,7 @@ class EventStream:
     one the stream's last event.
     """
 
-    def __init__(
-        self, events: Iterator[Event | Opened], ping_seconds: float, frames: Frames = CHAT
-    ) -> None:
+    def __init__(self, events: Events, ping_seconds: float, frames: Frames = CHAT) -> None:
         self._events = events
         self._frames = frames
         self._ping_seconds = ping_seconds
@@ -67,7 +67,7 @@ class EventStream:
         self._context.run(departure.current.set, self._departure)
         self._first = _starters.submit(self._next)
 
-    def first(self) -> Event | Opened | None:
+    def first(self) -> Event | list[Event] | Opened | None:
         """The first event; None if there is none within the time after which a stream gets a comment.
 
         Raises the `EmulatorError` that came in its place.
@@ -85,7 +85,9 @@ class EventStream:
             with pinged(self._line, self._ping_seconds):
                 event = self._first.result()
                 while event is not None and not self._departure.left:
-                    if not isinstance(event, Opened):
+                    if isinstance(event, list):
+                        yield b"".join(map(self._frames.event, event))
+                    elif not isinstance(event, Opened):
                         yield self._frames.event(event)
                     self._line.wait()
                     try:
@@ -109,7 +111,7 @@ class EventStream:
         self._first.add_done_callback(lambda _: self._close_events())
         self._departure.leave()
 
-    def _next(self) -> Event | Opened | None:
+    def _next(self) -> Event | list[Event] | Opened | None:
         """The next event; None behind the last one."""
         return self._context.run(next, self._events, None)
 

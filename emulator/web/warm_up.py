@@ -59,6 +59,7 @@ class _Words:
     """An upstream, and its reply, that always says `_REPLY`."""
 
     headers: Mapping[str, str] = {}
+    more = False
 
     def open(
         self, _messages: Chat, _fields: Mapping[str, Any], _until: float, _key: str | None

@@ -1,0 +1,98 @@
+"""What an upstream sends together leaves together, and what comes alone leaves at once."""
+
+from __future__ import annotations
+
+import json
+import socket
+import socketserver
+import threading
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.conftest import StartProxy
+from tests.support.bad_upstream import DONE, OK, delta, event
+
+GO_ON = threading.Semaphore(0)
+WORDS = delta("One ") + delta("two ") + delta("three")
+REPLIES: dict[str, tuple[bytes | None, ...]] = {
+    "together": (OK + WORDS, None, delta(finish="stop") + DONE),
+    "then garbage": (OK + WORDS + b"data: {oh\n\n", None),
+    "then a failure": (OK + WORDS + event({"error": {"message": "it broke"}}), None),
+    "alone": (OK + delta("One "), None, delta("two "), None, delta("three"), None, DONE),
+}
+"""Pieces, each written at once; None is to wait until the client has read what came."""
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        length = 0
+        while (line := self.rfile.readline()) not in (b"\r\n", b""):
+            name, _, value = line.partition(b":")
+            length = int(value) if name.lower() == b"content-length" else length
+        for piece in REPLIES[json.loads(self.rfile.read(length))["model"]]:
+            if piece is None:
+                assert GO_ON.acquire(timeout=30)
+            else:
+                self.wfile.write(piece)
+
+
+@pytest.fixture
+def base_url() -> Iterator[str]:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Handler) as server:
+        threading.Thread(target=server.serve_forever, args=[0.02], daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+        server.shutdown()
+
+
+def ask(proxy: str, model: str) -> socket.socket:
+    messages = [{"role": "user", "content": "Hi"}]
+    body = json.dumps({"model": model, "stream": True, "messages": messages}).encode()
+    address = urlsplit(proxy)
+    connection = socket.create_connection((address.hostname or "", address.port or 0), timeout=30)
+    connection.sendall(
+        b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
+        b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+    )
+    return connection
+
+
+def read_until(connection: socket.socket, words: bytes) -> bytes:
+    data = b""
+    while words not in data:
+        piece = connection.recv(65536)
+        assert piece, data
+        data += piece
+    return data
+
+
+def test_events_that_came_together_leave_together_at_once(
+    start_proxy: StartProxy, base_url: str
+) -> None:
+    with ask(start_proxy(base_url=base_url), "together") as connection:
+        data = read_until(connection, b"three")
+        assert data.count(b"data: ") == 3
+        assert b"\r\n" not in data[data.index(b"One") : data.index(b"three")], "one chunk"
+        GO_ON.release()
+        read_until(connection, b"[DONE]")
+
+
+def test_an_event_leaves_before_the_next_one_comes(start_proxy: StartProxy, base_url: str) -> None:
+    with ask(start_proxy(base_url=base_url, upstream_retries=0), "alone") as connection:
+        for words in (b"One", b"two", b"three"):
+            data = read_until(connection, words)
+            assert data.count(b"data: ") == 1
+            GO_ON.release()
+        read_until(connection, b"[DONE]")
+
+
+@pytest.mark.parametrize("model", ["then garbage", "then a failure"])
+def test_what_came_before_an_error_is_told(
+    start_proxy: StartProxy, base_url: str, model: str
+) -> None:
+    with ask(start_proxy(base_url=base_url, upstream_retries=0), model) as connection:
+        data = read_until(connection, b"upstream_error")
+        GO_ON.release()
+    assert [words in data for words in (b"One", b"two", b"three")] == [True] * 3
+    assert data.index(b"three") < data.index(b"upstream_error")
