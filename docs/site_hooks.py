@@ -17,6 +17,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#\s]+)")
+PICTURES = (".png", ".svg")
 FENCED = re.compile(r"(^```.*?^```)", re.DOTALL | re.MULTILINE)
 
 
@@ -29,7 +30,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         for named in _links((ROOT / path).read_text(), path):
             if _uri(named) not in seen and (ROOT / named).exists():
                 seen.add(_uri(named))
-                files.append(File.generated(config, _uri(named), content=_content(named)))
+                files.append(_file(named, config))
                 unread += [named] if named.endswith(".md") else []
     return files
 
@@ -40,6 +41,12 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     if path.endswith(".md") and (ROOT / path).exists():
         return _rewritten(markdown, path)
     return markdown
+
+
+def _file(path: str, config: MkDocsConfig) -> File:
+    if path.endswith(PICTURES):
+        return File.generated(config, _uri(path), abs_src_path=str(ROOT / path))
+    return File.generated(config, _uri(path), content=_content(path))
 
 
 def _links(markdown: str, path: str) -> list[str]:
@@ -53,8 +60,10 @@ def _links(markdown: str, path: str) -> list[str]:
 
 def _uri(path: str) -> str:
     """Where the site has a file of the project."""
-    if path.startswith("docs/") and path.endswith(".md"):
+    if path.startswith("docs/") and Path(path).suffix in (".md", *PICTURES):
         return path.removeprefix("docs/")
+    if path.endswith(PICTURES):
+        return f"source/{path}"
     return f"source/{path}" if path.endswith(".md") else f"source/{path}.md"
 
 

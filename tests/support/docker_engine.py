@@ -134,9 +134,11 @@ def engine(folder: Path, *, own_network: bool = True) -> Iterator[str]:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        for group in sorted(Path("/sys/fs/cgroup").glob(f"**/{_group()}"), reverse=True):
-            with contextlib.suppress(OSError):
-                group.rmdir()
+        # Of a build with BuildKit there is one inside.
+        for group in Path("/sys/fs/cgroup").glob(f"**/{_group()}"):
+            for inner in sorted(group.glob("**/"), reverse=True):
+                with contextlib.suppress(OSError):
+                    inner.rmdir()
 
 
 def _group() -> str:
