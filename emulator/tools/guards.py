@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 #: A schema as it stands inside another: an object, or true (anything) and false (nothing).
 Schema = dict[str, Any] | bool
@@ -49,10 +49,14 @@ class SchemaError(ValueError):
         self.param = param
 
 
+_Place: TypeAlias = "tuple[_Place | None, str | int]"
+"""Where a value stands: where its container does, and a step. Written out only for an error."""
+
+
 def guard(value: object, param: str) -> None:
     """See that `value`, which stands at `param`, is JSON of bearable size. Raises SchemaError."""
     values = characters = 0
-    waiting: list[tuple[object, str, int]] = [(value, param, 1)]
+    waiting: list[tuple[object, _Place, int]] = [(value, (None, param), 1)]
     while waiting:
         node, place, depth = waiting.pop()
         values += 1
@@ -63,17 +67,17 @@ def guard(value: object, param: str) -> None:
         if isinstance(node, dict):
             for key, child in node.items():
                 characters += _length(key, place)
-                waiting.append((child, at(place, key), depth + 1))
+                waiting.append((child, (place, key), depth + 1))
         elif isinstance(node, list | tuple):
-            waiting.extend((child, at(place, n), depth + 1) for n, child in enumerate(node))
+            waiting.extend((child, (place, n), depth + 1) for n, child in enumerate(node))
         elif isinstance(node, str):
             characters += _length(node, place)
         elif isinstance(node, float) and not math.isfinite(node):
-            raise SchemaError(f"{node} is not a JSON number", place)
+            raise SchemaError(f"{node} is not a JSON number", _written(place))
         elif isinstance(node, int) and node.bit_length() > MAX_BITS:
-            raise SchemaError("number too large", place)
+            raise SchemaError("number too large", _written(place))
         elif not isinstance(node, int | float | None):
-            raise SchemaError(f"{kind_of(node)} is not a JSON value", place)
+            raise SchemaError(f"{kind_of(node)} is not a JSON value", _written(place))
         if characters > MAX_CHARACTERS:
             raise SchemaError(f"holds more than {MAX_CHARACTERS} characters", param)
 
@@ -134,6 +138,18 @@ def reference(schema: Schema) -> str | None:
     return None
 
 
+def _written(place: _Place) -> str:
+    steps = []
+    container: _Place | None = place
+    while container is not None:
+        container, step = container
+        steps.append(step)
+    written = str(steps.pop())
+    while steps:
+        written = at(written, steps.pop())
+    return written
+
+
 def at(place: str, step: str | int) -> str:
     """One step further into a request: ``tools[0]`` and "function" make ``tools[0].function``."""
     return f"{place}[{step}]" if isinstance(step, int) else f"{place}.{step[:80]}"
@@ -156,11 +172,13 @@ _KINDS: dict[type, str] = {
 }
 
 
-def _length(text: object, place: str) -> int:
+def _length(text: object, place: _Place) -> int:
     if not isinstance(text, str):
-        raise SchemaError(f"an object's keys must be text, not {kind_of(text)}", place)
+        raise SchemaError(f"an object's keys must be text, not {kind_of(text)}", _written(place))
+    if text.isascii():
+        return len(text)
     try:
         return len(text.encode())
     except UnicodeEncodeError:
         message = "holds half of a surrogate pair, which is no Unicode text"
-        raise SchemaError(message, place) from None
+        raise SchemaError(message, _written(place)) from None

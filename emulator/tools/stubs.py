@@ -164,8 +164,12 @@ def _hanging(text: str) -> str:
 def _quotable(text: str) -> str:
     """`text` as it stands between three double quotes: backslashes, quotes, control and invisible
     characters escaped, so that the docstring reads as the text and nothing else."""
-    escaped = "".join(
-        c if c == "\n" or (c.isprintable() and c != "\\") else c.encode("unicode_escape").decode()
-        for c in text.replace("\t", "    ")
-    )
+    escaped = text.replace("\t", "    ")
+    if "\\" in escaped or not escaped.replace("\n", "").isprintable():
+        escaped = "".join(
+            c
+            if c == "\n" or (c.isprintable() and c != "\\")
+            else c.encode("unicode_escape").decode()
+            for c in escaped
+        )
     return _ENDING_QUOTES.sub(lambda quotes: r"\"" * len(quotes[0]), escaped)
