@@ -10,7 +10,7 @@ raise the TypeError that they would raise in Python.
 import ast
 from collections.abc import Collection, Iterator
 
-from sandbox.parsing import parse
+from sandbox.parsing import parse, walk
 
 
 def settle_awaits(
@@ -41,7 +41,7 @@ def _edits(
     tree: ast.AST, names: Collection[str], awaited: str, *, calls_too: bool
 ) -> Iterator[tuple[int, int, int, bytes]]:
     """(line, byte column, bytes to drop, bytes to put) for each change."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Await) and not calls_too and _pauses(node.value, names):
             yield node.lineno, node.col_offset, len(b"await"), b""
         elif isinstance(node, ast.Await) and awaited:

@@ -14,6 +14,8 @@ becomes a function in front of its statement:
 import ast
 from collections.abc import Iterator
 
+from sandbox.parsing import children, walk
+
 _CONSUMERS = ("any", "all", "next")
 _OWN_SCOPE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -23,7 +25,7 @@ def write_out(tree: ast.Module) -> bool:
 
     New statements stand on the lines of those that they were taken from.
     """
-    bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not _loads(node)}
+    bound = {node.id for node in walk(tree) if isinstance(node, ast.Name) and not _loads(node)}
     rewriter = _Rewriter(frozenset(_CONSUMERS) - bound)
     tree.body = rewriter.block(tree.body)
     return rewriter.count > 0
@@ -60,7 +62,7 @@ class _Rewriter:
                     and len(rest) <= most
                     and all(isinstance(each, (ast.Constant, ast.Name)) for each in rest)
                     and not any(each.is_async for each in lazy.generators)
-                    and not any(isinstance(x, (ast.NamedExpr, ast.Await)) for x in ast.walk(lazy))
+                    and not any(isinstance(x, (ast.NamedExpr, ast.Await)) for x in walk(lazy))
                 )
         return False
 
@@ -71,10 +73,8 @@ class _Rewriter:
         called = f"_genexpr_{self.count}"
         generators, item = lazy.generators, lazy.elt  # type: ignore[attr-defined]
         first = generators[0].iter
-        own = {
-            n.id for each in generators for n in ast.walk(each.target) if isinstance(n, ast.Name)
-        }
-        outside = any(isinstance(n, ast.Name) and n.id in own for n in ast.walk(first))
+        own = {n.id for each in generators for n in walk(each.target) if isinstance(n, ast.Name)}
+        outside = any(isinstance(n, ast.Name) and n.id in own for n in walk(first))
         outside = outside or any(isinstance(each, ast.Name) for each in rest)
         found: dict[str, list[ast.stmt]] = {
             "any": [ast.If(item, [ast.Return(ast.Constant(True))], [])],
@@ -104,7 +104,7 @@ class _Rewriter:
         signature = ast.arguments([], parameters, None, [], [], None, [])
         function = ast.FunctionDef(called, signature, [*body, over[name]], [])
         call.func, call.args = ast.Name(called, ast.Load()), arguments
-        for node in ast.walk(function):
+        for node in walk(function):
             if isinstance(node, (ast.stmt, ast.expr, ast.arg)) and not hasattr(node, "lineno"):
                 ast.copy_location(node, place)
         return ast.copy_location(function, place)
@@ -122,7 +122,7 @@ def _calls(statement: ast.stmt) -> Iterator[ast.Call]:
         node = waiting.pop()
         if isinstance(node, ast.Call):
             found.append(node)
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             in_block = isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case))
             if not in_block and not isinstance(child, _OWN_SCOPE):
                 waiting.append(child)

@@ -11,6 +11,8 @@ import datetime as dt
 from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 
+from sandbox.parsing import children, walk
+
 _WORDS = str.split
 
 EXACT = frozenset(_WORDS("list tuple sorted join"))
@@ -113,8 +115,8 @@ class Program:
         self.uses: dict[str, list[ast.Name]] = defaultdict(list)
         self.catches = False
         functions: dict[str, list[ast.AST]] = defaultdict(list)
-        for node in ast.walk(tree):
-            for child in ast.iter_child_nodes(node):
+        for node in walk(tree):
+            for child in children(node):
                 self.parents[child] = node
             match node:
                 case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
@@ -173,7 +175,7 @@ class Program:
 
     def effects(self, *nodes: ast.AST) -> bool:
         """Whether evaluating ``nodes`` may do more than give a value or an error."""
-        return any(self._acts(inner) for node in nodes for inner in ast.walk(node))
+        return any(self._acts(inner) for node in nodes for inner in walk(node))
 
     def _acts(self, node: ast.AST) -> bool:
         match node:
@@ -189,7 +191,7 @@ class Program:
     def mutates(self, *nodes: ast.AST) -> bool:
         """Whether running ``nodes`` may change a list or dict that exists already."""
         for node in nodes:
-            for inner in ast.walk(node):
+            for inner in walk(node):
                 match inner:
                     case ast.Call(func=ast.Name(id=name)):
                         if name not in PURE | {"print"} | self.pausing:
@@ -218,4 +220,4 @@ def suspending(functions: Mapping[str, Sequence[ast.AST]], pausing: frozenset[st
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+    return {inner.id for inner in walk(node) if isinstance(inner, ast.Name)}

@@ -37,6 +37,7 @@ from sandbox.monty_facts import (
     SET_USES,
     Program,
 )
+from sandbox.parsing import walk
 
 
 def check(tree: ast.Module, pausing: Collection[str]) -> None:
@@ -45,7 +46,7 @@ def check(tree: ast.Module, pausing: Collection[str]) -> None:
     ``pausing`` are the names whose calls pause.
     """
     program = Program(tree, frozenset(pausing))
-    for node in ast.walk(tree):
+    for node in walk(tree):
         rule = _RULES.get(type(node))
         problem = rule(program, node) if rule else None
         if problem:
@@ -258,7 +259,7 @@ def _scaled(_: Program, node: ast.AugAssign) -> str | None:
 
 
 def _handler(_: Program, node: ast.ExceptHandler) -> str | None:
-    for inner in ast.walk(node):
+    for inner in walk(node):
         match inner:
             case ast.Call(func=ast.Name(id="repr"), args=[ast.Name(id=name)]) if name == node.name:
                 return "another repr of exceptions"

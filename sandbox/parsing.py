@@ -28,6 +28,39 @@ def literal(source: str) -> Any:
         return ast.literal_eval(source)
 
 
+_NO_NODES = frozenset(
+    "ctx op ops id arg attr asname module level kind type_comment type_ignores simple is_async"
+    " conversion rest".split()
+)
+
+
+_INNER: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: ()}
+"""The fields in which a node of a kind may have others, in their order; filled as kinds are met."""
+
+
+def children(node: ast.AST) -> list[ast.AST]:
+    """The nodes right below ``node``, without operators and contexts, which have nothing below them."""
+    kind = type(node)
+    if (fields := _INNER.get(kind)) is None:
+        fields = _INNER[kind] = tuple(name for name in kind._fields if name not in _NO_NODES)
+    found: list[ast.AST] = []
+    for field in fields:
+        value = getattr(node, field, None)
+        if isinstance(value, ast.AST):
+            found.append(value)
+        elif type(value) is list:
+            found += [each for each in value if isinstance(each, ast.AST)]
+    return found
+
+
+def walk(node: ast.AST) -> Iterator[ast.AST]:
+    """What `ast.walk` gives, in a third of its time, but for operators and contexts."""
+    waiting = [node]
+    for node in waiting:  # it grows meanwhile
+        waiting += children(node)
+        yield node
+
+
 def line_map(before: ast.Module, after: ast.Module) -> dict[int, int]:
     """Line of a rewritten source -> line of the one that it was made from.
 
@@ -35,16 +68,19 @@ def line_map(before: ast.Module, after: ast.Module) -> dict[int, int]:
     """
     return {
         new.lineno: old.lineno
-        for old, new in zip(ast.walk(before), ast.walk(after), strict=False)
+        for old, new in zip(walk(before), walk(after), strict=False)
         if isinstance(old, ast.stmt) and isinstance(new, ast.stmt)
     }
 
 
+_MAY_BE_MISPLACED = (ast.Return, ast.Yield, ast.YieldFrom, ast.Break, ast.Continue)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def misplaced(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """What CPython's compiler refuses and its parser does not: (line, the SyntaxError's words)."""
+    if not any(isinstance(node, _MAY_BE_MISPLACED) for node in walk(tree)):
+        return
     waiting: list[tuple[ast.AST, bool, bool]] = [(tree, False, False)]
     while waiting:
         node, function, loop = waiting.pop()
@@ -56,11 +92,11 @@ def misplaced(tree: ast.Module) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Continue) and not loop:
             yield node.lineno, "'continue' not properly in loop"
         for field, value in ast.iter_fields(node):
-            children = value if isinstance(value, list) else [value]
+            values = value if isinstance(value, list) else [value]
             inside = loop or (
                 isinstance(node, (ast.For, ast.AsyncFor, ast.While)) and field == "body"
             )
-            for child in children:
+            for child in values:
                 if isinstance(child, ast.AST):
                     if isinstance(node, _FUNCTIONS):
                         waiting.append((child, True, False))

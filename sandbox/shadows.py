@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from sandbox.errors import Unsupported
 from sandbox.monty_gaps import BUILTINS
-from sandbox.parsing import parse
+from sandbox.parsing import children, parse, walk
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -25,9 +25,9 @@ def rename_shadows(source: str) -> str:
         tree = parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return source
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    used = {node.id for node in walk(tree) if isinstance(node, ast.Name)}
     places: dict[tuple[int, int], str] = {}
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, _COMPREHENSIONS):
             for name in _bound(node) & BUILTINS:
                 places.update({(n.lineno, n.col_offset): name for n in _uses(node, name)})
@@ -48,7 +48,7 @@ def _bound(node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -
     return {
         name.id
         for generator in node.generators
-        for name in ast.walk(generator.target)
+        for name in walk(generator.target)
         if isinstance(name, ast.Name)
     }
 
@@ -63,7 +63,7 @@ def _uses(node: ast.expr, name: str) -> Iterator[ast.Name]:
             raise Unsupported(f"a variable is called like the builtin {name!r}", inner.lineno)
         if isinstance(inner, ast.Name) and inner.id == name:
             yield inner
-        waiting += [child for child in ast.iter_child_nodes(inner) if child is not outside]
+        waiting += [child for child in children(inner) if child is not outside]
 
 
 def _free(name: str, used: set[str]) -> int:

@@ -32,6 +32,19 @@ def same(body: bytes) -> Bodies:
 
 chat = requests.chat
 ONE = [requests.WEATHER]
+_seed = [0]
+
+
+def others(model: str) -> Bodies:
+    """Requests each of which is answered with a program that was never run before."""
+
+    def bodies(count: int) -> list[bytes]:
+        _seed[0] += count
+        return [chat(f"{model}-{_seed[0] + n}", tools=ONE) for n in range(count)]
+
+    return bodies
+
+
 PASSED = (
     Case("plain, a reply of 1 chunk", same(chat("say-200-200"))),
     Case("plain, a reply of 50 chunks", same(chat("say-200-4-1")), at_once=8),
@@ -40,6 +53,7 @@ PASSED = (
 EMULATED = (
     Case("emulated call, plain", same(chat("call", tools=ONE)), OURS),
     Case("emulated call, streamed", same(chat("call", tools=ONE, stream=True)), OURS),
+    Case("emulated call, another each time", others("fresh"), OURS),
 )
 
 
@@ -68,9 +82,6 @@ def _tools(size: int, *, cold: bool) -> Case:
     return Case("", same(chat("call", tools=requests.tools(size))), OURS, count=12)
 
 
-_seed = [0]
-
-
 def _reply(size: int) -> Case:
     return Case("", same(chat(f"say-{size}-100", stream=True)), OURS, count=4)
 
@@ -84,8 +95,10 @@ def _result(size: int) -> Case:
     return Case("", same(body), OURS, count=8)
 
 
-def _program(size: int) -> Case:
+def _program(size: int, *, cold: bool) -> Case:
     # One tool call is its last line: the model writes so many lines before.
+    if cold:
+        return Case("", others(f"pure-{size}"), OURS, at_once=1, count=3, warm=False)
     return Case("", same(chat(f"pure-{size}", tools=ONE)), OURS, count=6)
 
 
@@ -97,5 +110,6 @@ GROWTH = (
     Growth("reply, passed through", (1_000, 10_000, 100_000, 1_000_000), _reply, "characters"),
     Growth("reply, read for calls", (1_000, 10_000, 100_000, 1_000_000), _read_reply, "characters"),
     Growth("tool result", (1_000, 10_000, 100_000, 1_000_000), _result, "characters"),
-    Growth("program", (5, 50, 200, 500), _program, "lines"),
+    Growth("program, run before", (5, 50, 200, 500), partial(_program, cold=False), "lines"),
+    Growth("program, a new one", (5, 50, 200, 500), partial(_program, cold=True), "lines"),
 )  # fmt: skip

@@ -8,6 +8,7 @@ What it answers is in the model's name, so it remembers nothing:
     fresh-7            the same with a city that no other number has
     calls-30           one program of 30 calls, each with what the call before it returned
     pure-30            one program of 30 lines of arithmetic and one call
+    pure-30-7          the same with a call that no other number has
 
 A streamed chunk is a write of its own. Says its port in a line and serves until it is ended.
 """
@@ -53,7 +54,7 @@ def script(model: str) -> tuple[float, bytes, tuple[bytes, ...]]:
         case "calls":
             text = calls(int(given[0]))
         case "pure":
-            text = pure(int(given[0]))
+            text = pure(int(given[0])).replace("Oslo", " ".join(["Oslo", *numbers[1:]]))
         case "fresh":
             text = CALL.replace("Oslo", f"Oslo {numbers[0]}")
         case _:

@@ -6,16 +6,17 @@ import ast
 from collections.abc import Iterator
 
 from emulator.programs.looks import OBSERVERS
+from sandbox.parsing import children, walk
 
 
 def is_generator(function: ast.AST) -> bool:
-    waiting = list(ast.iter_child_nodes(function))
+    waiting = list(children(function))
     while waiting:
         node = waiting.pop()
         if isinstance(node, (ast.Yield, ast.YieldFrom)):
             return True
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            waiting += ast.iter_child_nodes(node)
+            waiting += children(node)
     return False
 
 
@@ -71,7 +72,7 @@ def gives(node: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:
 
 
 def _parameters(arguments: ast.arguments) -> Iterator[str]:
-    for inner in ast.walk(arguments):
+    for inner in walk(arguments):
         if isinstance(inner, ast.arg):
             yield inner.arg
 

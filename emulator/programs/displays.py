@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from sandbox.parsing import walk
+
 _TAKEN_AT_ONCE = ("list", "tuple", "sorted")
 
 
 def take_at_once(tree: ast.Module) -> None:
     """Make lists of the generator expressions all of whose items are taken before any is looked at."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         match node:
             case ast.Call(func=ast.Name(id=name), args=[ast.GeneratorExp() as lazy, *_]):
                 at_once = name in _TAKEN_AT_ONCE

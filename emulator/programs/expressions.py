@@ -12,6 +12,7 @@ from typing import ClassVar
 from emulator.programs.calls import Calls
 from emulator.programs.looks import Look
 from emulator.programs.operands import CannotTell, Slot, look_of_storing
+from sandbox.parsing import walk
 
 
 class Expressions(Calls):
@@ -133,7 +134,7 @@ class Expressions(Calls):
         if isinstance(node.slice, ast.Slice):
             parts = [name for name in ("lower", "upper", "step") if getattr(node.slice, name)]
             slots += [Slot(node.slice, name, Look.DEEP) for name in parts]
-        elif any(isinstance(part, ast.Slice) for part in ast.walk(node.slice)):
+        elif any(isinstance(part, ast.Slice) for part in walk(node.slice)):
             node.slice = self._index(node.slice)
         else:
             slots.append(Slot(node, "slice", Look.DEEP))

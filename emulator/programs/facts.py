@@ -25,6 +25,7 @@ from emulator.programs.looks import (
     VIEWS,
     Look,
 )
+from sandbox.parsing import children, walk
 
 
 class Facts:
@@ -32,7 +33,7 @@ class Facts:
 
     def __init__(self, tree: ast.Module, tools: frozenset[str]) -> None:
         self.tools = tools
-        self._nodes = nodes = list(ast.walk(tree))
+        self._nodes = nodes = list(walk(tree))
         definitions = [
             node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         ]
@@ -109,7 +110,7 @@ class Facts:
                     path = path[1]
             # What a lambda does, it does later.
             path = () if isinstance(node, ast.Lambda) else (node, above)
-            waiting += [(child, path) for child in ast.iter_child_nodes(node)]
+            waiting += [(child, path) for child in children(node)]
         return found
 
     def _looks_late(self, nodes: Iterable[ast.AST]) -> bool:
@@ -272,5 +273,5 @@ class Facts:
                 and not isinstance(inner.func, ast.Attribute)
                 and self.builtin(inner.func) is None
             )
-            for inner in ast.walk(node)
+            for inner in walk(node)
         )

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection, Iterable
 
 from emulator.programs.bindings import is_generator
+from sandbox.parsing import walk
 
 
 def reached(
@@ -26,7 +27,7 @@ def reached(
     ]
     for node in nodes:
         if isinstance(node, (ast.Lambda, ast.GeneratorExp)):
-            waiting += [name.id for name in ast.walk(node) if isinstance(name, ast.Name)]
+            waiting += [name.id for name in walk(node) if isinstance(name, ast.Name)]
     reached: set[str] = set()
     while waiting:
         name = waiting.pop()
@@ -35,7 +36,7 @@ def reached(
             waiting += [
                 inner.id
                 for body in bodies[name]
-                for inner in ast.walk(body)
+                for inner in walk(body)
                 if isinstance(inner, ast.Name)
             ]
     return reached

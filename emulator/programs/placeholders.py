@@ -38,7 +38,7 @@ from emulator.programs.top_level_return import leave_at_returns
 from emulator.programs.unknown import SOURCE, TOGETHER, WAIT
 from emulator.programs.uses import read_as_text
 from sandbox.looks import LOOK
-from sandbox.parsing import line_map, parse
+from sandbox.parsing import line_map, parse, walk
 
 _RESERVED = (LATER, SEEN, LOOK, WAIT, TOGETHER)
 _OPAQUE = (ast.ClassDef, ast.Match, ast.TryStar)
@@ -107,7 +107,7 @@ class _Statements(Expressions):
     """Statements are changed in place, and given back as they are to be."""
 
     def __init__(self, tree: ast.Module, tools: frozenset[str]) -> None:
-        for node in ast.walk(tree):
+        for node in walk(tree):
             name = node.id if isinstance(node, ast.Name) else ""
             if isinstance(node, _OPAQUE) or name in REFLECTION or name.startswith(_RESERVED):
                 raise CannotTell
@@ -115,7 +115,7 @@ class _Statements(Expressions):
                 raise CannotTell
         super().__init__(tree, tools)
         blind = tools & self.facts.defined or self.facts.looks_late
-        if blind or any(map(self._hides_pauses, ast.walk(tree))):
+        if blind or any(map(self._hides_pauses, walk(tree))):
             raise CannotTell
         self._returned = Look.NONE
 
@@ -124,7 +124,7 @@ class _Statements(Expressions):
         if not self.facts.catches:
             return False
         if isinstance(node, ast.Lambda):
-            read = [n for n in ast.walk(node.body) if isinstance(n, ast.Name)]
+            read = [n for n in walk(node.body) if isinstance(n, ast.Name)]
             return any(
                 name.id in self.facts.own or self.facts.needs(name, Look.DEEP) for name in read
             )

@@ -10,6 +10,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 
+from sandbox.parsing import children, walk
+
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
@@ -21,7 +23,7 @@ def separate(tree: ast.Module) -> None:
 
 def restore(tree: ast.AST) -> None:
     """Take the names back."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Name):
             node.id = node.id.partition("@")[0]
         elif isinstance(node, ast.arg):
@@ -65,7 +67,7 @@ class _Scopes(ast.NodeVisitor):
         targets = {
             name.id
             for each in node.generators
-            for name in ast.walk(each.target)
+            for name in walk(each.target)
             if isinstance(name, ast.Name)
         }
         inside: list[ast.AST] = [first.target, *first.ifs, *others]
@@ -126,14 +128,14 @@ def _own_nodes(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:
         node = waiting.pop()
         yield node
         if isinstance(node, _Comprehension):
-            waiting += [n.target for n in ast.walk(node) if isinstance(n, ast.NamedExpr)]
+            waiting += [n.target for n in walk(node) if isinstance(n, ast.NamedExpr)]
         elif not isinstance(
             node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
         ):
-            waiting += ast.iter_child_nodes(node)
+            waiting += children(node)
 
 
 def _declared(node: ast.AST) -> Iterator[str]:
-    for inner in ast.walk(node):
+    for inner in walk(node):
         if isinstance(inner, (ast.Global, ast.Nonlocal)):
             yield from inner.names

@@ -9,13 +9,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from sandbox.parsing import parse
+from sandbox.parsing import parse, walk
 
 _VALUE = "_returned"
 
 
 def leave_at_returns(tree: ast.Module, tools: Collection[str]) -> None:
     """Change each ``return`` that is in no function, in place."""
+    if not any(isinstance(node, ast.Return) for node in walk(tree)):
+        return
     for place, statement in enumerate(tree.body):
         if isinstance(statement, ast.Return):
             tree.body = [*tree.body[:place], *_told(statement, tools)]
@@ -63,8 +65,8 @@ def _told(statement: ast.Return, tools: Collection[str]) -> list[ast.stmt]:
 
 
 def _moved(statement: ast.stmt, place: ast.stmt) -> ast.stmt:
-    its_own = set(ast.walk(place))
-    for node in ast.walk(statement):
+    its_own = set(walk(place))
+    for node in walk(statement):
         if node not in its_own and isinstance(node, (ast.stmt, ast.expr)):
             ast.copy_location(node, place)
     return statement

@@ -13,6 +13,8 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 
+from sandbox.parsing import children, walk
+
 _TEXT_METHODS = frozenset(name for name in dir(str) if not name.startswith("_")) - frozenset(
     {"index", "count"}
 )
@@ -39,13 +41,13 @@ def read_as_text(tree: ast.Module, tools: Collection[str]) -> dict[tuple[int, st
 
     Variables must have names of their own (`scopes.separate`).
     """
-    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    parents = {child: node for node in walk(tree) for child in children(node)}
     uses: dict[str, list[ast.expr]] = defaultdict(list)
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             uses[node.id].append(node)
     found: dict[tuple[int, str], set[object]] = defaultdict(set)
-    for node in ast.walk(tree):
+    for node in walk(tree):
         match node:
             case ast.Call(func=ast.Name(id=name)) if name in tools:
                 seen = _uses_of(node, parents, uses)

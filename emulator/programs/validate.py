@@ -9,29 +9,30 @@ from __future__ import annotations
 import ast
 import builtins
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
 from emulator.programs.program import Program
 from emulator.reading.diagnostics import Diagnostic
 from emulator.tools.toolset import Toolset
+from sandbox.parsing import walk
 
 _BUILTINS = frozenset(dir(builtins))
 
 
 def check(program: Program, toolset: Toolset) -> list[Diagnostic]:
     """What is wrong with the calls of ``program``, in the order of its lines."""
-    tree = program.tree()
-    defined = {*_BUILTINS, *toolset.constructors, *_bound(tree)}
+    nodes = list(walk(program.tree()))
+    defined = {*toolset.constructors, *_bound(nodes)}
     found: list[Diagnostic] = []
-    for node in ast.walk(tree):
+    for node in nodes:
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
             continue
         name = node.func.id
         if name in toolset.names:
             found += _arguments(node, name, program, toolset)
-        elif name not in defined:
+        elif name not in _BUILTINS and name not in defined:
             found.append(_unknown(node, name, program, toolset).diagnostic)
         if len(found) >= MAX_TOLD:
             break
@@ -52,11 +53,11 @@ class Unknown:
 
 def unknown_calls(program: Program, toolset: Toolset) -> list[Unknown]:
     """Only the calls of functions that do not exist."""
-    tree = program.tree()
-    defined = {*_BUILTINS, *toolset.constructors, *toolset.names, *_bound(tree)}
+    nodes = list(walk(program.tree()))
+    defined = {*_BUILTINS, *toolset.constructors, *toolset.names, *_bound(nodes)}
     unknown = (
         _unknown(node, node.func.id, program, toolset)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id not in defined
@@ -85,19 +86,18 @@ def _unknown(node: ast.Call, name: str, program: Program, toolset: Toolset) -> U
     return Unknown(program.diagnostic(message, node.lineno, node.col_offset + 1, hint), near)
 
 
-def _bound(tree: ast.Module) -> Iterator[str]:
+def _bound(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Every name that the program itself binds, anywhere."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store()):
-                yield name
-            case (
-                ast.FunctionDef(name=name)
-                | ast.AsyncFunctionDef(name=name)
-                | ast.ClassDef(name=name)
-            ):
-                yield name
-            case ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
-                yield name
-            case ast.alias(name=name, asname=alias):
-                yield (alias or name).split(".")[0]
+    for node in nodes:
+        if isinstance(node, ast.Name):
+            if isinstance(node.ctx, ast.Store):
+                yield node.id
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.ExceptHandler):
+            if node.name:
+                yield node.name
+        elif isinstance(node, ast.alias):
+            yield (node.asname or node.name).split(".")[0]

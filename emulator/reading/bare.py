@@ -17,6 +17,7 @@ from emulator.reading.lexing import PythonScan
 from emulator.reading.python_syntax import calls_tool
 from emulator.reading.repairs import parse_repaired
 from emulator.reading.tool_names import WRITTEN_NAME, WrittenNames
+from sandbox.parsing import walk
 
 
 class Verdict(Enum):
@@ -173,7 +174,7 @@ class BareCode:
         self._header = opens_body or indented
         self._assigned |= {
             node.id
-            for node in ast.walk(tree)
+            for node in walk(tree)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         }
         return Kind.CALL if self._calls(tree) else Kind.CODE

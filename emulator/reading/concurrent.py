@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import ast
 
+from sandbox.parsing import parse, walk
+
 _PLAIN = frozenset("run gather create_task ensure_future sleep".split())
 """What of asyncio means the same without it."""
 
 
 def is_concurrent(node: ast.AST) -> bool:
     """Whether a statement cannot be written without ``async``."""
-    for inner in ast.walk(node):
+    for inner in walk(node):
         match inner:
             case ast.AsyncFor() | ast.AsyncWith() | ast.comprehension(is_async=1):
                 return True
@@ -28,10 +30,10 @@ def is_concurrent(node: ast.AST) -> bool:
 def driven(node: ast.AST) -> ast.AST:
     """A coroutine function as a function that runs it; generators and all else as they are."""
     if not isinstance(node, ast.AsyncFunctionDef) or any(
-        isinstance(inner, ast.Yield) for inner in ast.walk(node)
+        isinstance(inner, ast.Yield) for inner in walk(node)
     ):
         return node
-    wrapper = ast.parse(
+    wrapper = parse(
         f"def {node.name}(*args, **kwargs):\n"
         "    import asyncio\n"
         f"    return asyncio.run({node.name}_(*args, **kwargs))\n"

@@ -9,6 +9,7 @@ import warnings
 from emulator.reading.lexing import PythonScan
 from emulator.reading.tool_names import WrittenNames
 from sandbox import parsing
+from sandbox.parsing import walk
 
 # A model's "\d" is no concern of the operator's log. Silenced here, not around the call: warning
 # filters are shared by all threads.
@@ -79,7 +80,7 @@ def gives_tool(source: str, names: WrittenNames) -> bool:
         isinstance(child, ast.Name)
         and isinstance(child.ctx, ast.Load)
         and names.find(child.id) == child.id
-        for node in ast.walk(tree)
+        for node in walk(tree)
         for child in _values(node)
     )
 
@@ -103,4 +104,4 @@ def calls_tool(source: str | ast.AST, names: WrittenNames) -> bool:
             source = parse(source)
         except SyntaxError:
             return False
-    return any(called(node, names) for node in ast.walk(source))
+    return any(called(node, names) for node in walk(source))

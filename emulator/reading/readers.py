@@ -55,7 +55,7 @@ def calls_tool(source: str, names: Collection[str]) -> bool:
 
 def uses_tool(source: str, names: WrittenNames) -> bool:
     """Whether it calls one, or gives one to what may call it."""
-    return _calls_tool(source, names) or gives_tool(source, names)
+    return names.may_stand_in(source) and (_calls_tool(source, names) or gives_tool(source, names))
 
 
 def mentions_tool(text: str, names: Collection[str]) -> bool:

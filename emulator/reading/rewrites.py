@@ -7,6 +7,7 @@ how a call is written, never what is called or with what.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -40,9 +41,12 @@ def _constants(node: ast.AST, names: WrittenNames) -> ast.AST:
     return node
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 def _characters(node: ast.AST, _: WrittenNames) -> ast.AST:
     assert isinstance(node, ast.Constant)
-    if not isinstance(node.value, str) or not any("\ud800" <= c <= "\udfff" for c in node.value):
+    if not isinstance(node.value, str) or not _SURROGATE.search(node.value):
         return node
     try:
         return ast.Constant(whole_characters(node.value))
@@ -255,7 +259,9 @@ class _Rewriter(ast.NodeTransformer):
         self.changed = False
 
     def visit(self, node: ast.AST) -> ast.AST:
-        if isinstance(node, tuple(_SYNC)) and is_concurrent(node):
+        if not node._fields:  # an operator
+            return node
+        if type(node) in _SYNC and is_concurrent(node):
             driving = driven(node)
             self.changed |= driving is not node
             return driving
@@ -300,4 +306,4 @@ def _pieces(node: ast.stmt, names: WrittenNames) -> Iterator[Piece]:
             statements = step
     for new in statements:
         assert isinstance(new, ast.stmt)
-        yield Piece(ast.fix_missing_locations(new), line, changed)
+        yield Piece(ast.fix_missing_locations(new) if changed else new, line, changed)

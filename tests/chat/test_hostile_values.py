@@ -144,6 +144,14 @@ def test_json_is_written_and_read_as_python_does(value: Any) -> None:
         assert json_codec.loads(json.dumps(value)) == value
 
 
+@pytest.mark.parametrize("place", range(12))
+@pytest.mark.parametrize("value", [10**18 + 1, 2**64, 10**30 + 7])
+def test_a_long_number_is_exact_wherever_it_stands(value: int, place: int) -> None:
+    read = json_codec.loads(b" " * place + b'{"x": %d}' % value)
+    assert read == {"x": value}
+    assert type(read["x"]) is int
+
+
 @pytest.mark.parametrize(
     ("value", "written"),
     [

@@ -8,6 +8,7 @@ from typing import Any
 
 import openai
 import pytest
+from prometheus_client import REGISTRY
 
 from tests.conftest import StartProxy
 from tests.support.chat import BOTH, calls
@@ -301,3 +302,20 @@ def test_a_huge_result_means_an_ordinary_turn(
     messages += [later.model_dump(exclude_none=True), result(later.tool_calls[0], "b")]
     third = plain(client, model="m", messages=messages, tools=TOOLS)
     assert third.choices[0].message.content == "As you like."
+
+
+@BOTH
+def test_a_program_that_has_run_as_far_as_it_goes_is_not_run_again(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
+) -> None:
+    """A program of one call was run twice: when the call's line had closed, and when the block had."""
+    upstream.reply('```python\nsearch("Oslo")\n```\n')
+    before = runs()
+    completion = ask(client, model="m", messages=[{"role": "user", "content": "x"}], tools=TOOLS)
+    assert calls(completion) == [("search", {"to": "Oslo"})]
+    assert runs() == before + 1
+
+
+def runs() -> float:
+    ran = {"engine": "monty", "outcome": "ran"}
+    return REGISTRY.get_sample_value("emulator_program_runs_total", ran) or 0.0

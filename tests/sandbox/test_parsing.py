@@ -1,14 +1,19 @@
-"""Parsing in many threads, as a threaded server does."""
+"""Parsing in many threads, as a threaded server does; going through what was parsed."""
 
 from __future__ import annotations
 
+import argparse
+import ast
+import asyncio.base_events
+import dataclasses
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from sandbox.parsing import literal, parse
+from sandbox.parsing import literal, parse, walk
 
 LITERAL = repr([{"k": [n, -n]} for n in range(300)])
 CALL = f"f({LITERAL})"
@@ -52,3 +57,31 @@ def test_threads_that_parse_at_once_do_not_fail_one_another() -> None:
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+RARE = """
+match value:
+    case {"a": [1, *rest], **others} | Point(x=0) as found if rest:
+        del others
+    case None:
+        pass
+try:
+    global_ = lambda *args, a=1, **kwargs: (yield)
+except* (ValueError, OSError) as error:
+    raise RuntimeError from error
+async def all_of(self, /, x: int, *, y: str = f"{1!r:>{2}}"):
+    nonlocal_ = [i async for i in x if not i] + [*x] @ -y
+    global z
+    async with x as (a, b), y: z: int = await (w := a[1:2, ...])
+"""
+
+
+@pytest.mark.parametrize(
+    "source",
+    [RARE, *(Path(m.__file__).read_text() for m in (argparse, asyncio.base_events, dataclasses))],
+    ids=["rare", "argparse", "asyncio.base_events", "dataclasses"],
+)
+def test_a_walk_meets_what_that_of_ast_meets_but_for_operators_and_contexts(source: str) -> None:
+    tree = ast.parse(source)
+    left_out = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
+    assert list(walk(tree)) == [n for n in ast.walk(tree) if not isinstance(n, left_out)]
