@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from emulator import departure
 from emulator.errors import UpstreamFailed
@@ -21,6 +21,7 @@ from emulator.upstream.breaker import Breaker
 from emulator.upstream.failures import counting
 from emulator.upstream.interface import Chat, Chunk, OneUpstream, UpstreamReply
 from emulator.upstream.retries import LONGEST_WAIT, Retries
+from emulator.upstream.wrapped import WrappedReply
 
 if TYPE_CHECKING:
     from emulator.upstream.pass_through import PassedOn
@@ -158,31 +159,15 @@ def _wait(seconds: float) -> None:
 
 
 @dataclass
-class _Placed:
+class _Placed(WrappedReply):
     """A reply that has a place, which it leaves when it is closed."""
 
-    reply: UpstreamReply
     name: str
     leave: Callable[[], None]
 
-    def __enter__(self) -> Self:
-        self.reply.__enter__()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        try:
-            self.reply.__exit__(*exc)
-        finally:
-            self.leave()
+    def left(self) -> None:
+        self.leave()
 
     def __iter__(self) -> Iterator[Chunk]:
         with counting(self.name, "broken"):
             yield from self.reply
-
-    @property
-    def more(self) -> bool:
-        return self.reply.more
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self.reply.headers

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from emulator import traces
 from emulator.errors import UpstreamFailed
 from emulator.traces import Trace, Turn
 from emulator.upstream.body import Body
 from emulator.upstream.interface import Chat, Chunk, UpstreamReply
+from emulator.upstream.wrapped import WrappedReply
 
 if TYPE_CHECKING:
     from emulator.upstream.pass_through import PassedOn
@@ -78,18 +79,12 @@ def _recorded_body(body: Body, trace: Trace, turn: Turn) -> Body:
 
 
 @dataclass
-class _Recorded:
-    reply: UpstreamReply
+class _Recorded(WrappedReply):
     trace: Trace
     turn: Turn
 
-    def __enter__(self) -> Self:
-        self.reply.__enter__()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
+    def left(self) -> None:
         self.turn.ended = self.trace.now()
-        self.reply.__exit__(*exc)
 
     def __iter__(self) -> Iterator[Chunk]:
         try:
@@ -104,14 +99,6 @@ class _Recorded:
         except UpstreamFailed as error:
             self.turn.error = error.message
             raise
-
-    @property
-    def more(self) -> bool:
-        return self.reply.more
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self.reply.headers
 
 
 def _says(chunk: Chunk) -> bool:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from emulator import metrics
 from emulator.traces import Turn
 from emulator.upstream.body import Body
-from emulator.upstream.interface import Chat, Chunk, UpstreamReply
+from emulator.upstream.interface import Chat, Chunk
+from emulator.upstream.wrapped import WrappedReply
 
 _CHARS = 4
 """Of a token, about."""
@@ -27,31 +28,23 @@ Spend = Callable[[int], None]
 
 
 @dataclass
-class MeteredReply:
+class MeteredReply(WrappedReply):
     """A reply whose tokens are counted when it is left: for metrics, its trace and its client's budget."""
 
-    reply: UpstreamReply
     messages: Chat
     spend: Spend | None
     turn: Turn | None
     _deltas: int = 0
     _usage: Mapping[str, Any] = field(default_factory=dict)
 
-    def __enter__(self) -> Self:
-        self.reply.__enter__()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        try:
-            self.reply.__exit__(*exc)
-        finally:
-            prompt, completion = self._tokens()
-            metrics.TOKENS.labels("in").inc(prompt)
-            metrics.TOKENS.labels("out").inc(completion)
-            if self.turn is not None:
-                self.turn.prompt_tokens, self.turn.completion_tokens = prompt, completion
-            if self.spend is not None:
-                self.spend(prompt + completion)
+    def left(self) -> None:
+        prompt, completion = self._tokens()
+        metrics.TOKENS.labels("in").inc(prompt)
+        metrics.TOKENS.labels("out").inc(completion)
+        if self.turn is not None:
+            self.turn.prompt_tokens, self.turn.completion_tokens = prompt, completion
+        if self.spend is not None:
+            self.spend(prompt + completion)
 
     def __iter__(self) -> Iterator[Chunk]:
         for chunk in self.reply:
@@ -59,14 +52,6 @@ class MeteredReply:
             usage = chunk.get("usage")
             self._usage = usage if isinstance(usage, dict) else self._usage
             yield chunk
-
-    @property
-    def more(self) -> bool:
-        return self.reply.more
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self.reply.headers
 
     def _tokens(self) -> tuple[int, int]:
         """Of the prompt and of the reply; an upstream may tell anything."""
