@@ -56,6 +56,7 @@ class Grammar:
 
     text: str
     rules: dict[str, Node] = field(default_factory=dict)
+    _steps: dict[tuple[frozenset[Stack], str], set[Stack]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for line in self.text.splitlines():
@@ -75,17 +76,32 @@ class Grammar:
 
     def admits(self, text: str) -> bool:
         """Whether `text` as a whole is a reply that the grammar admits."""
-        stacks = self._open({(self.rules["root"], 0, None)})
+        return None in self.read(self.begun(), text)
+
+    def begun(self) -> set[Stack]:
+        """The stacks in front of a text."""
+        return self._open({(self.rules["root"], 0, None)})
+
+    def read(self, stacks: set[Stack], text: str) -> set[Stack]:
+        """The stacks behind `text`; none where it cannot go on so, None among them where it can end."""
         for character in text:
-            stacks = self._open(
-                self._behind(stack) for stack in stacks if stack and stack[0].takes(character)
-            )
-        return None in stacks
+            if not stacks:
+                break
+            step = (frozenset(stacks), character)
+            if step not in self._steps:
+                self._steps[step] = self._open(
+                    self._behind(stack) for stack in stacks if stack and stack[0].takes(character)
+                )
+            stacks = self._steps[step]
+        return stacks
 
     @staticmethod
     def _behind(stack: Stack) -> Stack:
         assert stack is not None
-        return (stack[0], stack[1] + 1, stack[2])
+        node, read, rest = stack
+        if read + 1 == node.most:
+            return rest  # so that rules that end in rules do not pile up
+        return (node, read + 1, rest)
 
     def _open(self, stacks: object) -> set[Stack]:
         """The stacks, each with a set of characters on top; None for one that is at its end."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from emulator.answering.grammar.calls import gbnf
 from emulator.answering.grammar.rules import GrammarUnusable
-from emulator.answering.grammar.words import WORDS
+from emulator.answering.grammar.words import words
 from emulator.answering.tool_choice import Choice
 from emulator.tools.tool import Tool
 from emulator.tools.toolset import Toolset
@@ -34,10 +34,11 @@ def lazy_grammar(toolset: Toolset, choice: Choice) -> str:
     """
     calls = _calls(toolset, choice).splitlines()
     rules = [line.replace("root ::=", "block-calls ::=", 1) for line in calls]
-    words = [f"{name} ::= {body}" for name, body in WORDS.items()]
+    names = frozenset(name for tool in toolset.tools for name in (tool.name, tool.python_name))
+    spoken = [f"{name} ::= {body}" for name, body in words(names).items()]
     block = r'block ::= "```python\n" block-calls "\n```"'
     root = r'(words "\n")? block' if choice.required else r'block | words ("\n" block)?'
-    return "\n".join([f"root ::= {root}", block, *rules, *words]) + "\n"
+    return "\n".join([f"root ::= {root}", block, *rules, *spoken]) + "\n"
 
 
 def grammar_fields(field: GrammarField, toolset: Toolset, choice: Choice) -> dict[str, Any]:

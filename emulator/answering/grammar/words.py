@@ -1,15 +1,20 @@
-"""What a reply may be beside calls, so that nothing in it can be read as one. Knows nothing of tools.
+"""What a reply may be beside calls, so that nothing in it can be read as one. Of tools it knows the names.
 
-`PROSE` is for very small models: words, without what only code has. `WORDS` is for all others: any text, code
-of other languages in fences too, but no line that begins like a call, no tags of calls, and no block of
-Python but that which the grammar goes on with.
+`PROSE` is for very small models: words, without what only code has. `words` is for all others: any text, code
+of other languages in fences too, but nothing that our readers take for a call in whichever syntax, and no
+block of Python but that which the grammar goes on with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
+from functools import lru_cache
 
-from emulator.answering.grammar.notation import literal
+from emulator.answering.grammar.automata import END, Many, One, either, maybe, one_of, without
+from emulator.command_tools import COMMAND_PARAMETERS, COMMAND_TOOLS
+from emulator.reading.calls import ARGUMENT_KEYS, CALLS_KEYS
+from emulator.reading.commands import SHELLS
+from emulator.reading.tool_names import WrittenNames
 
 PROSE: Mapping[str, str] = {
     "prose": r'(sign | [B-Z] head | "A" action)? ("\n" line)*',
@@ -31,75 +36,119 @@ PROSE: Mapping[str, str] = {
 ``convert_to_miles = 6``, or the sum that it had better not do by itself.
 """
 
-_TAGS = (
-    *(
-        "<|",
-        "<｜",
-        "<tool",
-        "<TOOL",
-        "<function",
-        "<start_function",
-        "<invoke",
-        "<call",
-        "<execute",
-    ),
-    *("[TOOL_", "[tool_", "]<]minimax"),
+
+_BLANK = one_of(" \t\r")
+_BLANKS = Many(_BLANK)
+_SPACE = Many(one_of(" \t\r\n\x0b\x0c"))
+_DIGIT = one_of("0123456789")
+_LETTER = one_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_WORD = One(_LETTER.mask | _DIGIT.mask | one_of("_").mask)
+_IDENTIFIER = (
+    One(_LETTER.mask | one_of("_").mask),
+    Many(One(_WORD.mask | one_of(".-\\").mask)),
 )
-_SIGNS = r"<\[\]"
-"""Their first characters, as a set writes them."""
+_QUOTE = one_of("\"'“”")
+_BEGIN = one_of("\n>]")
+"""Of a line, or of what follows the tags of reasoning."""
+_STEP = (
+    *(_BEGIN, Many(one_of(" \t>*")), *map(one_of, ("Aa", "Cc", "Tt", "Ii", "Oo", "Nn"))),
+    Many(one_of(" \t_*0123456789")),
+)
 
+# A line's first name is no function's: it might be a slip of one that is offered.
+_CODE = ((_BEGIN, Many(one_of(" \t>([*")), _IDENTIFIER, "("),)
+_TAGS = (
+    either(("<|", "<｜", "<tool", "<TOOL", "<function", "<start_", "<invoke", "<call", "<execute")),
+    either(("</tool", "</TOOL", "</function", "</invoke", "</parameter", "<parameter", "<end_")),
+    either(("[TOOL_", "[/TOOL_", "[tool_", "[ARGS]", "]<]", "functools[")),
+    # Any namespace, and what may be a slip of a function's name.
+    ("<", maybe("/"), _LETTER, Many(One(_LETTER.mask | _DIGIT.mask)), one_of("_:|｜")),
+)
+_DATA = (
+    # What a call in JSON has beside a name. That can be spelt in escapes.
+    (
+        *(one_of("{\"'“”"), _SPACE, either((*CALLS_KEYS, *ARGUMENT_KEYS))),
+        *(maybe(_QUOTE), _SPACE, ":"),
+    ),
+    *("\\u00", "\\_"),
+)
+_LINES = (
+    (*_STEP, either((":", (one_of("Ii"), one_of("Nn"))))),
+    (_BEGIN, maybe("- "), either(("tool_call", "function_call")), maybe("s"), ":", _BLANKS, "\n"),
+    (_BEGIN, _BLANKS, either((">>>", "call:"))),
+    "to=",
+)
+_FENCES = ("```", "~~~")
+_COMMAND = (
+    one_of("{,"),
+    _SPACE,
+    maybe(_QUOTE),
+    either(COMMAND_PARAMETERS),
+    maybe(_QUOTE),
+    _SPACE,
+    ":",
+)
+_PATCHES = ("*** Begin Patch", ("apply_patch", _BLANKS, "<<"))
 
-def without(name: str, strings: Sequence[str]) -> Mapping[str, str]:
-    """The rest of a line in which none of these strings stands, as rules of which `name` is the first.
+_NO_LANGUAGES = ("py", "ipy", "tool", "func", "call", "code", "xml", "yaml", "yml")
+"""Their beginnings. What a fence of YAML or without a label is, its lines say in too many ways."""
 
-    The rule ``-sign`` is the same for what begins with the first character of one of them. The automaton of
-    Aho and Corasick (1975): a rule for each beginning of a string that has been read.
-    """
-    beginnings = sorted({text[:n] for text in strings for n in range(len(text))})
-    called = {"": name} | {text: f"{name}-{n}" for n, text in enumerate(beginnings[1:], 1)}
-    rules: dict[str, str] = {}
-    signs = {text[0] for text in strings}
-    for read in beginnings:
-        ways: list[str] = []
-        further = sorted({text[len(read)] for text in strings if text.startswith(read)} | signs)
-        for sign in further:
-            longer = read + sign
-            while longer not in called and longer not in strings:
-                longer = longer[1:]
-            if longer in called:
-                ways.append(f"{literal(sign)} {called[longer]}")
-        if not read:
-            rules[f"{name}-sign"] = " | ".join(ways)
-            ways = [f"{name}-sign"]
-        others = "".join(f"\\{sign}" if sign in "[]" else sign for sign in further)
-        rules[called[read]] = f"({' | '.join(ways)} | [^\\n{others}] {name})?"
-    return rules
-
-
-def _some(but: str) -> str:
-    """The rest of a line that does not begin with one of these, as a set writes them."""
-    return rf"text-sign | [^\n{but}{_SIGNS}] text"
-
-
-_NAME = r"[a-zA-Z_] [a-zA-Z0-9_.\\-]*"
-_BLANKS = r"[ \t]+"
-_LEAD = r"""[ \t>(\["'“*]*"""
-
-WORDS: Mapping[str, str] = {
-    "words": r'passage ("\n" passage)*',
-    "passage": "line | fence",
-    "line": f'{_LEAD} (named | "{{" text | "`" tick | "~" tilde | other)?',
-    # A bracket in front of a name is looked through; text-1 is behind "<".
-    "other": rf"""[^\n \t>("'“*`~{{_a-zA-Z{_SIGNS}] text | "<" text-1""",
-    # A line's first name is no function's, nor that of a variable which is assigned to.
-    "named": f"{_NAME} (behind | {_BLANKS} (further)?)?",
-    "behind": _some(r" \t(={_.a-zA-Z0-9\\\x2d"),
-    "further": _some(r" \t={"),
-    "tick": f'({_some("`")} | "`" ({_some("`")})?)?',
-    "tilde": f"({_some('~')})?",
-    "fence": r'"```" (language [^\n`]*)? "\n" line ("\n" inside)* ("\n```" [ \t]*)?',
-    # Not python, py, ipython, pycon; JSON is an answer as often as not.
-    "language": r'[a-hj-oq-zA-HJ-OQ-Z] [a-zA-Z0-9+#.-]* | "p" [a-xzA-XZ] [a-zA-Z0-9+#.-]*',
-    "inside": f'({_some("`")} | "`" tick)?',
-    **without("text", _TAGS),
+_SHAPES: Mapping[str, str] = {
+    "words": r'(passage "\n")* (text | passage)',
+    "passage": r'(text "\n")? fence',
+    "fence": r'"```" (data info "\n" text | language info "\n" [ \t\n]* first ("\n" inside)*) "\n```" [ \t]*',
+    "info": r"([ \t]+ ([^ \t\n`(] [^\n`(]*)?)?",
+    "data": r"[jJ] [sS] [oO] [nN] [cClL5]?",
+    # ... up to what would close it.
+    "inside": r'[ \t]* ([^ \t\n`] [^\n]* | "`" ([^\n`] [^\n]* | "`" ([^\n`] [^\n]*)?)?)?',
 }
+
+
+_LONGEST = 1500
+"""Characters of all names together. The rules of more would be longer than what they hold."""
+
+
+@lru_cache(maxsize=64)
+def words(tools: frozenset[str]) -> Mapping[str, str]:
+    """The rules, ``words`` among them; ``tools`` are all names that lead to the offered functions.
+
+    Of very many tools a name may be followed by anything.
+    """
+    offered = WrittenNames(tools)
+    tools = tools if sum(map(len, tools)) <= _LONGEST else frozenset()
+    names = tools | (COMMAND_TOOLS if offered.command else frozenset())
+    patches = _PATCHES if offered.patch else ()
+    commands = (_COMMAND,) if offered.command or offered.patch else ()
+    shells = [("\n", _any_case(shell), END) for shell in SHELLS if offered.command]
+    others = (*_CODE, *_TAGS, *_DATA, *_LINES, *_FENCES)
+    return {
+        **_SHAPES,
+        **without("text", (*others, *patches, *commands, _named(names))),
+        **without("first", (*_first(names), *patches), allowed=~one_of("\n")),
+        **without("language", (*_LANGUAGES, *shells), allowed=_LABEL),
+    }
+
+
+def _any_case(text: str) -> object:
+    return tuple(one_of({letter.lower(), letter.upper()}) for letter in text)
+
+
+def _named(names: Collection[str]) -> object:
+    """A function's name, and behind it what makes a call or the name of one of it."""
+    behind = (
+        *((_BLANKS, one_of("(:{\"'“”>\n")), (_BLANKS, END)),
+        (_BLANK, _BLANKS, either(("json", "commentary", "analysis"))),
+    )
+    return (~_WORD, maybe("function"), either(names), either(behind))
+
+
+def _first(names: Collection[str]) -> Collection[object]:
+    """What the first line in a fence of code is not: empty, its end, or a call, perhaps printed."""
+    lead = Many(either((one_of(" \t[("), "await ", "print(", (_IDENTIFIER, " = "))))
+    spaces = Many((_IDENTIFIER, "."))
+    return (("\n", _BLANKS, either((END, "```"))), ("\n", lead, spaces, either(names), "("))
+
+
+_LABEL = One(_LETTER.mask | _DIGIT.mask | one_of("+#.-").mask)
+_LANGUAGES = (("\n", END), ("\n", either(map(_any_case, (*_NO_LANGUAGES, "json")))))
+"""What the label of a fence of code is not."""

@@ -1,0 +1,94 @@
+"""llama.cpp's own server as an upstream: what it takes for a grammar, and what it makes of tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from emulator.upstream.local_model import MODEL_NAME, serve
+from tests.conftest import StartProxy
+from tests.support.raw_http import send
+from tests.support.tools import GET_WEATHER
+
+pytestmark = pytest.mark.live
+
+# So small a model calls where it has called before.
+CALL = {"name": "get_weather", "arguments": '{"location": "Paris"}'}
+CONVERSATION = [
+    {"role": "user", "content": "What is the weather in Paris?"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "call_1", "type": "function", "function": CALL}],
+    },
+    {"role": "tool", "tool_call_id": "call_1", "content": "warm"},
+    {"role": "assistant", "content": "It is warm."},
+    {"role": "user", "content": "What is the weather in London?"},
+]
+
+
+@pytest.fixture(scope="module")
+def llama_cpp() -> Iterator[str]:
+    with serve() as url:
+        yield url
+
+
+def asked(proxy: str, **fields: Any) -> tuple[int, Any]:
+    body = {
+        "model": MODEL_NAME,
+        "messages": CONVERSATION,
+        "tools": [GET_WEATHER],
+        "temperature": 0,
+        "max_tokens": 96,
+        **fields,
+    }
+    status, _, answer = send(f"{proxy}/v1/chat/completions", body)
+    return status, answer
+
+
+def choice_of(answered: tuple[int, Any]) -> Any:
+    status, answer = answered
+    assert status == 200, answer
+    return answer["choices"][0]
+
+
+@pytest.mark.parametrize("field", ["grammar", "json_schema"])
+def test_a_required_call_is_valid_by_the_field_that_holds_it(
+    start_proxy: StartProxy, llama_cpp: str, field: str
+) -> None:
+    row = {"name": "held", "pattern": ".", "grammar": field}
+    proxy = start_proxy(base_url=llama_cpp, profile="held", profiles=(row,), repair_attempts=0)
+    choice = choice_of(asked(proxy, tool_choice="required"))
+    [call] = choice["message"]["tool_calls"]
+    assert choice["finish_reason"] == "tool_calls"
+    assert call["function"]["name"] == "get_weather"
+    assert isinstance(json.loads(call["function"]["arguments"])["location"], str)
+
+
+def test_words_under_its_grammar_are_words(start_proxy: StartProxy, llama_cpp: str) -> None:
+    row = {"name": "held", "pattern": ".", "grammar": "grammar"}
+    proxy = start_proxy(base_url=llama_cpp, profile="held", profiles=(row,), repair_attempts=0)
+    poem = [{"role": "user", "content": "Write a poem about the sea."}]
+    choice = choice_of(asked(proxy, messages=poem))
+    assert choice["message"]["content"]
+    assert "tool_calls" not in choice["message"]
+
+
+def test_a_call_that_the_server_does_not_hold_the_model_to_is_an_honest_error(
+    start_proxy: StartProxy, llama_cpp: str
+) -> None:
+    """With this model's chat template llama.cpp ignores ``tools`` and ``tool_choice``."""
+    proxy = start_proxy(base_url=llama_cpp, tools="native", repair_attempts=0)
+    status, error = asked(proxy, tool_choice="required")
+    assert (status, error["error"]["code"]) == (502, "model_required")
+
+
+def test_tools_auto_finds_that_this_model_cannot(start_proxy: StartProxy, llama_cpp: str) -> None:
+    """It has no template for tools, so that it never calls by itself: it is emulated, and does."""
+    proxy = start_proxy(base_url=llama_cpp, tools="auto", profile="tiny")
+    choice = choice_of(asked(proxy, messages=[CONVERSATION[-1]]))
+    [call] = choice["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {"location": "London"}
