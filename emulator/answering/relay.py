@@ -48,26 +48,27 @@ def relay(
     fields = profile.written(passed_on)
     fields["stream_options"] = {"include_usage": True}
     usage: dict[str, Any] | None = None
-    base: dict[str, Any] = {}
+    last: dict[str, Any] = {}
     answered = False
     left = settings.max_reply_chars * (request.n or 1)
     with upstream.open(relayed_messages(asked, store, plain=profile.plain), fields) as reply:
         yield Opened(headers=reply.headers)
         for chunk in reply:
             usage = chunk.pop("usage", None) or usage
-            named = {**chunk, "object": "chat.completion.chunk", "model": request.model}
-            if chunk.get("choices"):
+            chunk["object"], chunk["model"] = "chat.completion.chunk", request.model
+            last = chunk
+            if choices := chunk.get("choices"):
                 answered = True
-                yield Relayed(named, reply.more)
-                left -= sum(map(_size, chunk["choices"]))
-            base = {name: value for name, value in named.items() if name != "choices"}
+                yield Relayed(chunk, reply.more)
+                for choice in choices:
+                    left -= _size(choice)
             if left < 0:  # as long as any reply may be: the rest is not waited for
-                yield Relayed({**base, "choices": [_cut(n) for n in range(request.n or 1)]})
+                yield Relayed({**last, "choices": [_cut(n) for n in range(request.n or 1)]})
                 break
         if not answered:
             raise UpstreamFailed("The upstream's answer has no choices.")
         if usage:
-            yield Relayed({**base, "choices": [], "usage": usage})
+            yield Relayed({**last, "choices": [], "usage": usage})
 
 
 def _size(choice: Any) -> int:

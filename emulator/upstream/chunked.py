@@ -42,7 +42,10 @@ class ChunkedDecoder:
                 content.append(piece)
                 at += len(piece)
                 self._left -= len(piece)
-                self._closing = not self._left
+                if data[at : at + 2] == b"\r\n" and not self._left:
+                    at += 2
+                else:
+                    self._closing = not self._left
                 continue
             end = data.find(b"\n", at, at + _MOST_LINE)
             if end < 0:

@@ -167,9 +167,9 @@ class _RawReply:
                         return
                     try:
                         chunk = _chunk(event)
+                        finished = _finishes(chunk) or finished
                     except UpstreamFailed as error:
                         raise self._told(error) from error
-                    finished = finished or _finishes(chunk)
                     self.more = place < last
                     yield chunk
         except httpx2.TimeoutException as error:
@@ -208,7 +208,6 @@ def _chunk(event: bytes) -> Chunk:
     if reported := chunk.get("error"):
         message = reported.get("message") if isinstance(reported, dict) else reported
         raise UpstreamFailed(f"The upstream reported an error: {message}")
-    _check_shape(chunk)
     return chunk
 
 
@@ -224,35 +223,33 @@ def _told(key: str, url: str, error: UpstreamFailed) -> UpstreamFailed:
     return replace(error, message=message)
 
 
-def _check_shape(chunk: Chunk) -> None:
-    """What is read of a chunk anywhere must be of its type: garbage is the upstream's fault, not ours."""
-    choices, usage = chunk.get("choices") or [], chunk.get("usage")
-    fits = isinstance(choices, list) and (usage is None or isinstance(usage, dict))
-    if fits and choices:
-        fits = all(map(_is_choice, choices))
-    if fits and usage:
-        fits = all(type(usage.get(name) or 0) is int for name in _COUNTED)
+def _finishes(chunk: Chunk) -> bool:
+    """Whether a choice ends in it. What is read of a chunk anywhere is of its type then: garbage is the
+    upstream's fault, not ours. Raises `UpstreamFailed`.
+    """
+    finishes = False
+    choices, usage = chunk.get("choices"), chunk.get("usage")
+    fits = not choices or type(choices) is list
+    for choice in choices if choices and fits else ():
+        if type(choice) is not dict:
+            fits = False
+            break
+        if (reason := choice.get("finish_reason")) is not None:
+            fits = fits and type(reason) is str
+            finishes = finishes or bool(reason)
+        if delta := choice.get("delta"):
+            if type(delta) is not dict:
+                fits = False
+                break
+            for name in _TEXTS:
+                if (text := delta.get(name)) is not None and type(text) is not str:
+                    fits = False
+    if usage is not None:
+        fits = fits and type(usage) is dict
+        fits = fits and all(type(usage.get(name) or 0) is int for name in _COUNTED)
     if not fits:
         raise UpstreamFailed("The upstream sent an event that is no chat.completion.chunk.")
-
-
-def _is_choice(choice: object) -> bool:
-    if not isinstance(choice, dict) or not isinstance(choice.get("finish_reason"), str | None):
-        return False
-    delta = choice.get("delta") or {}
-    if not isinstance(delta, dict):
-        return False
-    for name in _TEXTS:  # noqa: SIM110  # for each chunk, and `all` costs twice that
-        if name in delta and not isinstance(delta[name], str | None):
-            return False
-    return True
-
-
-def _finishes(chunk: Chunk) -> bool:
-    for choice in chunk.get("choices") or ():  # noqa: SIM110  # for each chunk, and `any` costs twice that
-        if choice.get("finish_reason"):
-            return True
-    return False
+    return finishes
 
 
 def _failure(error: openai.OpenAIError) -> UpstreamFailed:
