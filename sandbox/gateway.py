@@ -1,8 +1,9 @@
 """Kernels on a Jupyter Kernel Gateway or Enterprise Gateway, over its REST and websocket API.
 
 Stops: messages above 4 MiB and more than a few unread ones; a kernel's end going unnoticed; a
-program's kernel serving another program. What confines the program is where the gateway runs it (a
-container, a pod): that is its operator's to say, and nothing here can check it.
+program's kernel serving another program; two connections to one session (the older one ends). What
+confines the program is where the gateway runs it (a container, a pod): that is its operator's to
+say, and nothing here can check it.
 
 Does not stop: anything that the gateway lets a program do, to other sessions' files too where kernels
 share a machine; whoever holds the token.
@@ -67,22 +68,33 @@ class Gateway:
 class GatewayKernel:
     """One remote kernel and the connection to it. Used by one thread at a time."""
 
-    def __init__(self, gateway: Gateway, setup: str) -> None:
-        """Start a kernel and run `setup` in it. Raises SandboxUnavailable."""
+    def __init__(self, gateway: Gateway, setup: str, at: Mapping[str, str] | None = None) -> None:
+        """Start a kernel and run `setup` in it, or connect to the one `at` an `address`.
+
+        Whoever was connected there, from wherever, is no more; what the kernel has said to nobody meanwhile
+        comes first. Raises SandboxUnavailable, SandboxDied where there is no such kernel any more.
+        """
         self._gateway = gateway
-        self._session = uuid.uuid4().hex
+        self._session = uuid.UUID(at["session"]).hex if at else uuid.uuid4().hex
         self._http = httpx2.Client(
             base_url=gateway.url.rstrip("/"), headers=gateway.headers(), timeout=_PATIENCE
         )
         self._id: str | None = None
         self._socket: ClientConnection | None = None
         try:
+            if at is not None:
+                self._id = str(uuid.UUID(at["kernel"]))
+                self._check_there()
+                self._socket = self._connect()
+                return
             self._id = self._start()
             self._socket = self._connect()
             self._wait_until_ready()
             run_own(self, STUB_LOADER, _PATIENCE)
             run_own(self, setup, _PATIENCE)
         except BaseException as error:
+            if at is not None:
+                self.leave()
             self.dispose()
             if isinstance(error, TimeoutError):
                 raise SandboxUnavailable(
@@ -103,6 +115,17 @@ class GatewayKernel:
         if not (isinstance(started, dict) and isinstance(started.get("id"), str)):
             raise SandboxUnavailable("the gateway's answer names no kernel", _FIX)
         return str(uuid.UUID(started["id"]))
+
+    def _check_there(self) -> None:
+        """Raises SandboxDied if the gateway has no such kernel any more, SandboxUnavailable."""
+        try:
+            answer = self._http.get(f"/api/kernels/{self._id}")
+        except httpx2.HTTPError as error:
+            raise SandboxUnavailable(f"the gateway cannot be reached: {error}", _FIX) from error
+        if answer.status_code == httpx2.codes.NOT_FOUND:
+            raise SandboxDied("the gateway has this kernel no more")
+        if answer.status_code != httpx2.codes.OK:
+            raise SandboxUnavailable(f"the gateway shows no kernel: {answer.status_code}", _FIX)
 
     def _connect(self) -> "ClientConnection":
         try:
@@ -195,8 +218,25 @@ class GatewayKernel:
         with contextlib.suppress(httpx2.HTTPError):
             self._http.post(f"/api/kernels/{self._id}/interrupt", timeout=5.0)
 
+    def barrier(self) -> str | None:
+        """Ask for a message on iopub after all that the kernel has said until now. The id of its parent.
+
+        The control channel answers while the program waits, and its status goes the way of all outputs.
+        """
+        return self._send("control", "kernel_info_request", {})
+
+    def address(self) -> dict[str, str] | None:
+        """What another process connects to this kernel by. Whoever has it, and the token, has the kernel."""
+        return {"kernel": self._id, "session": self._session} if self._id is not None else None
+
+    def leave(self) -> None:
+        """Let the kernel live on, for whoever connects to its `address`; `dispose` ends the connection."""
+        self._id = None
+
     def alive(self) -> bool:
-        return self._socket is not None and self._socket.state.name == "OPEN"
+        return (
+            self._id is not None and self._socket is not None and self._socket.state.name == "OPEN"
+        )
 
     def kill(self) -> None:
         if self._id is not None:

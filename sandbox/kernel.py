@@ -15,10 +15,11 @@ from typing import Self
 
 from sandbox import cgroups, leftovers
 from sandbox.engine import Limits, Session
-from sandbox.errors import SandboxUnavailable
+from sandbox.errors import SandboxDied, SandboxUnavailable
 from sandbox.jupyter import Connected, Kernel
 from sandbox.kernel_session import STUB, KernelSession
 from sandbox.notebook import Notebook
+from sandbox.parked import Parked
 from sandbox.places import PLACES
 from sandbox.pool import WarmPool
 from sandbox.provisioners import kernel_spec
@@ -44,7 +45,7 @@ class KernelEngine:
         most: int = 16,
         max_age: float = 3600.0,
         preload: Sequence[str] = (),
-        connect: Callable[[str], Connected] | None = None,
+        connect: Callable[..., Connected] | None = None,
         **config: int | str,
     ) -> None:
         """`preload` are modules that a waiting kernel imports, where it has them. `connect` makes
@@ -65,8 +66,10 @@ class KernelEngine:
             assert row.provisioner is not None
             spec = kernel_spec(row.provisioner, {"memory": self.limits.memory, **config})
             connect = partial(Kernel, spec)
+        self._connect = partial(connect, setup)
+        self._lives_on = shared
         self._pool: WarmPool[Connected] = WarmPool(
-            partial(connect, setup), size=warm, most=most, max_age=max_age
+            self._connect, size=warm, most=most, max_age=max_age
         )
         self._probe = partial(row.problem, options)
         self._probe_lock = threading.Lock()
@@ -91,17 +94,33 @@ class KernelEngine:
             yield session
 
     @contextmanager
-    def notebook(self) -> Iterator[Notebook]:
-        """A session for people and models: rich outputs, files. Raises SandboxUnavailable, SandboxBusy."""
-        with self._kernel() as kernel:
+    def notebook(self, parked: Parked | None = None, *, busy: bool = False) -> Iterator[Notebook]:
+        """A session for people and models: rich outputs, files. Raises SandboxUnavailable, SandboxBusy.
+
+        Or one that another process has begun, whose cell may still be running (`busy`); SandboxDied if
+        there is no such kernel any more.
+        """
+        with self._kernel(parked) as kernel:
             session = KernelSession(kernel, frozenset(), self.limits, lenient=True)
-            session.open("", 0)
+            if parked is None:
+                session.open("", 0)
+            else:
+                session.take_over(parked, busy=busy)
             yield Notebook(session)
 
+    def end(self, parked: Parked) -> None:
+        """End a kernel wherever it was used last. Raises SandboxUnavailable, SandboxDied if it has ended."""
+        self._at(parked).dispose()
+
+    def _at(self, parked: Parked) -> Connected:
+        if not self._lives_on:
+            raise SandboxDied(f"no kernel in {self.place} outlives its process")
+        return self._connect(at=parked.address)
+
     @contextmanager
-    def _kernel(self) -> Iterator[Connected]:
+    def _kernel(self, parked: Parked | None = None) -> Iterator[Connected]:
         self._check()
-        kernel = self._pool.take()
+        kernel = self._pool.take(None if parked is None else partial(self._at, parked))
         try:
             yield kernel
         finally:

@@ -36,6 +36,15 @@ class Outputs:
         """The value of the last expression."""
 
     @property
+    def sizes(self) -> dict[str, int]:
+        """Bytes of text and of pictures so far."""
+        return dict(self._sizes)
+
+    def count(self, sizes: Mapping[str, int]) -> None:
+        """What the piece had put out elsewhere counts, too."""
+        self._sizes |= sizes
+
+    @property
     def printed(self) -> str:
         return "".join(self._printed)
 

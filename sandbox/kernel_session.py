@@ -31,6 +31,7 @@ from sandbox.errors import (
 )
 from sandbox.kernel_outputs import Outputs
 from sandbox.outputs import Output
+from sandbox.parked import Parked
 from sandbox.parsing import misplaced, parse
 from sandbox.values import AWAITED, JSON, REFUSED, VALUE_MIME
 
@@ -82,6 +83,48 @@ class KernelSession:
         """Let calls of `names`, and of no others, pause from here on."""
         self._names = names
         self._own(self._offer(preamble))
+
+    def park(self) -> Parked | None:
+        """What another process goes on with this session by; None where the kernel ends with this process."""
+        address = self._kernel.address()
+        if address is None or self.over:
+            return None
+        names = tuple(sorted(self._names))
+        if not self.paused:
+            return Parked(address, self._marker, names)
+        return Parked(
+            address,
+            self._marker,
+            names,
+            self._running,
+            self._ahead,
+            self._pauses,
+            self._left,
+            self._outputs.sizes,
+        )
+
+    def take_over(self, parked: Parked, *, busy: bool) -> None:
+        """Go on as `parked` says; what is still running, where nobody waits for it (`busy`), is stopped.
+
+        Raises SandboxDied for a kernel that does not give in, or has been started anew meanwhile.
+        """
+        self._marker = parked.marker
+        self._names = frozenset(parked.names)
+        if parked.paused:
+            self.paused = True
+            self._running, self._ahead = parked.running, parked.ahead
+            self._pauses, self._left = parked.pauses, parked.left
+            self._outputs.count(parked.sizes or {})
+            return
+        if busy:
+            self._kernel.interrupt()
+        self._own_left = _OWN_SECONDS
+        self.evaluate("1")  # only our stub writes values that can be read
+
+    def leave(self) -> None:
+        """Let the kernel live on for who has `park`; this session is over."""
+        self._over = True
+        self._kernel.leave()
 
     def start(self, source: str) -> Step:
         return _step(self.run(source))
@@ -231,6 +274,7 @@ class KernelSession:
                 paused = self._input_request(content)
                 if paused is not None:
                     self._left -= time.monotonic() - began
+                    yield from self._outputs_before_pause()
                     self.paused = True
                     yield paused
                     return
@@ -243,6 +287,19 @@ class KernelSession:
                 yield self._finished(reply)
                 return
         raise AssertionError("messages() ends by raising")
+
+    def _outputs_before_pause(self) -> Iterator[Output]:
+        """What the piece put out before its call, where that comes another way."""
+        if not self._lenient or (barrier := self._kernel.barrier()) is None:
+            return
+        with contextlib.suppress(TimeoutError):  # it comes when the piece goes on
+            for channel, message in self._kernel.messages(_GRACE):
+                parent = message["parent_header"].get("msg_id")
+                kind, content = message["msg_type"], message["content"]
+                if channel == "iopub" and parent == self._running:
+                    yield from self._outputs.read(kind, content)
+                elif parent == barrier and content.get("execution_state") == "idle":
+                    return
 
     def _input_request(self, content: Message) -> Paused | None:
         prompt = content["prompt"]

@@ -19,6 +19,7 @@ from sandbox.engine import Step
 from sandbox.errors import SandboxDied, SandboxError
 from sandbox.kernel_session import STUB, KernelSession
 from sandbox.outputs import Output
+from sandbox.parked import Parked
 from sandbox.values import JSON
 
 _CHUNK = 768 * 1024
@@ -54,6 +55,14 @@ class Notebook:
     @property
     def paused(self) -> bool:
         return self._session.paused
+
+    def park(self) -> Parked | None:
+        """What another process goes on with this kernel by; None where it ends with this process."""
+        return self._session.park()
+
+    def leave(self) -> None:
+        """Let the kernel live on for who has `park`: it is over here."""
+        self._session.leave()
 
     def offer(self, names: frozenset[str], preamble: str = "") -> None:
         """Let calls of `names`, and of no others, pause from here on. Raises SandboxError."""

@@ -31,8 +31,8 @@ class KernelPlace:
     """What `doctor` tells: whether a kernel works there, and each fence."""
     provisioner: str | None = None
     """``module:class`` of jupyter_client's provisioner, or None where `connect` makes the kernels."""
-    connect: Callable[[Options], Callable[[str], Connected]] | None = None
-    """Gives what makes a kernel from the source of its setup."""
+    connect: Callable[[Options], Callable[..., Connected]] | None = None
+    """Gives what makes a kernel from the source of its setup, or connects to the one ``at`` an address."""
     options: Mapping[str, str] = field(default_factory=dict)
     """What the place is told by an operator -> the setting that says it."""
     weak: Callable[[], Sequence[Check]] = tuple
@@ -68,7 +68,7 @@ def _check_gateway(options: Options) -> list[Check]:
     return [Check("gateway", ok=True, detail=detail)]
 
 
-def _connect_gateway(options: Options) -> Callable[[str], Connected]:
+def _connect_gateway(options: Options) -> Callable[..., Connected]:
     from sandbox.gateway import Gateway, GatewayKernel
 
     return partial(GatewayKernel, Gateway(**options))

@@ -69,15 +69,18 @@ class WarmPool(Generic[K]):
             self._fill()
             self._keep_up()
 
-    def take(self) -> K:
-        """Hand out a kernel: a waiting one, or one started now. Raises SandboxUnavailable."""
+    def take(self, launch: Callable[[], K] | None = None) -> K:
+        """Hand out a kernel: a waiting one, or one started now; with ``launch`` the one that it makes.
+
+        Raises SandboxUnavailable, SandboxBusy.
+        """
         with self._lock:
             self._check_open()
             if len(self._out) + self._promised >= self._most:
                 raise SandboxBusy(f"all {self._most} kernels are in use", "try again in a moment")
             self._promised += 1
         try:
-            kernel = self._ready()
+            kernel = self._ready() if launch is None else launch()
         finally:
             with self._lock:
                 self._promised -= 1

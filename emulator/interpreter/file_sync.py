@@ -11,6 +11,7 @@ from functools import partial
 
 from emulator.errors import EmulatorError
 from emulator.events import CreatedFile
+from emulator.interpreter.kernel_records import SyncedFiles
 from emulator.storage.container_files import ROOT
 from emulator.storage.containers import Containers
 from sandbox.notebook import FileFault, Notebook, Seen
@@ -34,6 +35,16 @@ class FileSync:
         """What both sides had: only this is removed on one side when it has gone on the other."""
         self.notes: list[str] = []
         """What could not be kept or brought in, to be told and cleared by whoever tells it."""
+
+    def state(self) -> SyncedFiles:
+        """What another process goes on from."""
+        seen = [(file.path, file.size, file.changed) for file in self._seen.values()]
+        return SyncedFiles(self._version, seen, sorted(self._shared))
+
+    def resume(self, state: SyncedFiles) -> None:
+        self._version = state.version
+        self._seen = {path: Seen(path, size, changed) for path, size, changed in state.seen}
+        self._shared = {*state.shared}
 
     def bring_in(self, notebook: Notebook) -> None:
         """Bring what a user has added, replaced or removed into the kernel."""

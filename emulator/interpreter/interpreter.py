@@ -19,6 +19,7 @@ from emulator.interpreter.approvals import GONE, Approvals, Decision, Held
 from emulator.interpreter.cell import CellEnded, CellWaiting, RunningCell, Steps
 from emulator.interpreter.execution import PICTURES, Execution, image
 from emulator.interpreter.file_sync import FileSync
+from emulator.interpreter.kernel_records import KernelRecords
 from emulator.interpreter.kernels import ContainerKernel, Kernels
 from emulator.interpreter.libraries import LIBRARIES
 from emulator.programs.program import Call
@@ -57,12 +58,19 @@ class Interpreter:
     """Runs cells in containers. Safe to share between threads."""
 
     def __init__(
-        self, containers: Containers, engine: Callable[[str], KernelEngine], settings: Settings
+        self,
+        containers: Containers,
+        engine: Callable[[str], KernelEngine],
+        settings: Settings,
+        records: KernelRecords | None = None,
     ) -> None:
-        """``engine`` gives the engine for a memory limit (``1g`` ...); raises `SandboxUnavailable`."""
+        """``engine`` gives the engine for a memory limit (``1g`` ...); raises `SandboxUnavailable`.
+
+        ``records`` are what several replicas know of each other's kernels.
+        """
         self.containers = containers
         self._approvals = Approvals()
-        self._kernels = Kernels(containers, engine, settings)
+        self._kernels = Kernels(containers, engine, settings, records)
         self._engine = engine
         self._settings = settings
         self._libraries: dict[str, str] | None = None
@@ -103,12 +111,12 @@ class Interpreter:
 
     def waiting(self, call_id: str) -> WaitingCell | None:
         """The cell that waits for this call's result."""
-        for container_id, kernel in self._kernels.all():
-            cell = kernel.waiting
-            waiting = cell and cell.waiting
-            if cell and waiting and call_id in waiting.calls:
-                return WaitingCell(container_id, cell.code, waiting.calls, tuple(cell.ids))
-        return None
+        found = self._kernels.waiting(call_id)
+        if found is None:
+            return None
+        container_id, cell = found
+        assert cell.waiting is not None
+        return WaitingCell(container_id, cell.code, cell.waiting.calls, tuple(cell.ids))
 
     def go_on(self, container: Container, results: Mapping[str, Any]) -> Iterator[Progress]:
         """Give a waiting cell the results of its calls, by id; nothing at all if it waits no more."""
@@ -137,9 +145,7 @@ class Interpreter:
 
     def used(self, container: Container) -> bool:
         """Whether anything has been done in a container: code run, or a file put there."""
-        kernel = dict(self._kernels.all()).get(container.id)
-        ran = kernel is not None and kernel.ran
-        return ran or bool(self.containers.files(container.id))
+        return self._kernels.ran(container.id) or bool(self.containers.files(container.id))
 
     def held(self, container_id: str) -> list[Held]:
         """The cells of a container that wait for approval, the oldest first."""
@@ -155,8 +161,9 @@ class Interpreter:
         return counts()
 
     def touch_busy(self) -> None:
-        """To be called often: containers in use do not expire."""
+        """To be called often: containers in use do not expire, and each kernel is one replica's."""
         self._kernels.touch_busy()
+        self._kernels.leave_moved()
 
     def delete(self, client: str, container_id: str) -> None:
         """Delete a container, and end what runs in it. Raises `NotFound`."""
@@ -175,7 +182,8 @@ class Interpreter:
 
     def close(self) -> None:
         for container_id, _ in self._kernels.all():
-            self._end(container_id)
+            self._approvals.drop(container_id)
+        self._kernels.close()
 
     def _stop(self, kernel: ContainerKernel, cell: RunningCell) -> None:
         cell.gone = True
@@ -212,6 +220,7 @@ class Interpreter:
         notebook: Notebook,
         steps: Steps,
     ) -> Iterator[Progress]:
+        self._kernels.save(container, kernel, runs=True)
         kernel.running = cell
         try:
             if cell.gone:
@@ -222,6 +231,7 @@ class Interpreter:
             kernel.running = None
         if isinstance(ended, CellWaiting):
             kernel.waiting = cell
+            self._kernels.save(container, kernel)
             yield ended
         else:
             metrics.CELLS.labels(ended.status).inc()

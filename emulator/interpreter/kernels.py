@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING
 from emulator.errors import ExecutionFailed
 from emulator.interpreter.cell import RunningCell
 from emulator.interpreter.file_sync import FileSync
+from emulator.interpreter.kernel_records import KernelRecords
+from emulator.interpreter.shared_kernels import SharedKernels, container_busy
 from emulator.settings import Settings
 from emulator.storage.container_rows import Container
 from emulator.storage.containers import Containers
 from emulator.tools.toolset import Toolset
 from sandbox.errors import SandboxBusy, SandboxError
 from sandbox.notebook import Notebook
+from sandbox.parked import Parked
 
 if TYPE_CHECKING:
     from sandbox.kernel import KernelEngine
@@ -32,6 +35,7 @@ class ContainerKernel:
     def __init__(self, file_sync: Callable[[], FileSync]) -> None:
         self.lock = threading.Lock()
         self.opened = ExitStack()
+        self.notebook: Notebook | None = None
         self._new_file_sync = file_sync
         self.used = time.monotonic()
         """When it was last used."""
@@ -40,6 +44,10 @@ class ContainerKernel:
         self.lost = False
         """Its kernel has given way to another container's."""
         self.running: RunningCell | None = None
+        self.stamp = ""
+        """Of the record that was last written here, where kernels are shared."""
+        self.holds: Callable[[], bool] = lambda: True
+        """Whether the kernel is this replica's to end."""
         self.end()
 
     @property
@@ -53,13 +61,21 @@ class ContainerKernel:
 
     def end(self) -> None:
         """There is no kernel, or no more."""
+        if self.notebook is not None and not self.holds():
+            self.notebook.leave()
         self.opened.close()
-        self.notebook: Notebook | None = None
+        self.notebook = None
         self.file_sync = self._new_file_sync()
         self.offered: Toolset | None = None
         """Whose functions the kernel knows."""
         self.waiting: RunningCell | None = None
         """The cell that waits for the result of its call."""
+
+    def leave(self) -> None:
+        """There is no kernel here any more; it may live on for another replica."""
+        if self.notebook is not None:
+            self.notebook.leave()
+        self.end()
 
     def offer(self, toolset: Toolset) -> None:
         """Let calls of these functions, and of no others, pause."""
@@ -81,14 +97,25 @@ class Kernels:
     """Safe to share between threads."""
 
     def __init__(
-        self, containers: Containers, engine: Callable[[str], KernelEngine], settings: Settings
+        self,
+        containers: Containers,
+        engine: Callable[[str], KernelEngine],
+        settings: Settings,
+        records: KernelRecords | None = None,
     ) -> None:
-        """``engine`` gives the engine for a memory limit (``1g`` ...); raises `SandboxUnavailable`."""
+        """``engine`` gives the engine for a memory limit (``1g`` ...); raises `SandboxUnavailable`.
+
+        ``records`` are those of all replicas, if there are several.
+        """
         self._containers = containers
         self._engine = engine
         self._settings = settings
         self._lock = threading.Lock()
         self._kernels: dict[str, ContainerKernel] = {}
+        seconds = settings.interpreter_seconds
+        self._shared: SharedKernels | None = None
+        if records is not None:
+            self._shared = SharedKernels(records, engine, self.open, seconds)
 
     @contextmanager
     def using(self, container: Container) -> Iterator[ContainerKernel]:
@@ -102,14 +129,14 @@ class Kernels:
         with self._lock:
             kernel = self._kernels.setdefault(container.id, ContainerKernel(file_sync))
         if not kernel.lock.acquire(timeout=self._settings.interpreter_seconds):
-            raise ExecutionFailed(
-                f"The container {container.id!r} is busy with other code.",
-                code="container_busy",
-                headers={"retry-after": "1"},
-            )
+            raise container_busy(container.id)
         try:
             self._containers.touch(container.id)
-            yield kernel
+            if self._shared is None:
+                yield kernel
+            else:
+                with self._shared.having(container, kernel):
+                    yield kernel
         except SandboxBusy as error:
             message = f"The code could not be run now: {error}"
             raise ExecutionFailed(
@@ -122,12 +149,23 @@ class Kernels:
             kernel.used = time.monotonic()
             kernel.lock.release()
 
-    def open(self, container: Container, kernel: ContainerKernel) -> Notebook:
-        """The container's kernel, if need be in place of one that has long been idle."""
+    def open(
+        self,
+        container: Container,
+        kernel: ContainerKernel,
+        parked: Parked | None = None,
+        *,
+        busy: bool = False,
+    ) -> Notebook:
+        """The container's kernel, if need be in place of one that has long been idle.
+
+        With ``parked``, the one that another replica has begun: see `KernelEngine.notebook`.
+        """
         engine = self._engine(container.memory_limit)
         while kernel.notebook is None:
             try:
-                kernel.notebook = kernel.opened.enter_context(engine.notebook())
+                opened = engine.notebook(parked, busy=busy) if parked else engine.notebook()
+                kernel.notebook = kernel.opened.enter_context(opened)
             except SandboxBusy:
                 if not self._make_room():
                     raise
@@ -141,8 +179,9 @@ class Kernels:
             if kernel.lock.acquire(blocking=False):
                 try:
                     if kernel.idle_since(until):
-                        kernel.end()
-                        kernel.lost = True
+                        if self._shared is None or not self._shared.leave(kernel):
+                            kernel.end()
+                            kernel.lost = True
                         return True
                 finally:
                     kernel.lock.release()
@@ -159,8 +198,54 @@ class Kernels:
             if kernel.lock.locked():
                 self._containers.touch(container_id)
 
+    def save(self, container: Container, kernel: ContainerKernel, *, runs: bool = False) -> None:
+        """Let other replicas, if there are any, know of what is now; to be called within `using`."""
+        if self._shared is not None:
+            self._shared.save(container, kernel, runs=runs)
+
+    def waiting(self, call_id: str) -> tuple[str, RunningCell] | None:
+        """The cell that waits for this call's result, here or where it can be gone on with from here."""
+        if self._shared is not None:
+            return self._shared.waiting(call_id, dict(self.all()))
+        for container_id, kernel in self.all():
+            cell = kernel.waiting
+            if cell is not None and cell.waiting is not None and call_id in cell.waiting.calls:
+                return container_id, cell
+        return None
+
+    def ran(self, container_id: str) -> bool:
+        """Whether a cell has run in the container."""
+        kernel = dict(self.all()).get(container_id)
+        if kernel is not None and kernel.ran:
+            return True
+        return self._shared is not None and self._shared.ran(container_id)
+
+    def leave_moved(self) -> None:
+        """Give up the connections to kernels that other replicas have taken over."""
+        if self._shared is None:
+            return
+        for container_id, kernel in self._shared.moved(self.all()):
+            if kernel.lock.acquire(blocking=False):
+                try:
+                    kernel.leave()
+                finally:
+                    kernel.lock.release()
+                with self._lock:
+                    self._kernels.pop(container_id, None)
+
+    def close(self) -> None:
+        """End all kernels, or leave them to other replicas."""
+        for container_id, kernel in self.all():
+            if self._shared is None or not self._shared.leave(kernel):
+                self._end_here(container_id)
+
     def end(self, container_id: str) -> None:
         """The container has gone: so does its kernel."""
+        self._end_here(container_id)
+        if self._shared is not None:
+            self._shared.end(container_id)
+
+    def _end_here(self, container_id: str) -> None:
         with self._lock:
             kernel = self._kernels.pop(container_id, None)
         if kernel is not None:

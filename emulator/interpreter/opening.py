@@ -6,12 +6,18 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+import structlog
+
 from emulator.engines import InterpreterEngines
 from emulator.interpreter.interpreter import Interpreter
+from emulator.interpreter.kernel_records import KernelRecords
 from emulator.settings import Settings
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
+from emulator.storage.key_value import RedisStore, open_store
 from emulator.storage.sweeper import Sweeper
+
+log = structlog.get_logger()
 
 if TYPE_CHECKING:
     from sandbox.kernel import KernelEngine
@@ -30,7 +36,15 @@ def open_interpreter(
         owned.callback(opened.close)
         if settings.interpreter == "on":
             opened.warm_up()
-    interpreter = Interpreter(containers, kernels, settings)
+    records = None
+    if settings.files_index:  # containers are those of all replicas
+        store = open_store(settings.store, settings.store_seconds)
+        if isinstance(store, RedisStore):
+            records = KernelRecords(store)
+            owned.callback(store.close)
+        else:
+            log.warning("kernels are each replica's own", fix="store redis://host")
+    interpreter = Interpreter(containers, kernels, settings, records)
     owned.callback(interpreter.close)
     owned.callback(Sweeper(interpreter.touch_busy, uploaded.sweep, interpreter.sweep).close)
     return interpreter

@@ -1,0 +1,351 @@
+"""Two replicas behind nginx, each request at the other one than the last, and one of them killed.
+
+All that they share is real: Redis, PostgreSQL, a folder, a Jupyter Kernel Gateway.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import signal
+import threading
+import time
+import urllib.error
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+
+from tests.support import gateways, nginx
+from tests.support.postgres import Postgres
+from tests.support.processes import Process, members, proxy, redis_server
+from tests.support.programs import CHAIN, HITS, TOOLS
+from tests.support.raw_http import send
+from tests.support.scripted import ScriptedUpstream
+
+if not gateways.COMMAND:
+    pytest.skip("no gateway to test against: `make test-scale`", allow_module_level=True)
+
+PRICE: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "get_price",
+        "parameters": {
+            "type": "object",
+            "required": ["about"],
+            "properties": {"about": {"type": "string"}},
+        },
+    },
+}
+INTERPRETER = {"type": "code_interpreter", "container": {"type": "auto"}}
+CELL = "```python\nx = 6\nprint('asking')\nprice = get_price(about='a')\nprint(x * price)\n```"
+TOKEN = secrets.token_hex(16)
+
+
+@dataclass
+class Replicas:
+    processes: list[Process]
+    urls: list[str]
+    balancer: str
+    gateway: str
+    asked: list[str] = field(default_factory=list)
+    """The replica that each request went to."""
+
+    def ask(self, path: str, body: Any = None, method: str | None = None) -> Any:
+        """Through nginx, as a client that tries again while a replica cannot be reached."""
+        for _ in range(100):
+            status, headers, answer = send(f"{self.balancer}{path}", body, method=method)
+            if status not in (502, 504):
+                break
+            time.sleep(0.1)
+        assert status == 200, answer
+        self.asked.append({name.lower(): value for name, value in headers.items()}["x-replica"])
+        return answer
+
+    def alternated(self) -> bool:
+        """Whether no request went to the same replica as the one before."""
+        pairs = zip(self.asked, self.asked[1:], strict=False)
+        return len(self.asked) > 1 and all(one != other for one, other in pairs)
+
+    def at(self, replica: int, path: str, body: Any = None, method: str | None = None) -> Any:
+        """At one replica, past nginx."""
+        status, _, answer = send(f"{self.urls[replica]}{path}", body, method=method)
+        assert status == 200, answer
+        return answer
+
+    def chat(self, messages: list[Any], tools: list[Any]) -> Any:
+        """The assistant's message, which is added to ``messages``."""
+        body = {"model": "m", "messages": messages, "tools": tools}
+        message = self.ask("/v1/chat/completions", body)["choices"][0]["message"]
+        messages.append(message)
+        return message
+
+    def kernels(self) -> set[str]:
+        """Those of the gateway in which a container's session is."""
+        found = httpx2.get(
+            f"{self.gateway}/api/kernels", headers={"authorization": f"token {TOKEN}"}
+        ).json()
+        return {kernel["id"] for kernel in found}
+
+    def kill(self, replica: int) -> None:
+        self.processes[replica].kill(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with gateways.running(tmp_path_factory.mktemp("gateway"), TOKEN) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as server:
+        yield server.url
+
+
+@pytest.fixture(params=["gateway", "gateway and workers", "local kernels"])
+def where(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def replicas(
+    upstream: ScriptedUpstream,
+    database: Postgres,
+    gateway: str,
+    redis: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> Iterator[Replicas]:
+    index = database.database()
+    shared = f"--store {redis} --files-index {index} --warm-interpreters 0".split()
+    shared += getattr(request, "param", [])
+    if "--sandbox" not in shared:
+        shared += f"--sandbox gateway --gateway-url {gateway} --gateway-token {TOKEN}".split()
+    with ExitStack() as opened:
+        started = [
+            opened.enter_context(proxy(upstream.base_url, tmp_path / f"{name}.log", *shared))
+            for name in ("one", "two")
+        ]
+        urls = [url for _, url in started]
+        balancer = opened.enter_context(nginx.balanced(urls, tmp_path))
+        yield Replicas([process for process, _ in started], urls, balancer, gateway)
+
+
+def results(message: Any, content: str) -> list[dict[str, Any]]:
+    return [
+        {"role": "tool", "tool_call_id": call["id"], "content": content}
+        for call in message["tool_calls"]
+    ]
+
+
+def test_a_program_goes_on_at_the_other_replica_without_the_model(
+    replicas: Replicas, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(CHAIN)
+    messages: list[Any] = [{"role": "user", "content": "Go."}]
+    searched = replicas.chat(messages, TOOLS)
+    messages += results(searched, HITS)
+    assert replicas.chat(messages, TOOLS)["tool_calls"][0]["function"]["name"] == "book"
+    assert replicas.alternated()
+    assert len(upstream.requests) == 1
+
+
+def test_a_conversation_and_a_chain_of_responses_are_those_of_all_replicas(
+    replicas: Replicas, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("One.", "Two.", "Three.", "Four.")
+    talk = replicas.ask("/v1/conversations", {})["id"]
+    for text in ("a", "b"):
+        replicas.ask("/v1/responses", {"model": "m", "input": text, "conversation": talk})
+    items = replicas.ask(f"/v1/conversations/{talk}/items")["data"]
+    assert len(items) == 4
+    first = replicas.ask("/v1/responses", {"model": "m", "input": "c"})["id"]
+    replicas.ask("/v1/responses", {"model": "m", "input": "d", "previous_response_id": first})
+    assert "Three." in json.dumps(upstream.requests[-1]["messages"])
+    assert replicas.alternated()
+
+
+def test_a_file_that_one_replica_took_is_read_listed_and_deleted_at_the_other(
+    replicas: Replicas,
+) -> None:
+    uploads = [openai.OpenAI(base_url=f"{url}/v1", api_key="k") for url in replicas.urls]
+    file = uploads[0].files.create(file=("a.csv", b"1,2\n"), purpose="user_data")
+    assert uploads[1].files.content(file.id).content == b"1,2\n"
+    container = uploads[1].containers.create(name="c", file_ids=[file.id])
+    code = {"code": "print(open('a.csv').read())"}
+    ran = replicas.ask(f"/v1/containers/{container.id}/execute", code)
+    assert ran["stdout"] == "1,2\n\n"
+    uploads[1].files.delete(file.id)
+    assert list(uploads[0].files.list()) == []
+
+
+def test_a_containers_variables_and_files_are_there_at_each_replica(replicas: Replicas) -> None:
+    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
+    execute = f"/v1/containers/{container}/execute"
+    before = replicas.kernels()
+    ran = replicas.ask(execute, {"code": "x = []\nopen('a.txt', 'w').write('kept')"})
+    assert [file["path"] for file in ran["files"]] == ["/mnt/data/a.txt"]
+    for n in range(6):
+        ran = replicas.ask(execute, {"code": f"x.append({n})\nprint(x)"})
+        assert (ran["stdout"], ran["notes"], ran["files"]) == (f"{[*range(n + 1)]}\n", [], [])
+    assert replicas.alternated()
+    assert len(replicas.kernels() - before) == 1
+    replicas.ask(f"/v1/containers/{container}", method="DELETE")
+    wait_until(lambda: replicas.kernels() <= before)
+
+
+def test_cells_that_come_to_both_replicas_at_once_run_one_after_the_other(
+    replicas: Replicas,
+) -> None:
+    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
+    execute = f"/v1/containers/{container}/execute"
+    replicas.at(0, execute, {"code": "import time\nx = 0"})
+    code = {"code": "y = x\ntime.sleep(0.2)\nx = y + 1"}
+    threads = [threading.Thread(target=replicas.at, args=(n % 2, execute, code)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert replicas.at(1, execute, {"code": "print(x)"})["stdout"] == "6\n"
+
+
+def test_a_cell_that_waits_goes_on_at_the_other_replica_as_itself(
+    replicas: Replicas, upstream: ScriptedUpstream
+) -> None:
+    """What it printed before its call is told, and it is not run again from its top."""
+    upstream.reply(CELL, "Twelve.")
+    messages: list[Any] = [{"role": "user", "content": "How much?"}]
+    priced = replicas.chat(messages, [INTERPRETER, PRICE])
+    messages += results(priced, "2")
+    assert replicas.chat(messages, [INTERPRETER, PRICE])["content"].startswith("Twelve.")
+    assert replicas.alternated()
+    told = json.dumps(upstream.requests[-1]["messages"])
+    assert "asking\\\\n12" in told or "asking\\n12" in told, told
+
+
+def test_nothing_is_lost_when_a_replica_is_killed(
+    replicas: Replicas, upstream: ScriptedUpstream
+) -> None:
+    """A program and a cell that wait, variables, files, a chain of responses, and a cell that was running."""
+    upstream.reply(CHAIN, CELL, "Good day.", "Twelve.", "It is good.")
+    program: list[Any] = [{"role": "user", "content": "Go."}]
+    cell: list[Any] = [{"role": "user", "content": "How much?"}]
+    searched = chat_at(replicas, 0, program, TOOLS)
+    priced = chat_at(replicas, 0, cell, [INTERPRETER, PRICE])
+    said = replicas.at(0, "/v1/responses", {"model": "m", "input": "Hi"})
+    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
+    execute = f"/v1/containers/{container}/execute"
+    replicas.at(0, execute, {"code": "x = 41\nopen('a.txt', 'w').write('kept')"})
+    busy = replicas.at(0, "/v1/containers", {"name": "busy"})["id"]
+    replicas.at(0, f"/v1/containers/{busy}/execute", {"code": "import time\nx = 41"})
+    endless = {"code": "x += 1\nwhile True: time.sleep(0.1)"}
+    broken = threading.Thread(
+        target=ask_in_vain, args=(f"{replicas.urls[0]}/v1/containers/{busy}/execute", endless)
+    )
+    broken.start()
+    time.sleep(1.0)  # for the cell to be running; without it the test tries less
+
+    replicas.kill(0)
+    broken.join()
+
+    program += results(searched, HITS)
+    booked = replicas.chat(program, TOOLS)
+    assert booked["tool_calls"][0]["function"]["name"] == "book"
+    assert replicas.ask(execute, {"code": "print(x + 1)"})["stdout"] == "42\n"
+    listed = replicas.ask(f"/v1/containers/{container}/files")["data"]
+    assert [file["path"] for file in listed] == ["/mnt/data/a.txt"]
+    interrupted = replicas.ask(f"/v1/containers/{busy}/execute", {"code": "print(x)"})
+    assert (interrupted["stdout"], interrupted["notes"]) == ("42\n", [])
+    cell += results(priced, "2")
+    assert replicas.chat(cell, [INTERPRETER, PRICE])["content"].startswith("Twelve.")
+    assert "12" in json.dumps(upstream.requests[-1]["messages"])
+    chain = {"model": "m", "input": "And you?", "previous_response_id": said["id"]}
+    replicas.ask("/v1/responses", chain)
+    assert "Good day." in json.dumps(upstream.requests[-1]["messages"])
+    assert len(upstream.requests) == 5, "the program went on without the model"
+
+
+def test_a_kernel_outlives_a_replica_that_ends_in_peace(replicas: Replicas) -> None:
+    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
+    execute = f"/v1/containers/{container}/execute"
+    replicas.at(0, execute, {"code": "x = 41"})
+    replicas.processes[0].kill(signal.SIGTERM)
+    assert replicas.at(1, execute, {"code": "print(x + 1)"})["stdout"] == "42\n"
+
+
+def test_a_kernel_that_the_gateway_has_ended_is_a_new_session_and_said_to_be(
+    replicas: Replicas,
+) -> None:
+    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
+    execute = f"/v1/containers/{container}/execute"
+    before = replicas.kernels()
+    replicas.at(0, execute, {"code": "x = 41\nopen('a.txt', 'w').write('kept')"})
+    (kernel,) = replicas.kernels() - before
+    httpx2.delete(
+        f"{replicas.gateway}/api/kernels/{kernel}", headers={"authorization": f"token {TOKEN}"}
+    )
+    ran = replicas.at(1, execute, {"code": "print(open('a.txt').read())\nx"})
+    assert "NameError" in ran["stderr"]
+    assert ran["stdout"] == "kept\n"
+    assert any("begun anew" in note for note in ran["notes"])
+
+
+@pytest.mark.parametrize("replicas", [["--sandbox", "none"]], indirect=True)
+def test_kernels_that_end_with_their_replica_are_not_shared_and_that_is_said(
+    replicas: Replicas, upstream: ScriptedUpstream
+) -> None:
+    """At the other replica: the files, a new session, and a waiting cell is an ordinary turn."""
+    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
+    execute = f"/v1/containers/{container}/execute"
+    replicas.at(0, execute, {"code": "x = 41\nopen('a.txt', 'w').write('kept')"})
+    for replica in (1, 0):
+        ran = replicas.at(replica, execute, {"code": "print(open('a.txt').read())\nx"})
+        assert "NameError" in ran["stderr"]
+        assert ran["stdout"] == "kept\n"
+        assert any("begun anew" in note for note in ran["notes"])
+    upstream.reply(CELL, "I do not know.")
+    cell: list[Any] = [{"role": "user", "content": "How much?"}]
+    cell += results(chat_at(replicas, 0, cell, [INTERPRETER, PRICE]), "2")
+    answer = chat_at(replicas, 1, cell, [INTERPRETER, PRICE])
+    assert answer["content"].startswith("I do not know.")
+
+
+@pytest.mark.parametrize("replicas", [["--workers", "2"]], indirect=True)
+def test_replicas_of_several_workers_share_through_their_keepers(replicas: Replicas) -> None:
+    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
+    execute = f"/v1/containers/{container}/execute"
+    replicas.ask(execute, {"code": "x = []"})
+    for n in range(4):
+        ran = replicas.ask(execute, {"code": f"x.append({n})\nprint(x)"})
+        assert ran["stdout"] == f"{[*range(n + 1)]}\n"
+    assert replicas.alternated()
+    for process in replicas.processes:
+        process.kill(signal.SIGTERM)
+        process.wait_until_gone(lambda group=process.group: not members(group))  # type: ignore[misc]
+
+
+def chat_at(replicas: Replicas, replica: int, messages: list[Any], tools: list[Any]) -> Any:
+    body = {"model": "m", "messages": messages, "tools": tools}
+    answer = replicas.at(replica, "/v1/chat/completions", body)
+    message = answer["choices"][0]["message"]
+    messages.append(message)
+    return message
+
+
+def ask_in_vain(url: str, body: Any) -> None:
+    """The connection breaks."""
+    with pytest.raises((OSError, urllib.error.URLError, json.JSONDecodeError)):
+        send(url, body)
+
+
+def wait_until(true: Any) -> None:
+    until = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.05)
