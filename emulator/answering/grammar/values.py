@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from emulator.answering.grammar import scalars
+from emulator.answering.grammar.arrays import Arrays
 from emulator.answering.grammar.members import Shape, presences, variants
 from emulator.answering.grammar.notation import counted, either, literal, python
 from emulator.answering.grammar.rules import NoValue, Rules
@@ -46,6 +47,7 @@ class Values:
         self._source = source
         self._reading = ExpandedSchema(definitions)
         self._recursion = Recursion(definitions)
+        self._arrays = Arrays(rules, self._reading, self.value)
         self._level = self._depth = 0
         self._impossible: set[str] = set()
 
@@ -108,7 +110,7 @@ class Values:
             case "integer" | "number":
                 return self._number(kind, view, schema)
             case "array":
-                return self._rules.add(place, f'"[" {self._items(view, place)} "]"')
+                return self._rules.add(place, f'"[" {self._arrays.items(view, place)} "]"')
             case "object":
                 inside = self._object(view, schema, place)
                 return self._rules.add(place, f'"{{" {inside} "}}"')
@@ -160,66 +162,6 @@ class Values:
         if not any(keyword in view for keyword in scalars.BOUNDS):
             return self._rules.leaf(kind)
         return scalars.number(kind, view)
-
-    def _items(self, view: dict[str, Any], place: str) -> str:
-        least, most = int(view.get("minItems", 0)), view.get("maxItems")
-        most = None if most is None else int(most)
-        first: list[Schema] = view.get("prefixItems", [])
-        rest: Schema = view.get("items", not first)
-        if most is not None and least > most:
-            raise NoValue
-        if first:
-            return self._tuple(first, rest, least, most, place)
-        if view.get("uniqueItems") and (most is None or most > 1):
-            choices = self._choices(rest)
-            if choices:
-                fields = [(literal(written), False) for written in choices]
-                return chain(self._rules, fields, place, least, most)
-        try:
-            item = self.value(rest, f"{place}-of")
-        except NoValue:
-            if least:
-                raise
-            return ""
-        if most == 0:
-            return ""
-        several = f'(", " {item})'
-        more = counted(max(least - 1, 0), None if most is None else most - 1)
-        written = f"{item} {several}{more}" if most != 1 else item
-        return written if least else f"({written})?"
-
-    def _choices(self, schema: Schema) -> list[str]:
-        """The few values that items can have; [] if they are not few."""
-        view = self._reading.view(schema)
-        values = view.get("enum", [True, False] if view.get("type") == "boolean" else [])
-        valid = [v for v in values if self._reading.admits(v, schema) and scalars.is_text(v)]
-        return [python(value) for value in valid]
-
-    def _tuple(
-        self, first: Sequence[Schema], rest: Schema, least: int, most: int | None, place: str
-    ) -> str:
-        parts: list[str] = []
-        for n, part in enumerate(first[: len(first) if most is None else most]):
-            try:
-                parts.append(self.value(part, f"{place}-{n}"))
-            except NoValue:
-                if n < least:
-                    raise
-                break
-        further = ""
-        if len(parts) == len(first) and isinstance(rest, dict):
-            room = None if most is None else most - len(first)
-            if room is None or room > 0:
-                item = self.value(rest, f"{place}-of")
-                count = counted(max(least - len(first), 0), room)
-                further = f' (", " {item}){count}'
-        elif least > len(parts):
-            raise NoValue
-        tail = further
-        for n, written in reversed(list(enumerate(parts))):
-            one = f'", " {written}{tail}' if n else f"{written}{tail}"
-            tail = f" {one}" if n < least else f" ({one})?"
-        return tail.strip()
 
     def _object(self, view: dict[str, Any], schema: Schema, place: str) -> str:
         inside = self._reading.members(schema)
