@@ -22,6 +22,7 @@ from gunicorn.http.errors import NoMoreData, ParseException
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from emulator.web.client_socket import ClientSocket
+from emulator.web.threads import Threads
 
 
 class BodyTooSlow(TimeoutError):
@@ -110,6 +111,9 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         """Connections whose head is not whole, the oldest first; the round in which they were registered."""
         self._lingering: dict[_Connection, None] = {}
         """Connections that have had their last answer, until their clients close them too."""
+
+    def get_thread_pool(self) -> Threads:
+        return Threads(self.cfg.threads)
 
     def accept(self, listener: socket.socket) -> None:
         try:
