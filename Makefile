@@ -146,6 +146,10 @@ test-browser: $(TESTABLE) $(BROWSER) chromium ## the inspector in a real browser
 	@PROXY_PYTHON=$(abspath $(PY)) $(BROWSER_VENV)/bin/python -m pytest -q tests/browser -c /dev/null \
 	    --rootdir=tests/browser --confcutdir=tests/browser -p no:cacheprovider $(ARGS)
 
+.PHONY: inspector-pictures
+inspector-pictures: $(TESTABLE) $(BROWSER) chromium ## take the documentation's pictures of the inspector anew
+	@PROXY_PYTHON=$(abspath $(PY)) $(BROWSER_VENV)/bin/python -m tests.browser.pictures
+
 .PHONY: chromium
 chromium:
 	@command -v chromium >/dev/null && exit 0; \

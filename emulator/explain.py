@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from emulator import json_codec
+from emulator import json_codec, traces
 from emulator.answering.asked import Asked, read_request
 from emulator.answering.first_turn import first_turn
 from emulator.answering.program_draft import ProgramDraft
@@ -31,6 +31,7 @@ from emulator.reading.diagnostics import render
 from emulator.reading.readers import Unreadable, read
 from emulator.reading.splitter import BlockDelta, BlockEnd, BlockStart, Reasoning, Text, split
 from emulator.settings import Settings
+from emulator.traces import Trace, Turn
 from emulator.upstream.routes import Routes
 from sandbox.engine import Engine
 
@@ -135,8 +136,16 @@ def _judged(
         answer_format=asked.answer_format,
         recover_reasoning=settings.recover_reasoning,
     )
-    events = [*reading.feed(reply), *reading.close()]
+    trace = Trace("explained", "", "")
+    turn = trace.turn("", state.messages, {})
+    token = traces.current.set(trace)
+    try:
+        events = [*reading.feed(reply), *reading.close()]
+    finally:
+        traces.current.reset(token)
     sections = [Section("Reply, as it is read", "\n\n".join(_parts(reply, draft.names)))]
+    if turn.program:
+        sections.append(Section("Program", _program(turn)))
     if calls := [event for event in events if isinstance(event, ToolCall)]:
         waits = "\n(here the program waits for results)" if draft.stopped else ""
         sections.append(Section("Calls", "\n".join(map(_call, calls)) + waits))
@@ -153,6 +162,15 @@ def _judged(
     if not calls:
         sections.append(Section("Answer", _content(events)))
     return Explanation(tuple(sections))
+
+
+def _program(turn: Turn) -> str:
+    """Its lines; those whose calls are sent say so."""
+    sent = set(turn.lines.values())
+    return "\n".join(
+        f"{'sent' if number in sent else '':4} {number:3} | {line}".rstrip()
+        for number, line in enumerate(turn.program.splitlines(), 1)
+    )
 
 
 def _parts(reply: str, names: Collection[str]) -> Iterator[str]:

@@ -204,7 +204,7 @@ def create_app(
         asker = Asker(pipeline, response_front, requests)
         add_playground(inspector, pages, asker, settings, kept)
         add_containers(inspector, pages, interpreter, kept)
-        add_status(inspector, pages, settings, upstreams, reachability, engines, kept)
+        add_status(inspector, pages, settings, upstreams, reachability, engines, pools, kept)
         app.register_blueprint(inspector)
     openapi.add_routes(app)
     health.add_routes(app, engines, reachability, pools)

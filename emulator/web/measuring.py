@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from emulator import metrics
@@ -20,13 +20,20 @@ class KernelCounts:
         """A pool's name -> who has it."""
         self._pools = pools
 
+    def counts(self) -> list[tuple[str, Mapping[str, int]]]:
+        """Of each pool that this process has: how many kernels are in which state."""
+        told: list[tuple[str, Mapping[str, int]]] = [
+            (pool, getattr(owner, "pool_counts", dict)())
+            for pool, owners in self._pools.items()
+            for owner in owners
+        ]
+        return [(pool, counts) for pool, counts in told if counts]
+
     def count(self, _trace: Trace | None = None) -> None:
         """Set the gauges: at a look at them, and at each answer, since other workers may be looked at."""
-        for pool, owners in self._pools.items():
-            for owner in owners:
-                counts: Callable[[], Mapping[str, int]] = getattr(owner, "pool_counts", dict)
-                for state, number in counts().items():
-                    _gauge(pool, state).set(number)
+        for pool, counts in self.counts():
+            for state, number in counts.items():
+                _gauge(pool, state).set(number)
 
 
 _gauge = cache(metrics.KERNELS.labels)  # few, and all other answers want them too

@@ -23,6 +23,8 @@ from tests.support.tools import GET_WEATHER, SEND_MAIL
 
 MANY = 10_000
 EVIL = """</textarea><img src=x onerror="window.ran = 1"><script>window.ran = 1</script>"""
+DRAWN = b"""<svg xmlns='http://www.w3.org/2000/svg' width='50' height='20' onload='top.ran = 1'>
+<script>top.ran = 1</script><circle cx='9' cy='9' r='9'/></svg>"""
 PROGRAM = """```python
 first = get_weather(location="Oslo")
 second = get_weather(location=first["next"])
@@ -98,7 +100,7 @@ def name_everything(client: openai.OpenAI, url: str) -> None:
     with suppress(openai.APIStatusError):
         client.embeddings.create(model=EVIL, input=EVIL)
     container = client.containers.create(name=EVIL)
-    file = (f"{EVIL.replace('/', '')}.svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>")
+    file = (f"{EVIL.replace('/', '')}.svg", DRAWN)
     client.containers.files.create(container.id, file=file)
 
 

@@ -53,6 +53,18 @@ CONTRAST = """
 """
 
 
+# Links and buttons on the first screen that something else lies upon.
+COVERED = """
+() => [...document.querySelectorAll("main a, main button")].filter((element) => {
+  const { left, top, width, height } = element.getClientRects()[0] ?? { width: 0 };
+  const [x, y] = [left + width / 2, top + height / 2];
+  if (!width || x > innerWidth || y > innerHeight) return false;
+  const found = document.elementFromPoint(x, y);
+  return found !== element && !element.contains(found);
+}).map((element) => element.outerHTML)
+"""
+
+
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     with proxy() as address:
@@ -119,6 +131,7 @@ def test_every_page_can_be_read_and_fits(page: Page, scheme: str, width: int) ->
         found = Axe().run(page, options={"runOnly": {"type": "tag", "values": WCAG}})
         assert found.violations_count == 0, (path, found.generate_report())
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+        assert page.evaluate(COVERED) == [], path
 
 
 def test_pointing_at_a_call_lights_its_line(page: Page) -> None:
@@ -150,6 +163,13 @@ def test_the_arrow_keys_walk_through_the_turns_of_a_program(page: Page) -> None:
     slider.focus()
     page.keyboard.press("End")
     expect(page.get_by_text("Outcome: ended")).to_be_visible()
+
+
+def test_a_drawing_that_a_cell_has_made_is_shown_and_runs_nothing(page: Page) -> None:
+    page.goto("/inspector/containers")
+    page.locator("main tbody a").first.click()
+    picture = page.locator("figure img")
+    expect(picture).to_have_js_property("naturalWidth", 50)
 
 
 def test_without_the_script_links_lead_through_the_turns(browser: Browser, url: str) -> None:

@@ -148,3 +148,14 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     for command in ("serve", "doctor", "upstream", "explain", "chat"):
         assert f" {command} " in printed.replace("[", " ").replace("]", " ")
+
+
+def test_the_lines_of_a_program_say_which_calls_are_sent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reply = '```python\na = get_weather(location="Oslo")\nget_weather(location=a["next"])\n```'
+    assert explained(tmp_path, GET_WEATHER, reply) == 0
+    assert section(capsys.readouterr().out, "Program").splitlines() == [
+        'sent   1 | a = get_weather(location="Oslo")',
+        '       2 | get_weather(location=a["next"])',
+    ]

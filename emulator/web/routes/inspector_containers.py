@@ -62,7 +62,11 @@ def add_containers(inspector: Blueprint, pages: Pages, interpreter: Cells, kept:
         """As a download: what a cell has written is shown by nothing but an ``img``."""
         containers.get(viewer().asks_as, container_id)
         file = containers.file(container_id, file_id)
-        return content_reply(containers.open(container_id, file_id), file.filename)
+        reply = content_reply(containers.open(container_id, file_id), file.filename)
+        if file.filename.lower().endswith(".svg"):
+            # An ``img`` wants to be told; no script in it runs there, nor where it is opened by itself.
+            reply.content_type = "image/svg+xml"
+        return reply
 
     @inspector.post("/inspector/containers/<container_id>/executions/<execution_id>/<word>")
     def decide(container_id: str, execution_id: str, word: str) -> Response:

@@ -17,6 +17,7 @@ from emulator.upstream.failures import shown
 from emulator.upstream.reachability import Reachability
 from emulator.upstream.upstreams import Upstreams
 from emulator.web.inspector.pages import Pages
+from emulator.web.measuring import KernelCounts
 from emulator.web.routes.inspector import viewer
 from sandbox.engine import Engine
 
@@ -28,6 +29,7 @@ def add_status(
     upstreams: Upstreams,
     reachability: Reachability,
     engines: Sequence[Engine],
+    pools: KernelCounts,
     kept: Kept,
 ) -> None:
     examining = threading.Lock()
@@ -44,7 +46,7 @@ def add_status(
         ]
         return pages.page(
             "status.html", viewer=viewer(), here="status", proxy_version=__version__,
-            targets=targets, engines=[_engine(engine) for engine in engines],
+            targets=targets, pools=pools.counts(), engines=[_engine(engine) for engine in engines],
             settings=_told(settings), kept=kept.kept,
         )  # fmt: skip
 
