@@ -17,30 +17,22 @@ from functools import cached_property
 from typing import Any
 
 from emulator import json_codec
-from emulator.events import ToolKind
-from emulator.tools import binding, codegen, constructors, names, schemas, stubs
-from emulator.tools.custom import custom_input
-from emulator.tools.effects import Effect, effect_of, hints_of
+from emulator.tools import binding, codegen, constructors, names, stubs
 from emulator.tools.guards import SchemaError, guard, kind_of
-from emulator.tools.lark_grammar import LarkGrammar
+from emulator.tools.items import Item, read_item
 from emulator.tools.models import Catalog, Model
 from emulator.tools.problems import BindError, Problem
-from emulator.tools.results import Returns, returns_of
 from emulator.tools.tool import Tool
 from emulator.tools.trees import annotation
 
 __all__ = ["BindError", "Problem", "SchemaError", "Tool", "Toolset"]
 
 MAX_TOOLS = 512
-MAX_NAME = 128
 MAX_CACHED = 128
 MAX_SIGNATURES = 400_000
 
 #: What models put before a function's name when they remember other systems.
 _PREFIXES = ("functions.", "default_api.", "tools.", "tool.", "api.")
-
-#: Punctuation that a name may hold on the wire; OpenAI allows the first two.
-_NAME_PUNCTUATION = frozenset("_-.:/")
 
 
 @dataclass(frozen=True)
@@ -171,13 +163,13 @@ def _key(tools: Sequence[Mapping[str, Any]], skip: Collection[str]) -> bytes:
 
 
 def _parsed(tools: Sequence[Mapping[str, Any]], skip: Collection[str]) -> Toolset:
-    read: dict[str, _Item] = {}
+    read: dict[str, Item] = {}
     for n, written in enumerate(tools):
         if not isinstance(written, Mapping):
             raise SchemaError(f"a tool must be an object, not {kind_of(written)}", f"tools[{n}]")
         if written.get("type") in tuple(skip):
             continue
-        item = _read(written, f"tools[{n}]")
+        item = read_item(written, f"tools[{n}]")
         if item.name in read:
             raise SchemaError(f"two tools are called {item.name!r}", f"{item.place}.name")
         read[item.name] = item
@@ -208,65 +200,6 @@ def _guard_length(tools: Sequence[Tool], models: Sequence[Model]) -> None:
     parameters += [field for model in models for field in model.fields]
     if sum(len(p.annotation) + len(p.python_name) for p in parameters) > MAX_SIGNATURES:
         raise SchemaError(f"signatures longer than {MAX_SIGNATURES} characters", "tools")
-
-
-@dataclass(frozen=True)
-class _Item:
-    """One item of a ``tools`` array, read but not yet named in Python."""
-
-    name: str
-    description: str
-    parameters: dict[str, Any]
-    kind: ToolKind
-    place: str
-    effect: Effect
-    returns: Returns
-    grammar: LarkGrammar | None
-
-
-def _read(item: Mapping[str, Any], place: str) -> _Item:
-    kind = item.get("type", "function")
-    if kind not in ("function", "custom"):
-        raise SchemaError(f"tools of type {kind!r} are not supported", f"{place}.type")
-    inside: Any = item
-    if kind in item or "name" not in item:  # Responses puts name and parameters on the item itself
-        inside, place = item.get(kind), f"{place}.{kind}"
-    if not isinstance(inside, Mapping):
-        raise SchemaError(f"{kind} must be an object", place)
-    name = inside.get("name")
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not _is_name(name):
-        raise SchemaError(
-            "a tool's name must be letters, digits, underscores, dashes or dots,"
-            f" at most {MAX_NAME} of them",
-            f"{place}.name",
-        )
-    description = inside.get("description")
-    if description is not None and not isinstance(description, str):
-        raise SchemaError("description must be text", f"{place}.description")
-    written, grammar = inside.get("parameters"), None
-    if kind == "custom":
-        written, grammar = custom_input(inside, place)
-    parameters = schemas.clean(written, f"{place}.parameters")
-    effect = effect_of(
-        name,
-        description or "",
-        # Free text is a command, a patch or a program as often as not.
-        ["code"] if kind == "custom" else _names(parameters),
-        hints=hints_of(item, inside),
-        schema=written if isinstance(written, Mapping) else {},
-    )
-    returns = returns_of(description or "", inside, item)
-    return _Item(name, description or "", parameters, kind, place, effect, returns, grammar)
-
-
-def _names(parameters: Mapping[str, Any]) -> list[str]:
-    properties = parameters.get("properties")
-    return list(properties) if isinstance(properties, Mapping) else []
-
-
-def _is_name(name: str) -> bool:
-    letters = [c for c in name if c.isalnum()]
-    return bool(letters) and all(c in _NAME_PUNCTUATION for c in name if not c.isalnum())
 
 
 def _stub(tool: Tool) -> str:

@@ -1,0 +1,83 @@
+"""One item of a ``tools`` array as it came over the wire, of Chat Completions or of Responses.
+
+Knows nothing of the other items: what a tool is called in Python is settled among all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from emulator.events import ToolKind
+from emulator.tools import schemas
+from emulator.tools.custom import custom_input
+from emulator.tools.effects import Effect, effect_of, hints_of
+from emulator.tools.guards import SchemaError
+from emulator.tools.lark_grammar import LarkGrammar
+from emulator.tools.results import Returns, returns_of
+
+MAX_NAME = 128
+
+#: Punctuation that a name may hold on the wire; OpenAI allows the first two.
+_NAME_PUNCTUATION = frozenset("_-.:/")
+
+
+@dataclass(frozen=True)
+class Item:
+    """One item of a ``tools`` array, read but not yet named in Python."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    kind: ToolKind
+    place: str
+    effect: Effect
+    returns: Returns
+    grammar: LarkGrammar | None
+
+
+def read_item(item: Mapping[str, Any], place: str) -> Item:
+    """Read an item that stands at `place` (``tools[2]``). Raises SchemaError whose `param` begins with it."""
+    kind = item.get("type", "function")
+    if kind not in ("function", "custom"):
+        raise SchemaError(f"tools of type {kind!r} are not supported", f"{place}.type")
+    inside: Any = item
+    if kind in item or "name" not in item:  # Responses puts name and parameters on the item itself
+        inside, place = item.get(kind), f"{place}.{kind}"
+    if not isinstance(inside, Mapping):
+        raise SchemaError(f"{kind} must be an object", place)
+    name = inside.get("name")
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not _is_name(name):
+        raise SchemaError(
+            "a tool's name must be letters, digits, underscores, dashes or dots,"
+            f" at most {MAX_NAME} of them",
+            f"{place}.name",
+        )
+    description = inside.get("description")
+    if description is not None and not isinstance(description, str):
+        raise SchemaError("description must be text", f"{place}.description")
+    written, grammar = inside.get("parameters"), None
+    if kind == "custom":
+        written, grammar = custom_input(inside, place)
+    parameters = schemas.clean(written, f"{place}.parameters")
+    effect = effect_of(
+        name,
+        description or "",
+        # Free text is a command, a patch or a program as often as not.
+        ["code"] if kind == "custom" else _names(parameters),
+        hints=hints_of(item, inside),
+        schema=written if isinstance(written, Mapping) else {},
+    )
+    returns = returns_of(description or "", inside, item)
+    return Item(name, description or "", parameters, kind, place, effect, returns, grammar)
+
+
+def _names(parameters: Mapping[str, Any]) -> list[str]:
+    properties = parameters.get("properties")
+    return list(properties) if isinstance(properties, Mapping) else []
+
+
+def _is_name(name: str) -> bool:
+    letters = [c for c in name if c.isalnum()]
+    return bool(letters) and all(c in _NAME_PUNCTUATION for c in name if not c.isalnum())
