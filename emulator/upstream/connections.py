@@ -72,12 +72,18 @@ class Connection:
         self._lock = threading.Lock()
         self._idle_since: float | None = None
         self._user: object = None
+        self._joins = False
         self._head: bytes | None = None
+
+    def request(self, *given: Any, **named: Any) -> None:
+        # Without a body nothing follows the head; urllib3 has connected when this returns.
+        self._joins = isinstance(named.get("body"), bytes)
+        super().request(*given, **named)  # type: ignore[misc]  # of the class beside this one
 
     def endheaders(self, *given: Any, **named: Any) -> None:
         """As the base class; what it sends waits for the body."""
-        self._head = b""
-        super().endheaders(*given, **named)  # type: ignore[misc]  # of the class beside this one
+        self._head = b"" if self._joins else None
+        super().endheaders(*given, **named)  # type: ignore[misc]
 
     def send(self, data: Any) -> None:
         head = self._head
@@ -91,11 +97,6 @@ class Connection:
             else:
                 super().send(head)  # type: ignore[misc]
         super().send(data)  # type: ignore[misc]
-
-    def getresponse(self) -> Any:
-        if self._head is not None:  # there was no body
-            self.send(b"")
-        return super().getresponse()  # type: ignore[misc]
 
     @property
     def is_connected(self) -> bool:

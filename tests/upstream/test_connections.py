@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import socketserver
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from emulator.settings import Settings
 from emulator.upstream.client import OpenAIUpstream
+from emulator.upstream.pass_through import PassThrough
 from tests.support.bad_upstream import DONE, delta
 
 HEAD = (
@@ -147,6 +149,26 @@ def test_an_upstream_is_told_what_it_needs(server: Counting) -> None:
         *(b"host", b"content-length", b"content-type", b"accept", b"accept-encoding"),
         *(b"connection", b"user-agent", b"x-team"),
     }
+
+
+def test_a_late_answer_to_a_get_is_waited_for_as_long_as_any() -> None:
+    """It was given only as long as a connection may take to be made."""
+
+    class Late(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            while self.rfile.readline().strip():
+                pass
+            time.sleep(0.5)
+            self.wfile.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Late) as late:
+        threading.Thread(target=late.serve_forever, args=[0.02], daemon=True).start()
+        url = f"http://127.0.0.1:{late.server_address[1]}"
+        passing = PassThrough(Settings(base_url=url, api_key="none", upstream_connect_seconds=0.2))
+        answer = passing.send("GET", "files/one", b"", {}, b"")
+        assert b"".join(answer.body) == b"{}"
+        passing.close()
+        late.shutdown()
 
 
 def test_a_name_and_password_in_the_url_are_sent(server: Counting) -> None:
