@@ -302,6 +302,10 @@ soak: $(TESTABLE) system-packages ## 500 sessions on each engine, and 2,000 requ
 doctor: $(RUNNABLE) system-packages ## which engines and fences work on this machine
 	@$(PY) app.py doctor $(ARGS)
 
+.PHONY: bench-first-run
+bench-first-run: | $(PY) ## how long a fresh clone takes, with an empty home, from make run to a first tool call
+	@exec $(PY) -m benchmarks.first_run
+
 .PHONY: bench-workers
 bench-workers: $(TESTABLE) $(LIBRARIES) system-packages ## what a core, a second worker and a GiB hold (2 minutes; wants wrk, nginx) -> docs/scaling.md
 	@exec $(PY) -m benchmarks.workers $(ARGS)
