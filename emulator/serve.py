@@ -69,6 +69,8 @@ def serve(made: Configuration, say: Say) -> None:
         def ready(app: Flask, first: bool) -> None:
             if settings.workers > 1:
                 log.info("a worker serves", pid=os.getpid())
+            if first and settings.local_model:
+                _read_ahead(settings)
             if first:
                 say(
                     start_words.serving(settings, made.upstream),
@@ -136,6 +138,16 @@ def _with_local_model(settings: Settings, running: ExitStack) -> Settings:
     return settings.model_copy(
         update={"base_url": url, "api_key": SecretStr("local"), "profile": "tiny"}
     )
+
+
+def _read_ahead(settings: Settings) -> None:
+    """Let the embedded model begin with what every prompt begins with, beside all else."""
+    from emulator.answering.tiny.turn import opening
+    from emulator.upstream import local_model
+
+    threading.Thread(
+        target=local_model.read_ahead, args=(settings.base_url, opening()), daemon=True
+    ).start()
 
 
 def _run_folder(settings: Settings, running: ExitStack) -> Path | None:

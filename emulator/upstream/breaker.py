@@ -38,6 +38,7 @@ class Breaker:
         self._seconds = seconds
         self._now = now
         self._lock = threading.Lock()
+        self._last = ""
         self._state = memoryview(bytearray(8 * CELLS)).cast("q") if state is None else state
 
     def check(self) -> None:
@@ -51,8 +52,9 @@ class Breaker:
                 # This request is the trial; whoever comes meanwhile waits for what becomes of it.
                 self._leave_alone()
                 return
+        message = "The upstream has failed several times in a row and is left alone for a moment."
         raise UpstreamFailed(
-            "The upstream has failed several times in a row and is left alone for a moment.",
+            f"{message} {self._last}".strip(),
             code="upstream_down",
             headers={"retry-after": str(math.ceil(left)), "x-should-retry": "true"},
             status=503,
@@ -69,6 +71,7 @@ class Breaker:
                 self._state[0] = 0
                 return
             self._state[0] += 1
+            self._last = error.message
             if self._state[0] >= self._limit:
                 self._leave_alone()
 

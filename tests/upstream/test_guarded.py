@@ -110,11 +110,12 @@ def test_an_upstream_that_is_down_is_left_alone(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     proxy = start_proxy(upstream_retries=0, breaker_failures=2, breaker_seconds=600)
-    upstream.reply(Reply(status=503), Reply(status=503))
-    for _ in range(2):
-        assert send(f"{proxy}/v1/chat/completions", HELLO)[0] == 503
+    upstream.reply(Reply(status=503), Reply(status=502))
+    for status in (503, 502):
+        assert send(f"{proxy}/v1/chat/completions", HELLO)[0] == status
     status, headers, answer = send(f"{proxy}/v1/chat/completions", HELLO)
     assert (status, answer["error"]["code"]) == (503, "upstream_down")
+    assert f"({upstream.base_url}/chat/completions)" in answer["error"]["message"]
     assert int(headers["retry-after"]) > 500
     assert len(upstream.requests) == 2
 

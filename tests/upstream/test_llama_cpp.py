@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from emulator.upstream.local_model import MODEL_NAME, serve
+from emulator.answering.tiny.turn import opening
+from emulator.upstream.local_model import MODEL_NAME, read_ahead, serve
 from tests.conftest import StartProxy
 from tests.support.raw_http import send
 from tests.support.tools import GET_WEATHER
@@ -92,3 +93,13 @@ def test_tools_auto_finds_that_this_model_cannot(start_proxy: StartProxy, llama_
     choice = choice_of(asked(proxy, messages=[CONVERSATION[-1]]))
     [call] = choice["message"]["tool_calls"]
     assert json.loads(call["function"]["arguments"]) == {"location": "London"}
+
+
+def test_how_prompts_begin_has_been_read_before_the_first_request(start_proxy: StartProxy) -> None:
+    """The first request read some 300 tokens of examples, while its client waited."""
+    with serve() as url:
+        read_ahead(url, opening())
+        proxy = start_proxy(base_url=url, profile="tiny")
+        _, answer = asked(proxy, messages=[CONVERSATION[-1]])
+    usage = answer["usage"]
+    assert usage["prompt_tokens_details"]["cached_tokens"] > 0.7 * usage["prompt_tokens"]

@@ -73,6 +73,11 @@ def tiny_turn(
     return TinyTurn(few_shot(examples, transcript(messages, toolset, passages)), grammar)
 
 
+def opening() -> list[ModelMessage]:
+    """The turns with which every prompt for such a model begins."""
+    return few_shot(render("tiny.jinja", tools=(), evident=False, choice="auto"), [])[:-1]
+
+
 def few_shot(examples: str, messages: Sequence[Mapping[str, Any]]) -> list[ModelMessage]:
     """The turns of a rendered ``tiny.jinja``, then the conversation `told`.
 
