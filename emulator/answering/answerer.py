@@ -46,7 +46,8 @@ from emulator.programs.ended import ProgramEnded
 from emulator.programs.origin import Origin
 from emulator.programs.program import Call
 from emulator.programs.repeats import barren_calls
-from emulator.programs.resume import ProgramContinued, resume, save
+from emulator.programs.resume import ProgramContinued, resume
+from emulator.programs.saved import save
 from emulator.settings import Settings
 from emulator.storage.key_value import KeyValueStore
 from emulator.upstream.interface import Turns

@@ -34,7 +34,7 @@ from emulator.interpreter.approvals import Held
 from emulator.interpreter.cell import CellWaiting
 from emulator.interpreter.execution import Execution
 from emulator.interpreter.interpreter import Progress
-from emulator.programs.resume import Saved
+from emulator.programs.saved import Saved
 from emulator.reading.openings import FENCES
 from emulator.reading.readers import READERS, Statement, Unreadable
 from emulator.reading.tool_names import written_names

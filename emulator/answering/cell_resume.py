@@ -17,7 +17,7 @@ from emulator.events import AnswerEvent, CodeBegun, CodeClosed, CodeDelta, Opene
 from emulator.programs.answered import MOST_ROUNDS, fruitless_rounds, results_of
 from emulator.programs.ended import ProgramEnded
 from emulator.programs.program import Call
-from emulator.programs.resume import object_of, value_of
+from emulator.programs.saved import object_of, value_of
 from emulator.protocol import Message
 
 

@@ -18,7 +18,7 @@ from emulator.events import AnswerEvent, ArgumentsDelta, CallBegun, ToolCall, ca
 from emulator.programs import validate
 from emulator.programs.driver import Driver
 from emulator.programs.program import Call, Diverged, Outcome, Program, ProgramRejected, Recorded
-from emulator.programs.resume import Saved
+from emulator.programs.saved import Saved
 from emulator.reading.diagnostics import Diagnostic, render
 from emulator.reading.readers import (
     READERS,

@@ -19,7 +19,7 @@ from emulator.answering.reply_splitter import Begins, ReplySplitter
 from emulator.answering.tool_choice import Choice
 from emulator.answering.verdicts import Answered, Refused, Verdict
 from emulator.events import AnswerEvent, ContentDelta, ReasoningDelta, ToolCall
-from emulator.programs.resume import Saved
+from emulator.programs.saved import Saved
 from emulator.reading.splitter import (
     BlockDelta,
     BlockEnd,

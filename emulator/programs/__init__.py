@@ -11,5 +11,5 @@ Two laws (docs/programs.md has them with examples):
 * Calls leave together only where running them in any order, or at once, cannot matter.
 
 Start at `driver` (which engine) and `attempt` (one run), then `placeholders` (what may go on without a
-result) and `resume` (over turns).
+result), `resume` and `saved` (over turns).
 """

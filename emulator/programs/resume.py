@@ -1,7 +1,7 @@
-"""Programs over turns: keep one at its pending calls, take it up when their results arrive.
+"""Programs over turns: take one up that is kept (`saved`) at its pending calls, when their results arrive.
 
-What is kept is never changed: each turn of a program is a `Saved` of its own, under the ids of the calls
-that it sent. So a request may be repeated, and a conversation may branch off at any earlier point.
+What is kept is never changed. So a request may be repeated, and a conversation may branch off at any
+earlier point.
 Whatever does not fit (a lost store, edited arguments, a message in between, another outcome in the
 replay) means an ordinary turn over the same history, never an error.
 """
@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
-import structlog
-
-from emulator import json_codec, metrics, traces
+from emulator import traces
 from emulator.events import ToolCall, call_id
 from emulator.programs.answered import (
     MOST_ROUNDS,
@@ -26,25 +23,21 @@ from emulator.programs.answered import (
 )
 from emulator.programs.driver import Driver
 from emulator.programs.ended import ProgramEnded, ended_well
-from emulator.programs.origin import Origin
 from emulator.programs.program import (
     Call,
     Diverged,
     Outcome,
-    Program,
     ProgramRaised,
     ProgramRejected,
     ProgramTooSlow,
     Recorded,
 )
+from emulator.programs.saved import Saved, dropped, find, with_result
 from emulator.protocol import Message
 from emulator.reading.diagnostics import render
-from emulator.reading.readers import Statement
-from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
+from emulator.storage.key_value import KeyValueStore
 from emulator.traces import RecordedCall, Resumed
 from sandbox.errors import SandboxBusy, SandboxError
-
-log = structlog.get_logger()
 
 # Why a program was dropped, by what its run raised.
 _REASONS: Mapping[type[Exception], str] = {
@@ -52,65 +45,6 @@ _REASONS: Mapping[type[Exception], str] = {
     Diverged: "diverged",
     SandboxBusy: "busy",
 }
-
-
-@dataclass(frozen=True)
-class Saved:
-    """A program and all calls that it has made, with the results that are in."""
-
-    program: Program
-    recorded: tuple[Recorded, ...]
-    ids: tuple[str, ...]
-    """The recorded calls' ids on the wire, in the same order."""
-    seed: int
-    origin: Origin = field(default_factory=Origin)
-    failure: str = ""
-    """Why nothing behind these calls is to run, where the rest of the program could not be used."""
-    written: str = ""
-    """The program as the model wrote it, where that is known."""
-
-    def pending(self) -> list[ToolCall]:
-        """The calls whose results are not in."""
-        return [
-            ToolCall(key, one.call.name, one.call.arguments, one.call.kind)
-            for key, one in zip(self.ids, self.recorded, strict=True)
-            if not one.known
-        ]
-
-    def dump(self) -> bytes:
-        return json_codec.dumps(
-            {
-                "program": [(one.source, one.line) for one in self.program.statements],
-                "recorded": [
-                    (one.call.name, one.call.arguments, one.call.kind, _text_of(one))
-                    for one in self.recorded
-                ],
-                "ids": self.ids,
-                "seed": self.seed,
-                "origin": (self.origin.count, self.origin.digest),
-                "failure": self.failure,
-                "written": self.written,
-            }
-        )
-
-    @classmethod
-    def load(cls, value: bytes) -> Saved:
-        """Raises ValueError, TypeError or KeyError on what `dump` did not write."""
-        kept = json_codec.loads(value)
-        return cls(
-            Program(tuple(Statement(source, line) for source, line in kept["program"])),
-            tuple(
-                _answered(Recorded(Call(name, arguments, kind)), text)
-                if isinstance(text, str)
-                else Recorded(Call(name, arguments, kind))
-                for name, arguments, kind, text in kept["recorded"]
-            ),
-            tuple(kept["ids"]),
-            int(kept["seed"]),
-            Origin(*kept["origin"]),
-            str(kept.get("failure", "")),
-            str(kept.get("written", "")),
-        )
 
 
 @dataclass(frozen=True)
@@ -124,20 +58,6 @@ class ProgramContinued:
     calls: Sequence[ToolCall]
 
 
-def save(store: KeyValueStore, saved: Saved, calls: Sequence[ToolCall]) -> None:
-    """Keep a program under the ids of the ``calls`` that it has just made. A failing store is logged."""
-    value = saved.dump()
-    if len(value) > MAX_VALUE_BYTES:
-        log.warning("program not kept: its results are too large", bytes=len(value))
-        return
-    key = hashlib.sha256(value).hexdigest()
-    aliases = {f"call:{call.id}": key.encode() for call in calls}
-    try:
-        store.put({f"program:{key}": value, **aliases})
-    except StoreFailed as error:
-        log.warning("program not kept", reason=str(error))
-
-
 def resume(
     store: KeyValueStore, driver: Driver, messages: Sequence[Message], client: str = ""
 ) -> ProgramContinued | ProgramEnded | None:
@@ -145,7 +65,7 @@ def resume(
 
     A sandbox that is busy, slow or broken is not the program's fault: that is None too.
     """
-    saved = answered_program(messages, partial(_find, store))
+    saved = answered_program(messages, partial(find, store))
     if saved is None:
         return None
     start = beginning(messages, set(saved.ids))
@@ -160,7 +80,7 @@ def resume(
     try:
         outcome = driver.run(answered.program, answered.recorded, answered.seed)
     except (ProgramTooSlow, Diverged, SandboxError) as error:
-        _dropped(_REASONS.get(type(error), "sandbox"), error)
+        dropped(_REASONS.get(type(error), "sandbox"), error)
         return None
     except ProgramRejected as error:
         _record(replace(answered, failure=render(error.diagnostics)))
@@ -209,26 +129,9 @@ def _with_results(saved: Saved, messages: Sequence[Message]) -> Saved:
     return replace(
         saved,
         recorded=tuple(
-            _answered(one, results[key]) if not one.known and key in results else one
+            with_result(one, results[key]) if not one.known and key in results else one
             for key, one in zip(saved.ids, saved.recorded, strict=True)
         ),
-    )
-
-
-def _text_of(recorded: Recorded) -> str | None:
-    """The result as it came; None for one that is not known."""
-    if not recorded.known:
-        return None
-    return recorded.result if recorded.text is None else recorded.text
-
-
-def _answered(recorded: Recorded, text: str) -> Recorded:
-    value = value_of(text)
-    return replace(
-        recorded,
-        result=value,
-        known=True,
-        text=None if isinstance(value, str) and value == text else text,
     )
 
 
@@ -238,29 +141,9 @@ def _asked_again(answered: Saved, messages: Sequence[Message]) -> ProgramContinu
     What is kept stays as it is: the next request brings all results again.
     """
     if fruitless_rounds(messages, set(answered.ids)) >= MOST_ROUNDS:
-        _dropped("unanswered", LookupError("the client does not answer all calls"))
+        dropped("unanswered", LookupError("the client does not answer all calls"))
         return None
     return ProgramContinued(None, answered.pending())
-
-
-def _find(store: KeyValueStore, call: str) -> Saved | None:
-    """What is kept under the id of a call."""
-    try:
-        key = store.get(f"call:{call}")
-        value = store.get(f"program:{key.decode()}") if key else None
-        if key and value and hashlib.sha256(value).hexdigest() != key.decode():
-            raise ValueError("its bytes have changed")
-        return Saved.load(value) if value else None
-    except StoreFailed as error:
-        _dropped("store", error)
-    except (ValueError, TypeError, KeyError) as error:
-        _dropped("unreadable", error)
-    return None
-
-
-def _dropped(reason: str, error: Exception) -> None:
-    log.warning("program dropped: the model is asked instead", reason=reason, error=str(error))
-    metrics.PROGRAMS_DROPPED.labels(reason).inc()
 
 
 def beginning(messages: Sequence[Message], ids: Collection[str]) -> int:
@@ -299,21 +182,6 @@ def _failed(driver: Driver, saved: Saved, error: ProgramRejected) -> ProgramEnde
     return ProgramEnded(
         saved.program.source, saved.ids, output=printed.rstrip("\n"), failure=saved.failure
     )
-
-
-def object_of(text: str) -> Any:
-    try:
-        return json_codec.loads(text)
-    except json_codec.NotJSON:
-        return None
-
-
-def value_of(text: str) -> Any:
-    """A tool's result as code gets it: what its text says as JSON, or the text."""
-    try:
-        return json_codec.loads(text)
-    except json_codec.NotJSON:
-        return text
 
 
 def _new_id(before: Saved, place: int) -> str:

@@ -21,7 +21,7 @@ from structlog.testing import capture_logs
 
 from emulator.events import ToolCall
 from emulator.programs.program import Call, Program, Recorded
-from emulator.programs.resume import Saved, save
+from emulator.programs.saved import Saved, save
 from emulator.reading.readers import Statement
 from emulator.storage.key_value import (
     MAX_VALUE_BYTES,
