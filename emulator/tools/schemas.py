@@ -2,7 +2,7 @@
 
 What comes out is plain JSON Schema 2020-12: only keywords named here, every ``$ref`` of the form
 ``#/$defs/NAME`` with a NAME that is a Python identifier, only definitions that are used. This is
-also a guard: what reads schemas may read files through ``$ref`` and ``$id``.
+also a guard: datamodel-code-generator reads local files through ``$ref`` and ``$id``.
 
 Knows nothing of tools, Python signatures or argument values.
 """

@@ -6,7 +6,10 @@ Source of the grammar: WHATWG HTML, "Server-sent events", 9.2.6 (field and line 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
+
+from sse_starlette import ServerSentEvent
 
 from emulator import json_codec
 
@@ -67,13 +70,16 @@ class SSEDecoder:
 
 def encode_json(value: Any, name: str | None = None) -> bytes:
     """One event whose data is ``value`` as JSON; with ``name`` in its ``event`` field."""
-    data = json_codec.dumps(value)  # without line feeds, so that there is nothing to encode
-    return (
-        b"data: %b\n\n" % data
-        if name is None
-        else b"event: %b\ndata: %b\n\n" % (name.encode(), data)
-    )
+    before, behind = _around_data(name)
+    return b"%b%b%b" % (before, json_codec.dumps(value), behind)
 
 
-DONE = b"data: [DONE]\n\n"
-PING = b": ping\n\n"
+@lru_cache(maxsize=256)
+def _around_data(name: str | None) -> tuple[bytes, bytes]:
+    """What stands before and behind an event's data: it is the same for all data of one line, as JSON is."""
+    before, _, behind = ServerSentEvent("{}", event=name, sep="\n").encode().partition(b"{}")
+    return before, behind
+
+
+DONE = ServerSentEvent("[DONE]", sep="\n").encode()
+PING = ServerSentEvent(comment="ping", sep="\n").encode()

@@ -154,6 +154,7 @@ def test_kernels_of_an_installed_proxy_do_not_see_it(installed: Path, tmp_path: 
 
 SLOW = (
     "IPython",
+    "datamodel_code_generator",
     "httpx2",
     "jupyter_client",
     "openai",

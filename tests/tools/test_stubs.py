@@ -276,3 +276,16 @@ def test_a_model_that_differs_gets_a_name_of_its_own() -> None:
         "Address3",
         "Address2",
     ]
+
+
+def test_flat_tools_do_without_the_generator() -> None:
+    """Its import and first run take a third of a second, which a plain tool should not wait for."""
+    import subprocess
+    import sys
+
+    program = (
+        "import sys; from emulator.tools.toolset import Toolset;"
+        f"Toolset.parse({TOOLSETS['weather']!r}).stubs;"
+        "assert not any(m.startswith('datamodel_code_generator') for m in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from flask import Blueprint, Response, g, request
 from pydantic import BaseModel, Field
+from sse_starlette import ServerSentEvent
 
 from emulator.errors import EmulatorError, NotFound, Unauthorized
 from emulator.protocol import parse_body
@@ -147,7 +148,8 @@ def _changes(kept: Kept) -> Iterator[bytes]:
         except EmulatorError:
             return  # it listens anew
         if now != version:
-            yield b"event: changed\ndata: %d\nretry: %d\n\n" % (now, _AGAIN_MILLISECONDS)
+            told = ServerSentEvent(str(now), event="changed", retry=_AGAIN_MILLISECONDS, sep="\n")
+            yield told.encode()
         version = now
 
 
