@@ -12,6 +12,7 @@ import errno
 import os
 import signal
 import socket
+import threading
 import time
 from contextlib import suppress
 from functools import partial
@@ -44,6 +45,8 @@ _LINGER_SECONDS = 2.0
 _PIECE = 64 * 1024
 _LAST_REQUEST_SECONDS = 0.3
 """How long a worker that stops waits for a next request on connections that are open."""
+_TELL_SECONDS = 0.5
+"""How long it waits for open requests before it says so."""
 _END = b"\r\n\r\n"
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _NO_DESCRIPTORS_SECONDS = 0.05
@@ -202,6 +205,12 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         super()._cap_keepalive(min(deadline, time.monotonic() + _LAST_REQUEST_SECONDS))
         for connection in list(self._heads):
             self._drop(connection)
+        # One that is about to end anyway is not worth a word.
+        telling = threading.Timer(_TELL_SECONDS, self._tell_open)
+        telling.daemon = True
+        telling.start()
+
+    def _tell_open(self) -> None:
         if busy := self.nr_conns - len(self.keepalived_conns) - len(self._lingering):
             self.log.warning(
                 "Ending: %s open request(s) have %s s to end; Ctrl-C again does not wait",

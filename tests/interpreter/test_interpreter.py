@@ -669,7 +669,8 @@ def test_a_result_that_is_sent_twice_at_once_runs_the_cell_on_once(
 ) -> None:
     tools = [INTERPRETER, WEATHER]
     upstream.reply(
-        "```python\nimport time\nget_weather(city='Oslo')\ntime.sleep(1)\nprint('on')\n```"
+        "```python\nimport time\nget_weather(city='Oslo')\ntime.sleep(1)\n"
+        "times = globals().get('times', 0) + 1\nprint('time', times)\n```"
     )
     asked = {"role": "user", "content": "?"}
     message = chat(client, "", messages=[asked], tools=tools).choices[0].message
@@ -682,7 +683,9 @@ def test_a_result_that_is_sent_twice_at_once_runs_the_cell_on_once(
         answers = clients.map(lambda _: chat(client, "", messages=history, tools=tools), range(2))
         assert [answer.choices[0].message.content for answer in answers] == ["One.", "One."]
     told = [json.dumps(request["messages"]) for request in upstream.requests[1:]]
-    assert sum("```text\\non\\n```" in one for one in told) == 1
+    # A client that comes when the cell has ended is told what it printed, too.
+    assert any("```text\\ntime 1\\n```" in one for one in told)
+    assert not any("time 2" in one for one in told)
 
 
 def test_code_cannot_fill_more_than_its_container_may_hold(start_proxy: StartProxy) -> None:
