@@ -50,8 +50,14 @@ class Counts:
         self._slot = slot
 
     def tally(self, name: str, most: int) -> Tally:
+        return Tally(self._row(name), self._slot, most)
+
+    def burden(self, name: str) -> Burden:
+        return Burden(self._row(name), self._slot)
+
+    def _row(self, name: str) -> memoryview[int]:
         first = self._names.index(name) * _SLOTS
-        return Tally(self._memory[first : first + _SLOTS], self._slot, most)
+        return self._memory[first : first + _SLOTS]
 
 
 class Tally:
@@ -71,6 +77,21 @@ class Tally:
                 self._shares[self._slot] -= amount
                 return False
         return True
+
+
+class Burden:
+    """What each worker has to carry, as it tells the others. For one thread of each."""
+
+    def __init__(self, shares: memoryview[int], slot: int) -> None:
+        self._shares = shares
+        self._slot = slot
+
+    def tell(self, amount: int) -> None:
+        self._shares[self._slot] = amount + 1  # 0: no worker is there
+
+    def others_have_less(self) -> bool:
+        own = self._shares[self._slot]
+        return any(0 < share < own for share in self._shares)
 
 
 class SharedRoom:

@@ -40,6 +40,7 @@ from emulator.upstream.routes import Routes
 from emulator.web.admission import COUNTED
 from emulator.web.inspector import sessions
 from emulator.web.measuring import KernelCounts
+from emulator.web.worker import CONNECTIONS
 
 log = structlog.get_logger()
 
@@ -58,7 +59,7 @@ class Keeper:
         self._settings = settings
         self._listener = wire.listen(folder / SOCKET)
         self.wire = Wire(folder / SOCKET)
-        self.counts = Counts(COUNTED)
+        self.counts = Counts((*COUNTED, CONNECTIONS))
         self.breakers = Cells([target.name for target in Routes(settings).targets], CELLS)
         self._pid = 0
         self._started = -_AGAIN_SECONDS

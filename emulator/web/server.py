@@ -30,7 +30,7 @@ from gunicorn.errors import AppImportError
 from emulator.errors import EmulatorError
 from emulator.settings import Settings
 from emulator.web import descriptors
-from emulator.web.worker import worker_class
+from emulator.web.worker import CONNECTIONS, worker_class
 from sandbox.errors import SandboxUnavailable
 
 if TYPE_CHECKING:
@@ -119,6 +119,7 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     def _begin(self, _arbiter: Any, worker: Any) -> None:
         if self.keeper is not None:
             self.keeper.counts.take_slot(worker.slot)
+            worker.burden = self.keeper.counts.burden(CONNECTIONS)
         worker.cfg.set("graceful_timeout", int(self._settings.drain_seconds))
 
     def _ready(self, worker: Any) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 from gunicorn.http.errors import NoMoreData, ParseException
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
+from emulator.shared.counts import Burden
 from emulator.web.client_socket import ClientSocket
 from emulator.web.threads import Threads
 
@@ -47,6 +48,9 @@ _LAST_REQUEST_SECONDS = 0.3
 """How long a worker that stops waits for a next request on connections that are open."""
 _TELL_SECONDS = 0.5
 """How long it waits for open requests before it says so."""
+_GIVE_WAY_SECONDS = 0.005
+"""Before it takes a connection while another worker has fewer (Puma's wait_for_less_busy_worker)."""
+CONNECTIONS = "connections"
 _END = b"\r\n\r\n"
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _NO_DESCRIPTORS_SECONDS = 0.05
@@ -105,6 +109,8 @@ def worker_class(client_seconds: float) -> type[Worker]:
 
 class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     client_seconds = 20.0
+    burden: Burden | None = None
+    """The connections of all workers, where there are several."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -119,6 +125,9 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         return Threads(self.cfg.threads)
 
     def accept(self, listener: socket.socket) -> None:
+        # Clients keep their connections: a worker that took most of them would keep its lead.
+        if self.burden is not None and self.burden.others_have_less():
+            time.sleep(_GIVE_WAY_SECONDS)
         try:
             client, address = listener.accept()
         except OSError as error:
@@ -185,6 +194,11 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def handle_quit(self, _sig: int, _frame: Any) -> None:
         """Leave at once: what the app started ends with this process."""
         os._exit(0)
+
+    def notify(self) -> None:
+        super().notify()
+        if self.burden is not None:
+            self.burden.tell(self.nr_conns)
 
     def murder_pending(self) -> None:
         super().murder_pending()
@@ -293,7 +307,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def _make_room(self) -> None:
         """Those who send nothing, and those who hold a connection for later, give way to who comes."""
         while self.nr_conns > self.worker_connections - _SPARE and self._give_way():
-            pass
+            time.sleep(_GIVE_WAY_SECONDS)
 
     def _free_a_descriptor(self) -> None:
         """The next look at the listener finds one. Where all are in use, that look is not taken at once."""

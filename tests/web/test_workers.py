@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
-from contextlib import ExitStack
+import socket
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,37 @@ def test_a_background_response_is_polled_and_cancelled_at_any_worker(tmp_path: P
             one.process.wait_until(
                 lambda: ask_second("GET", f"/v1/responses/{lost}")["status"] == "failed"
             )
+
+
+def test_new_connections_go_to_the_worker_that_has_fewer(tmp_path: Path) -> None:
+    with (
+        ScriptedUpstream(default="Hi.") as upstream,
+        served(upstream, tmp_path) as one,
+        ExitStack() as opened,
+    ):
+        first, second = one.workers.pids()
+        for _ in range(20):
+            opened.enter_context(one.connected(first))
+
+        def sockets(worker: int) -> int:
+            found = 0
+            for file in Path(f"/proc/{worker}/fd").iterdir():
+                with suppress(FileNotFoundError):  # it has been closed meanwhile
+                    found += "socket:" in str(file.readlink())
+            return found
+
+        host, port = one.url.removeprefix("http://").split(":")
+        lead = sockets(first) - sockets(second)
+        assert lead > 10
+        # By chance alone each would get half of these, and the lead would stay.
+        for _ in range(100):
+            connection = opened.enter_context(socket.create_connection((host, int(port))))
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n")
+            assert connection.recv(65536)
+            lead = sockets(first) - sockets(second)
+            if lead < 2:
+                break
+        assert lead < 2
 
 
 def test_limits_and_counts_are_those_of_all_workers_together(tmp_path: Path) -> None:
