@@ -54,11 +54,17 @@ def quick_starts() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def quiet_logs() -> None:
-    """As `python app.py` does: logs go to stderr, not into what a test prints."""
+@pytest.fixture(autouse=True)
+def quiet_logs() -> Iterator[None]:
+    """As `python app.py` does: logs go to stderr, not into what a test prints.
+
+    For each test anew: one that runs a command in this process leaves logs that go to its captured stderr,
+    which is closed when the next test logs.
+    """
     from emulator import logs
 
+    logs.configure("warning")
+    yield
     logs.configure("warning")
 
 
