@@ -55,6 +55,8 @@ class Pipeline:
     files: Files | None = None
     habits: Habits = field(default_factory=Habits)
     probe: Probe = field(default_factory=lambda: Probe(None))
+    profile: str = ""
+    """By which all requests are read, in place of those that their models' names choose."""
 
     def read(
         self,
@@ -72,10 +74,11 @@ class Pipeline:
         """
         if (trace := traces.current.get()) is not None:
             trace.model, trace.streamed = request.model, bool(request.stream)
+        route = self.upstreams.route(request.model, client, request.model_extra or ())
         asked = read_request(
             request,
             client,
-            self.upstreams.route(request.model, client, request.model_extra or ()),
+            route.with_profile(self.profile) if self.profile else route,
             interpreter_by_default=interpreter_by_default,
             order=order,
         )

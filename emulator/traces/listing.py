@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from emulator.traces.row import Row
 
 PAGE = 50
+MOST_OF_CONTAINER = 50
+"""Requests of one container that are shown, the newest."""
 _MOST_QUERY = 200
 FILTERS: Mapping[str, Callable[[Row], bool]] = {
     "all": lambda _: True,

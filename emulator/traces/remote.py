@@ -19,7 +19,7 @@ import structlog
 
 from emulator.errors import ExecutionFailed
 from emulator.shared.wire import MOST_BYTES, Handler, Unreachable, Wire
-from emulator.traces.listing import Listing, listing
+from emulator.traces.listing import MOST_OF_CONTAINER, Listing, listing
 from emulator.traces.neighbours import Neighbours, neighbours
 from emulator.traces.ring import EACH, PART, Entry, Ring
 from emulator.traces.row import Row, checksums
@@ -33,7 +33,6 @@ _LOOK_SECONDS = 1.0
 _LOST_SECONDS = 30.0
 """After which a request of which nothing is heard any more is lost."""
 _LOST = "The worker that served it has gone."
-_MOST_CELLS = 50
 
 
 class Sender:
@@ -204,7 +203,7 @@ class _Keeper:
     def _ran_in(self, asked: Any) -> Iterator[Any]:
         container, client = asked
         found = [one for one in self._ring.all(client) if one.row.container == container]
-        yield from map(self._whole, found[:_MOST_CELLS])
+        yield from map(self._whole, found[:MOST_OF_CONTAINER])
 
     def _clear(self, asked: Any) -> Iterator[Any]:
         yield self._ring.clear(asked[1])

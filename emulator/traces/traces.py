@@ -8,7 +8,7 @@ from typing import Protocol
 
 import structlog
 
-from emulator.traces.listing import Listing, listing
+from emulator.traces.listing import MOST_OF_CONTAINER, Listing, listing
 from emulator.traces.neighbours import Neighbours, neighbours
 from emulator.traces.ring import EACH, PART, Entry, Ring
 from emulator.traces.row import Row, checksums
@@ -16,9 +16,6 @@ from emulator.traces.sizes import size_of, strip
 from emulator.traces.trace import Trace
 
 log = structlog.get_logger()
-
-_MOST_CELLS = 50
-"""Requests of one container that are shown, the newest."""
 
 Listener = Callable[[Trace], None]
 
@@ -133,7 +130,7 @@ class Traces:
         return neighbours(Row.of(trace), first, self._rows(trace.client))
 
     def ran_in(self, container: str, client: str | None) -> list[Trace]:
-        return [one for one in self.all(client) if one.container == container][:_MOST_CELLS]
+        return [one for one in self.all(client) if one.container == container][:MOST_OF_CONTAINER]
 
     def clear(self, client: str | None = None) -> int:
         return self._ring.clear(client)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from emulator.errors import UpstreamFailed
 
 _DOWN = (502, 503, 504)
-CELLS = 2
+REGISTERS = 2
 """Numbers of its state: failures in a row, and the nanosecond (monotonic) from which one request may try."""
 _NANO = 1_000_000_000
 
@@ -39,7 +39,7 @@ class Breaker:
         self._now = now
         self._lock = threading.Lock()
         self._last = ""
-        self._state = memoryview(bytearray(8 * CELLS)).cast("q") if state is None else state
+        self._state = memoryview(bytearray(8 * REGISTERS)).cast("q") if state is None else state
 
     def check(self) -> None:
         """To be called before a request. Raises `UpstreamFailed` while the upstream is left alone."""

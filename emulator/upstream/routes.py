@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from emulator.errors import NotFound
@@ -47,6 +47,10 @@ class Route:
     @property
     def settings(self) -> Settings:
         return self.target.settings
+
+    def with_profile(self, name: str) -> Route:
+        settings = self.settings.model_copy(update={"profile": name})
+        return replace(self, target=replace(self.target, settings=settings))
 
 
 class Routes:

@@ -26,16 +26,16 @@ from emulator.interpreter.opening import open_interpreter
 from emulator.interpreter.remote import handlers
 from emulator.settings import Settings
 from emulator.shared import rates, wire
-from emulator.shared.cells import Cells
 from emulator.shared.counts import Counts
 from emulator.shared.leases import Leases
+from emulator.shared.registers import Registers
 from emulator.shared.run_folder import SOCKET
 from emulator.shared.wire import Wire, WireServer
 from emulator.storage.blob_store import open_blob_store
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
 from emulator.traces.remote import handlers as trace_handlers
-from emulator.upstream.breaker import CELLS
+from emulator.upstream.breaker import REGISTERS
 from emulator.upstream.routes import Routes
 from emulator.web.admission import COUNTED
 from emulator.web.inspector import sessions
@@ -60,7 +60,7 @@ class Keeper:
         self._listener = wire.listen(folder / SOCKET)
         self.wire = Wire(folder / SOCKET)
         self.counts = Counts((*COUNTED, CONNECTIONS))
-        self.breakers = Cells([target.name for target in Routes(settings).targets], CELLS)
+        self.breakers = Registers([target.name for target in Routes(settings).targets], REGISTERS)
         self._pid = 0
         self._started = -_AGAIN_SECONDS
 

@@ -24,25 +24,13 @@ import pytest
 from tests.support import gateways, nginx
 from tests.support.postgres import Postgres
 from tests.support.processes import Process, members, proxy, redis_server
-from tests.support.programs import CHAIN, HITS, TOOLS
+from tests.support.programs import CHAIN, HITS, INTERPRETER, PRICE, TOOLS
 from tests.support.raw_http import send
 from tests.support.scripted import ScriptedUpstream
 
 if not gateways.COMMAND:
     pytest.skip("no gateway to test against: `make test-scale`", allow_module_level=True)
 
-PRICE: dict[str, Any] = {
-    "type": "function",
-    "function": {
-        "name": "get_price",
-        "parameters": {
-            "type": "object",
-            "required": ["about"],
-            "properties": {"about": {"type": "string"}},
-        },
-    },
-}
-INTERPRETER = {"type": "code_interpreter", "container": {"type": "auto"}}
 CELL = "```python\nx = 6\nprint('asking')\nprice = get_price(about='a')\nprint(x * price)\n```"
 TOKEN = secrets.token_hex(16)
 

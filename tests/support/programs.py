@@ -16,6 +16,9 @@ TOOLS = [
     function("book", strings("id", optional=("note",))),
     function("check", strings("id")),
 ]
+PRICE = function("get_price", strings("about"))
+"""What a cell of the code interpreter asks for, beside `INTERPRETER`."""
+INTERPRETER = {"type": "code_interpreter", "container": {"type": "auto"}}
 
 FLIGHTS = {"Oslo": [{"id": "a1", "price": 90}, {"id": "a2", "price": 50}], "Rome": []}
 

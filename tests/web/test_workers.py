@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.places import needs_bubblewrap
 from tests.support.processes import members
-from tests.support.programs import CHAIN, HITS, TOOLS
+from tests.support.programs import CHAIN, HITS, INTERPRETER, PRICE, TOOLS
 from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.several_workers import HELLO, SILENT, results, served
@@ -23,18 +23,6 @@ pytestmark = pytest.mark.skipif(
 )
 
 CELL = "```python\nx = 6\nprice = get_price(about='a')\nprint(x * price)\n```"
-PRICE: dict[str, Any] = {
-    "type": "function",
-    "function": {
-        "name": "get_price",
-        "parameters": {
-            "type": "object",
-            "required": ["about"],
-            "properties": {"about": {"type": "string"}},
-        },
-    },
-}
-INTERPRETER = {"type": "code_interpreter", "container": {"type": "auto"}}
 
 
 @needs_bubblewrap

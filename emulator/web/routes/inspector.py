@@ -22,7 +22,7 @@ from emulator.traces.listing import FILTERS
 from emulator.traces.neighbours import Neighbours
 from emulator.web.inspector import programs, request_view, snippets
 from emulator.web.inspector.access import Access, Viewer
-from emulator.web.inspector.asking import path_of
+from emulator.web.inspector.fronts import path_of
 from emulator.web.inspector.pages import HEADERS, Pages
 from emulator.web.routes.reply import json_reply, stream_reply
 

@@ -14,7 +14,8 @@ from emulator.explain import explain, read_tools
 from emulator.protocol import parse_body
 from emulator.settings import BUILT_IN_PROFILES, Settings
 from emulator.traces import Kept
-from emulator.web.inspector.asking import PATHS, Asker, path_of
+from emulator.web.inspector.asking import Asker
+from emulator.web.inspector.fronts import PATHS, path_of
 from emulator.web.inspector.pages import Pages
 from emulator.web.routes.inspector import viewer
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 _BYTES = 8
 
 
-class Cells:
-    """So many cells of each name, 0 at first. To be made before workers are forked."""
+class Registers:
+    """So many registers of each name, 0 at first. To be made before workers are forked."""
 
     def __init__(self, names: Sequence[str], count: int) -> None:
         self._names = list(names)

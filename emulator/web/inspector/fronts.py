@@ -1,0 +1,183 @@
+"""The fronts as a page uses them: a request's body in, what was said and called out, results put in.
+
+Each asks the pipeline of the `ResponseFront` that it is given; only ``/v1/responses`` needs the rest of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from emulator.anthropic import front as anthropic
+from emulator.anthropic.request import MessagesRequest
+from emulator.anthropic.writer import collect as collect_message
+from emulator.chat.chunks import collect as collect_chunks
+from emulator.chat.front import complete
+from emulator.errors import BadRequest
+from emulator.json_codec import dumps
+from emulator.protocol import parse_body, parse_chat
+from emulator.responses.front import ResponseFront, last
+from emulator.responses.request import parse_request
+
+Json = dict[str, Any]
+Results = Mapping[str, str]
+"""Id of a call -> what it gave."""
+
+
+@dataclass(frozen=True)
+class AskedCall:
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class Said:
+    """An answer as a page shows it."""
+
+    text: str = ""
+    reasoning: str = ""
+    calls: tuple[AskedCall, ...] = ()
+    body: Json | None = None
+    """The request with this answer in it, to which results are added."""
+
+
+def _ask_chat(front: ResponseFront, body: Json, client: str) -> Said:
+    chat = parse_chat(dumps({**body, "stream": False}))
+    chunks = complete(front.pipeline, front.pipeline.read(chat, client))
+    next(chunks)
+    message: Json = collect_chunks(chunks)["choices"][0]["message"]
+    calls = tuple(
+        AskedCall(call["id"], of["name"], str(of.get("arguments", of.get("input", ""))))
+        for call in message.get("tool_calls") or ()
+        for of in [call.get("function") or call["custom"]]
+    )
+    after = {**body, "messages": [*body.get("messages", ()), message]}
+    text, reasoning = message.get("content") or "", message.get("reasoning_content") or ""
+    return Said(text, reasoning, calls, after)
+
+
+def _tell_chat(body: Json, results: Results) -> Json:
+    told = [
+        {"role": "tool", "tool_call_id": key, "content": result} for key, result in results.items()
+    ]
+    return {**body, "messages": [*_list(body, "messages"), *told]} if told else body
+
+
+def _ask_response(front: ResponseFront, body: Json, client: str) -> Said:
+    given = body.get("input", [])
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else _list(body, "input")
+    asked = {**body, "input": items, "stream": False, "store": False, "background": False}
+    if conversation := asked.pop("conversation", None):
+        key = conversation.get("id") if isinstance(conversation, dict) else conversation
+        asked["input"] = [*front.conversations.get(client, str(key)).items, *items]
+    answer = front.answer(client, *parse_request(dumps(asked)))
+    next(answer.events)
+    output: list[Json] = last(answer.events)["response"]["output"]
+    calls = tuple(
+        AskedCall(item["call_id"], item["name"], str(item.get("arguments", item.get("input", ""))))
+        for item in output
+        if item["type"] in _CALL_OUTPUTS
+    )
+    texts = _texts(output, "message", "content")
+    return Said(
+        "\n".join(texts),
+        "\n".join(
+            [*_texts(output, "reasoning", "summary"), *_texts(output, "reasoning", "content")]
+        ),
+        calls,
+        {**asked, "input": [*asked["input"], *output]},
+    )
+
+
+_CALL_OUTPUTS = {
+    "function_call": "function_call_output",
+    "custom_tool_call": "custom_tool_call_output",
+}
+
+
+def _tell_response(body: Json, results: Results) -> Json:
+    if not results:
+        return body
+    items = _list(body, "input")
+    kinds = {
+        str(item.get("call_id")): _CALL_OUTPUTS[item["type"]]
+        for item in items
+        if isinstance(item, dict) and str(item.get("type")) in _CALL_OUTPUTS
+    }
+    told = [
+        {"type": kinds.get(key, "function_call_output"), "call_id": key, "output": result}
+        for key, result in results.items()
+    ]
+    return {**body, "input": [*items, *told]}
+
+
+def _list(body: Json, field: str) -> list[Any]:
+    """Raises `BadRequest`."""
+    value = body.get(field, [])
+    if not isinstance(value, list):
+        raise BadRequest(f"{field} must be a list here.", field)
+    return value
+
+
+def _texts(output: list[Json], kind: str, field: str) -> list[str]:
+    return [
+        part["text"]
+        for item in output
+        if item["type"] == kind
+        for part in item.get(field) or ()
+        if isinstance(part.get("text"), str)
+    ]
+
+
+def _ask_message(front: ResponseFront, body: Json, client: str) -> Said:
+    asked = parse_body(dumps({**body, "stream": False}), MessagesRequest)
+    answer = anthropic.answer(front.pipeline, asked, client)
+    next(answer.events)
+    content: list[Json] = collect_message(answer.events)["content"]
+    calls = tuple(
+        AskedCall(block["id"], block["name"], dumps(block["input"]).decode())
+        for block in content
+        if block["type"] == "tool_use"
+    )
+    return Said(
+        "\n".join(block["text"] for block in content if block["type"] == "text"),
+        "\n".join(block["thinking"] for block in content if block["type"] == "thinking"),
+        calls,
+        {
+            **body,
+            "messages": [*body.get("messages", ()), {"role": "assistant", "content": content}],
+        },
+    )
+
+
+def _tell_message(body: Json, results: Results) -> Json:
+    told = [
+        {"type": "tool_result", "tool_use_id": key, "content": result}
+        for key, result in results.items()
+    ]
+    if not told:
+        return body
+    return {**body, "messages": [*_list(body, "messages"), {"role": "user", "content": told}]}
+
+
+@dataclass(frozen=True)
+class _Front:
+    ask: Callable[[ResponseFront, Json, str], Said]
+    """Raises `EmulatorError`."""
+    tell: Callable[[Json, Results], Json]
+    """The request with the results of its calls."""
+
+
+PATHS: Mapping[str, _Front] = {
+    "/v1/chat/completions": _Front(_ask_chat, _tell_chat),
+    "/v1/responses": _Front(_ask_response, _tell_response),
+    "/v1/messages": _Front(_ask_message, _tell_message),
+}
+
+
+def path_of(path: str) -> str:
+    """The one of `PATHS` that a recorded request had asked; "" if it was none of them."""
+    named = "/v1" + path.removeprefix("/v1")
+    return named if named in PATHS else ""
