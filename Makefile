@@ -35,7 +35,7 @@ PIP_INSTALL := -m pip install --disable-pip-version-check --no-input
 ELSEWHERE := --ignore=tests/clients --ignore=tests/agents --ignore=tests/frameworks --ignore=tests/browser --ignore=tests/scale
 
 # Extras of the image: what several replicas need (deploy/).
-IMAGE_EXTRAS := redis gateway
+IMAGE_EXTRAS := redis gateway shared
 
 # What `make run` and `make interpreter` start the proxy with.
 SETTINGS = $(if $(BASE_URL),--base-url $(BASE_URL)) $(WITH_INTERPRETER) $(ARGS)

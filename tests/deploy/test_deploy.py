@@ -35,14 +35,45 @@ COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 KUSTOMIZATIONS = sorted(CLUSTER.rglob("kustomization.yaml"))
 
 
+FILES_OF_PODS: tuple[str, ...] = ()
+FILES_ON_A_VOLUME = ("files-index", "files-volume")
+FILES_IN_A_BUCKET = ("files-index", "files-bucket")
+CHOICES = [FILES_ON_A_VOLUME, FILES_IN_A_BUCKET, FILES_OF_PODS]
+"""What proxy/kustomization.yaml may name as components; the first is what it does name."""
+
+
 def resources() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each resource of the cluster, with the namespace that its folder gives it."""
+    """Each resource of the cluster, also of components, with the namespace that its folder gives it."""
     for file in KUSTOMIZATIONS:
-        says = yaml.safe_load(file.read_text())
+        says = _says(file.parent)
+        # A component is in the folder of what may name it.
+        of = _says(file.parent.parent) if says["kind"] == "Component" else says
+        space = of.get("namespace", "")
         for name in says["resources"]:
             if (file.parent / name).is_file():
                 for resource in yaml.safe_load_all((file.parent / name).read_text()):
-                    yield says["namespace"], resource
+                    yield space, resource
+
+
+def _says(folder: Path) -> dict[str, Any]:
+    read: dict[str, Any] = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    return read
+
+
+def patches() -> Iterator[dict[str, Any]]:
+    for file in KUSTOMIZATIONS:
+        for each in _says(file.parent).get("patches", ()):
+            if "path" in each:
+                yield yaml.safe_load((file.parent / each["path"]).read_text())
+
+
+def rendered(components: tuple[str, ...], folder: Path) -> list[dict[str, Any]]:
+    """All resources as kubectl would apply them with these components."""
+    shutil.copytree(CLUSTER, folder / "kubernetes")
+    file = folder / "kubernetes" / "proxy" / "kustomization.yaml"
+    file.write_text(yaml.safe_dump({**_says(file.parent), "components": [*components]}))
+    command = ["kubectl", "kustomize", folder / "kubernetes"]
+    return [*yaml.safe_load_all(subprocess.check_output(command, text=True))]
 
 
 def of_kind(*kinds: str) -> list[tuple[str, dict[str, Any]]]:
@@ -55,6 +86,16 @@ def pods() -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
+def containers() -> list[tuple[str, dict[str, Any]]]:
+    """Of pods, and what components add to them."""
+    patched = [("tool-emulator", each["spec"]["template"]) for each in patches()]
+    return [
+        (space, container)
+        for space, pod in [*pods(), *patched]
+        for container in pod["spec"]["containers"]
+    ]
+
+
 def variables(names: Iterator[str]) -> list[str]:
     """Those of ours that are no settings."""
     known = {CONFIG_VARIABLE, *(f"EMULATOR_{name.upper()}" for name in Settings.model_fields)}
@@ -62,12 +103,7 @@ def variables(names: Iterator[str]) -> list[str]:
 
 
 def test_the_variables_that_are_set_are_settings() -> None:
-    of_pods = (
-        each["name"]
-        for _, pod in pods()
-        for container in pod["spec"]["containers"]
-        for each in container.get("env", ())
-    )
+    of_pods = (each["name"] for _, container in containers() for each in container.get("env", ()))
     of_unit = re.findall(r"^Environment=(\w+)=", UNIT.read_text(), re.MULTILINE)
     assert variables(of_pods) == []
     assert variables(iter(COMPOSE["services"]["proxy"]["environment"])) == []
@@ -101,7 +137,9 @@ def test_every_file_of_the_cluster_belongs_to_a_kustomization() -> None:
     for file in KUSTOMIZATIONS:
         says = yaml.safe_load(file.read_text())
         generated = [name for each in says.get("configMapGenerator", ()) for name in each["files"]]
-        for name in [*says["resources"], *generated]:
+        patched = [each["path"] for each in says.get("patches", ()) if "path" in each]
+        chosen = [name for names in CHOICES for name in names] if says.get("components") else []
+        for name in [*says["resources"], *chosen, *generated, *patched]:
             there = file.parent / name
             assert there.exists(), there
             named.add(there / "kustomization.yaml" if there.is_dir() else there)
@@ -138,12 +176,11 @@ def test_what_selects_pods_selects_some_and_policies_leave_none_open() -> None:
 
 def test_the_secrets_that_pods_ask_for_are_made_by_the_page() -> None:
     page = (ROOT / "docs" / "deploy.md").read_text()
-    for space, pod in pods():
-        for container in pod["spec"]["containers"]:
-            for variable in container.get("env", ()):
-                if secret := variable.get("valueFrom", {}).get("secretKeyRef"):
-                    made = rf"-n {space} create secret generic {secret['name']} (.*\\\n)*.*{secret['key']}="
-                    assert re.search(made, page), secret
+    for space, container in containers():
+        for variable in container.get("env", ()):
+            if secret := variable.get("valueFrom", {}).get("secretKeyRef"):
+                made = rf"-n {space} create secret generic {secret['name']} (.*\\\n)*.*{secret['key']}="
+                assert re.search(made, page), secret
 
 
 def test_what_compose_mounts_and_waits_for_is_there() -> None:
@@ -200,28 +237,73 @@ def test_compose_knows_every_key() -> None:
 
 
 @needs_schemas
-def test_kubernetes_knows_every_key(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "components", CHOICES, ids=lambda names: names[-1] if names else "no files"
+)
+def test_kubernetes_knows_every_key(components: tuple[str, ...], tmp_path: Path) -> None:
     """Where there is no kubectl to render them, the files as they stand."""
+    checked = [each for _, each in resources()]
     if shutil.which("kubectl"):
-        text = subprocess.check_output(["kubectl", "kustomize", CLUSTER], text=True)
-    else:
-        text = yaml.safe_dump_all([each for _, each in resources()])
-    (tmp_path / "all.yaml").write_text(text)
+        checked = rendered(components, tmp_path)
+    (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(checked))
     validate = [f"{SCHEMAS}/kubernetes-validate", "--strict", tmp_path / "all.yaml"]
     done = subprocess.run(validate, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (done.stdout + done.stderr).count("passed for resource") >= len(list(resources()))
+    assert (done.stdout + done.stderr).count("passed for resource") >= len(checked)
 
 
 @needs_kubectl
-def test_kustomize_renders_each_resource_in_its_namespace() -> None:
-    text = subprocess.check_output(["kubectl", "kustomize", CLUSTER], text=True)
-    rendered = {
+def test_kustomize_renders_each_resource_in_its_namespace(tmp_path: Path) -> None:
+    found = {
         (each["metadata"].get("namespace", ""), each["kind"], each["metadata"]["name"])
-        for each in yaml.safe_load_all(text)
+        for choice in CHOICES
+        for each in rendered(choice, tmp_path / "-".join(["with", *choice]))
         if each["kind"] != "ConfigMap"
     }
-    assert rendered == {
+    assert found == {
         ("" if each["kind"] == "Namespace" else space, each["kind"], each["metadata"]["name"])
         for space, each in resources()
     }
+
+
+def test_what_is_applied_unless_told_otherwise_shares_files() -> None:
+    assert tuple(_says(CLUSTER / "proxy")["components"]) == FILES_ON_A_VOLUME
+
+
+@needs_kubectl
+@pytest.mark.parametrize(
+    "components", CHOICES, ids=lambda names: names[-1] if names else "no files"
+)
+def test_replicas_share_files_or_keep_clients_at_theirs(
+    components: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The settings as a pod has them, which are read as the proxy reads them."""
+    found = {
+        (each["kind"], each["metadata"]["name"]): each for each in rendered(components, tmp_path)
+    }
+    spec = found["Deployment", "proxy"]["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    secrets = {"EMULATOR_FILES_INDEX": "postgresql+psycopg://u:p@postgres/files"}
+    for variable in container["env"]:
+        if variable["name"].startswith("EMULATOR_"):
+            value = variable.get("value") or secrets.get(variable["name"], "from-a-secret")
+            monkeypatch.setenv(variable["name"], value)
+    monkeypatch.setenv(CONFIG_VARIABLE, str(CLUSTER / "proxy" / "emulator.toml"))
+    settings = from_command_line([])
+    shared = components != FILES_OF_PODS
+    assert settings.files_index == (secrets["EMULATOR_FILES_INDEX"] if shared else "")
+    assert (found["Service", "proxy"]["spec"].get("sessionAffinity") is None) == shared
+    assert (("StatefulSet", "postgres") in found) == shared
+    if components == FILES_IN_A_BUCKET:
+        assert settings.files_dir.startswith("s3://")
+        return
+    [volume] = {
+        mount["name"]
+        for mount in container["volumeMounts"]
+        if settings.files_dir.startswith(f"{mount['mountPath']}/")
+    }
+    [is_in] = [each for each in spec["volumes"] if each["name"] == volume]
+    assert ("persistentVolumeClaim" in is_in) == shared
+    if shared:
+        claim = found["PersistentVolumeClaim", is_in["persistentVolumeClaim"]["claimName"]]
+        assert claim["spec"]["accessModes"] == ["ReadWriteMany"]

@@ -104,6 +104,16 @@ def test_the_image_is_the_version_that_stands_here(image: str) -> None:
     assert said.strip() == f"tool-emulator {__version__}"
 
 
+def test_what_several_replicas_share_their_state_with_is_in_the_image(image: str) -> None:
+    """docs/scaling.md: Redis, a gateway's websockets, PostgreSQL through SQLAlchemy, S3 through fsspec."""
+    opened = (
+        "import redis, websockets, s3fs, sqlalchemy;"
+        "print(sqlalchemy.create_engine('postgresql+psycopg://u@h/d').driver)"
+    )
+    said = docker("run", "--rm", "--network=none", "--entrypoint=python", image, "-c", opened)
+    assert said.strip() == "psycopg"
+
+
 def test_the_doctor_sees_monty_work_and_says_what_kernels_want(image: str) -> None:
     said = docker("run", "--rm", "--network=none", image, "doctor", "--engines", "monty")
     assert re.search(r"^monty\s+works", said, re.MULTILINE), said
