@@ -1,9 +1,10 @@
 """Questions from one process of the proxy to another, over a Unix socket. Knows nothing of what is asked.
 
 A connection is one question: a frame ``[name, argument]``, answered by any number of frames
-``["item", value]`` and then ``["end"]`` or ``["error", ...]``. A frame is its length (4 bytes, big-endian)
-and JSON. Who asks may close the connection before the end: whatever is done for the question is then stopped,
-as for a client that leaves (`emulator.departure`).
+``["item", value]`` and then ``["end"]`` or ``["error", ...]``. A frame is two lengths (4 bytes each,
+big-endian), so much JSON, and so many bytes as they are: what is only to be kept need not be read. Who asks
+may close the connection before the end: whatever is done for the question is then stopped, as for a client
+that leaves (`emulator.departure`).
 
 Only processes of the same user are answered (SO_PEERCRED), and the socket lies in a folder that nobody else
 may enter.
@@ -31,11 +32,13 @@ log = structlog.get_logger()
 
 MOST_BYTES = 256 * 2**20
 """Of a frame: outputs and results are bounded long before."""
-_LENGTH = struct.Struct(">I")
+_LENGTHS = struct.Struct(">II")
 _BACKLOG = 1024
 
-Handler = Callable[[Any], Iterator[Any]]
-"""Answers a question of one name; raises `EmulatorError`, which is raised again where it was asked."""
+Handler = Callable[..., Iterator[Any]]
+"""Answers a question of one name: given its argument, and the bytes that came with it if there are any.
+
+Raises `EmulatorError`, which is raised again where it was asked."""
 
 
 class Unreachable(Exception):
@@ -48,13 +51,13 @@ class Wire:
     def __init__(self, path: Path) -> None:
         self._path = str(path)
 
-    def ask(self, name: str, argument: Any = None) -> Iterator[Any]:
+    def ask(self, name: str, argument: Any = None, data: bytes = b"") -> Iterator[Any]:
         """The answer's items as they come. Raises what the handler raised, and `Unreachable`.
 
         Closing the iterator, or the departure of the client that is served, ends the question.
         """
         with (
-            self._asked(name, argument) as connection,
+            self._asked(name, argument, data) as connection,
             departure.stopping(partial(_shut, connection)),
         ):
             while True:
@@ -65,19 +68,19 @@ class Wire:
                     raise _error(*rest)
                 yield rest[0]
 
-    def ask_one(self, name: str, argument: Any = None) -> Any:
+    def ask_one(self, name: str, argument: Any = None, data: bytes = b"") -> Any:
         """The first item; None if there is none. Raises as `ask`."""
-        answer = self.ask(name, argument)
+        answer = self.ask(name, argument, data)
         try:
             return next(answer, None)
         finally:
             answer.close()  # type: ignore[attr-defined]  # it is a generator
 
-    def _asked(self, name: str, argument: Any) -> socket.socket:
+    def _asked(self, name: str, argument: Any, data: bytes) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.connect(self._path)
-            _write(connection, [name, argument])
+            _write(connection, [name, argument], data)
         except OSError as error:
             connection.close()
             raise Unreachable(str(error)) from error
@@ -108,14 +111,14 @@ class WireServer:
 
     def _answer(self, connection: socket.socket) -> None:
         with connection, suppress(Unreachable):
-            name, argument = _read(connection)
+            name, *asked = _read(connection)
             client = Departure()
             departure.current.set(client)
             threading.Thread(
                 target=_watch, args=(connection, client), name="asker", daemon=True
             ).start()
             try:
-                answer = self._handlers[name](argument)
+                answer = self._handlers[name](*asked)
                 try:
                     for item in answer:
                         _send(connection, ["item", item])
@@ -174,19 +177,19 @@ def _send(connection: socket.socket, frame: list[Any]) -> None:
         raise Unreachable(str(error)) from error
 
 
-def _write(connection: socket.socket, frame: list[Any]) -> None:
-    data = json_codec.dumps(frame)
-    connection.sendall(_LENGTH.pack(len(data)) + data)
+def _write(connection: socket.socket, frame: list[Any], data: bytes = b"") -> None:
+    told = json_codec.dumps(frame)
+    connection.sendall(b"".join((_LENGTHS.pack(len(told), len(data)), told, data)))
 
 
 def _read(connection: socket.socket) -> list[Any]:
-    """Raises `Unreachable`."""
-    (length,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
-    if length > MOST_BYTES:
-        raise Unreachable(f"a frame of {length} bytes")
-    frame = json_codec.loads(_exactly(connection, length))
+    """The frame, and its bytes as one more item if it has any. Raises `Unreachable`."""
+    lengths = _LENGTHS.unpack(_exactly(connection, _LENGTHS.size))
+    if sum(lengths) > MOST_BYTES:
+        raise Unreachable(f"a frame of {sum(lengths)} bytes")
+    frame = json_codec.loads(_exactly(connection, lengths[0]))
     assert isinstance(frame, list)
-    return frame
+    return [*frame, _exactly(connection, lengths[1])] if lengths[1] else frame
 
 
 def _exactly(connection: socket.socket, size: int) -> bytes:

@@ -1,114 +1,39 @@
-"""Traces of several workers: each tells the keeper of its own requests, and asks it for those of all.
+"""Traces of several workers: the keeper has those of all, and each worker asks it for them.
 
-A request is told whole when it has ended. One that takes longer is told in between, ever more seldom, and
-that it still runs at every look: what a worker that has died was doing is shown as failed. The keeper reads
-nothing of a trace but its row; the rest is text to it. What cannot be told is lost, and no request waits.
+It is told of them as `emulator.traces.sender` says. What a worker that has died was doing is shown as failed.
+The keeper reads nothing of a trace but its row; the rest is bytes to it.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import Context
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import structlog
-
 from emulator.errors import ExecutionFailed
-from emulator.shared.wire import MOST_BYTES, Handler, Unreachable, Wire
+from emulator.shared.wire import Handler, Unreachable, Wire
 from emulator.traces.listing import MOST_OF_CONTAINER, Listing, listing
 from emulator.traces.neighbours import Neighbours, neighbours
 from emulator.traces.ring import EACH, PART, Entry, Ring
 from emulator.traces.row import Row, checksums
-from emulator.traces.sizes import size_of, strip
+from emulator.traces.sender import read_batch
 from emulator.traces.trace import Trace
-from emulator.traces.transfer import dumped, loaded
+from emulator.traces.transfer import loaded
 
-log = structlog.get_logger()
-
-_LOOK_SECONDS = 1.0
 _LOST_SECONDS = 30.0
 """After which a request of which nothing is heard any more is lost."""
 _LOST = "The worker that served it has gone."
 
 
-class Sender:
-    """The worker's side that tells: `begun` and `finished` are listeners of its `Traces`."""
-
-    def __init__(self, wire: Wire, keep_bytes: int) -> None:
-        self._wire = wire
-        self._most = min(keep_bytes // PART, MOST_BYTES // 4)
-        self._lock = threading.Lock()
-        self._some_run = threading.Event()
-        self._running: dict[str, Trace] = {}
-        self._told: dict[str, float] = {}
-        """When a request that runs was last told of, in its own seconds."""
-        self._thread: threading.Thread | None = None
-
-    def begun(self, trace: Trace) -> None:
-        with self._lock:
-            self._running[trace.id] = trace
-            self._some_run.set()
-            if (
-                self._thread is None
-            ):  # not before: a server forks between making its app and serving
-                self._thread = threading.Thread(target=self._look, name="traces", daemon=True)
-                self._thread.start()
-
-    def finished(self, trace: Trace) -> None:
-        """To be called after all that read the trace: of one that is too large only the summary stays."""
-        with self._lock:
-            self._running.pop(trace.id, None)
-            self._told.pop(trace.id, None)
-            if not self._running:
-                self._some_run.clear()
-        if size_of(trace) > self._most:
-            strip(trace)
-        self._tell([self._whole(trace)])
-
-    def _look(self) -> None:
-        while self._some_run.wait():
-            time.sleep(_LOOK_SECONDS)
-            with self._lock:
-                running = [*self._running.values()]
-            told = []
-            for trace in running:
-                at = trace.now()
-                if at < _LOOK_SECONDS:
-                    continue  # most have ended by the next look
-                if at >= 2 * self._told.get(trace.id, 0.0) and size_of(trace) <= self._most:
-                    self._told[trace.id] = at
-                    told.append(self._whole(trace))
-                else:
-                    told.append((Row.of(trace).json(), None, ""))
-            if told:
-                self._tell(told)
-
-    def _whole(self, trace: Trace) -> tuple[dict[str, Any], str | None, str]:
-        """Its row, all of it, and its body."""
-        try:
-            text = dumped(trace)
-        except TypeError:  # nested too deep
-            strip(trace)
-            text = dumped(trace)
-        return Row.of(trace).json(), text, trace.body.decode("latin-1")
-
-    def _tell(self, told: list[Any]) -> None:
-        try:
-            # In no context: who leaves while this is told is none of its business.
-            Context().run(self._wire.ask_one, "traces_put", told)
-        except Unreachable as error:
-            log.warning("requests are not shown by the inspector", reason=str(error))
-
-
 class RemoteTraces:
     """See `Kept`: the worker's side that asks. Without the keeper all raise `ExecutionFailed`."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Wire, flush: Callable[[], None] = lambda: None) -> None:
+        """``flush`` tells what this worker has not yet told: whoever has an answer finds its request."""
         self._wire = wire
+        self._flush = flush
 
     def listing(self, asked: Mapping[str, str], client: str | None) -> Listing:
         names = ("q", "show", "page")
@@ -125,6 +50,7 @@ class RemoteTraces:
         return Neighbours(tuple(told["steps"]), told["goes_on"])
 
     def ran_in(self, container: str, client: str | None) -> list[Trace]:
+        self._flush()
         with _reached():
             return [_loaded(one) for one in self._wire.ask("traces_ran_in", [container, client])]
 
@@ -140,13 +66,14 @@ class RemoteTraces:
         return count, size
 
     def _ask(self, name: str, argument: Any, client: str | None) -> Any:
+        self._flush()
         with _reached():
             return self._wire.ask_one(name, [argument, client])
 
 
 @dataclass(frozen=True)
 class _Told:
-    text: str | None
+    text: bytes | None
     at: float
 
 
@@ -172,17 +99,17 @@ class _Keeper:
             "traces_kept": self._kept,
         }
 
-    def _put(self, told: Any) -> Iterator[Any]:
-        for fields, text, body in told:
-            self._ring.put(self._entry(Row.loaded(fields, body.encode("latin-1")), text))
+    def _put(self, told: Any, data: bytes = b"") -> Iterator[Any]:
+        for row, text in read_batch(told, data):
+            self._ring.put(self._entry(row, text))
         yield True
 
-    def _entry(self, row: Row, text: str | None) -> Entry[_Told]:
+    def _entry(self, row: Row, text: bytes | None) -> Entry[_Told]:
         """``text`` is None where nothing is told but that it still runs."""
         old = self._ring.get(row.id)
         if text is None and old is not None:
             row, text = replace(row, body=old.row.body), old.whole.text
-        size = len(row.body) + len(text or "") + sum(map(len, row.words))
+        size = len(row.body) + len(text or b"") + sum(map(len, row.words))
         if size > self._most:
             row, text, size = replace(row, body=b"", words=()), None, 0
         return Entry(row, _Told(text, self._now()), EACH + size)
@@ -222,7 +149,12 @@ class _Keeper:
         return replace(entry.row, state="failed", error=_LOST) if is_lost else entry.row
 
     def _whole(self, entry: Entry[_Told]) -> Any:
-        return self._row(entry).json(), entry.whole.text, entry.row.body.decode("latin-1")
+        text = entry.whole.text
+        return (
+            self._row(entry).json(),
+            None if text is None else text.decode(),
+            entry.row.body.decode("latin-1"),
+        )
 
 
 def handlers(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from emulator.traces.trace import State, Trace
@@ -78,7 +78,7 @@ class Row:
 
     def json(self) -> dict[str, Any]:
         """All but the body."""
-        return {name: value for name, value in asdict(self).items() if name != "body"}
+        return {name: value for name, value in vars(self).items() if name != "body"}
 
     @classmethod
     def loaded(cls, fields: Mapping[str, Any], body: bytes = b"") -> Row:

@@ -17,7 +17,7 @@ from emulator.traces.trace import Block, RecordedCall, Resumed, Trace, Turn, Wir
 _LEFT_OUT = ("body", "propagated", "wired")
 
 
-def dumped(trace: Trace) -> str:
+def dumped(trace: Trace) -> bytes:
     """All but the body, as JSON. Raises TypeError for what is nested too deep.
 
     The request may still be under way: what grows is copied first.
@@ -40,12 +40,12 @@ def dumped(trace: Trace) -> str:
         ],
     }
     try:
-        return json_codec.dumps(told, default=_plain).decode()
+        return json_codec.dumps(told, default=_plain)
     except (ValueError, RecursionError) as error:
         raise TypeError(str(error)) from error
 
 
-def loaded(text: str, body: bytes) -> Trace:
+def loaded(text: str | bytes, body: bytes) -> Trace:
     """What `dumped` was given, and the body."""
     told = json_codec.loads(text)
     stubs = told.pop("stubs")
@@ -71,13 +71,11 @@ def loaded(text: str, body: bytes) -> Trace:
 
 def _shallow(value: Trace | Turn) -> dict[str, Any]:
     """Its fields; lists and dicts copied, since the one who serves the request may go on with them."""
-    told: dict[str, Any] = {}
-    for field in fields(value):
-        if field.name.startswith("_"):
-            continue
-        held = getattr(value, field.name)
-        told[field.name] = held.copy() if isinstance(held, list | dict) else held
-    return told
+    return {
+        name: held.copy() if isinstance(held, list | dict) else held
+        for name, held in vars(value).items()
+        if not name.startswith("_")
+    }
 
 
 def _plain(value: Any) -> Any:

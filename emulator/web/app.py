@@ -33,7 +33,8 @@ from emulator.storage.containers import Containers
 from emulator.storage.files import Files
 from emulator.storage.key_value import RedisStore, open_store
 from emulator.traces import Kept, Traces
-from emulator.traces.remote import RemoteTraces, Sender
+from emulator.traces.remote import RemoteTraces
+from emulator.traces.sender import Sender
 from emulator.upstream.interface import OneUpstream
 from emulator.upstream.reachability import Reachability
 from emulator.upstream.upstreams import Upstreams
@@ -183,8 +184,9 @@ def create_app(
     kept: Kept = requests
     sessions: Sessions = OwnSessions()
     if keeper is not None and inspected:
-        kept, sessions = RemoteTraces(keeper.wire), RemoteSessions(keeper.wire)
         sender = Sender(keeper.wire, settings.inspector_bytes)
+        owned.callback(sender.close)
+        kept, sessions = RemoteTraces(keeper.wire, sender.flush), RemoteSessions(keeper.wire)
         requests.on_begun(sender.begun)
         requests.on_finished(sender.finished)  # the last: it may leave out what the others read
     chat.add_routes(api, pipeline, upstreams, settings)

@@ -5,18 +5,22 @@ from __future__ import annotations
 import html
 import json
 import re
+import socket
+import threading
 import urllib.request
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from emulator.errors import ExecutionFailed
+from emulator.shared import wire
 from emulator.shared.wire import Wire
 from emulator.traces import Trace, remote
 from emulator.traces.row import Row
+from emulator.traces.sender import Sender
 from emulator.traces.sizes import size_of
 from emulator.traces.transfer import dumped, loaded
 from tests.support.inspected import Inspected
@@ -151,8 +155,9 @@ def told(keeper: dict[str, Any], name: str, *asked: Any) -> Any:
 
 
 def put(keeper: dict[str, Any], trace: Trace, *, whole: bool = True) -> None:
-    text = dumped(trace) if whole else None
-    assert next(keeper["traces_put"]([[Row.of(trace).json(), text, trace.body.decode("latin-1")]]))
+    row, text = Row.of(trace).json(), dumped(trace)
+    told = [[row, len(text), len(trace.body)]] if whole else [[row, None, 0]]
+    assert next(keeper["traces_put"](told, text + trace.body if whole else b""))
 
 
 def test_the_keeper_keeps_so_many_requests_and_bytes_and_knows_which_are_lost() -> None:
@@ -184,6 +189,67 @@ def test_without_a_keeper_a_page_says_so(tmp_path: Path) -> None:
     kept = remote.RemoteTraces(Wire(tmp_path / "nobody"))
     with pytest.raises(ExecutionFailed, match="cannot be reached"):
         kept.listing({}, None)
-    sender = remote.Sender(Wire(tmp_path / "nobody"), 2**20)
-    trace = Trace("req_0", "POST", "/")
-    sender.finished(trace)  # is lost, and nothing fails
+    sender = Sender(Wire(tmp_path / "nobody"), 2**20)
+    sender.finished(Trace("req_0", "POST", "/"))
+    sender.close()  # it is lost, and nothing fails
+
+
+@contextmanager
+def kept_by_a_keeper(folder: Path) -> Iterator[tuple[Wire, list[int]]]:
+    """A keeper in this process, and how many requests each message has told it of."""
+    messages: list[int] = []
+    answers = remote.handlers(100, 2**30, 3600)
+    put = answers["traces_put"]
+
+    def counted(told: Any, data: bytes = b"") -> Iterator[Any]:
+        messages.append(len(told))
+        yield from put(told, data)
+
+    with wire.listen(folder / "keeper") as listener:
+        server = wire.WireServer(listener, {**answers, "traces_put": counted})
+        serving = threading.Thread(target=server.serve, daemon=True)
+        serving.start()
+        yield Wire(folder / "keeper"), messages
+        listener.shutdown(socket.SHUT_RDWR)
+        serving.join()
+
+
+def test_requests_are_told_together_and_at_once_to_who_looks(tmp_path: Path) -> None:
+    with kept_by_a_keeper(tmp_path) as (keeper, messages):
+        sender = Sender(keeper, 2**30)
+        kept = remote.RemoteTraces(keeper, sender.flush)
+        traces = [Trace(f"req_{n}", "POST", "/", body=b"\xff %d" % n) for n in range(5)]
+        for trace in traces:
+            trace.turn("m", [{"role": "user", "content": trace.id}], {})
+            sender.finished(trace)
+        assert messages == []
+        assert {row.id: row.body for row in kept.listing({}, None).rows} == dict.fromkeys(
+            [trace.id for trace in traces], b""
+        )
+        assert messages == [5]
+        again = [kept.get(trace.id) for trace in traces]
+        assert [one and (one.body, one.turns[0].messages[0]["content"]) for one in again] == [
+            (trace.body, trace.id) for trace in traces
+        ]
+
+
+def test_a_worker_holds_few_bytes_back_and_none_at_its_end(tmp_path: Path) -> None:
+    with kept_by_a_keeper(tmp_path) as (keeper, messages):
+        sender = Sender(keeper, 2**30)
+        for n in range(3):
+            sender.finished(Trace(f"req_{n}", "POST", "/", body=bytes(3 * 2**20)))
+        assert sum(messages) == 2
+        sender.close()
+        assert sum(messages) == 3
+        sender.finished(Trace("req_last", "POST", "/"))
+        assert sum(messages) == 4
+
+
+def test_a_worker_that_serves_tells_without_being_asked(tmp_path: Path) -> None:
+    with kept_by_a_keeper(tmp_path) as (keeper, messages):
+        sender = Sender(keeper, 2**30)
+        trace = Trace("req_0", "POST", "/")
+        sender.begun(trace)
+        sender.finished(trace)
+        assert remote.RemoteTraces(keeper).wait(0, 60) == 1
+        assert messages == [1]
