@@ -5,11 +5,12 @@ Unlike those of `concurrent.futures` they are daemons: one that waits for a sile
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
+
+from emulator.web.seats import Seat, Work
 
 T = TypeVar("T")
 _IDLE_SECONDS = 10.0
@@ -19,9 +20,8 @@ class Starters:
     """As many threads as there is work at the same time. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._idle = 0
+        self._idle: list[Seat] = []
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
         """What ``work`` returns or raises, when it is done in another thread."""
@@ -38,24 +38,24 @@ class Starters:
                 future.set_result(result)
 
         with self._lock:
-            self._work.put(run)
-            if self._idle:
-                self._idle -= 1
-                return future
-        threading.Thread(target=self._serve, name="starter", daemon=True).start()
+            seat = self._idle.pop() if self._idle else None
+        if seat is not None:
+            seat.give(run)
+        else:
+            threading.Thread(target=self._serve, args=(run,), name="starter", daemon=True).start()
         return future
 
-    def _serve(self) -> None:
-        while True:
-            try:
-                work = self._work.get(timeout=_IDLE_SECONDS)
-            except queue.Empty:
-                with self._lock:
-                    # Work that came meanwhile has counted on this thread.
-                    if self._work.empty():
-                        self._idle -= 1
-                        return
-                continue
+    def _serve(self, work: Work | None) -> None:
+        seat = Seat()
+        while work is not None:
             work()
             with self._lock:
-                self._idle += 1
+                self._idle.append(seat)
+            work = seat.take(_IDLE_SECONDS)
+            if work is None:
+                with self._lock:
+                    given = seat not in self._idle
+                    if not given:
+                        self._idle.remove(seat)
+                if given:  # just before it left
+                    work = seat.take()

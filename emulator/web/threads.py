@@ -7,60 +7,53 @@ next wait too. Here a thread of its own starts the others.
 
 from __future__ import annotations
 
-import queue
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Any
+from collections import deque
+
+from emulator.web.seats import Seat, Work
 
 _SPARE = 16
 """Threads that wait for those who come at once."""
 
 
 class Threads:
-    """At most so many, each for one piece of work at a time. What gunicorn's worker uses of an executor."""
+    """At most so many, each for one piece of work at a time."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._idle: list[Seat] = []
+        self._waiting: deque[Work] = deque()
+        """Work for which there is no thread yet."""
         self._started = 0
         self._free = 0
-        """Threads that wait; below 0: work that waits."""
+        """Threads that have no work; below 0: work that waits."""
         self._over = False
         threading.Thread(target=self._start, name="threads", daemon=True).start()
 
-    def submit(self, work: Callable[..., Any], *given: Any) -> Future[Any]:
-        """What ``work`` returns or raises, when one of the threads has done it."""
-        future: Future[Any] = Future()
-
-        def run() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                result = work(*given)
-            except BaseException as error:  # noqa: BLE001  # of whoever asks for the result
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-
-        with self._changed:
+    def run(self, work: Work) -> None:
+        """Have one of the threads do ``work``, which raises nothing."""
+        with self._lock:
             self._free -= 1
             if self._free < _SPARE and self._started < self._most:
                 self._changed.notify()
-        self._work.put(run)
-        return future
+            if not self._idle:
+                self._waiting.append(work)
+                return
+            seat = self._idle.pop()
+        seat.give(work)
 
     def shutdown(self, wait: bool = False) -> None:
         """No more threads are started; work goes on, and threads end with their process."""
         del wait
-        with self._changed:
+        with self._lock:
             self._over = True
             self._changed.notify()
 
     def _start(self) -> None:
         while True:
-            with self._changed:
+            with self._lock:
                 while not self._over and not (self._free < _SPARE and self._started < self._most):
                     self._changed.wait()
                 if self._over:
@@ -70,7 +63,15 @@ class Threads:
             threading.Thread(target=self._serve, name="request", daemon=True).start()
 
     def _serve(self) -> None:
+        seat = Seat()
         while True:
-            self._work.get()()
-            with self._changed:
+            with self._lock:
+                work = self._waiting.popleft() if self._waiting else None
+                if work is None:
+                    self._idle.append(seat)
+            if work is None:
+                work = seat.take()
+            if work is not None:
+                work()
+            with self._lock:
                 self._free += 1

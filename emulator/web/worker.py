@@ -89,6 +89,19 @@ class _Socket:
         self._limit = seconds
 
 
+class _Done:
+    """What the base class asks of the future that it would have."""
+
+    def cancelled(self) -> bool:
+        return False
+
+    def result(self) -> bool:
+        return True
+
+
+_STAYS = _Done()
+
+
 class _Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
     head = b""
     """What has come of the next request's head."""
@@ -162,15 +175,26 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         else:
             self._await_head(conn, begun)
 
-    def finish_request(self, conn: _Connection, fs: Any) -> None:
+    def enqueue_req(self, conn: _Connection) -> None:
+        """As the base class, without a future that nobody waits for."""
+        self.tpool.run(partial(self._answer, conn))
+
+    def _answer(self, conn: _Connection) -> None:
+        stays = False
+        try:
+            stays = self.handle(conn) is True
+        except BaseException:
+            self.log.exception("a request's thread failed")
+        self.method_queue.defer(self.finish_request, conn, stays)
+
+    def finish_request(self, conn: _Connection, stays: bool) -> None:
         """As the base class; but what has been read of a next request is a head like any other."""
-        if fs.cancelled() or fs.exception() is not None or fs.result() is not True:
+        if not stays:
             self._linger(conn)
         elif begun := conn.parser.unreader.take_buffered():
-            conn.sock.setblocking(False)
             self._await_head(conn, begun)
         else:
-            super().finish_request(conn, fs)
+            super().finish_request(conn, _STAYS)
 
     def handle_request(self, req: Any, conn: _Connection) -> Any:
         """As the base class; an answer without a body ends with its head."""
