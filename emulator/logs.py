@@ -20,7 +20,7 @@ def _printable(
 ) -> structlog.types.EventDict:
     """No value begins a line of its own or moves a terminal's cursor: much of it is said by others."""
     for name, value in event.items():
-        if isinstance(value, str) and name != "exception":
+        if isinstance(value, str) and not value.isprintable() and name != "exception":
             event[name] = _CONTROLS.sub(lambda c: c[0].encode("unicode_escape").decode(), value)
     return event
 
@@ -82,6 +82,6 @@ def configure(level: str, to: TextIO | None = None) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[level.upper()]
         ),
-        logger_factory=structlog.PrintLoggerFactory(stream),
+        logger_factory=structlog.WriteLoggerFactory(stream),
         cache_logger_on_first_use=False,
     )

@@ -1,8 +1,8 @@
 """Where a pool's idle threads wait for work, each at a lock of its own.
 
 With one queue for all, whoever takes work from it wakes the next thread, which finds nothing (CPython's
-`queue.SimpleQueue` passes its lock on), and the threads take turns, each with a cold stack. Here work wakes one
-thread, the last that came to rest.
+`queue.SimpleQueue` passes its lock on), and the threads take turns, each with a cold stack. Here work wakes
+one thread, the last that came to rest.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ deadline that moves as it comes, as Apache's mod_reqtimeout has it (MinRate). Kn
 from __future__ import annotations
 
 import errno
+import math
 import os
 import signal
 import socket
@@ -48,6 +49,7 @@ _LAST_REQUEST_SECONDS = 0.3
 """How long a worker that stops waits for a next request on connections that are open."""
 _TELL_SECONDS = 0.5
 """How long it waits for open requests before it says so."""
+_NOTIFY_SECONDS = 1.0
 _GIVE_WAY_SECONDS = 0.005
 """Before it takes a connection while another worker has fewer (Puma's wait_for_less_busy_worker)."""
 CONNECTIONS = "connections"
@@ -115,6 +117,11 @@ class _Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
         reader.sock = _Socket(self.sock, self.seconds)
 
 
+def _is_closed(client: socket.socket) -> bool:
+    """Whether it gave way to one that came in the same round, after the round's events were told."""
+    return client.fileno() < 0
+
+
 def worker_class(client_seconds: float) -> type[Worker]:
     """The worker whose clients have so many seconds for a head, and for a body before its rate counts."""
     return type("Worker", (Worker,), {"client_seconds": client_seconds})
@@ -127,6 +134,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
+        self._notified = -math.inf
         self._rounds = 0
         """How often the loop has looked at all connections."""
         self._heads: dict[_Connection, int] = {}
@@ -157,6 +165,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self._make_room()
 
     def on_client_socket_readable(self, conn: _Connection, client: socket.socket) -> None:
+        if _is_closed(client):
+            return
         self.poller.unregister(client)
         self.keepalived_conns.remove(conn)
         try:
@@ -220,7 +230,11 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         os._exit(0)
 
     def notify(self) -> None:
-        super().notify()
+        """As the base class, but no more often than the master looks."""
+        now = time.monotonic()
+        if now >= self._notified + _NOTIFY_SECONDS:
+            self._notified = now
+            super().notify()
         if self.burden is not None:
             self.burden.tell(self.nr_conns)
 
@@ -264,6 +278,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             self._take(connection, begun)
 
     def _more_of(self, connection: _Connection, client: socket.socket) -> None:
+        if _is_closed(client):
+            return
         try:
             data = client.recv(_PIECE)
         except (BlockingIOError, InterruptedError):
@@ -314,6 +330,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self.poller.register(connection.sock, EVENT_READ, partial(self._last_of, connection))
 
     def _last_of(self, connection: _Connection, client: socket.socket) -> None:
+        if _is_closed(client):
+            return
         with suppress(BlockingIOError, InterruptedError):
             try:
                 data = client.recv(_PIECE)

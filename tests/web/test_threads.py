@@ -27,7 +27,7 @@ def test_so_many_work_at_once_and_what_comes_beyond_waits_for_one_of_them() -> N
 
 
 def test_work_goes_to_the_thread_that_came_to_rest_last() -> None:
-    """One queue for all threads gave each piece to the one that had rested longest, and woke another besides."""
+    """One queue for all gave work to the one that had rested longest, and woke another besides."""
     threads = Threads(16)
     told: list[int] = []
 
