@@ -161,7 +161,10 @@ class Settings(BaseSettings):
         description="kernels started ahead of need; 0: nothing is made ready before a first request",
     )
     max_kernels: int = Field(
-        16, ge=1, le=256, description="kernels in use at once; one program more is told 503"
+        16,
+        ge=1,
+        le=4096,
+        description="kernels in use at once, of all replicas if a gateway has them; one more is told 503",
     )
     kernel_age_seconds: float = Field(
         3600, gt=0, description="age at which a waiting kernel is replaced"

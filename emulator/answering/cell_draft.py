@@ -30,9 +30,9 @@ from emulator.events import (
     ToolCall,
     new_id,
 )
-from emulator.interpreter.approvals import Held
 from emulator.interpreter.cell import CellWaiting
 from emulator.interpreter.execution import Execution
+from emulator.interpreter.held import Held
 from emulator.interpreter.interpreter import Progress
 from emulator.programs.saved import Saved
 from emulator.reading.openings import FENCES

@@ -1,87 +1,153 @@
-"""Cells that wait for a person's word. Knows nothing of kernels or HTTP."""
+"""The cells that wait for a person's word. Knows nothing of kernels or HTTP."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
 
-from emulator.errors import NotFound
+import structlog
 
+from emulator.errors import ExecutionFailed, NotFound
+from emulator.interpreter.held import Decision, Held
+from emulator.interpreter.shared_approvals import SharedApprovals
+from emulator.storage.key_value import StoreFailed
 
-@dataclass(frozen=True)
-class Decision:
-    """``code`` is what to run instead, if it was edited; ``reason`` why nothing is to run."""
+log = structlog.get_logger()
 
-    approved: bool
-    code: str | None = None
-    reason: str = ""
-
-
-GONE = Decision(approved=False, reason="the client that asked for it has gone")
-
-
-@dataclass(frozen=True, eq=False)
-class Held:
-    """A cell that may not run yet."""
-
-    id: str
-    """``exec_...``, the id of the execution that it will be."""
-    container_id: str
-    code: str
-    since: float
-    _decided: threading.Event = field(default_factory=threading.Event)
-    _decision: list[Decision] = field(default_factory=list)
-
-    def decide(self, decision: Decision) -> None:
-        """The first decision counts. Callable from any thread."""
-        self._decision.append(decision)
-        self._decided.set()
-
-    def wait(self, seconds: float) -> Decision:
-        """The decision; no decision in ``seconds`` means no."""
-        if not self._decided.wait(seconds):
-            self.decide(Decision(approved=False, reason=f"nobody approved it within {seconds:g} s"))
-        return self._decision[0]
+_LOOK_SECONDS = 0.5
+"""Between looks at what was decided at other replicas."""
 
 
 class Approvals:
-    """The held cells of all containers. Safe to share between threads."""
+    """The held cells of all containers. Safe to share between threads.
 
-    def __init__(self, now: Callable[[], float] = time.time) -> None:
+    With ``shared``, any replica shows and decides what waits at one; while the store cannot be asked, only
+    that one does.
+    """
+
+    def __init__(
+        self, shared: SharedApprovals | None = None, now: Callable[[], float] = time.time
+    ) -> None:
+        self._shared = shared
         self._now = now
         self._lock = threading.Lock()
         self._held: dict[str, Held] = {}
 
     def hold(self, execution_id: str, container_id: str, code: str) -> Held:
-        """Hold a cell until it is decided on; `release` must follow."""
+        """Hold a cell until it is decided on; `wait` and `release` must follow."""
         held = Held(execution_id, container_id, code, self._now())
         with self._lock:
             self._held[held.id] = held
+        self._look(held)
         return held
+
+    def wait(self, held: Held, seconds: float) -> Decision:
+        """The decision, from whichever replica; no decision in ``seconds`` means no."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            look_again = left if self._shared is None else min(left, _LOOK_SECONDS)
+            if (decision := held.wait(look_again)) is not None:
+                return decision
+            self._look(held)
+        nobody = Decision(approved=False, reason=f"nobody approved it within {seconds:g} s")
+        with suppress(NotFound):  # somebody was faster, just now
+            self._settle(held.container_id, held.id, nobody)
+        return held.decision or nobody
 
     def release(self, held: Held) -> None:
         with self._lock:
             self._held.pop(held.id, None)
+        if self._shared is not None:
+            with suppress(StoreFailed):  # it ends by itself
+                self._shared.forget(held)
 
     def of(self, container_id: str) -> list[Held]:
         """The cells that wait in one container, the oldest first."""
-        with self._lock:
-            return [held for held in self._held.values() if held.container_id == container_id]
+        found = self._of_here(container_id)
+        if self._shared is not None and not found:
+            try:
+                elsewhere = self._shared.of(container_id)
+            except StoreFailed as error:
+                raise _unknown() from error
+            found = [elsewhere] if elsewhere is not None else []
+        return found
 
     def decide(self, container_id: str, execution_id: str, decision: Decision) -> Held:
         """Raises `NotFound` if no such cell waits in that container."""
         for held in self.of(container_id):
             if held.id == execution_id:
-                held.decide(decision)
+                self._settle(container_id, execution_id, decision)
                 return held
-        raise NotFound(
-            f"No execution {execution_id!r} waits for approval in this container.",
-            code="execution_not_found",
-        )
+        raise _not_found(execution_id)
 
     def drop(self, container_id: str) -> None:
-        """The container has gone: nothing of it will run."""
-        for held in self.of(container_id):
-            held.decide(Decision(approved=False, reason="the container has gone"))
+        """The container has gone: nothing of it will run, at no replica."""
+        gone = Decision(approved=False, reason="the container has gone")
+        with suppress(NotFound, ExecutionFailed):
+            for held in self.of(container_id):
+                self._settle(container_id, held.id, gone)
+
+    def drop_all(self) -> None:
+        """This process ends: nothing that is held here will run."""
+        with self._lock:
+            held_here = [*self._held.values()]
+        for held in held_here:
+            held.decide(Decision(approved=False, reason="the proxy ends"))
+
+    def _of_here(self, container_id: str) -> list[Held]:
+        with self._lock:
+            return [held for held in self._held.values() if held.container_id == container_id]
+
+    def _settle(self, container_id: str, execution_id: str, decision: Decision) -> None:
+        """Raises `NotFound` if another decision was faster, `ExecutionFailed` if that is unknown."""
+        here = [held for held in self._of_here(container_id) if held.id == execution_id]
+        if self._shared is not None and not self._counts(
+            container_id, execution_id, decision, here
+        ):
+            raise _not_found(execution_id)
+        for held in here:
+            held.decide(decision)
+
+    def _counts(
+        self, container_id: str, execution_id: str, decision: Decision, here: list[Held]
+    ) -> bool:
+        """Whether no other replica has decided, as far as the store can be asked."""
+        assert self._shared is not None
+        try:
+            if self._shared.decide(container_id, execution_id, decision):
+                return True
+        except StoreFailed as error:
+            if not here:
+                raise _unknown() from error
+            return True
+        for held in here:
+            self._look(held)
+        return any(held.decision is None for held in here)  # the store has lost it meanwhile
+
+    def _look(self, held: Held) -> None:
+        if self._shared is None:
+            return
+        try:
+            decision = self._shared.look(held)
+        except StoreFailed as error:
+            log.warning("a held cell is not shown at other replicas", reason=str(error))
+            return
+        if decision is not None:
+            held.decide(decision)
+
+
+def _not_found(execution_id: str) -> NotFound:
+    return NotFound(
+        f"No execution {execution_id!r} waits for approval in this container.",
+        code="execution_not_found",
+    )
+
+
+def _unknown() -> ExecutionFailed:
+    return ExecutionFailed(
+        "What waits for approval at other replicas is not known just now.",
+        code="overloaded",
+        headers={"retry-after": "1"},
+    )

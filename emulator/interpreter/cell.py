@@ -7,8 +7,8 @@ from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from emulator.events import CreatedFile, Image, Logs, new_id
-from emulator.interpreter.approvals import Held
 from emulator.interpreter.execution import Execution, Status, Transcript
+from emulator.interpreter.held import Held
 from emulator.programs.order import Outgoing
 from emulator.programs.program import Call
 from emulator.settings import Order

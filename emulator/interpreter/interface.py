@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from emulator.interpreter.approvals import Decision, Held
+from emulator.interpreter.held import Decision, Held
 from emulator.interpreter.interpreter import Progress, WaitingCell
 from emulator.settings import Order
 from emulator.storage.container_rows import Container

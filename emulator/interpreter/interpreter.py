@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from emulator import departure, metrics
 from emulator.events import CreatedFile, Image, Logs, new_id
-from emulator.interpreter.approvals import GONE, Approvals, Decision, Held
+from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.cell import CellEnded, CellWaiting, RunningCell, Steps
 from emulator.interpreter.execution import PICTURES, Execution, image
 from emulator.interpreter.file_sync import FileSync
-from emulator.interpreter.kernel_records import KernelRecords
+from emulator.interpreter.held import GONE, Decision, Held
 from emulator.interpreter.kernels import ContainerKernel, Kernels
 from emulator.interpreter.libraries import LIBRARIES
+from emulator.interpreter.replicas import Replicas
 from emulator.programs.program import Call
 from emulator.settings import Order, Settings
 from emulator.storage.container_rows import Container
@@ -62,15 +63,15 @@ class Interpreter:
         containers: Containers,
         engine: Callable[[str], KernelEngine],
         settings: Settings,
-        records: KernelRecords | None = None,
+        replicas: Replicas | None = None,
     ) -> None:
         """``engine`` gives the engine for a memory limit (``1g`` ...); raises `SandboxUnavailable`.
 
-        ``records`` are what several replicas know of each other's kernels.
+        ``replicas`` is what several of them know together.
         """
         self.containers = containers
-        self._approvals = Approvals()
-        self._kernels = Kernels(containers, engine, settings, records)
+        self._approvals = Approvals(None if replicas is None else replicas.approvals)
+        self._kernels = Kernels(containers, engine, settings, replicas)
         self._engine = engine
         self._settings = settings
         self._libraries: dict[str, str] | None = None
@@ -99,7 +100,7 @@ class Interpreter:
                     if cell.gone:
                         held.decide(GONE)
                     yield held
-                    decision = held.wait(self._settings.approval_seconds)
+                    decision = self._approvals.wait(held, self._settings.approval_seconds)
                 finally:
                     self._approvals.release(held)
                 if not decision.approved:
@@ -181,8 +182,7 @@ class Interpreter:
         self._kernels.end(container_id)
 
     def close(self) -> None:
-        for container_id, _ in self._kernels.all():
-            self._approvals.drop(container_id)
+        self._approvals.drop_all()
         self._kernels.close()
 
     def _stop(self, kernel: ContainerKernel, cell: RunningCell) -> None:

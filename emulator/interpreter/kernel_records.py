@@ -78,6 +78,10 @@ class KernelRecord:
     stamp: str = field(default_factory=lambda: secrets.token_hex(8))
     """Another one with each change, so that a replica knows whether it was the last one here."""
 
+    def without_kernel(self) -> KernelRecord:
+        """The kernel that there was has been ended."""
+        return KernelRecord(self.memory_limit, self.ran, open=True, busy=False)
+
 
 _ONE: Any = tuple  # mypy wants to know of what
 _RECORD: TypeAdapter[tuple[KernelRecord]] = TypeAdapter(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from emulator.errors import ExecutionFailed
 from emulator.interpreter.cell import RunningCell
 from emulator.interpreter.file_sync import FileSync
-from emulator.interpreter.kernel_records import KernelRecords
+from emulator.interpreter.replicas import Replicas
 from emulator.interpreter.shared_kernels import SharedKernels, container_busy
 from emulator.settings import Settings
 from emulator.storage.container_rows import Container
@@ -101,21 +101,20 @@ class Kernels:
         containers: Containers,
         engine: Callable[[str], KernelEngine],
         settings: Settings,
-        records: KernelRecords | None = None,
+        replicas: Replicas | None = None,
     ) -> None:
         """``engine`` gives the engine for a memory limit (``1g`` ...); raises `SandboxUnavailable`.
 
-        ``records`` are those of all replicas, if there are several.
+        ``replicas`` is what they know together, if there are several.
         """
         self._containers = containers
         self._engine = engine
         self._settings = settings
         self._lock = threading.Lock()
         self._kernels: dict[str, ContainerKernel] = {}
-        seconds = settings.interpreter_seconds
         self._shared: SharedKernels | None = None
-        if records is not None:
-            self._shared = SharedKernels(records, engine, self.open, seconds)
+        if replicas is not None:
+            self._shared = SharedKernels(replicas, engine, self.open, settings)
 
     @contextmanager
     def using(self, container: Container) -> Iterator[ContainerKernel]:
@@ -162,6 +161,8 @@ class Kernels:
         With ``parked``, the one that another replica has begun: see `KernelEngine.notebook`.
         """
         engine = self._engine(container.memory_limit)
+        if self._shared is not None and kernel.notebook is None and parked is None:
+            self._shared.take_place(container)
         while kernel.notebook is None:
             try:
                 opened = engine.notebook(parked, busy=busy) if parked else engine.notebook()

@@ -10,7 +10,7 @@ import structlog
 
 from emulator.engines import InterpreterEngines
 from emulator.interpreter.interpreter import Interpreter
-from emulator.interpreter.kernel_records import KernelRecords
+from emulator.interpreter.replicas import replicas_by
 from emulator.settings import Settings
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
@@ -36,15 +36,15 @@ def open_interpreter(
         owned.callback(opened.close)
         if settings.interpreter == "on":
             opened.warm_up()
-    records = None
+    replicas = None
     if settings.files_index:  # containers are those of all replicas
         store = open_store(settings.store, settings.store_seconds)
         if isinstance(store, RedisStore):
-            records = KernelRecords(store)
+            replicas = replicas_by(store, settings)
             owned.callback(store.close)
         else:
             log.warning("kernels are each replica's own", fix="store redis://host")
-    interpreter = Interpreter(containers, kernels, settings, records)
+    interpreter = Interpreter(containers, kernels, settings, replicas)
     owned.callback(interpreter.close)
     owned.callback(Sweeper(interpreter.touch_busy, uploaded.sweep, interpreter.sweep).close)
     return interpreter

@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter
 
 from emulator.events import Image, Logs
-from emulator.interpreter.approvals import Held
 from emulator.interpreter.cell import CellWaiting
 from emulator.interpreter.execution import Execution
+from emulator.interpreter.held import Held
 from emulator.interpreter.interpreter import Progress, WaitingCell
 from emulator.storage.container_rows import Container
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from emulator import departure
 from emulator.errors import ClientLeft, ExecutionFailed
-from emulator.interpreter.approvals import Decision, Held
+from emulator.interpreter.held import Decision, Held
 from emulator.interpreter.interpreter import Interpreter, Progress, WaitingCell
 from emulator.interpreter.progress import dumped, loaded
 from emulator.settings import Order

@@ -10,7 +10,7 @@ Knows nothing of what runs in kernels.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,17 +18,19 @@ import structlog
 
 from emulator.errors import ExecutionFailed
 from emulator.interpreter.cell import RunningCell
+from emulator.interpreter.kernel_places import KernelPlaces
 from emulator.interpreter.kernel_records import (
     Busy,
     KernelRecord,
-    KernelRecords,
     stored_cell,
     waiting_cell,
 )
+from emulator.interpreter.replicas import Replicas
+from emulator.settings import Settings
 from emulator.storage.container_rows import Container
 from emulator.storage.key_value import StoreFailed
 from emulator.tools.toolset import Toolset
-from sandbox.errors import SandboxDied, SandboxError
+from sandbox.errors import SandboxBusy, SandboxDied, SandboxError
 
 if TYPE_CHECKING:
     from emulator.interpreter.kernels import ContainerKernel
@@ -43,16 +45,17 @@ class SharedKernels:
 
     def __init__(
         self,
-        records: KernelRecords,
+        replicas: Replicas,
         engine: Callable[[str], KernelEngine],
         open_kernel: Callable[..., Notebook],
-        seconds: float,
+        settings: Settings,
     ) -> None:
-        """``open_kernel`` is `Kernels.open`; a cell waits for ``seconds`` for one at another replica."""
-        self.records = records
+        """``open_kernel`` is `Kernels.open`."""
+        self.records = replicas.records
+        self._places = replicas.places
         self._engine = engine
         self._open = open_kernel
-        self._seconds = seconds
+        self._settings = settings
 
     @contextmanager
     def having(self, container: Container, kernel: ContainerKernel) -> Iterator[None]:
@@ -61,7 +64,7 @@ class SharedKernels:
         Raises `ExecutionFailed` where that cannot be said, and `SandboxUnavailable`.
         """
         try:
-            with self.records.lease(container.id, self._seconds) as lease:
+            with self.records.lease(container.id, self._settings.interpreter_seconds) as lease:
                 kernel.holds = lease.holds
                 self._take_over(container, kernel)
                 try:
@@ -71,6 +74,7 @@ class SharedKernels:
                     raise
                 finally:
                     self._save_at_last(container, kernel)
+                    self._place_at_last(container, kernel)
                     kernel.holds = lambda: True
         except Busy as error:
             raise container_busy(container.id) from error
@@ -106,6 +110,20 @@ class SharedKernels:
         kernel.stamp = ""  # whatever comes of it, it is not what it was
         self.records.put(container.id, record)
         kernel.stamp = record.stamp
+
+    def take_place(self, container: Container) -> None:
+        """One of the kernels that all replicas may have together. Raises `SandboxBusy`, `StoreFailed`.
+
+        If need be, that of the kernel which has been idle for longest, wherever it was used.
+        """
+        if self._places is None:
+            return
+        while not self._places.take(container.id, self._place_seconds(container)):
+            if not self._make_room(self._places):
+                raise SandboxBusy(
+                    f"all {self._places.most} kernels of all replicas are in use",
+                    "try again in a moment",
+                )
 
     def leave(self, kernel: ContainerKernel) -> bool:
         """Leave a kernel to other replicas; False if it would end with this one."""
@@ -159,6 +177,8 @@ class SharedKernels:
         try:
             record = self.records.get(container_id)
             self.records.forget(container_id)
+            if self._places is not None:
+                self._places.leave(container_id)
             if record is not None and record.parked is not None:
                 self._engine(record.memory_limit).end(record.parked)
         except SandboxDied:
@@ -187,6 +207,51 @@ class SharedKernels:
         kernel.file_sync.resume(record.files)
         kernel.offered = None if record.tools is None else Toolset.parse(record.tools)
         kernel.waiting = None if record.cell is None else waiting_cell(record.cell)
+
+    def _make_room(self, places: KernelPlaces) -> bool:
+        """End the kernel that has been idle for longest, if that is long enough. Raises `StoreFailed`."""
+        enough = self._settings.interpreter_idle_seconds
+        for container_id in places.idle(enough):
+            try:
+                with self.records.lease(container_id, 0.0):
+                    # Now nobody uses it; but it may have been used since it was looked at.
+                    if container_id in places.idle(enough) and self._give_way(container_id):
+                        places.leave(container_id)
+                        return True
+            except Busy:
+                continue
+            except SandboxError as error:
+                log.warning("an idle kernel was not ended", reason=str(error))
+        return False
+
+    def _give_way(self, container_id: str) -> bool:
+        """End a container's kernel, wherever it was used last; False if a cell waits in it."""
+        record = self.records.get(container_id)
+        if record is None:
+            return True
+        if record.cell is not None:
+            return False
+        if record.parked is not None:
+            with suppress(SandboxDied):
+                self._engine(record.memory_limit).end(record.parked)
+        self.records.put(container_id, record.without_kernel())
+        return True
+
+    def _place_at_last(self, container: Container, kernel: ContainerKernel) -> None:
+        if self._places is None or not kernel.holds():
+            return
+        try:
+            if kernel.notebook is None or kernel.notebook.over:
+                self._places.leave(container.id)
+            else:
+                self._places.keep(container.id, self._place_seconds(container))
+        except StoreFailed as error:
+            log.warning("how many kernels there are is not known", reason=str(error))
+
+    def _place_seconds(self, container: Container) -> float:
+        """Longer than a container can live after its kernel was last used."""
+        of_a_cell = self._settings.approval_seconds + self._settings.interpreter_seconds
+        return 60.0 * container.expires_minutes + of_a_cell + 60.0
 
     def _save_at_last(self, container: Container, kernel: ContainerKernel) -> None:
         try:

@@ -6,12 +6,16 @@ import itertools
 import sys
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.support import gateways, nginx
 from tests.support.postgres import Postgres, postgres
-from tests.support.processes import Process, free_port
+from tests.support.processes import Process, RedisServer, free_port, proxy, redis_server
+from tests.support.replicas import TOKEN, Replicas
+from tests.support.scripted import ScriptedUpstream
 
 KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
 
@@ -55,6 +59,44 @@ def files_dir(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "folder":
         return str(tmp_path / "mounted")
     return str(request.getfixturevalue("bucket"))
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if not gateways.COMMAND:
+        pytest.skip("no gateway to test against: `make test-scale`")
+    with gateways.running(tmp_path_factory.mktemp("gateway"), TOKEN) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with redis_server(tmp_path_factory.mktemp("redis"), keeps=True) as server:
+        yield server
+
+
+@pytest.fixture
+def replicas(
+    upstream: ScriptedUpstream,
+    database: Postgres,
+    gateway: str,
+    redis: RedisServer,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> Iterator[Replicas]:
+    index = database.database()
+    shared = f"--store {redis.database()} --files-index {index} --warm-interpreters 0".split()
+    shared += getattr(request, "param", [])
+    if "--sandbox" not in shared:
+        shared += f"--sandbox gateway --gateway-url {gateway} --gateway-token {TOKEN}".split()
+    with ExitStack() as opened:
+        started = [
+            opened.enter_context(proxy(upstream.base_url, tmp_path / f"{name}.log", *shared))
+            for name in ("one", "two")
+        ]
+        urls = [url for _, url in started]
+        balancer = opened.enter_context(nginx.balanced(urls, tmp_path))
+        yield Replicas([process for process, _ in started], urls, balancer, gateway)
 
 
 def _answers(url: str) -> bool:

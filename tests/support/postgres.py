@@ -22,10 +22,41 @@ _numbers = itertools.count()
 
 
 class Postgres:
-    """A running server."""
+    """A server in a folder of its own, which may be stopped and started."""
 
-    def __init__(self, port: int) -> None:
-        self._server = f"postgresql+psycopg://emulator@127.0.0.1:{port}"
+    def __init__(self, folder: Path) -> None:
+        """It refuses to run as root, so it is nobody's there."""
+        self._folder = folder
+        self._as_user = ""
+        if os.geteuid() == 0:
+            self._as_user = f"setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups"
+            os.chown(folder, NOBODY, NOBODY)
+        self._port = free_port()
+        self._server = f"postgresql+psycopg://emulator@127.0.0.1:{self._port}"
+        self._process: Process | None = None
+        made = f"{_PROGRAMS[-1]}/initdb -D {folder}/data -U emulator -A trust --no-sync -E UTF8 --locale=C"
+        subprocess.run(
+            f"{self._as_user} {made}".split(), check=True, capture_output=True, cwd=folder
+        )
+
+    def start(self) -> None:
+        """Nothing happens if it runs."""
+        if self._process is not None:
+            return
+        folder, port = self._folder, self._port
+        run = f"{_PROGRAMS[-1]}/postgres -D {folder}/data -k {folder} -p {port} -c fsync=off"
+        self._process = Process(
+            f"{self._as_user} {run} -c listen_addresses=127.0.0.1".split(),
+            folder / "log",
+            cwd=folder,
+        )
+        ready = f"{_PROGRAMS[-1]}/pg_isready -q -h 127.0.0.1 -p {port}"
+        self._process.wait_until(lambda: subprocess.run(ready.split(), check=False).returncode == 0)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill(signal.SIGINT)  # its fast shutdown
+            self._process = None
 
     def database(self) -> str:
         """The URL of a new, empty database."""
@@ -46,23 +77,11 @@ def is_there() -> bool:
 
 @contextmanager
 def postgres() -> Iterator[Postgres]:
-    """It refuses to run as root, so it is nobody's there."""
-    as_user = ""
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))
-    if os.geteuid() == 0:
-        as_user = f"setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups"
-        os.chown(folder, NOBODY, NOBODY)
-    programs, data, port = _PROGRAMS[-1], folder / "data", free_port()
-    made = (
-        f"{as_user} {programs}/initdb -D {data} -U emulator -A trust --no-sync -E UTF8 --locale=C"
-    )
-    subprocess.run(made.split(), check=True, capture_output=True, cwd=folder)
-    run = f"{as_user} {programs}/postgres -D {data} -k {folder} -p {port} -c fsync=off"
-    server = Process(f"{run} -c listen_addresses=127.0.0.1".split(), folder / "log", cwd=folder)
-    ready = f"{programs}/pg_isready -q -h 127.0.0.1 -p {port}"
+    server = Postgres(folder)
     try:
-        server.wait_until(lambda: subprocess.run(ready.split(), check=False).returncode == 0)
-        yield Postgres(port)
+        server.start()
+        yield server
     finally:
-        server.kill(signal.SIGINT)  # its fast shutdown
+        server.stop()
         shutil.rmtree(folder)

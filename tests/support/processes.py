@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -125,16 +126,22 @@ def members(group: int) -> list[int]:
 
 
 class RedisServer:
-    """A redis-server on a socket in `folder`, which keeps nothing on disk. It may be stopped and started."""
+    """A redis-server on a socket in `folder`, to be stopped and started; on disk only if it `keeps`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, keeps: bool = False) -> None:
         self._folder = folder
+        self._keeps = ["--appendonly", "yes" if keeps else "no", "--appendfsync", "always"]
         self._socket = folder / "redis.sock"
         self._process: Process | None = None
+        self._databases = itertools.count(1)
 
     @property
     def url(self) -> str:
         return f"unix://{self._socket}"
+
+    def database(self) -> str:
+        """The URL of one that is empty yet."""
+        return f"{self.url}?db={next(self._databases)}"
 
     def start(self) -> None:
         """Nothing happens if it runs."""
@@ -144,14 +151,14 @@ class RedisServer:
 
         command = [shutil.which("redis-server") or "redis-server"]
         command += ["--port", "0", "--unixsocket", str(self._socket), "--unixsocketperm", "600"]
-        command += ["--save", "", "--appendonly", "no", "--dir", str(self._folder)]
+        command += ["--databases", "256", "--save", "", *self._keeps, "--dir", str(self._folder)]
         self._process = Process(command, self._folder / "redis.log")
         client = redis.Redis.from_url(self.url)
 
         def answers() -> bool:
             try:
                 return bool(client.ping())
-            except redis.ConnectionError:
+            except (redis.ConnectionError, redis.BusyLoadingError):
                 return False
 
         self._process.wait_until(answers)
@@ -164,8 +171,8 @@ class RedisServer:
 
 
 @contextmanager
-def redis_server(folder: Path) -> Iterator[RedisServer]:
-    server = RedisServer(folder)
+def redis_server(folder: Path, *, keeps: bool = False) -> Iterator[RedisServer]:
+    server = RedisServer(folder, keeps=keeps)
     server.start()
     try:
         yield server

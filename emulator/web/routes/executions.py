@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from emulator import traces
 from emulator.events import CodeRan, Image, Logs, Opened, RunStatus
-from emulator.interpreter.approvals import Decision, Held
 from emulator.interpreter.execution import Execution
+from emulator.interpreter.held import Decision, Held
 from emulator.interpreter.interface import Cells
 from emulator.interpreter.interpreter import Progress
 from emulator.protocol import parse_body

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from emulator.errors import NotFound
 from emulator.events import Image
-from emulator.interpreter.approvals import Decision
+from emulator.interpreter.held import Decision
 from emulator.interpreter.interface import Cells
 from emulator.protocol import parse_body
 from emulator.storage.paging import Page
