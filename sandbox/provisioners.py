@@ -32,7 +32,7 @@ from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets import Integer
 
-from sandbox import bubblewrap
+from sandbox import bubblewrap, cores
 from sandbox.bubblewrap import inherited
 from sandbox.cgroups import Group
 from sandbox.errors import SandboxUnavailable
@@ -155,13 +155,14 @@ class Place(LocalProvisioner):
 
     def _spawn(self, command: Sequence[str], **how: Any) -> None:
         # The kernel's own stderr is heard only until it is ready: see _bound.
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            **how,
-        )
+        with cores.everywhere():
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                **how,
+            )
         self.pid = self.popen.pid
 
     async def _bound(self, sockets: str, patience: float = 30.0) -> None:

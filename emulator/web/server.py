@@ -31,6 +31,7 @@ from emulator.errors import EmulatorError
 from emulator.settings import Settings
 from emulator.web import descriptors
 from emulator.web.worker import CONNECTIONS, worker_class
+from sandbox import cores
 from sandbox.errors import SandboxUnavailable
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     def _begin(self, _arbiter: Any, worker: Any) -> None:
         if self.keeper is not None:
             self.keeper.counts.take_slot(worker.slot)
+            cores.stay(worker.slot, self._settings.workers)
             worker.burden = self.keeper.counts.burden(CONNECTIONS)
         worker.cfg.set("graceful_timeout", int(self._settings.drain_seconds))
 

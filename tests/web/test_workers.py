@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -114,6 +116,46 @@ def test_new_connections_go_to_the_worker_that_has_fewer(tmp_path: Path) -> None
             if lead < 2:
                 break
         assert lead < 2
+
+
+@needs_bubblewrap
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="two cores are shared out")
+def test_where_each_core_has_a_worker_it_stays_there_and_kernels_go_where_they_like(
+    tmp_path: Path,
+) -> None:
+    """Whoever comes in the place of one that is killed takes its core."""
+    before = os.sched_getaffinity(0)
+    two = set(sorted(before)[:2])
+    os.sched_setaffinity(0, two)
+    try:
+        with (
+            ScriptedUpstream() as upstream,
+            served(upstream, tmp_path, "--warm-kernels", "1") as one,
+        ):
+            for _ in range(2):
+                pids = one.workers.pids()
+                assert [os.sched_getaffinity(pid) for pid in pids] != [two, two]
+                assert set.union(*(os.sched_getaffinity(pid) for pid in pids)) == two
+                assert all(_threads_stay(pid) for pid in pids)
+                one.workers.kill(pids[0])
+            assert os.sched_getaffinity(one.workers.keeper()) == two
+            one.process.wait_until(lambda: {*_kernels(one.process.group)} == {frozenset(two)})
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _threads_stay(pid: int) -> bool:
+    own = os.sched_getaffinity(pid)
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return len(own) == 1 and all(os.sched_getaffinity(int(one.name)) == own for one in threads)
+
+
+def _kernels(group: int) -> Iterator[frozenset[int]]:
+    """The cores of each process of a kernel."""
+    for pid in members(group):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if Path(f"/proc/{pid}/comm").read_text() == "bwrap\n":
+                yield frozenset(os.sched_getaffinity(pid))
 
 
 def test_limits_and_counts_are_those_of_all_workers_together(tmp_path: Path) -> None:
