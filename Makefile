@@ -307,7 +307,7 @@ bench-first-run: | $(PY) ## how long a fresh clone takes, with an empty home, fr
 	@exec $(PY) -m benchmarks.first_run
 
 .PHONY: bench-workers
-bench-workers: $(TESTABLE) $(LIBRARIES) system-packages ## what a core, a second worker and a GiB hold (2 minutes; wants wrk, nginx) -> docs/scaling.md
+bench-workers: $(TESTABLE) $(LIBRARIES) system-packages ## what a core, a second worker and a GiB hold (3 minutes; wants wrk, nginx) -> docs/scaling.md
 	@exec $(PY) -m benchmarks.workers $(ARGS)
 
 .PHONY: bench-turns

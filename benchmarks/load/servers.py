@@ -33,15 +33,8 @@ class Server:
     """From its start until it answered."""
 
     def cpu(self) -> float:
-        """Seconds that all its processes have used, to the nanosecond; of ended ones to the tick."""
-        used = 0.0
-        for process in tree(self.process.pid):
-            with suppress(OSError, IndexError):
-                # clock_getcpuclockid(3): the clock of another process is made of its number.
-                used += time.clock_gettime((~process << 3) | _CPU_CLOCK)
-                fields = Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].split()
-                used += (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
-        return used
+        """Seconds that all its processes have used."""
+        return cpu(self.process.pid)
 
     def memory(self) -> float:
         """MiB of resident memory of all its processes; pages that they share are shared out (PSS)."""
@@ -55,6 +48,23 @@ class Server:
 
     def threads(self) -> int:
         return sum(len(list(Path(f"/proc/{one}/task").iterdir())) for one in tree(self.process.pid))
+
+
+def cpu(root: int) -> float:
+    """Seconds that the process and all below it have used, to the nanosecond; of ended ones to the tick."""
+    used = 0.0
+    for process in tree(root):
+        with suppress(OSError, IndexError):
+            used += own_cpu(process)
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].split()
+            used += (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+    return used
+
+
+def own_cpu(process: int) -> float:
+    """Seconds that one process has used, to the nanosecond. Raises OSError if it has ended."""
+    # clock_getcpuclockid(3): the clock of another process is made of its number.
+    return time.clock_gettime((~process << 3) | _CPU_CLOCK)
 
 
 def tree(root: int) -> list[int]:

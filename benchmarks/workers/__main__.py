@@ -18,39 +18,17 @@ import urllib.request
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from benchmarks.load import servers, slow_streams
 from benchmarks.report import write_section
-from benchmarks.workers import load, model
+from benchmarks.workers import load, model, rounds
 
 PAGE = Path(__file__).parents[2] / "docs" / "scaling.md"
 SHORT = slow_streams.Pace(chunks=6, apart=0.5, spread=2.0)
 LONG = slow_streams.Pace(chunks=20, apart=0.5, spread=2.0)
 STREAMS = 200
 KERNELS = 4
-_START_SECONDS = 30.0
 IMPORTS = "import numpy, pandas, matplotlib.pyplot"
-
-
-def measure(
-    base_url: str, workers: int, seconds: float, connections: int
-) -> tuple[float, float, float]:
-    """Requests a second, milliseconds of CPU a request, and MiB of all processes before them."""
-    with servers.proxy(base_url, "--workers", str(workers)) as server:
-        time.sleep(4)  # what they do behind their start is not measured
-        port = urlsplit(server.base_url).port or 0
-        memory = server.memory()
-        # A machine that is busy takes long to start all workers.
-        until = time.monotonic() + _START_SECONDS
-        while load.ask(port, connections, 2) < 4 * connections and time.monotonic() < until:
-            pass
-        before, began = server.cpu(), time.perf_counter()
-        answers = load.ask(port, connections, seconds)
-        passed = time.perf_counter() - began
-        if not answers:
-            raise RuntimeError(f"{workers} worker(s) answered nothing in {passed:.0f} s")
-        return answers / passed, 1000 * (server.cpu() - before) / answers, memory
 
 
 def measure_streams() -> tuple[float, float, float]:
@@ -95,8 +73,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="make bench-workers", description=__doc__.split("\n", 1)[0]
     )
-    parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--no-write", action="store_true", help="leave docs/scaling.md alone")
     options = parser.parse_args()
@@ -105,46 +83,24 @@ def main() -> None:
         print(
             "wrk and nginx are not installed (Debian: apt-get install wrk nginx-light).", flush=True
         )
-    found: dict[int, list[tuple[float, float, float]]] = {1: [], 2: []}
-    with load.upstream() as base_url:
-        for _ in range(options.rounds):
-            for workers, rounds in found.items():
-                rounds.append(measure(base_url, workers, options.seconds, options.connections))
-                rate, cpu, _ = rounds[-1]
-                print(
-                    f"{workers} worker(s): {rate:.0f} calls/s, {cpu:.2f} ms of CPU each", flush=True
-                )
-        kernel = measure_kernels(base_url)
-    rates, cpus, sizes = (
-        {workers: [one[n] for one in rounds] for workers, rounds in found.items()} for n in range(3)
-    )
-    ratios = [two / one for one, two in zip(rates[1], rates[2], strict=True)]
+    with load.upstream() as upstream:
+        one, two = (rounds.memory(upstream.base_url, workers) for workers in rounds.WORKERS)
+        found = rounds.rounds(upstream, options.rounds, options.seconds, options.connections)
+        kernel = measure_kernels(upstream.base_url)
     begin, chunk, stream = measure_streams()
-    one, two = (min(sizes[workers]) for workers in (1, 2))
-    costs = model.Costs(statistics.median(cpus[1]), begin, chunk, stream, one, two - one, kernel)
+    call = statistics.median(round_.proxy for round_ in found[1])
+    costs = model.Costs(call, begin, chunk, stream, one, two - one, kernel)
     processors = os.cpu_count() or 1
     memory = os.sysconf("SC_PAGESIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    with_what = (
-        "wrk and nginx"
-        if load.light()
-        else ("Python clients and a Python upstream, so the ratio is a lower bound")
-    )
     lines = [
         (
             f"Measured by `make bench-workers` on {began:%Y-%m-%d} ({processors} CPUs, {memory:.0f} GiB, "
             f"{platform.system()}, Python {platform.python_version()}; load average {busy:.0f} when it "
-            f"began), {options.connections} connections, {with_what}:"
+            f"began), {options.connections} connections, {load.name()}:"
         ),
         "",
-        "| | 1 worker | 2 workers |",
-        "|---|---|---|",
-        f"| calls/s, rounds of {options.seconds:g} s | {_listed(rates[1])} | {_listed(rates[2])} |",
-        (
-            f"| ratio of each round, and their median | 1 | {_listed(ratios, 2)}: "
-            f"**{statistics.median(ratios):.2f}** |"
-        ),
-        f"| CPU a call, ms | {_listed(cpus[1], 1)} | {_listed(cpus[2], 1)} |",
-        f"| memory without traffic, MiB | {one:.0f} | {two:.0f} |",
+        *rounds.table(found, options.seconds),
+        f"| memory without traffic, MiB | {one:.0f} | {two:.0f} | |",
         "",
         *_told(costs),
         "",
@@ -158,10 +114,6 @@ def main() -> None:
     print(*lines, sep="\n")
     if not options.no_write:
         write_section(PAGE, "capacity", "\n".join(lines))
-
-
-def _listed(values: list[float], digits: int = 0) -> str:
-    return ", ".join(f"{value:.{digits}f}" for value in values)
 
 
 def _told(costs: model.Costs) -> list[str]:

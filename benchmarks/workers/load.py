@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
+import resource
 import shutil
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.processes import free_port
@@ -34,13 +36,31 @@ def light() -> bool:
     return WRK is not None and NGINX is not None
 
 
-def upstream() -> AbstractContextManager[str]:
-    """Its base URL, while it runs."""
+def name() -> str:
+    """Of both, for a table."""
+    return "wrk and nginx" if light() else "Python clients and a Python upstream"
+
+
+@dataclass(frozen=True)
+class Upstream:
+    base_url: str
+    pid: int
+
+
+@dataclass(frozen=True)
+class Asked:
+    answers: int
+    cpu: float
+    """Seconds that the clients have used."""
+
+
+def upstream() -> AbstractContextManager[Upstream]:
+    """While it runs."""
     return _nginx() if light() else _python_upstream()
 
 
-def ask(port: int, connections: int, seconds: float) -> int:
-    """How many answers came to so many connections in that time."""
+def ask(port: int, connections: int, seconds: float) -> Asked:
+    """What came to so many connections in that time."""
     return _wrk(port, connections, seconds) if light() else _python(port, connections, seconds)
 
 
@@ -85,7 +105,7 @@ end
 
 
 @contextmanager
-def _nginx() -> Iterator[str]:
+def _nginx() -> Iterator[Upstream]:
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         reply = _EVENTS.replace("\\", "\\\\").replace('"', '\\"')
@@ -95,7 +115,7 @@ def _nginx() -> Iterator[str]:
         with subprocess.Popen(command) as process:
             try:
                 _wait(port, process)
-                yield f"http://127.0.0.1:{port}/v1"
+                yield Upstream(f"http://127.0.0.1:{port}/v1", process.pid)
             finally:
                 process.terminate()
 
@@ -112,7 +132,8 @@ def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
     raise RuntimeError("nginx does not start")
 
 
-def _wrk(port: int, connections: int, seconds: float) -> int:
+def _wrk(port: int, connections: int, seconds: float) -> Asked:
+    before = _of_children()
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
         script.write(_SCRIPT.format(body=BODY))
         script.flush()
@@ -126,7 +147,13 @@ def _wrk(port: int, connections: int, seconds: float) -> int:
     answers, failed = map(int, told.rpartition("answers ")[2].split(" failed "))
     if failed:
         raise RuntimeError(told)
-    return answers
+    return Asked(answers, _of_children() - before)
+
+
+def _of_children() -> float:
+    """Seconds that those used which have ended: wrk is the only one that does so meanwhile."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -154,18 +181,18 @@ def _run(listener: socket.socket) -> None:
 
 
 @contextmanager
-def _python_upstream() -> Iterator[str]:
+def _python_upstream() -> Iterator[Upstream]:
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     process = multiprocessing.get_context("fork").Process(target=_run, args=(listener,))
     process.start()
     try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        yield Upstream(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", process.pid or 0)
     finally:
         process.kill()
         process.join()
 
 
-def _python(port: int, connections: int, seconds: float) -> int:
+def _python(port: int, connections: int, seconds: float) -> Asked:
     request = (
         f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n"
         f"content-type: application/json\r\ncontent-length: {len(BODY)}\r\n\r\n{BODY}"
@@ -188,4 +215,5 @@ def _python(port: int, connections: int, seconds: float) -> int:
     async def run() -> int:
         return sum(await asyncio.gather(*(one() for _ in range(connections))))
 
-    return asyncio.run(run())
+    before = time.process_time()
+    return Asked(asyncio.run(run()), time.process_time() - before)

@@ -1,0 +1,177 @@
+"""Calls with one worker and with two, in turns: how many came, and whose CPU they took.
+
+Both proxies run all the time, so a pair of rounds is seconds apart and other work falls on both
+alike. They are started anew now and then: a process may be a few percent faster or slower all its life.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from benchmarks.load import servers
+from benchmarks.workers import load
+
+STARTS = 2
+WORKERS = (1, 2)
+_SETTLE_SECONDS = 4.0
+"""What a proxy does behind its start is not measured."""
+_START_SECONDS = 30.0
+"""A machine that is busy takes long to start all workers."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """Milliseconds of CPU are of each call."""
+
+    rate: float
+    """Calls a second."""
+    workers: float
+    sandboxes: float
+    """Monty's processes, which the workers start; and gunicorn's master, which does nothing."""
+    keeper: float
+    load: float
+    """wrk and nginx, or what stands for them."""
+    idle: float
+    """Cores of the machine that did nothing."""
+    others: float
+    """Cores that did something else."""
+
+    @property
+    def proxy(self) -> float:
+        return self.workers + self.sandboxes + self.keeper
+
+    @property
+    def cores(self) -> float:
+        """That the proxy kept busy."""
+        return self.rate * self.proxy / 1000
+
+
+@dataclass(frozen=True)
+class _Used:
+    """Seconds of CPU since each began."""
+
+    processes: dict[int, float]
+    """Children of the master."""
+    proxy: float
+    upstream: float
+    idle: float
+
+    @classmethod
+    def until_now(cls, server: servers.Server, upstream: int) -> _Used:
+        root = server.process.pid
+        children = Path(f"/proc/{root}/task/{root}/children").read_text().split()
+        idle = Path("/proc/stat").read_text().split("\n", 1)[0].split()[4]
+        return cls(
+            {int(child): servers.own_cpu(int(child)) for child in children},
+            server.cpu(),
+            servers.cpu(upstream),
+            int(idle) / os.sysconf("SC_CLK_TCK"),
+        )
+
+
+def measured(
+    server: servers.Server, workers: int, upstream: int, seconds: float, connections: int
+) -> Round:
+    port = urlsplit(server.base_url).port or 0
+    before, began = _Used.until_now(server, upstream), time.perf_counter()
+    asked = load.ask(port, connections, seconds)
+    passed, after = time.perf_counter() - began, _Used.until_now(server, upstream)
+    if not asked.answers:
+        raise RuntimeError(f"{workers} worker(s) answered nothing in {passed:.0f} s")
+    spent = [used - before.processes.get(pid, 0.0) for pid, used in after.processes.items()]
+    own = sum(sorted(spent)[-workers:])  # the keeper has less to do
+    keeper = sum(spent) - own
+    proxy, idle = after.proxy - before.proxy, after.idle - before.idle
+    clients = asked.cpu + after.upstream - before.upstream
+    each = 1000 / asked.answers
+    cores = os.cpu_count() or 1
+    return Round(
+        rate=asked.answers / passed,
+        workers=own * each,
+        sandboxes=max(0.0, proxy - own - keeper) * each,
+        keeper=keeper * each,
+        load=clients * each,
+        idle=idle / passed,
+        others=max(0.0, cores - (idle + proxy + clients) / passed),
+    )
+
+
+def rounds(
+    upstream: load.Upstream, pairs: int, seconds: float, connections: int
+) -> dict[int, list[Round]]:
+    found: dict[int, list[Round]] = {workers: [] for workers in WORKERS}
+    for start in range(STARTS):
+        with ExitStack() as running:
+            proxies = {
+                workers: running.enter_context(
+                    servers.proxy(upstream.base_url, "--workers", str(workers))
+                )
+                for workers in WORKERS
+            }
+            time.sleep(_SETTLE_SECONDS)
+            for server in proxies.values():
+                _warm(urlsplit(server.base_url).port or 0, connections)
+            for _ in range(start, pairs, STARTS):
+                for workers, server in proxies.items():
+                    one = measured(server, workers, upstream.pid, seconds, connections)
+                    found[workers].append(one)
+                    print(
+                        f"{workers} worker(s): {one.rate:.0f} calls/s, {one.proxy:.2f} ms of CPU each, "
+                        f"{one.idle:.2f} cores idle, {one.others:.2f} with other work",
+                        flush=True,
+                    )
+    return found
+
+
+def memory(base_url: str, workers: int) -> float:
+    """MiB of all processes, before any request."""
+    with servers.proxy(base_url, "--workers", str(workers)) as server:
+        time.sleep(_SETTLE_SECONDS)
+        return server.memory()
+
+
+def _warm(port: int, connections: int) -> None:
+    until = time.monotonic() + _START_SECONDS
+    while load.ask(port, connections, 2).answers < 4 * connections and time.monotonic() < until:
+        pass
+
+
+def table(found: dict[int, list[Round]], seconds: float) -> Iterator[str]:
+    one, two = (found[workers] for workers in WORKERS)
+    yield "| median (least to most) | 1 worker | 2 workers | 2 : 1, of each pair |"
+    yield "|---|---|---|---|"
+    rows: Sequence[tuple[str, Callable[[Round], float], int]] = (
+        (f"calls/s, {len(one)} rounds of {seconds:g} s", attrgetter("rate"), 0),
+        ("calls in a second of the proxy's CPU", _work, 0),
+        ("CPU a call, ms: all of the proxy", attrgetter("proxy"), 2),
+        ("... its workers", attrgetter("workers"), 2),
+        ("... their sandboxes", attrgetter("sandboxes"), 2),
+        ("... the keeper", attrgetter("keeper"), 2),
+        (f"beside it, ms: {load.name()}", attrgetter("load"), 2),
+        ("cores that the proxy keeps busy", attrgetter("cores"), 2),
+        ("... that have other work", attrgetter("others"), 2),
+        ("... that are idle", attrgetter("idle"), 2),
+    )
+    for name, value, digits in rows:
+        few, many = [value(each) for each in one], [value(each) for each in two]
+        compared = ""
+        if value in (rows[0][1], rows[1][1]):
+            compared = _spread([second / first for first, second in zip(few, many, strict=True)], 2)
+        yield f"| {name} | {_spread(few, digits)} | {_spread(many, digits)} | {compared} |"
+
+
+def _work(one: Round) -> float:
+    return 1000 / one.proxy
+
+
+def _spread(values: Sequence[float], digits: int) -> str:
+    least, middle, most = min(values), statistics.median(values), max(values)
+    return f"{middle:.{digits}f} ({least:.{digits}f} to {most:.{digits}f})"
