@@ -131,6 +131,16 @@ class NotStored(EmulatorError):
         self.headers = {"x-should-retry": "false", **self.headers}
 
 
+class FilesAway(NotStored):
+    """What all replicas keep files in cannot be reached just now; the next try may find it."""
+
+    status = 503
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.headers = {"retry-after": "1"}
+
+
 class StoreUnavailable(EmulatorError):
     """What was kept cannot be read just now; the next try may find it."""
 

@@ -11,14 +11,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from emulator.errors import NotStored
+import structlog
+
+from emulator.errors import FilesAway, NotStored
 from emulator.storage.index import CONTENTS, VERSION, Rows
+
+log = structlog.get_logger()
 
 _LOCK = 0x656D756C61746F72
 """The number of the lock; any that no other program of that database takes."""
 _CONNECT_SECONDS = 5
 _CONNECTIONS = 4
 """Kept open; there are more while many requests ask at once."""
+_SERVES_NOBODY = {"53300", "57P01", "57P02", "57P03"}
+"""Too many connections, shutdown, crash, not ready yet."""
 _VERSIONS = "CREATE TABLE IF NOT EXISTS emulator_index (version INTEGER NOT NULL)"
 
 
@@ -50,6 +56,12 @@ class SharedIndex:
         except (SQLAlchemyError, ImportError) as error:
             # Not what was given: a URL that cannot be read may hold a password.
             raise NotStored(f"files_index cannot be used: {type(error).__name__}.") from error
+        try:
+            self._prepare()
+        except FilesAway as error:
+            raise NotStored(f"The proxy's index of files failed: {_reason(error)}.") from error
+
+    def _prepare(self) -> None:
         with self.transaction() as rows:
             rows.run(_VERSIONS)
             versions = {version for (version,) in rows.all("SELECT version FROM emulator_index")}
@@ -70,13 +82,28 @@ class SharedIndex:
                 rows.one("SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
                 yield rows
         except self._failure as error:
+            if self._is_away(error):
+                # Not to clients: the driver tells addresses and users.
+                log.warning("index of files away", reason=_reason(error))
+                raise FilesAway("The proxy's files cannot be reached just now.") from error
             raise NotStored(f"The proxy's index of files failed: {_reason(error)}.") from error
+
+    def _is_away(self, error: Exception) -> bool:
+        """Whether there is no server, or it does not serve just now (PostgreSQL, appendix A)."""
+        if isinstance(error, self._sql.exc.TimeoutError):
+            return True  # no connection became free
+        if not isinstance(error, self._sql.exc.OperationalError | self._sql.exc.InterfaceError):
+            return False
+        code = getattr(error.orig, "sqlstate", None)
+        return error.connection_invalidated or code is None or code in _SERVES_NOBODY
 
     def close(self) -> None:
         self._engine.dispose()
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     """What the driver says, without the query and its values."""
+    if isinstance(error, FilesAway) and error.__cause__ is not None:
+        error = error.__cause__
     lines = str(getattr(error, "orig", None) or error).strip().splitlines()
     return lines[0][:300] if lines else type(error).__name__

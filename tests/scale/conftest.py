@@ -86,7 +86,8 @@ def replicas(
 ) -> Iterator[Replicas]:
     index = database.database()
     shared = f"--store {redis.database()} --files-index {index} --warm-interpreters 0".split()
-    shared += getattr(request, "param", [])
+    for option in getattr(request, "param", []):
+        shared.append(request.getfixturevalue("bucket") if option == "BUCKET" else option)
     if "--sandbox" not in shared:
         shared += f"--sandbox gateway --gateway-url {gateway} --gateway-token {TOKEN}".split()
     with ExitStack() as opened:

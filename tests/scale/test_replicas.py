@@ -48,6 +48,7 @@ def test_a_conversation_and_a_chain_of_responses_are_those_of_all_replicas(
     assert replicas.alternated()
 
 
+@pytest.mark.parametrize("replicas", [[], ["--files-dir", "BUCKET"]], indirect=True)
 def test_a_file_that_one_replica_took_is_read_listed_and_deleted_at_the_other(
     replicas: Replicas,
 ) -> None:
@@ -58,6 +59,13 @@ def test_a_file_that_one_replica_took_is_read_listed_and_deleted_at_the_other(
     code = {"code": "print(open('a.csv').read())"}
     ran = replicas.ask(f"/v1/containers/{container.id}/execute", code)
     assert ran["stdout"] == "1,2\n\n"
+    code = {"code": "print(open('b.csv', 'w').write('3'))"}
+    [written] = replicas.ask(f"/v1/containers/{container.id}/execute", code)["files"]
+    read = [
+        c.containers.files.content.retrieve(written["id"], container_id=container.id)
+        for c in uploads
+    ]
+    assert [each.content for each in read] == [b"3", b"3"]
     uploads[1].files.delete(file.id)
     assert list(uploads[0].files.list()) == []
 

@@ -18,6 +18,7 @@ from emulator.storage.blob_store import BlobStore, open_blob_store
 from emulator.storage.container_files import ROOT
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
+from emulator.storage.paging import Page
 from tests.support.postgres import Postgres
 
 LARGE = os.urandom(600_000)
@@ -89,6 +90,40 @@ def test_a_quota_is_one_of_all_replicas_also_for_uploads_at_the_same_time(
         assert sum(pool.map(upload, range(16))) == 4
     assert refused == ["too_many_files"] * 12
     assert len(replicas[0].store._contents.stored()) == 4
+
+
+def test_both_replicas_sweep_at_once_and_each_expired_container_is_one_ones_to_end(
+    database: Postgres, files_dir: str
+) -> None:
+    """Whoever is told its id ends its kernel: nobody would leave it, two would end what is another's."""
+    index, now = database.database(), [time.time()]
+    with ExitStack() as opened:
+        stores = [open_blob_store(files_dir, index, now=lambda: now[0]) for _ in range(2)]
+        for store in stores:
+            opened.callback(store.close)
+        replicas = [Replica(store, max_containers=50) for store in stores]
+        old = [replicas[n % 2].containers.create("me", expires_minutes=1).id for n in range(20)]
+        for container in old:
+            replicas[0].containers.put_file(container, f"{ROOT}a.txt", b"x", "assistant")
+        young = replicas[0].containers.create("me", expires_minutes=20).id
+        used = old.pop()
+        now[0] += 59
+        replicas[1].containers.touch(used)
+        now[0] += 2
+        with ThreadPoolExecutor(8) as pool:
+            swept = pool.map(lambda n: replicas[n % 2].containers.sweep(), range(8))
+            assert sorted(each for some in swept for each in some) == sorted(old)
+        for replica in replicas:
+            found = replica.containers.list("me", Page(limit=100)).items
+            assert {each.id for each in found if each.status == "running"} == {young, used}
+            for container in old:
+                with pytest.raises(NotFound) as gone:
+                    replica.containers.files(container)
+                assert gone.value.code == "container_expired"
+                replica.containers.touch(container)  # a cell that ends now brings nothing back
+                with pytest.raises(NotFound):
+                    replica.containers.put_file(container, f"{ROOT}b.txt", b"y", "assistant")
+        assert len(stores[0]._contents.stored()) == 1
 
 
 def test_an_unfinished_upload_is_left_alone_for_an_hour_and_then_removed(

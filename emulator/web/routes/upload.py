@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import io
 import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -88,7 +88,8 @@ def content_reply(content: BinaryIO, filename: str) -> Response:
         direct_passthrough=True,
     )
     # Of what was opened: the index may know a newer file by now.
-    response.content_length = os.fstat(content.fileno()).st_size
+    response.content_length = content.seek(0, io.SEEK_END)
+    content.seek(0)
     response.headers["content-disposition"] = (
         f"attachment; filename*=UTF-8''{quote(filename, safe='')}"
     )

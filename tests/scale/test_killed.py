@@ -1,0 +1,170 @@
+"""A replica is killed (-9) in the middle of something: what the other one makes of it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any
+
+import openai
+import pytest
+
+from emulator.responses.signals import ALIVE_SECONDS
+from tests.support.processes import RedisServer, proxy
+from tests.support.programs import INTERPRETER, PRICE
+from tests.support.replicas import (
+    Replicas,
+    ask_in_vain,
+    chat_at,
+    results,
+    wait_until,
+)
+from tests.support.scripted import Reply, ScriptedUpstream
+
+SLOW = Reply(text="word " * 400, chunks=5, delay=0.1)
+"""Long enough to be found in the middle of."""
+
+
+def test_a_background_response_is_polled_and_cancelled_at_the_other_replica(
+    replicas: Replicas, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("Quick.", SLOW)
+    asked = {"model": "m", "input": "Hi", "background": True}
+    quick = replicas.at(0, "/v1/responses", asked)["id"]
+    wait_until(lambda: replicas.at(1, f"/v1/responses/{quick}")["status"] == "completed")
+    slow = replicas.at(0, "/v1/responses", asked)["id"]
+    wait_until(lambda: replicas.at(1, f"/v1/responses/{slow}")["status"] == "in_progress")
+    assert replicas.at(1, f"/v1/responses/{slow}/cancel", {})["status"] == "cancelled"
+    assert replicas.at(0, f"/v1/responses/{slow}")["status"] == "cancelled"
+
+
+def test_a_background_response_of_a_killed_replica_has_failed(
+    replicas: Replicas, upstream: ScriptedUpstream
+) -> None:
+    """Nothing goes on with it: a model would be asked twice. Whoever polls is told, and asks again."""
+    upstream.reply(SLOW, "Quick.")
+    asked = {"model": "m", "input": "Hi", "background": True}
+    slow = replicas.at(0, "/v1/responses", asked)["id"]
+    wait_until(lambda: replicas.at(1, f"/v1/responses/{slow}")["status"] == "in_progress")
+    replicas.kill(0)
+    wait_until(lambda: replicas.at(1, f"/v1/responses/{slow}")["status"] == "failed")
+    assert ALIVE_SECONDS < 60, "wait_until waits as long"
+    assert "has gone" in replicas.at(1, f"/v1/responses/{slow}")["error"]["message"]
+    again = replicas.ask("/v1/responses", asked)["id"]
+    wait_until(lambda: replicas.ask(f"/v1/responses/{again}")["status"] == "completed")
+
+
+def test_a_stream_of_a_killed_replica_breaks_off_and_is_asked_for_again(
+    replicas: Replicas, upstream: ScriptedUpstream
+) -> None:
+    """No part of it is kept as a whole answer: the conversation is as it was before."""
+    upstream.reply("One.", SLOW, "Two.")
+    client = openai.OpenAI(base_url=f"{replicas.urls[0]}/v1", api_key="k", max_retries=0)
+    talk = replicas.at(0, "/v1/conversations", {})["id"]
+    replicas.at(0, "/v1/responses", {"model": "m", "input": "a", "conversation": talk})
+    seen = []
+    with (
+        pytest.raises(openai.OpenAIError) as broken,
+        client.responses.create(model="m", input="b", conversation=talk, stream=True) as stream,
+    ):
+        for event in stream:
+            seen.append(event.type)
+            if len(seen) == 8:
+                replicas.kill(0)
+        raise openai.OpenAIError("the stream ended")
+    assert broken.value
+    assert "response.completed" not in seen
+    replicas.ask("/v1/responses", {"model": "m", "input": "b", "conversation": talk})
+    told = json.dumps(upstream.requests[-1]["messages"])
+    assert told.count('"b"') == 1
+    assert "word" not in told
+    items = replicas.ask(f"/v1/conversations/{talk}/items")["data"]
+    assert len(items) == 4
+
+
+def test_a_cell_that_goes_on_when_its_replica_is_killed_is_not_run_twice(
+    replicas: Replicas, upstream: ScriptedUpstream
+) -> None:
+    """It had its results and ran: what it did stays done, and the client's next try is an ordinary turn."""
+    cell = (
+        "```python\nimport time\ntries = globals().get('tries', 0) + 1\n"
+        "price = get_price(about='a')\nbought = True\nwhile True: time.sleep(0.1)\n```"
+    )
+    upstream.reply(cell, "I do not know.", "```python\nprint(tries, bought)\n```", "Once.")
+    messages: list[Any] = [{"role": "user", "content": "Buy."}]
+    messages += results(chat_at(replicas, 1, messages, [INTERPRETER, PRICE]), "2")
+    asked = {"model": "m", "messages": messages, "tools": [INTERPRETER, PRICE]}
+    url = f"{replicas.urls[0]}/v1/chat/completions"
+    broken = threading.Thread(target=ask_in_vain, args=(url, asked))
+    broken.start()
+    time.sleep(1.5)  # for the cell to be running; without it the test tries less
+    replicas.kill(0)
+    broken.join()
+    answer = chat_at(replicas, 1, messages, [INTERPRETER, PRICE])
+    assert answer["content"].startswith("I do not know.")
+    assert len(upstream.requests) == 2
+    [container] = replicas.at(1, "/v1/containers")["data"]
+    ran = replicas.at(
+        1, f"/v1/containers/{container['id']}/execute", {"code": "print(tries, bought)"}
+    )
+    assert (ran["stdout"], ran["notes"]) == ("1 True\n", [])
+
+
+def test_a_waiting_cell_goes_on_where_another_one_is_when_its_replica_is_killed(
+    replicas: Replicas, upstream: ScriptedUpstream
+) -> None:
+    """The first replica is in the middle of one cell and has another that waits: it is the second's now."""
+    upstream.reply(
+        "```python\nprint('asking')\nprice = get_price(about='a')\nprint(6 * price)\n```",
+        "Twelve.",
+    )
+    messages: list[Any] = [{"role": "user", "content": "How much?"}]
+    priced = chat_at(replicas, 0, messages, [INTERPRETER, PRICE])
+    busy = replicas.at(0, "/v1/containers", {"name": "busy"})["id"]
+    execute = f"/v1/containers/{busy}/execute"
+    replicas.at(0, execute, {"code": "import time\nx = 41"})
+    endless = {"code": "x += 1\nwhile True: time.sleep(0.1)"}
+    broken = threading.Thread(target=ask_in_vain, args=(f"{replicas.urls[0]}{execute}", endless))
+    broken.start()
+    time.sleep(1.0)
+    messages += results(priced, "2")
+    going_on: list[Any] = []
+    resumed = threading.Thread(
+        target=lambda: going_on.append(chat_at(replicas, 1, messages, [INTERPRETER, PRICE]))
+    )
+    resumed.start()
+    replicas.kill(0)
+    resumed.join()
+    broken.join()
+    assert going_on[0]["content"].startswith("Twelve.")
+    assert "12" in json.dumps(upstream.requests[-1]["messages"])
+    assert replicas.at(1, execute, {"code": "print(x)"})["stdout"] == "42\n"
+
+
+@pytest.mark.parametrize("store", ["folder", "bucket"])
+def test_a_file_that_a_dead_replica_took_is_read_at_the_other(
+    request: pytest.FixtureRequest, store: str, upstream: ScriptedUpstream, redis: RedisServer
+) -> None:
+    database = request.getfixturevalue("database").database()
+    tmp_path = request.getfixturevalue("tmp_path")
+    files = str(tmp_path / "mounted") if store == "folder" else request.getfixturevalue("bucket")
+    shared = ["--store", redis.database(), "--files-index", database, "--files-dir", files]
+    shared += ["--engines", "monty"]
+    content = b"1,2\n" * 100_000
+    with (
+        proxy(upstream.base_url, tmp_path / "one.log", *shared) as (first, one),
+        proxy(upstream.base_url, tmp_path / "two.log", *shared) as (_, two),
+    ):
+        file = openai.OpenAI(base_url=f"{one}/v1", api_key="k").files.create(
+            file=("a.csv", content), purpose="user_data"
+        )
+        first.kill()
+        client = openai.OpenAI(base_url=f"{two}/v1", api_key="k")
+        assert client.files.content(file.id).content == content
+        container = client.containers.create(name="c", file_ids=[file.id])
+        [copied] = client.containers.files.list(container.id)
+        read = client.containers.files.content.retrieve(copied.id, container_id=container.id)
+        assert read.content == content
+        client.files.delete(file.id)
+        assert list(client.files.list()) == []

@@ -1,0 +1,169 @@
+"""What replicas share is restarted while they serve: errors in OpenAI's shape, then all as it was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import openai
+import pytest
+
+from emulator.storage.key_value import REST_SECONDS
+from tests.support.postgres import Postgres
+from tests.support.processes import RedisServer
+from tests.support.programs import CHAIN, HITS, INTERPRETER, PRICE, TOOLS
+from tests.support.raw_http import send
+from tests.support.replicas import CELL, Replicas, chat_at, results
+from tests.support.scripted import ScriptedUpstream
+
+
+@contextmanager
+def away(server: RedisServer | Postgres) -> Iterator[None]:
+    server.stop()
+    try:
+        yield
+    finally:
+        server.start()
+
+
+@contextmanager
+def rested(server: RedisServer) -> Iterator[None]:
+    """A replica that has found Redis away does not ask for a while."""
+    with away(server):
+        yield
+    time.sleep(REST_SECONDS + 0.5)
+
+
+def refused(replicas: Replicas, replica: int, path: str, body: Any = None) -> Any:
+    """An error that says when to come again, in OpenAI's shape and without an address in it."""
+    status, headers, answer = send(f"{replicas.urls[replica]}{path}", body)
+    assert status == 503, answer
+    assert set(answer["error"]) == {"message", "type", "param", "code"}
+    assert answer["error"]["type"] in ("server_error", "sandbox_error")
+    assert "127.0.0.1" not in answer["error"]["message"]
+    return {**answer["error"], "headers": headers}
+
+
+def test_redis_is_restarted_and_everything_goes_on_where_it_was(
+    replicas: Replicas, upstream: ScriptedUpstream, redis: RedisServer
+) -> None:
+    """A program and a cell that wait, variables, a conversation."""
+    upstream.reply(CHAIN, CELL, "Good day.", "Plain.", "Twelve.", "It is good.")
+    program: list[Any] = [{"role": "user", "content": "Go."}]
+    cell: list[Any] = [{"role": "user", "content": "How much?"}]
+    searched = chat_at(replicas, 0, program, TOOLS)
+    priced = chat_at(replicas, 1, cell, [INTERPRETER, PRICE])
+    said = replicas.at(0, "/v1/responses", {"model": "m", "input": "Hi"})
+    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
+    execute = f"/v1/containers/{container}/execute"
+    replicas.at(0, execute, {"code": "x = 41"})
+
+    with rested(redis):
+        chain = {"model": "m", "input": "And you?", "previous_response_id": said["id"]}
+        for replica in (0, 1):
+            assert refused(replicas, replica, execute, {"code": "x"})["code"] == "overloaded"
+            refused(replicas, replica, "/v1/responses", chain)
+        plain = chat_at(replicas, 0, [{"role": "user", "content": "Hi"}], TOOLS)
+        assert plain["content"] == "Plain."
+
+    assert replicas.at(1, execute, {"code": "print(x + 1)"})["stdout"] == "42\n"
+    cell += results(priced, "2")
+    assert chat_at(replicas, 0, cell, [INTERPRETER, PRICE])["content"].startswith("Twelve.")
+    program += results(searched, HITS)
+    booked = chat_at(replicas, 1, program, TOOLS)
+    assert booked["tool_calls"][0]["function"]["name"] == "book"
+    replicas.at(1, "/v1/responses", chain)
+    assert "Good day." in str(upstream.requests[-1]["messages"])
+    assert len(upstream.requests) == 6
+
+
+def test_a_cell_that_runs_while_redis_is_restarted_ends_as_it_would_have(
+    replicas: Replicas, redis: RedisServer
+) -> None:
+    """Its replica has the container for longer than such a restart takes."""
+    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
+    execute = f"/v1/containers/{container}/execute"
+    replicas.at(0, execute, {"code": "import time\nx = 41"})
+    code = "time.sleep(3)\nx += 1\nprint('ran')\nopen('a.txt', 'w').write('kept')"
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(replicas.at, 0, execute, {"code": code})
+        time.sleep(1.0)  # for the cell to be running; without it the test tries less
+        with rested(redis):
+            pass
+        ran = running.result(60)
+    assert ran["stdout"] == "ran\n"
+    assert [file["path"] for file in ran["files"]] == ["/mnt/data/a.txt"]
+    assert replicas.at(1, execute, {"code": "print(x)"})["stdout"] == "42\n"
+
+
+def test_postgresql_is_restarted_and_files_are_there_again_without_a_restart_of_the_proxy(
+    replicas: Replicas, upstream: ScriptedUpstream, database: Postgres
+) -> None:
+    upstream.reply("Plain.")
+    clients = [
+        openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0) for url in replicas.urls
+    ]
+    file = clients[0].files.create(file=("a.csv", b"1,2\n"), purpose="user_data")
+    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
+    execute = f"/v1/containers/{container}/execute"
+    replicas.at(0, execute, {"code": "x = 41"})
+
+    with away(database):
+        for replica, client in enumerate(clients):
+            for path in ("/v1/files", f"/v1/files/{file.id}/content", "/v1/containers"):
+                assert refused(replicas, replica, path)["headers"]["retry-after"] == "1"
+            refused(replicas, replica, execute, {"code": "x"})
+            with pytest.raises(openai.InternalServerError, match="cannot be reached just now"):
+                client.files.create(file=("b.csv", b"3"), purpose="user_data")
+        assert (
+            chat_at(replicas, 0, [{"role": "user", "content": "Hi"}], TOOLS)["content"] == "Plain."
+        )
+
+    for client in clients:
+        assert client.files.content(file.id).content == b"1,2\n"
+        assert [each.filename for each in client.files.list()] == ["a.csv"]
+    assert replicas.at(1, execute, {"code": "print(x + 1)"})["stdout"] == "42\n"
+
+
+def test_a_cell_that_runs_while_postgresql_is_restarted_keeps_its_variables_and_output(
+    replicas: Replicas, database: Postgres
+) -> None:
+    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
+    execute = f"/v1/containers/{container}/execute"
+    replicas.at(0, execute, {"code": "import time\nx = 41"})
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(
+            replicas.at, 0, execute, {"code": "time.sleep(4)\nx += 1\nprint('ran')"}
+        )
+        time.sleep(1.0)
+        with away(database):
+            pass
+        assert running.result(60)["stdout"] == "ran\n"
+    assert replicas.at(1, execute, {"code": "print(x)"})["stdout"] == "42\n"
+
+
+def test_a_redis_that_has_lost_everything_costs_turns_and_sessions_and_nothing_else(
+    replicas: Replicas, upstream: ScriptedUpstream, redis: RedisServer
+) -> None:
+    import redis as redis_package
+
+    upstream.reply(CHAIN, "A turn of the model's.", "Good day.", "Anew.")
+    program: list[Any] = [{"role": "user", "content": "Go."}]
+    program += results(chat_at(replicas, 0, program, TOOLS), HITS)
+    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
+    execute = f"/v1/containers/{container}/execute"
+    replicas.at(0, execute, {"code": "x = 41\nopen('a.txt', 'w').write('kept')"})
+
+    with redis_package.Redis.from_url(redis.url) as client:
+        client.flushall()
+
+    assert chat_at(replicas, 1, program, TOOLS)["content"] == "A turn of the model's."
+    ran = replicas.at(1, execute, {"code": "print(open('a.txt').read())\nx"})
+    assert ran["stdout"] == "kept\n"
+    assert "NameError" in ran["stderr"]
+    ran = replicas.at(0, execute, {"code": "x = 1\nprint(x)"})
+    assert ran["stdout"] == "1\n"
+    assert replicas.at(1, execute, {"code": "print(x)"})["stdout"] == "1\n"
