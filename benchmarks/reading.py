@@ -109,6 +109,8 @@ class NoEngine:
 
     name = "none"
 
+    def get_ready(self) -> None: ...
+
     @contextmanager
     def session(self, *_: object, **__: object) -> Iterator[Session]:
         raise Unsupported("nothing is run")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import emulator
+from emulator.left_out import left_out
 
 if TYPE_CHECKING:
     from emulator.configuration import Configuration
@@ -78,13 +79,14 @@ def _help(*, everything: bool) -> None:
 
 def _serve(arguments: Sequence[str]) -> int:
     """Serve until a signal comes."""
-    made = _configuration(arguments)
-    from emulator.serve import CannotServe, serve
+    with left_out():
+        made = _configuration(arguments)
+        from emulator.serve import CannotServe, serve
 
-    try:
-        serve(made, _say)
-    except CannotServe as error:
-        _refuse(str(error), code=error.code)
+        try:
+            serve(made, _say)
+        except CannotServe as error:
+            _refuse(str(error), code=error.code)
     return 0
 
 

@@ -41,7 +41,7 @@ def _kernel(settings: Settings, limits: Limits) -> Engine:
         max_age=settings.kernel_age_seconds,
         **_place(settings),
     )
-    engine.warm_up()
+    engine.check()  # now, while an operator looks on; `Engine.get_ready` starts the waiting ones
     return engine
 
 

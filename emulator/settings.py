@@ -158,7 +158,8 @@ class Settings(BaseSettings):
         1,
         ge=0,
         le=64,
-        description="kernels started ahead of need; 0: nothing is made ready before a first request",
+        description="kernels started ahead of need, once tools were offered; "
+        "0: nothing is made ready before a first request",
     )
     max_kernels: int = Field(
         16,

@@ -81,6 +81,9 @@ class Engine(Protocol):
     @property
     def name(self) -> str: ...
 
+    def get_ready(self) -> None:
+        """Programs may come soon: start what takes long, in the background. Cheap where that is done."""
+
     def session(
         self, names: frozenset[str], *, preamble: str = "", seed: int = 0
     ) -> AbstractContextManager[Session]:

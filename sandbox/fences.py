@@ -18,6 +18,7 @@ from typing import Any
 
 from sandbox import bubblewrap, cgroups
 from sandbox.errors import SandboxUnavailable
+from sandbox.rlimits import SET_LIMITS
 
 _MiB = 1024 * 1024
 _MEMORY = 64 * _MiB
@@ -170,8 +171,6 @@ def _group() -> Check:
 def probe(fences: Iterable[Fence]) -> str:
     """Python source that limits itself (see SET_LIMITS), tries each fence and prints a report."""
     probes = [(fence.name, fence.probe) for fence in fences]
-    from sandbox.provisioners import SET_LIMITS  # brings jupyter_client, which is slow
-
     return f"{SET_LIMITS}\nPROBES = {probes!r}\n{_PROBE}"
 
 

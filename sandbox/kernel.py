@@ -7,30 +7,33 @@ sessions than there may be.
 Does not stop: what neither of these stops.
 """
 
+from __future__ import annotations
+
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from sandbox import cgroups, leftovers
 from sandbox.engine import Limits, Session
 from sandbox.errors import SandboxDied, SandboxUnavailable
-from sandbox.jupyter import Connected, Kernel
 from sandbox.kernel_session import STUB, KernelSession
 from sandbox.notebook import Notebook
 from sandbox.parked import Parked
 from sandbox.places import PLACES
 from sandbox.pool import WarmPool
-from sandbox.provisioners import kernel_spec
+
+if TYPE_CHECKING:
+    from sandbox.jupyter import Connected
 
 
 class KernelEngine:
     """Kernels in one place: `bubblewrap`, `docker`, or `none` where the operator said so by name.
 
-    `warm` kernels wait ready, started in the background by `warm_up` or the first session; at most
-    `most` sessions are open at once, one more raises SandboxBusy. A kernel that has waited `max_age`
-    seconds, or has died, is replaced. `memory` in `limits` counts what
+    `warm` kernels wait ready, started in the background by `warm_up`, `get_ready` or the first session;
+    at most `most` sessions are open at once, one more raises SandboxBusy. A kernel that has waited
+    `max_age` seconds, or has died, is replaced. `memory` in `limits` counts what
     a kernel maps beyond its own start, in each of its processes.
     """
 
@@ -64,8 +67,7 @@ class KernelEngine:
         setup = f"{STUB}.prepare({self.limits.output}, {tuple(preload)!r}, shared={shared})"
         if connect is None:
             assert row.provisioner is not None
-            spec = kernel_spec(row.provisioner, {"memory": self.limits.memory, **config})
-            connect = partial(Kernel, spec)
+            connect = _here(row.provisioner, {"memory": self.limits.memory, **config})
         self._connect = partial(connect, setup)
         self._lives_on = shared
         self._pool: WarmPool[Connected] = WarmPool(
@@ -76,10 +78,25 @@ class KernelEngine:
         self._problem: SandboxUnavailable | None = None
         self._probed = elsewhere
 
+    def check(self) -> None:
+        """Raises SandboxUnavailable if this place cannot be had: a sandbox that cannot be had turns this
+        engine off; it never becomes a weaker one."""
+        with self._probe_lock:
+            if not self._probed:
+                leftovers.sweep(cgroups.folders())
+                self._problem = self._probe()
+                self._probed = True
+            if self._problem is not None:
+                raise SandboxUnavailable(self._problem.reason, self._problem.fix)
+
     def warm_up(self) -> None:
-        """Start the waiting kernels now. Raises SandboxUnavailable if this place cannot be had."""
-        self._check()
+        """Start the waiting kernels now. Raises as `check`."""
+        self.check()
         self._pool.fill()
+
+    def get_ready(self) -> None:
+        """As `Engine.get_ready`: the waiting kernels start a moment from now, and are kept up."""
+        self._pool.keep_up()
 
     def session(
         self, names: frozenset[str], *, preamble: str = "", seed: int = 0
@@ -119,22 +136,12 @@ class KernelEngine:
 
     @contextmanager
     def _kernel(self, parked: Parked | None = None) -> Iterator[Connected]:
-        self._check()
+        self.check()
         kernel = self._pool.take(None if parked is None else partial(self._at, parked))
         try:
             yield kernel
         finally:
             self._pool.give_back(kernel)
-
-    def _check(self) -> None:
-        """A sandbox that cannot be had turns this engine off; it never becomes a weaker one."""
-        with self._probe_lock:
-            if not self._probed:
-                leftovers.sweep(cgroups.folders())
-                self._problem = self._probe()
-                self._probed = True
-            if self._problem is not None:
-                raise SandboxUnavailable(self._problem.reason, self._problem.fix)
 
     def pool_counts(self) -> dict[str, int]:
         """As `WarmPool.counts`."""
@@ -148,3 +155,18 @@ class KernelEngine:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+
+def _here(provisioner: str, config: Mapping[str, int | str]) -> Callable[..., Connected]:
+    """What starts a kernel on this machine, from the source of its setup.
+
+    jupyter_client comes with the first one: 17 MiB, of which a server that needs no kernel has no use.
+    """
+
+    def start(setup: str) -> Connected:
+        from sandbox.jupyter import Kernel
+        from sandbox.provisioners import kernel_spec
+
+        return Kernel(kernel_spec(provisioner, config), setup)
+
+    return start

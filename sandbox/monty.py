@@ -63,6 +63,9 @@ class MontyEngine:
         }
         self._closed = False
 
+    def get_ready(self) -> None:
+        """Nothing: its workers start faster than a model writes."""
+
     def session(
         self, names: frozenset[str], *, preamble: str = "", seed: int = 0
     ) -> AbstractContextManager[Session]:

@@ -69,6 +69,14 @@ class WarmPool(Generic[K]):
             self._fill()
             self._keep_up()
 
+    def keep_up(self) -> None:
+        """As `fill`, but a moment from now, as behind a hand-out; nothing if that has been done."""
+        if self._keeper is None and self._size:
+            with self._lock:
+                if not self._closed:
+                    self._keep_up()
+                    self._wanted.set()
+
     def take(self, launch: Callable[[], K] | None = None) -> K:
         """Hand out a kernel: a waiting one, or one started now; with ``launch`` the one that it makes.
 

@@ -291,6 +291,8 @@ class Answerer:
         finish_reason: str | None = None
         size = 0
         container_id = state.bench.container.id if state.bench else ""
+        for engine in self.engines:
+            engine.get_ready()  # while the model thinks
         with sandbox_at_fault():
             with self.upstream.open(state.messages, state.fields) as stream:
                 meter.begin()

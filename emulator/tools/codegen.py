@@ -41,7 +41,8 @@ def source(models: Sequence[Model]) -> str:
 
 @lru_cache(maxsize=128)
 def _generate(document: str) -> str:
-    # Imported at first use: the import and the first run take a third of a second.
+    # Imported at first use, and no sooner: only nested schemas need it. The import and the first run take
+    # 0.2 to 0.3 s of CPU, and what is imported is 16 MiB, which is a sixth of an idle proxy.
     from datamodel_code_generator import (  # type: ignore[attr-defined]
         DataModelType,
         InputFileType,

@@ -1,4 +1,4 @@
-"""The first request after the start has nothing to wait for that the second has not."""
+"""What a first request after the start waits for, and what is only begun when there is use for it."""
 
 from __future__ import annotations
 
@@ -6,56 +6,107 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.support.command_line import ROOT, SECONDS, environment
 
 # In a process of its own: what this one has imported already is none of the proxy's.
 ASK = """
-import json, sys, urllib.request
+import json, sys, time, urllib.request
 from app import create_app
 from emulator.settings import Settings
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import serve
 
-city = {"type": "object", "properties": {"city": {"type": "string"}}}
-schema = {"type": "object", "properties": {"to": city}}
-tool = {"type": "function", "function": {"name": "go", "parameters": schema}}
+asked = json.loads(sys.argv[1])
+tool = {"type": "function", "function": {"name": "go", "parameters": asked["parameters"]}}
 body = {"model": "m", "messages": [{"role": "user", "content": "Go"}], "tools": [tool]}
-reply = '```python\\ngo(to={"city": "Oslo"})\\n```'
-with ScriptedUpstream(default=reply) as upstream:
+
+def waiting():
+    told = urllib.request.urlopen(f"{url}/metrics").read().decode().splitlines()
+    return [float(row.split()[1]) for row in told if 'pool="programs",state="waiting"' in row]
+
+with ScriptedUpstream(default=f"```python\\n{asked['call']}\\n```") as upstream:
     settings = Settings(
-        base_url=upstream.base_url, store=":memory:", files_dir=":temporary:", engines=("monty",)
+        base_url=upstream.base_url, store=":memory:", files_dir=":temporary:", sandbox="none",
+        engines=asked["engines"],
     )
     app = create_app(settings)
     app.extensions["emulator.reachability"].begin()
     app.extensions["emulator.reachability"].model(60)
     app.extensions["emulator.warm_up"]()
-    asked = len(upstream.requests)
+    said = len(upstream.requests)
     with serve(app) as url:
-        urllib.request.urlopen(f"{url}/healthz").read()
-        before = set(sys.modules)
+        before, at_start = set(sys.modules), waiting()
         kind = {"content-type": "application/json"}
         request = urllib.request.Request(f"{url}/v1/chat/completions", json.dumps(body).encode(), kind)
         answer = json.load(urllib.request.urlopen(request))
         after = set(sys.modules)
+        until = time.monotonic() + 60
+        while "kernel" in asked["engines"] and waiting() == [0.0] and time.monotonic() < until:
+            time.sleep(0.05)
+        later = waiting()
     app.extensions["emulator"].close()
 [call] = answer["choices"][0]["message"]["tool_calls"]
-print(json.dumps([asked, call["function"]["arguments"], sorted(after - before)]))
+packages = {name: sorted({each.partition(".")[0] for each in found})
+            for name, found in (("before", before), ("with it", after - before))}
+print(json.dumps([said, call["function"]["arguments"], packages, at_start, later]))
 """
 
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}}
+NESTED = {"type": "object", "properties": {"to": CITY}}
 
-def test_a_request_after_warming_up_imports_nothing(tmp_path: Path) -> None:
-    """Making models of nested schemas began with an import of two seconds, while the client waited."""
+
+def ask(folder: Path, engines: list[str], parameters: Any, call: str) -> Any:
+    """Requests of the start, the call's arguments, packages that were there before the first request and
+    that came with it, and programs' kernels that waited before and a while after."""
+    asked = json.dumps({"engines": engines, "parameters": parameters, "call": call})
     run = subprocess.run(
-        [sys.executable, "-c", ASK],
+        [sys.executable, "-c", ASK, asked],
         cwd=ROOT,
-        env=environment(tmp_path, {"EMULATOR_CONFIG": "/dev/null", "PYTHONPATH": str(ROOT)}),
+        env=environment(folder, {"EMULATOR_CONFIG": "/dev/null", "PYTHONPATH": str(ROOT)}),
         capture_output=True,
         text=True,
         timeout=SECONDS,
         check=False,
     )
     assert run.returncode == 0, run.stderr
-    asked, arguments, imported = json.loads(run.stdout.splitlines()[-1])
-    assert (asked, arguments) == (0, '{"to":{"city":"Oslo"}}')
-    assert imported == []
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "call", "arguments", "imported"),
+    [
+        (CITY, 'go(city="Oslo")', '{"city":"Oslo"}', []),
+        (
+            NESTED,
+            'go(to={"city": "Oslo"})',
+            '{"to":{"city":"Oslo"}}',
+            ["datamodel_code_generator", "pydantic"],
+        ),
+    ],
+    ids=["plain tools", "nested schemas"],
+)
+def test_a_first_request_imports_nothing_but_the_generator_of_models(
+    tmp_path: Path, parameters: Any, call: str, arguments: str, imported: list[str]
+) -> None:
+    """All that any request needs is there before it; what only nested schemas need (16 MiB) is not."""
+    said, given, packages, *_ = ask(tmp_path, ["monty"], parameters, call)
+    assert (said, given) == (0, arguments)
+    assert packages["with it"] == imported
+    assert "datamodel_code_generator" not in packages["before"]
+
+
+def test_kernels_that_wait_begin_with_the_first_request_that_has_tools(tmp_path: Path) -> None:
+    """A proxy that nobody asks to call tools has none, and not the library that speaks to them."""
+    said, _, packages, at_start, later = ask(tmp_path, ["monty", "kernel"], CITY, 'go(city="Oslo")')
+    assert (said, at_start, later) == (0, [0.0], [1.0])
+    assert {"jupyter_client", "zmq"}.isdisjoint(packages["before"])
+
+
+def test_where_programs_run_in_kernels_first_they_begin_with_the_start(tmp_path: Path) -> None:
+    said, _, packages, *_, later = ask(tmp_path, ["kernel"], CITY, 'go(city="Oslo")')
+    assert (said, later) == (0, [1.0])
+    assert "jupyter_client" in packages["before"]

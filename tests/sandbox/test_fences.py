@@ -441,6 +441,27 @@ def test_a_hand_out_is_made_good_in_the_background(make_pool: Callable[..., Made
     assert things[2].living
 
 
+def test_kernels_are_kept_up_from_when_there_is_use_for_them(
+    make_pool: Callable[..., Made],
+) -> None:
+    pool, things, _ = make_pool(size=2, most=4)
+    assert things == []
+    for _ in range(3):
+        pool.keep_up()
+    _until(lambda: len(things) == 2)
+    things[0].living = False
+    _until(lambda: len(things) == 3)
+    assert pool.counts()["in_use"] == 0
+
+
+def test_a_pool_without_waiting_kernels_keeps_none_up(make_pool: Callable[..., Made]) -> None:
+    pool, things, _ = make_pool(size=0, most=4)
+    pool.keep_up()
+    pool.close()
+    pool.keep_up()
+    assert things == []
+
+
 def test_a_full_pool_says_so_and_has_room_again_later(make_pool: Callable[..., Made]) -> None:
     pool, _, _ = make_pool(size=0, most=1)
     taken = pool.take()

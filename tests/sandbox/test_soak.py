@@ -75,11 +75,18 @@ def _held() -> Held:
     return Held(
         descriptors=len(list(Path("/proc/self/fd").iterdir())),
         threads=threading.active_count(),
-        children=sum(len((task / "children").read_text().split()) for task in tasks),
+        children=sum(map(_children, tasks)),
         groups=sum(len(list(folder.glob(f"{mark}-*"))) for folder in cgroups.folders()),
         folders=len(list(Path(tempfile.gettempdir()).glob(f"{mark}-*"))),
         containers=len(docker_containers(mark)),
     )
+
+
+def _children(task: Path) -> int:
+    try:
+        return len((task / "children").read_text().split())
+    except (FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
+        return 0
 
 
 def _resident() -> int:

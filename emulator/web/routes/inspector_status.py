@@ -9,7 +9,6 @@ from flask import Blueprint, Response
 from pydantic import SecretStr
 
 from emulator import __version__
-from emulator.doctor import examine
 from emulator.errors import Forbidden
 from emulator.settings import Settings
 from emulator.traces import Kept
@@ -53,6 +52,8 @@ def add_status(
     @inspector.post("/inspector/status/doctor")
     def doctor() -> Response:
         _allowed()
+        from emulator.doctor import examine  # brings all engines
+
         with examining:
             checks = examine(settings)
         return pages.page("_doctor.html", checks=checks)

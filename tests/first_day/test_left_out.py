@@ -1,0 +1,49 @@
+"""What a server does without, even where it is installed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from emulator.left_out import LEFT_OUT
+from tests.support.command_line import ROOT, SECONDS, environment
+
+SERVED = """
+import sys, types
+from emulator import cli
+
+def looked_at(made, say):
+    import emulator.upstream.client, emulator.web.app, emulator.web.server
+    print(sorted(name for name in sys.argv[1:] if sys.modules.get(name)))
+
+sys.modules["emulator.serve"] = types.SimpleNamespace(serve=looked_at, CannotServe=OSError)
+try:
+    cli.main(["--base-url", "http://127.0.0.1:9/v1"])
+except SystemExit:
+    import openai, rich.console, structlog, uvicorn
+    print(bool(structlog.get_logger() and openai.OpenAI and uvicorn.Server and rich.console.Console))
+"""
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_what_is_left_out_is_still_called_so(name: str) -> None:
+    """A library that renames a module would bring it back unseen."""
+    assert find_spec(name) is not None
+
+
+def test_a_server_leaves_out_what_it_has_no_use_for(tmp_path: Path) -> None:
+    """In an environment for development, structlog brought rich, and the SDK aiohttp: 15 MiB."""
+    run = subprocess.run(
+        [sys.executable, "-c", SERVED, "rich", "pygments", "uvicorn", "aiohttp"],
+        cwd=ROOT,
+        env=environment(tmp_path, {"EMULATOR_CONFIG": "/dev/null", "PYTHONPATH": str(ROOT)}),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert (run.stdout, run.stderr) == ("[]\nTrue\n", "")
