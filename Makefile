@@ -242,9 +242,11 @@ test-enterprise-gateway: $(TESTABLE) $(WEBSOCKETS) $(ENTERPRISE) ## the same tes
 	    $(PY) -m pytest tests/sandbox/test_gateway.py $(ARGS)
 
 .PHONY: test-scale
-test-scale: $(SCALE) $(GATEWAY) scale-packages ## several replicas behind nginx, with all that they share (docs/scaling.md)
+test-scale: $(SCALE) $(GATEWAY) $(ENTERPRISE) scale-packages ## several replicas behind nginx, with all that they share (docs/scaling.md)
 	@export PATH=$$PATH:/usr/sbin JUPYTER_GATEWAY="$(abspath $(GATEWAY_VENV))/bin/python -m kernel_gateway"; \
 	$(SCALE_VENV)/bin/python -m pytest tests/scale $(ARGS); \
+	$(if $(ARGS),,JUPYTER_GATEWAY="$(abspath $(ENTERPRISE_VENV))/bin/python -m enterprise_gateway" \
+	    $(SCALE_VENV)/bin/python -m pytest tests/scale/test_replicas.py -k "containers_variables or waits_goes or replica_is_killed";) \
 	$(if $(ARGS),,FILES_INDEX=postgresql $(SCALE_VENV)/bin/python -m pytest tests/storage/test_files.py tests/storage/test_containers.py)
 
 # Debian starts what it installs, unless it is told not to.

@@ -40,7 +40,8 @@ class Approvals:
         held = Held(execution_id, container_id, code, self._now())
         with self._lock:
             self._held[held.id] = held
-        self._look(held)
+        if not self._look(held):
+            log.warning("a held cell is not shown at other replicas yet", container=container_id)
         return held
 
     def wait(self, held: Held, seconds: float) -> Decision:
@@ -126,16 +127,17 @@ class Approvals:
             self._look(held)
         return any(held.decision is None for held in here)  # the store has lost it meanwhile
 
-    def _look(self, held: Held) -> None:
+    def _look(self, held: Held) -> bool:
+        """Take over what another replica has decided. False if the store cannot be asked."""
         if self._shared is None:
-            return
+            return True
         try:
             decision = self._shared.look(held)
-        except StoreFailed as error:
-            log.warning("a held cell is not shown at other replicas", reason=str(error))
-            return
+        except StoreFailed:
+            return False  # this is called again soon
         if decision is not None:
             held.decide(decision)
+        return True
 
 
 def _not_found(execution_id: str) -> NotFound:
