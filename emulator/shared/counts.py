@@ -80,7 +80,7 @@ class Tally:
 
 
 class Burden:
-    """What each worker has to carry, as it tells the others. For one thread of each."""
+    """What each worker has to carry, as it tells the others. For one thread of each, which tells first."""
 
     def __init__(self, shares: memoryview[int], slot: int) -> None:
         self._shares = shares
@@ -89,9 +89,9 @@ class Burden:
     def tell(self, amount: int) -> None:
         self._shares[self._slot] = amount + 1  # 0: no worker is there
 
-    def others_have_less(self) -> bool:
-        own = self._shares[self._slot]
-        return any(0 < share < own for share in self._shares)
+    def lead(self) -> int:
+        """How much more this worker has than the one that has least."""
+        return self._shares[self._slot] - min(share for share in self._shares if share)
 
 
 class SharedRoom:

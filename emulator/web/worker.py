@@ -51,7 +51,10 @@ _TELL_SECONDS = 0.5
 """How long it waits for open requests before it says so."""
 _NOTIFY_SECONDS = 1.0
 _GIVE_WAY_SECONDS = 0.005
-"""Before it takes a connection while another worker has fewer (Puma's wait_for_less_busy_worker)."""
+"""Before it takes a connection while another worker has one less (Puma's wait_for_less_busy_worker)."""
+_GIVE_WAY_MOST_SECONDS = 0.05
+"""However many less another has: it may be unable to take any."""
+_MAKE_ROOM_SECONDS = 0.005
 CONNECTIONS = "connections"
 _END = b"\r\n\r\n"
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
@@ -135,6 +138,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._notified = -math.inf
+        self._accepts_from = 0.0
+        """Until then connections are left to other workers, in monotonic seconds."""
+        self._gave_way = False
+        """Before the connection that is there now."""
         self._rounds = 0
         """How often the loop has looked at all connections."""
         self._heads: dict[_Connection, int] = {}
@@ -146,9 +153,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         return Threads(self.cfg.threads)
 
     def accept(self, listener: socket.socket) -> None:
-        # Clients keep their connections: a worker that took most of them would keep its lead.
-        if self.burden is not None and self.burden.others_have_less():
-            time.sleep(_GIVE_WAY_SECONDS)
+        if self._gives_way():
+            return
         try:
             client, address = listener.accept()
         except OSError as error:
@@ -158,11 +164,22 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
                 raise
             return
         self.nr_conns += 1
+        self._tell_burden()
         client = ClientSocket(client)
         connection = _Connection(self.cfg, client, address, listener.getsockname())
         connection.seconds = self.client_seconds
         self._await_head(connection)
         self._make_room()
+
+    def set_accept_enabled(self, enabled: bool) -> None:
+        """As the base class, but not while others are given way to."""
+        if not (enabled and time.monotonic() < self._accepts_from):
+            super().set_accept_enabled(enabled)
+
+    def wait_for_and_dispatch_events(self, timeout: float) -> None:
+        """As the base class, but no longer than others are given way to."""
+        left = self._accepts_from - time.monotonic()
+        super().wait_for_and_dispatch_events(min(timeout, left) if left > 0 else timeout)
 
     def on_client_socket_readable(self, conn: _Connection, client: socket.socket) -> None:
         if _is_closed(client):
@@ -235,8 +252,24 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         if now >= self._notified + _NOTIFY_SECONDS:
             self._notified = now
             super().notify()
+        self._tell_burden()
+
+    def _tell_burden(self) -> None:
         if self.burden is not None:
             self.burden.tell(self.nr_conns)
+
+    def _gives_way(self) -> bool:
+        """Leave a connection to who has fewer, once: all others here are served meanwhile.
+
+        Clients keep their connections: a worker that took most of them would keep its lead.
+        """
+        lead = 0 if self._gave_way or self.burden is None else self.burden.lead()
+        self._gave_way = lead > 0
+        if self._gave_way:
+            seconds = min(lead * _GIVE_WAY_SECONDS, _GIVE_WAY_MOST_SECONDS)
+            self._accepts_from = time.monotonic() + seconds
+            self.set_accept_enabled(False)
+        return self._gave_way
 
     def murder_pending(self) -> None:
         super().murder_pending()
@@ -349,7 +382,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def _make_room(self) -> None:
         """Those who send nothing, and those who hold a connection for later, give way to who comes."""
         while self.nr_conns > self.worker_connections - _SPARE and self._give_way():
-            time.sleep(_GIVE_WAY_SECONDS)
+            time.sleep(_MAKE_ROOM_SECONDS)
 
     def _free_a_descriptor(self) -> None:
         """The next look at the listener finds one. Where all are in use, that look is not taken at once."""
