@@ -129,8 +129,8 @@ def test_where_each_core_has_a_worker_it_stays_there_and_kernels_go_where_they_l
     os.sched_setaffinity(0, two)
     try:
         with (
-            ScriptedUpstream() as upstream,
-            served(upstream, tmp_path, "--warm-kernels", "1") as one,
+            ScriptedUpstream(default=CHAIN) as upstream,
+            served(upstream, tmp_path, "--engines", "kernel", "--warm-kernels", "1") as one,
         ):
             for _ in range(2):
                 pids = one.workers.pids()
@@ -139,6 +139,7 @@ def test_where_each_core_has_a_worker_it_stays_there_and_kernels_go_where_they_l
                 assert all(_threads_stay(pid) for pid in pids)
                 one.workers.kill(pids[0])
             assert os.sched_getaffinity(one.workers.keeper()) == two
+            one.chat(one.workers.pids()[0], [{"role": "user", "content": "Go."}], TOOLS)
             one.process.wait_until(lambda: {*_kernels(one.process.group)} == {frozenset(two)})
     finally:
         os.sched_setaffinity(0, before)
