@@ -20,11 +20,25 @@ log = structlog.get_logger()
 
 _LOCK = 0x656D756C61746F72
 """The number of the lock; any that no other program of that database takes."""
+_BEGIN = (
+    "SELECT set_config('idle_in_transaction_session_timeout', :silent, true), "
+    "set_config('lock_timeout', :wait, true), pg_advisory_xact_lock(:lock)"
+)
+_SILENT_SECONDS = 10
+"""After which the database takes a replica that has the lock for dead: its machine may have vanished."""
+_WAIT_SECONDS = 20
 _CONNECT_SECONDS = 5
+_ALIVE = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 2,
+    "tcp_user_timeout": 15_000,
+}
+"""So that a database whose machine has vanished is found away in seconds (libpq, 32.1.2)."""
 _CONNECTIONS = 4
 """Kept open; there are more while many requests ask at once."""
-_SERVES_NOBODY = {"53300", "57P01", "57P02", "57P03"}
-"""Too many connections, shutdown, crash, not ready yet."""
+_SERVES_NOBODY = {"25P03", "53300", "55P03", "57P01", "57P02", "57P03"}
+"""Silent for too long, too many connections, another has the lock, shutdown, crash, not ready yet."""
 _VERSIONS = "CREATE TABLE IF NOT EXISTS emulator_index (version INTEGER NOT NULL)"
 
 
@@ -51,7 +65,7 @@ class SharedIndex:
                 pool_size=_CONNECTIONS,
                 max_overflow=4 * _CONNECTIONS,
                 pool_pre_ping=True,
-                connect_args={"connect_timeout": _CONNECT_SECONDS},
+                connect_args={"connect_timeout": _CONNECT_SECONDS, **_ALIVE},
             )
         except (SQLAlchemyError, ImportError) as error:
             # Not what was given: a URL that cannot be read may hold a password.
@@ -79,7 +93,7 @@ class SharedIndex:
                     lambda query, values: connection.execute(self._sql.text(query), values),
                     lambda: None,
                 )
-                rows.one("SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
+                rows.one(_BEGIN, silent=f"{_SILENT_SECONDS}s", wait=f"{_WAIT_SECONDS}s", lock=_LOCK)
                 yield rows
         except self._failure as error:
             if self._is_away(error):
@@ -92,10 +106,12 @@ class SharedIndex:
         """Whether there is no server, or it does not serve just now (PostgreSQL, appendix A)."""
         if isinstance(error, self._sql.exc.TimeoutError):
             return True  # no connection became free
-        if not isinstance(error, self._sql.exc.OperationalError | self._sql.exc.InterfaceError):
+        if not isinstance(error, self._sql.exc.DBAPIError):
             return False
         code = getattr(error.orig, "sqlstate", None)
-        return error.connection_invalidated or code is None or code in _SERVES_NOBODY
+        if code is None:  # the driver's own word, not the server's
+            return isinstance(error, self._sql.exc.OperationalError | self._sql.exc.InterfaceError)
+        return error.connection_invalidated or code in _SERVES_NOBODY
 
     def close(self) -> None:
         self._engine.dispose()

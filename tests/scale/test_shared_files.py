@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +22,7 @@ from emulator.storage.container_files import ROOT
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
 from emulator.storage.paging import Page
+from emulator.storage.shared_index import SharedIndex
 from tests.support.postgres import Postgres
 
 LARGE = os.urandom(600_000)
@@ -71,6 +75,42 @@ def test_another_clients_file_is_at_no_replica(replicas: list[Replica]) -> None:
         with pytest.raises(NotFound):
             replica.files.get("you", file)
         assert replica.files.list("you").items == []
+
+
+IN_THE_INDEX = """
+import signal, sys
+from emulator.storage.shared_index import SharedIndex
+with SharedIndex(sys.argv[1]).transaction() as rows:
+    rows.run("CREATE TABLE half_done (n INTEGER)")
+    print("in", flush=True)
+    signal.raise_signal(signal.SIGSTOP)
+    rows.run("CREATE TABLE done (n INTEGER)")
+"""
+
+
+def test_a_replica_whose_machine_vanishes_in_the_index_keeps_nobody_out_for_long(
+    database: Postgres,
+) -> None:
+    """It had the lock, and its connection did not end: a process that is stopped says as little."""
+    url = database.database()
+    index = SharedIndex(url)
+    vanished = subprocess.Popen(
+        [sys.executable, "-c", IN_THE_INDEX, url], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        assert vanished.stdout is not None
+        assert vanished.stdout.readline() == b"in\n"
+        with index.transaction() as rows:
+            assert rows.one("SELECT to_regclass('half_done')") == (None,)
+        vanished.send_signal(signal.SIGCONT)
+        _, said = vanished.communicate(timeout=60)
+        assert b"FilesAway" in said, "it is told that it has lost the lock"
+        with index.transaction() as rows:
+            assert rows.one("SELECT to_regclass('done')") == (None,)
+    finally:
+        vanished.kill()
+        vanished.wait()
+        index.close()
 
 
 def test_a_quota_is_one_of_all_replicas_also_for_uploads_at_the_same_time(
