@@ -62,8 +62,15 @@ class OpenAIUpstream:
             timeout=timeout,
             http_client=transport.client(timeout),
         )
-        # All that can be told: the SDK makes a deep copy of each default.
-        self._options: RequestOptions = {"params": {}, "max_retries": 0, "timeout": timeout}
+        # All that can be told: the SDK makes a deep copy of each default, and a new random key for requests
+        # that it sends again, which it does not here.
+        self._options: RequestOptions = {
+            "params": {},
+            "max_retries": 0,
+            "timeout": timeout,
+            "security": {"bearer_auth": True},
+            "idempotency_key": "",
+        }
         # Whole, so that the SDK need not put it together for each request.
         base = self._client.base_url
         self._chats = str(base.copy_with(raw_path=base.raw_path + b"chat/completions"))

@@ -24,7 +24,7 @@ from emulator.upstream.chunked import BadChunk, ChunkedDecoder
 _IDLE_SECONDS = 4.0
 """Uvicorn closes an idle connection after 5: what is sent at that moment is lost."""
 _MAX_IDLE = 256
-_PIECE = 64 * 1024
+_PIECE = 16 * 1024
 _JOINED = 64 * 1024
 """A larger body is not copied to stand behind its head."""
 _KEEP_ALIVE: list[tuple[int, int, int]] = [
@@ -33,20 +33,50 @@ _KEEP_ALIVE: list[tuple[int, int, int]] = [
 ]
 
 
-class _Response(http.client.HTTPResponse):
+class Answer(http.client.HTTPResponse):
+    """Of a chunked body it reads not one chunk, but all that have come."""
+
     def __init__(self, sock: socket.socket, *given: Any, **named: Any) -> None:
         super().__init__(sock, *given, **named)
         self._connected = sock
         self._decoder = ChunkedDecoder()
+        self._failure: Exception | None = None
+        self._drained = False
+        """What was read ahead with the head has been given."""
+
+    def straight(self) -> bytes:
+        """As `read1`, for who need not go through urllib3 for each piece of a chunked body.
+
+        b"" where urllib3 is to be asked: it knows what is to be done at the end, and when something is wrong.
+        """
+        if not self.chunked or self.fp is None:
+            return b""
+        try:
+            return self._more(self.fp)
+        except (OSError, http.client.HTTPException) as error:
+            self._failure = error
+            return b""
 
     def read1(self, n: int = -1) -> bytes:
-        """As the base class; of a chunked body not one chunk, but all that have come."""
         if not self.chunked or self.fp is None:
             return super().read1(n)
+        if self._failure is not None:
+            raise self._failure
+        content = self._more(self.fp)
+        if self._decoder.ended:
+            if self._decoder.rest:  # it would be taken for the next answer
+                with suppress(OSError):
+                    self._connected.shutdown(socket.SHUT_RDWR)
+            self.close()
+        return content
+
+    def _more(self, read_ahead: Any) -> bytes:
         content = b""
         decoder = self._decoder
         while not content and not decoder.ended:
-            data = self.fp.read1(_PIECE)
+            # Its buffer is smaller than a piece, so that it is empty when one has been read.
+            data = self._connected.recv(_PIECE) if self._drained else read_ahead.read1(_PIECE)
+            self._drained = True
             try:
                 if data:
                     content = decoder.feed(data)
@@ -54,18 +84,13 @@ class _Response(http.client.HTTPResponse):
                     decoder.close()
             except BadChunk as error:
                 raise http.client.HTTPException(str(error)) from error
-        if decoder.ended:
-            if decoder.rest:  # it would be taken for the next answer
-                with suppress(OSError):
-                    self._connected.shutdown(socket.SHUT_RDWR)
-            self.close()
         return content
 
 
 class Connection:
     """What is added to urllib3's connections: since when one has been idle, and whose it is."""
 
-    response_class: Any = _Response
+    answer: Answer
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -74,6 +99,11 @@ class Connection:
         self._user: object = None
         self._joins = False
         self._head: bytes | None = None
+
+    def response_class(self, *given: Any, **named: Any) -> Answer:
+        """Called for each answer."""
+        self.answer = Answer(*given, **named)
+        return self.answer
 
     def request(self, *given: Any, **named: Any) -> None:
         # Without a body nothing follows the head; urllib3 has connected when this returns.
@@ -150,6 +180,13 @@ class _Socket(socket.socket):
 
     def settimeout(self, value: float | None) -> None:
         self._seconds = value
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        self._limit(socket.SO_RCVTIMEO)
+        try:
+            return super().recv(size, flags)
+        except BlockingIOError as error:
+            raise TimeoutError("timed out") from error
 
     def recv_into(self, *given: Any, **named: Any) -> int:
         self._limit(socket.SO_RCVTIMEO)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -176,13 +176,15 @@ class _Body(httpx2.SyncByteStream):
         self._answer = answer
         connection = getattr(answer, "connection", None)
         self._connection = connection if isinstance(connection, Connection) else None
+        self._straight: Callable[[], bytes] = bytes
         if self._connection is not None:
             self._connection.serve(self)
+            self._straight = self._connection.answer.straight
 
     def __iter__(self) -> Iterator[bytes]:
-        read1 = self._answer.read1
+        straight, read1 = self._straight, self._answer.read1
         try:
-            while data := read1(_PIECE):
+            while data := straight() or read1(_PIECE):
                 yield data
         except HTTPError as error:
             raise _as_httpx(error) from error
