@@ -210,6 +210,8 @@ def in_deltas(events: Iterable[AnswerEvent]) -> Iterator[AnswerEvent]:
     told: int | None = None
     for event in events:
         match event:
+            case Relayed():  # by far the most, where there are any
+                pass
             case CallBegun():
                 told = 0
             case ArgumentsDelta(text):

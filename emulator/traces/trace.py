@@ -36,10 +36,11 @@ class Wire:
     left_out: int = 0
 
     def add(self, at: float, data: bytes) -> None:
-        if self.size + len(data) > MOST_WIRE_BYTES:
-            self.left_out += len(data)
+        size = len(data)
+        if self.size + size > MOST_WIRE_BYTES:
+            self.left_out += size
             return
-        self.size += len(data)
+        self.size += size
         self.events.append((at, data))
 
 
@@ -224,7 +225,7 @@ class Trace:
     def answered(self, data: bytes) -> None:
         """Bytes of the response leave."""
         if self.wired:
-            self.wire.add(self.now(), data)
+            self.wire.add(time.perf_counter() - self._zero, data)
 
     def end(self, *, left: bool = False) -> bool:
         """The response has left, or its client has. False, and nothing done, if that was known."""
@@ -264,12 +265,12 @@ def wire() -> Callable[[Sequence[bytes]], None] | None:
     trace = current.get()
     if trace is None or not trace.wired or not trace.turns:
         return None
-    wire = trace.turns[-1].wire
+    add, now = trace.turns[-1].wire.add, trace.now
 
     def record(events: Sequence[bytes]) -> None:
-        at = trace.now()
+        at = now()
         for event in events:
-            wire.add(at, event)
+            add(at, event)
 
     return record
 

@@ -30,7 +30,10 @@ def watched(
     with closing(events):
         try:
             for event in events:
-                _see(trace, event)
+                if isinstance(event, Relayed):
+                    _see_chunk(trace, event.chunk)
+                else:
+                    _see(trace, event)
                 yield event
         except EmulatorError as error:
             client = departure.current.get()
@@ -41,8 +44,6 @@ def watched(
 
 def _see(trace: Trace, event: AnswerEvent) -> None:
     match event:
-        case Relayed(chunk):
-            _see_chunk(trace, chunk)
         case Opened():
             trace.turns_saved += event.turns_saved
             trace.container = event.container_id or trace.container
@@ -65,14 +66,17 @@ def _see(trace: Trace, event: AnswerEvent) -> None:
 
 
 def _see_chunk(trace: Trace, chunk: dict[str, Any]) -> None:
+    if trace.said is None:
+        trace.said = trace.now()
     for choice in chunk.get("choices") or ():
-        if choice.get("finish_reason"):
-            trace.finish_reason = choice["finish_reason"]
-        for piece in (choice.get("delta") or {}).get("tool_calls") or ():
-            if trace.called is None:
-                trace.called = trace.now()
-            # The first piece of a call has its id.
-            trace.call_count += bool(piece.get("id"))
+        if reason := choice.get("finish_reason"):
+            trace.finish_reason = reason
+        if (delta := choice.get("delta")) and "tool_calls" in delta:
+            for piece in delta["tool_calls"] or ():
+                if trace.called is None:
+                    trace.called = trace.now()
+                # The first piece of a call has its id.
+                trace.call_count += bool(piece.get("id"))
     if usage := chunk.get("usage"):
         told = (usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0)
         _add(trace, Usage(*told))

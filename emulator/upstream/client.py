@@ -28,7 +28,7 @@ from emulator.upstream.sse import EventTooLarge, SSEDecoder
 _SHORTEST_KEY = 8
 _UNREACHED = (502, 504)
 _NO_SUCH_PATH = (404, 405)
-_TEXTS = ("content", "reasoning_content", "reasoning")
+_TEXTS = frozenset({"content", "reasoning_content", "reasoning"})
 _COUNTED = ("prompt_tokens", "completion_tokens")
 _UNSENT = {
     f"X-Stainless-{name}": openai.Omit()
@@ -248,8 +248,8 @@ def _finishes(chunk: Chunk) -> bool:
             if type(delta) is not dict:
                 fits = False
                 break
-            for name in _TEXTS:
-                if (text := delta.get(name)) is not None and type(text) is not str:
+            for name, text in delta.items():
+                if type(text) is not str and text is not None and name in _TEXTS:
                     fits = False
     if usage is not None:
         fits = fits and type(usage) is dict

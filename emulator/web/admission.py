@@ -12,12 +12,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
-from werkzeug.wsgi import ClosingIterator
 
 from emulator import json_codec, metrics
 from emulator.errors import Overloaded
 from emulator.settings import Settings
 from emulator.shared.counts import Counts, Room, SharedRoom, Tally
+from emulator.web.closing import Closing
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -68,7 +68,7 @@ class Admission:
         metrics.OPEN_REQUESTS.inc()
         leave = partial(self._leave, size)
         try:
-            return ClosingIterator(self._app(environ, start_response), leave)
+            return Closing(self._app(environ, start_response), leave)
         except BaseException:
             leave()
             raise

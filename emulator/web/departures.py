@@ -15,10 +15,9 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from werkzeug.wsgi import ClosingIterator
-
 from emulator import departure
 from emulator.departure import Departure
+from emulator.web.closing import Closing
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -50,7 +49,7 @@ class Departures:
             raise
         finally:
             departure.current.reset(token)
-        return ClosingIterator(body, partial(self._forget, descriptor, client))
+        return Closing(body, partial(self._forget, descriptor, client))
 
     def close(self) -> None:
         self._closed = True

@@ -5,7 +5,8 @@ Requests are recorded once they are admitted: whoever has no key, or has asked t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import cast
 
 from flask import Blueprint, Flask, Response, g, request
 
@@ -59,8 +60,8 @@ class Recording:
             trace.answered(response.get_data())
             trace.written = not trace.background and (client is None or not client.left)
         else:
-            body = response.iter_encoded()
-            response.response = _Recorded(body, response.response, trace, client)
+            body = cast("Iterable[bytes]", response.response)  # no stream here is of text
+            response.response = _Recorded(body, trace, client)
 
         @response.call_on_close
         def finish() -> None:
@@ -73,22 +74,20 @@ class Recording:
 class _Recorded:
     """A response's body, each part of which is told to the trace as it leaves."""
 
-    def __init__(
-        self, body: Iterator[bytes], source: object, trace: Trace, client: Departure | None
-    ) -> None:
+    def __init__(self, body: Iterable[bytes], trace: Trace, client: Departure | None) -> None:
         self._body = body
-        self._source = source
         self._trace = trace
         self._client = client
 
     def __iter__(self) -> Iterator[bytes]:
+        answered = self._trace.answered
         for data in self._body:
-            self._trace.answered(data)
+            answered(data)
             yield data
         self._trace.written = self._client is None or not self._client.left
 
     def close(self) -> None:
-        close = getattr(self._source, "close", None)
+        close = getattr(self._body, "close", None)
         if close is not None:
             close()
 
