@@ -53,7 +53,7 @@ class OpenAIUpstream:
         timeout = openai.Timeout(
             settings.upstream_seconds, connect=settings.upstream_connect_seconds
         )
-        self._client = openai.OpenAI(
+        self._client = _SDK(
             api_key=settings.api_key.get_secret_value(),
             base_url=settings.base_url,
             default_headers=cast("Mapping[str, str]", {**_UNSENT, **(headers or {})}),
@@ -132,6 +132,14 @@ class OpenAIUpstream:
 
     def close(self) -> None:
         self._client.close()
+
+
+class _SDK(openai.OpenAI):
+    """The official client; a URL is parsed once, not for each request."""
+
+    def _prepare_url(self, url: str) -> httpx2.URL:
+        known = transport.parsed(url)
+        return super()._prepare_url(url) if known.is_relative_url else known
 
 
 class _RawReply:

@@ -91,6 +91,7 @@ class Connection:
     """What is added to urllib3's connections: since when one has been idle, and whose it is."""
 
     answer: Answer
+    """The one that is read, or that was read last."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -101,7 +102,7 @@ class Connection:
         self._head: bytes | None = None
 
     def response_class(self, *given: Any, **named: Any) -> Answer:
-        """Called for each answer."""
+        """What ``http.client`` calls for each answer."""
         self.answer = Answer(*given, **named)
         return self.answer
 
@@ -213,12 +214,12 @@ class _Socket(socket.socket):
             self._limits[option] = seconds
 
 
-class _Plain(Connection, HTTPConnection):
+class _Plain(Connection, HTTPConnection):  # type: ignore[misc]  # a class is called as a method is
     def _new_conn(self) -> socket.socket:
         return _Socket(super()._new_conn())
 
 
-class _Secure(Connection, HTTPSConnection):
+class _Secure(Connection, HTTPSConnection):  # type: ignore[misc]
     pass
 
 

@@ -63,12 +63,12 @@ class _Client(httpx2.Client):
             named = {"content": content, "timeout": timeout, "headers": headers}
             given |= {name: value for name, value in named.items() if value is not None}
             return super().build_request(method, url, **given)
-        parsed = _url(url)
+        where = parsed(url)
         names = {name for name, _ in headers}
-        sent = [("host", parsed.netloc.decode("ascii")), ("content-length", str(len(content)))]
+        sent = [("host", where.netloc.decode("ascii")), ("content-length", str(len(content)))]
         return httpx2.Request(
             method,
-            parsed,
+            where,
             headers=[
                 *(own for own in sent if own[0] not in names),
                 *(own for own in self._own_headers if own[0] not in names),
@@ -90,7 +90,7 @@ class _Client(httpx2.Client):
 
 
 @lru_cache(maxsize=256)
-def _url(url: str) -> httpx2.URL:
+def parsed(url: str) -> httpx2.URL:
     return httpx2.URL(url)
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 
 class Closing:
-    """As werkzeug's ``ClosingIterator``, but the server iterates the body itself: a stream of many pieces does
-    not pass through each middleware.
+    """Unlike with werkzeug's iterator for that, the server iterates the body itself.
+
+    So the pieces of a stream do not pass through each middleware.
     """
 
     def __init__(self, body: Iterable[bytes], then: Callable[[], None]) -> None:

@@ -28,7 +28,7 @@ def add_routes(
             log.info("request body", body=body.decode(errors="replace"))
         chat = parse_chat(body)
         asked = pipeline.read(chat, client(), interpreter_by_default=True, order=order())
-        chunks = complete(pipeline, asked, request.host_url.rstrip("/"))
+        chunks = complete(pipeline, asked, f"{request.scheme}://{request.host}")
         if not chat.stream:
             opened = next(chunks)
             return tell(json_reply(collect(chunks)), opened, asked.dropped)
