@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 _SLOTS = 128
@@ -110,3 +110,23 @@ class SharedRoom:
 
     def release(self) -> None:
         self._tally.take(-1)
+
+
+class Places:
+    """Places of each name that all workers together have. Safe to share between threads."""
+
+    def __init__(self, counts: Counts) -> None:
+        self._counts = counts
+        self._lock = threading.Lock()
+        self._rooms: dict[str, SharedRoom] = {}
+
+    def take(self, name: str, most: int, seconds: float) -> Callable[[], None] | None:
+        """What leaves the place again, to be called once; None if there was none within ``seconds``.
+
+        ``name`` is one of those that `Counts` was made with, and ``most`` always the same of it.
+        """
+        with self._lock:
+            if name not in self._rooms:
+                self._rooms[name] = SharedRoom(self._counts.tally(name, most))
+            room = self._rooms[name]
+        return room.release if room.acquire(timeout=seconds) else None

@@ -33,6 +33,11 @@ TakePlace = Callable[[str, int, float], Callable[[], None] | None]
 """Waits so many seconds for one of so many places, and gives what leaves it; None if there was none."""
 
 
+def place_name(upstream: str) -> str:
+    """Of the places of an upstream's requests."""
+    return f"upstream:{upstream}"
+
+
 _NO_SIGN_OF_LIFE = ("answer_timeout", "upstream_redirects")
 """Failures that are not the server's, which say nothing of whether it is up."""
 
@@ -137,7 +142,7 @@ class Guarded:
         longest = max(0.0, min(until - time.monotonic(), self._longest))
         leave: Callable[[], None] | None
         if self._take_place is not None:
-            leave = self._take_place(f"upstream:{self._name}", self._most, longest)
+            leave = self._take_place(place_name(self._name), self._most, longest)
         else:
             leave = self._places.release if self._places.acquire(timeout=longest) else None
         if leave is None:

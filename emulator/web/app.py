@@ -25,7 +25,7 @@ from emulator.responses.front import ResponseFront
 from emulator.responses.signals import Signals
 from emulator.responses.stored import StoredResponses
 from emulator.settings import Settings
-from emulator.shared import leases
+from emulator.shared.counts import Places
 from emulator.shared.rates import KeeperStorage
 from emulator.storage.blob_store import open_blob_store
 from emulator.storage.budgets import Budgets
@@ -102,7 +102,7 @@ def create_app(
     counters = None if keeper is None else KeeperStorage(keeper.wire)
     keys = ClientKeys(settings.client_keys_file) if settings.client_keys_file else None
     budgets = None if keys is None else Budgets(settings.store, counters)
-    take_place = None if keeper is None else partial(leases.take, keeper.wire)
+    take_place = None if keeper is None else Places(keeper.counts).take
     opener = None if upstream is None else lambda _: upstream
     breaker_state = None if keeper is None else keeper.breakers.of
     upstreams = Upstreams(

@@ -36,6 +36,7 @@ from emulator.storage.containers import Containers
 from emulator.storage.files import Files
 from emulator.traces.remote import handlers as trace_handlers
 from emulator.upstream.breaker import REGISTERS
+from emulator.upstream.guarded import place_name
 from emulator.upstream.routes import Routes
 from emulator.web.admission import COUNTED
 from emulator.web.inspector import sessions
@@ -59,8 +60,9 @@ class Keeper:
         self._settings = settings
         self._listener = wire.listen(folder / SOCKET)
         self.wire = Wire(folder / SOCKET)
-        self.counts = Counts((*COUNTED, CONNECTIONS))
-        self.breakers = Registers([target.name for target in Routes(settings).targets], REGISTERS)
+        upstreams = [target.name for target in Routes(settings).targets]
+        self.counts = Counts((*COUNTED, CONNECTIONS, *map(place_name, upstreams)))
+        self.breakers = Registers(upstreams, REGISTERS)
         self._pid = 0
         self._started = -_AGAIN_SECONDS
 
