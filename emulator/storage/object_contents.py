@@ -14,7 +14,7 @@ from typing import IO, Any, BinaryIO, cast
 
 import structlog
 
-from emulator.errors import NotStored
+from emulator.errors import FilesAway, NotStored
 from emulator.storage.contents import PIECE_BYTES, Check, Stored
 
 log = structlog.get_logger()
@@ -96,11 +96,16 @@ class ObjectContents:
 
 @contextmanager
 def _failing(how: str) -> Iterator[None]:
-    """Raises `NotStored` for any failure: each library behind fsspec has errors of its own."""
+    """Raises `NotStored` for what is not allowed or not there, `FilesAway` for any other failure.
+
+    Each library behind fsspec has errors of its own for a store that cannot be reached; none of them is full.
+    """
     try:
         yield
-    except Exception as error:
+    except (FileNotFoundError, PermissionError) as error:
         raise NotStored(f"The proxy's object store {how}: {type(error).__name__}.") from error
+    except Exception as error:
+        raise FilesAway(f"The proxy's object store {how}: {type(error).__name__}.") from error
 
 
 def _scheme(url: str) -> str:

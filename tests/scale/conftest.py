@@ -1,10 +1,7 @@
-"""What replicas share: a PostgreSQL, and an object store as Amazon's S3 speaks (moto's server)."""
+"""What replicas share: a PostgreSQL, a Redis, an object store, a gateway; and two of them behind nginx."""
 
 from __future__ import annotations
 
-import itertools
-import sys
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.support import gateways, nginx
+from tests.support.object_store import ObjectStore, object_store_in
 from tests.support.postgres import Postgres, postgres
-from tests.support.processes import Process, RedisServer, free_port, proxy, redis_server
+from tests.support.processes import RedisServer, proxy, redis_server
 from tests.support.replicas import TOKEN, Replicas
 from tests.support.scripted import ScriptedUpstream
-
-KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
 
 
 @pytest.fixture(scope="session")
@@ -27,30 +23,18 @@ def database() -> Iterator[Postgres]:
 
 
 @pytest.fixture(scope="session")
-def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Its URL. It holds nothing when it starts."""
-    port = free_port()
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = Process(command, tmp_path_factory.mktemp("s3") / "log")
-    url = f"http://127.0.0.1:{port}"
-    try:
-        server.wait_until(lambda: _answers(url))
-        yield url
-    finally:
-        server.kill()
-
-
-_buckets = itertools.count()
+def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    with object_store_in(tmp_path_factory.mktemp("s3")) as server:
+        yield server
 
 
 @pytest.fixture
-def bucket(object_store: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def bucket(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> str:
     """``s3://...``, and the environment by which s3fs finds the object store."""
-    for name, value in {**KEYS, "AWS_ENDPOINT_URL": object_store}.items():
+    for name, value in object_store.variables.items():
         monkeypatch.setenv(name, value)
-    name = f"files-{next(_buckets)}"
-    made = urllib.request.Request(f"{object_store}/{name}", method="PUT")
-    urllib.request.urlopen(made).close()
+    name = object_store.bucket()
+    monkeypatch.setenv("BUCKET", name)
     return f"s3://{name}/kept"
 
 
@@ -98,11 +82,3 @@ def replicas(
         urls = [url for _, url in started]
         balancer = opened.enter_context(nginx.balanced(urls, tmp_path))
         yield Replicas([process for process, _ in started], urls, balancer, gateway)
-
-
-def _answers(url: str) -> bool:
-    try:
-        urllib.request.urlopen(url, timeout=5).close()
-    except OSError:
-        return False
-    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ import openai
 import pytest
 
 from emulator.storage.key_value import REST_SECONDS
+from tests.support.object_store import ObjectStore
 from tests.support.postgres import Postgres
 from tests.support.processes import RedisServer
 from tests.support.programs import CHAIN, HITS, INTERPRETER, PRICE, TOOLS
@@ -21,7 +23,7 @@ from tests.support.scripted import ScriptedUpstream
 
 
 @contextmanager
-def away(server: RedisServer | Postgres) -> Iterator[None]:
+def away(server: RedisServer | Postgres | ObjectStore) -> Iterator[None]:
     server.stop()
     try:
         yield
@@ -143,6 +145,28 @@ def test_a_cell_that_runs_while_postgresql_is_restarted_keeps_its_variables_and_
             pass
         assert running.result(60)["stdout"] == "ran\n"
     assert replicas.at(1, execute, {"code": "print(x)"})["stdout"] == "42\n"
+
+
+@pytest.mark.parametrize("replicas", [["--files-dir", "BUCKET"]], indirect=True)
+def test_while_the_object_store_is_away_files_are_refused_for_now(
+    replicas: Replicas, object_store: ObjectStore
+) -> None:
+    client = openai.OpenAI(base_url=f"{replicas.urls[0]}/v1", api_key="k", max_retries=0)
+    file = client.files.create(file=("a.csv", b"1,2\n"), purpose="user_data")
+    with away(object_store):
+        for replica in (0, 1):
+            refused(replicas, replica, f"/v1/files/{file.id}/content")
+        with pytest.raises(openai.InternalServerError, match="object store takes no file") as full:
+            client.files.create(file=("b.csv", b"3"), purpose="user_data")
+        assert full.value.status_code == 503
+        assert [each.id for each in client.files.list()] == [file.id]
+    # This store comes back without its buckets: what it had is not there, and that is no outage.
+    object_store.make(os.environ["BUCKET"])
+    again = client.files.create(file=("b.csv", b"3"), purpose="user_data")
+    assert client.files.content(again.id).content == b"3"
+    with pytest.raises(openai.InternalServerError) as gone:
+        client.files.content(file.id)
+    assert gone.value.status_code == 507
 
 
 def test_a_redis_that_has_lost_everything_costs_turns_and_sessions_and_nothing_else(
