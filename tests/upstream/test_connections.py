@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
 from emulator.upstream.client import OpenAIUpstream
 from emulator.upstream.pass_through import PassThrough
@@ -31,6 +32,7 @@ TAILS = {
     "at once": ANSWER + LAST,
     "with the last event": HEAD + piece(delta("Hello") + delta(finish="stop") + DONE) + LAST,
     "never": ANSWER,
+    "not in chunks": HEAD + piece(delta("Hello")) + b"ZZ\r\n",
     "with more than it should": ANSWER + LAST + b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
 }
 
@@ -106,6 +108,17 @@ def test_what_comes_behind_an_answer_is_not_taken_for_the_next(server: Counting)
     upstream = OpenAIUpstream(Settings(base_url=server.url, api_key="none"))
     assert [answers(upstream, "with more than it should") for _ in range(3)] == [2, 2, 2]
     assert server.connections == 3
+    upstream.close()
+
+
+def test_what_is_wrong_with_a_body_is_said_and_ends_its_connection(server: Counting) -> None:
+    upstream = OpenAIUpstream(
+        Settings(base_url=server.url, api_key="none", upstream_seconds=2, upstream_retries=0)
+    )
+    with pytest.raises(UpstreamFailed, match="does not say how long"):
+        answers(upstream, "not in chunks")
+    assert answers(upstream, "at once") == 2
+    assert server.connections == 2
     upstream.close()
 
 
