@@ -15,6 +15,7 @@ from emulator.answering.bench import Bench
 from emulator.answering.cell_draft import CellDraft
 from emulator.answering.cell_resume import go_on
 from emulator.answering.conversation import Conversation
+from emulator.answering.deltas import deltas
 from emulator.answering.first_turn import first_turn
 from emulator.answering.grammar.calls import gbnf
 from emulator.answering.grammar.rules import GrammarUnusable
@@ -299,15 +300,10 @@ class Answerer:
                 metrics.MODEL_TURNS.inc()
                 reply.record()
                 yield Opened(container_id=container_id, headers=stream.headers)
-                for chunk in stream:
-                    meter.count(chunk)
-                    for choice in chunk.get("choices") or ():
-                        delta = choice.get("delta") or {}
-                        reasoning = self.asked.profile.reasoning(delta)
-                        content = delta.get("content") or ""
-                        size += len(content) + len(reasoning)
-                        yield from reply.feed(content, reasoning)
-                        finish_reason = choice.get("finish_reason") or finish_reason
+                for delta in deltas(stream, self.asked.profile, meter):
+                    size += len(delta.content) + len(delta.reasoning)
+                    yield from reply.feed(delta.content, delta.reasoning)
+                    finish_reason = delta.finish_reason or finish_reason
                     if reply.done:
                         break
                     if size > self.settings.max_reply_chars:

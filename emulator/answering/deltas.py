@@ -1,0 +1,63 @@
+"""What the chunks of a reply say: the text of those that have come together is one delta.
+
+A fast upstream sends many chunks in one piece, and to look at a text costs more than to join it. Knows nothing
+of what the text means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from emulator.answering.profiles import Profile
+from emulator.answering.usage import Meter
+from emulator.errors import UpstreamFailed
+from emulator.upstream.interface import UpstreamReply
+
+
+@dataclass(frozen=True)
+class Delta:
+    """Reasoning, and what was said behind it."""
+
+    reasoning: str
+    content: str
+    finish_reason: str | None = None
+    """That of a chunk, which is a delta of its own."""
+
+
+def deltas(reply: UpstreamReply, profile: Profile, meter: Meter) -> Iterator[Delta]:
+    """What ``reply`` says, as it comes; nothing that has come waits for more.
+
+    Raises `UpstreamFailed`, behind what came before the fault.
+    """
+    reasoning: list[str] = []
+    content: list[str] = []
+
+    def pending() -> Delta:
+        delta = Delta("".join(reasoning), "".join(content))
+        reasoning.clear()
+        content.clear()
+        return delta
+
+    try:
+        for chunk in reply:
+            meter.count(chunk)
+            for choice in chunk.get("choices") or ():
+                delta = choice.get("delta") or {}
+                thought, words = profile.reasoning(delta), delta.get("content") or ""
+                reason = choice.get("finish_reason")
+                if (reason or (thought and content)) and (reasoning or content):
+                    yield pending()
+                if reason:
+                    yield Delta(thought, words, reason)
+                    continue
+                if thought:
+                    reasoning.append(thought)
+                if words:
+                    content.append(words)
+            if (reasoning or content) and not reply.more:
+                yield pending()
+    except UpstreamFailed:
+        if reasoning or content:
+            yield pending()
+        raise
