@@ -15,12 +15,14 @@ class Pieces:
 
     def __init__(self) -> None:
         self._sources: list[str] = []
+        self._bytes = b""  # of the last of them
         self.lines: dict[int, int] = {}
         """Line of the piece that runs -> line of the program, where the piece was rewritten."""
         self._first = 0  # pieces before this one are the preamble
 
     def add(self, source: str) -> None:
         self._sources.append(source)
+        self._bytes = source.encode(errors="surrogatepass")
 
     @property
     def running(self) -> str:
@@ -40,7 +42,7 @@ class Pieces:
         """The line of a place, None if that is not in the piece that runs."""
         if _piece_number(position.filename) != len(self._sources) - 1:
             return None
-        line = self.running.encode()[: position.start].count(b"\n") + 1
+        line = self._bytes.count(b"\n", 0, position.start) + 1
         return self.lines.get(line, line)
 
     def frames(self, trace: Sequence[pm.Frame]) -> list[Frame]:

@@ -47,7 +47,8 @@ def ended_passage(placed: Placed, messages: Sequence[Message], toolset: Toolset)
         offered=bool(toolset.tools),
     )
     words = span[0].text
-    others = [m for m in span if m not in own]
+    places = set(map(id, own))
+    others = [m for m in span if id(m) not in places]
     return Passage(
         placed.start,
         placed.stop,

@@ -186,9 +186,7 @@ class Attempt:
         return raised
 
     def _line(self, line: int | None) -> int:
-        """The program's own line for one of the rewritten source; a statement's inner lines are its first."""
-        before = [new for new in self._prepared.lines if new <= (line or 0)]
-        return self._prepared.lines[max(before)] if before else 0
+        return self._prepared.line(line or 0)
 
     def stopped(self) -> Outcome:
         return Outcome(tuple(self._new), stopped=True, pending=True, made=tuple(self._lines))

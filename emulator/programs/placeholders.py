@@ -22,10 +22,11 @@ call.
 from __future__ import annotations
 
 import ast
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TypeVar
 
 from emulator.programs.calls import LATER
@@ -69,6 +70,15 @@ class Prepared:
     texts: Mapping[tuple[int, str], bool]
     """The calls whose results the program treats as text: line of the program, and the tool's name. True
     where it parses the text."""
+
+    def line(self, line: int) -> int:
+        """The program's own line for one of ``source``; a statement's inner lines are its first."""
+        before = bisect_right(self._begun, line)
+        return self.lines[self._begun[before - 1]] if before else 0
+
+    @cached_property
+    def _begun(self) -> list[int]:
+        return sorted(self.lines)
 
     @property
     def preamble(self) -> str:

@@ -86,9 +86,19 @@ def _unknown(node: ast.Call, name: str, program: Program, toolset: Toolset) -> U
     return Unknown(program.diagnostic(message, node.lineno, node.col_offset + 1, hint), near)
 
 
+_BINDING = frozenset(
+    (
+        *(ast.Name, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
+        *(ast.arg, ast.ExceptHandler, ast.alias),
+    )
+)
+
+
 def _bound(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Every name that the program itself binds, anywhere."""
     for node in nodes:
+        if type(node) not in _BINDING:
+            continue
         if isinstance(node, ast.Name):
             if isinstance(node.ctx, ast.Store):
                 yield node.id

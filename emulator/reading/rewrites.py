@@ -17,6 +17,7 @@ from emulator.reading.python_syntax import called, dotted, is_pythons_own, parse
 from emulator.reading.repairs import parse_repaired
 from emulator.reading.statements import Unreadable
 from emulator.reading.tool_names import WrittenNames
+from sandbox.parsing import children
 
 
 @dataclass(frozen=True)
@@ -247,6 +248,7 @@ REWRITES: tuple[Rewrite, ...] = (
 
 
 _TOP = tuple(row for row in REWRITES if row.top)
+_TOP_TYPES = frozenset(on for row in _TOP for on in _types(row.on))
 _INNER = {
     on: tuple(row for row in REWRITES if not row.top and on in _types(row.on))
     for on in {on for row in REWRITES if not row.top for on in _types(row.on)}
@@ -277,6 +279,26 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
 
+_DEEP = 60
+
+
+def _stands(tree: ast.AST, names: WrittenNames) -> bool:
+    """Whether no inner row applies anywhere in ``tree``, as in nearly all that models write.
+
+    Rows build new nodes, and leave the tree as it is. Of a deep tree it is for the rewriter to say.
+    """
+    level = [tree]
+    for _ in range(_DEEP):
+        for node in level:
+            for row in _INNER.get(type(node), ()):
+                if row.apply(node, names) is not node:
+                    return False
+        level = [below for node in level for below in children(node)]
+        if not level:
+            return True
+    return False
+
+
 @dataclass(frozen=True)
 class Piece:
     """A statement after all rows; `line` is that of the statement it came from."""
@@ -294,9 +316,9 @@ def rewritten(tree: ast.Module, names: WrittenNames) -> list[Piece]:
 def _pieces(node: ast.stmt, names: WrittenNames) -> Iterator[Piece]:
     line = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
     rewriter = _Rewriter(names)
-    statements = [rewriter.visit(node)]
+    statements: list[ast.AST] = [node if _stands(node, names) else rewriter.visit(node)]
     changed = rewriter.changed
-    for row in _TOP:
+    for row in _TOP if type(statements[0]) in _TOP_TYPES else ():
         if any(isinstance(old, row.on) for old in statements):
             step: list[ast.AST] = []
             for old in statements:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from emulator.tools import commands
@@ -18,6 +19,10 @@ from emulator.tools.expanded import ExpandedSchema
 from emulator.tools.problems import BindError, Problem, brief, written_call
 from emulator.tools.tool import Tool
 from emulator.tools.trees import Parameter, Tree
+
+_SCALARS = frozenset({str, int, bool})
+_CONTAINERS = (list, tuple, dict)
+_JSON = (bool, int, float, str, *_CONTAINERS, type(None))
 
 MAX_DEPTH = 32
 MAX_VALUES = 50_000
@@ -32,25 +37,35 @@ def bind(tool: Tool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str
         raise BindError(f"{tool.python_name}(...)", problems)
     plain = [_jsonlike(arg) for arg in args]
     named = {key: _jsonlike(value) for key, value in kwargs.items()}
-    written = written_call(tool.python_name, plain, named)
+    written = partial(written_call, tool.python_name, plain, named)
     reading = ExpandedSchema(tool.parameters.get("$defs", {}))
     if len(plain) == 1 and not named and isinstance(plain[0], dict):
         plain, named = _spread(tool, plain[0], reading)
     problems = _unfitting(tool, len(plain), list(named))
     if problems:
-        raise BindError(written, problems)
+        raise BindError(written(), problems)
     arguments = dict(zip((p.name for p in tool.arguments), plain, strict=False))
     arguments |= {tool.wire_name(key): value for key, value in named.items()}
     arguments = commands.fitted(tool, arguments)
-    coerced = Coercion(reading).members(arguments, tool.parameters)
-    if not tool.validator.is_valid(coerced):
-        raise BindError(written, Diagnosis(reading).problems(coerced, tool.parameters))
+    if not _stand_as_they_are(tool, arguments):
+        arguments = Coercion(reading).members(arguments, tool.parameters)
+        if not tool.validator.is_valid(arguments):
+            raise BindError(written(), Diagnosis(reading).problems(arguments, tool.parameters))
     if tool.grammar is not None:
-        fitted = tool.grammar.fitted(coerced["input"])
+        fitted = tool.grammar.fitted(arguments["input"])
         if isinstance(fitted, Problem):
-            raise BindError(written, [fitted])
-        coerced["input"] = fitted
-    return coerced
+            raise BindError(written(), [fitted])
+        arguments["input"] = fitted
+    return arguments
+
+
+def _stand_as_they_are(tool: Tool, arguments: dict[str, Any]) -> bool:
+    """Whether there is nothing to coerce: texts, whole numbers and booleans that are valid.
+
+    Of what is valid coercion changes only 3.0, null, and what is in lists and objects.
+    """
+    scalars = all(type(value) in _SCALARS for value in arguments.values())
+    return scalars and tool.validator.is_valid(arguments)
 
 
 def check(tool: Tool, positional: int, keywords: Sequence[str]) -> tuple[Problem, ...]:
@@ -98,7 +113,8 @@ def _foreign(args: Sequence[Any], kwargs: Mapping[Any, Any]) -> list[Problem]:
     named = [*((f"argument {n}", arg) for n, arg in enumerate(args, 1)), *kwargs.items()]
     values = chars = 0
     for place, value in named:
-        for node, depth in walk(value):
+        nodes = walk(value) if isinstance(value, _CONTAINERS) else ((value, 1),)
+        for node, depth in nodes:
             values += 1
             if depth > MAX_DEPTH:
                 return [Problem(brief(place), f"nested deeper than {MAX_DEPTH} levels")]
@@ -125,7 +141,7 @@ def _not_json(node: Any) -> str:
         return "holds half of a surrogate pair, which is no Unicode text"
     if isinstance(node, dict) and not all(isinstance(k, str) and _is_text(k) for k in node):
         return "an object's keys must be text"
-    if not isinstance(node, bool | int | float | str | list | tuple | dict | None):
+    if not isinstance(node, _JSON):
         return f"{type(node).__name__} is not a JSON value"
     return ""
 

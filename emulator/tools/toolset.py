@@ -113,6 +113,8 @@ class Toolset:
     def find(self, written: str) -> Tool | None:
         """The tool that a model meant by `written`: its wire or Python name, or either behind
         ``functions.`` and the like."""
+        if (tool := self._written.get(written)) is not None:
+            return tool
         candidates = [written, *(written.removeprefix(p) for p in _PREFIXES)]
         for name in candidates:
             for form in (name, name.replace(".", "_").replace("-", "_"), name.casefold()):

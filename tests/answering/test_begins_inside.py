@@ -115,7 +115,7 @@ def test_reasoning_streams_once_it_is_known_where_it_begins(
         thought = (
             delta.reasoning_content for delta in deltas if hasattr(delta, "reasoning_content")
         )
-        assert list(itertools.islice(thought, 2)) == ["I ", "think."]
+        assert "I think." in itertools.accumulate(thought)
 
 
 @BOTH
