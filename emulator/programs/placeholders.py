@@ -36,7 +36,7 @@ from emulator.programs.looks import REFLECTION, Look
 from emulator.programs.operands import LOOKS, SEEN, CannotTell, called, look_of_storing
 from emulator.programs.scopes import restore, separate
 from emulator.programs.top_level_return import leave_at_returns
-from emulator.programs.unknown import SOURCE, TOGETHER, WAIT
+from emulator.programs.unknown import TOGETHER, WAIT, definitions
 from emulator.programs.uses import read_as_text
 from sandbox.looks import LOOK
 from sandbox.parsing import line_map, parse, walk
@@ -80,10 +80,10 @@ class Prepared:
     def _begun(self) -> list[int]:
         return sorted(self.lines)
 
-    @property
+    @cached_property
     def preamble(self) -> str:
         """What has to run before ``source``."""
-        return SOURCE if self.later else ""
+        return definitions(self.source) if self.later else ""
 
 
 @lru_cache(maxsize=64)  # a program is run again on each of its turns
