@@ -115,7 +115,8 @@ class Program:
         self.uses: dict[str, list[ast.Name]] = defaultdict(list)
         self.catches = False
         functions: dict[str, list[ast.AST]] = defaultdict(list)
-        for node in walk(tree):
+        self.nodes = list(walk(tree))
+        for node in self.nodes:
             for child in children(node):
                 self.parents[child] = node
             match node:

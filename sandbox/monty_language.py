@@ -46,7 +46,7 @@ def check(tree: ast.Module, pausing: Collection[str]) -> None:
     ``pausing`` are the names whose calls pause.
     """
     program = Program(tree, frozenset(pausing))
-    for node in walk(tree):
+    for node in program.nodes:
         rule = _RULES.get(type(node))
         problem = rule(program, node) if rule else None
         if problem:

@@ -52,7 +52,7 @@ def _for_monty(source: str, names: frozenset[str]) -> tuple[str, dict[int, int]]
         source = ast.unparse(ast.fix_missing_locations(tree))
         tree, before = parse(source), tree
         lines = line_map(before, tree)
-    check(without_looks(parse(source)), names)
+    check(without_looks(tree), names)
     return rename_shadows(source), lines
 
 

@@ -34,6 +34,8 @@ _NO_NODES = frozenset(
 )
 
 
+_ALONE = frozenset({ast.Constant, ast.Name})
+"""Most nodes of most programs are these, and have none below them."""
 _INNER: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: ()}
 """The fields in which a node of a kind may have others, in their order; filled as kinds are met."""
 
@@ -57,7 +59,8 @@ def walk(node: ast.AST) -> Iterator[ast.AST]:
     """What `ast.walk` gives, in a third of its time, but for operators and contexts."""
     waiting = [node]
     for node in waiting:  # it grows meanwhile
-        waiting += children(node)
+        if type(node) not in _ALONE:
+            waiting += children(node)
         yield node
 
 
@@ -66,11 +69,22 @@ def line_map(before: ast.Module, after: ast.Module) -> dict[int, int]:
 
     ``before`` is the rewritten tree with the old lines, ``after`` the same parsed from its new source.
     """
-    return {
-        new.lineno: old.lineno
-        for old, new in zip(walk(before), walk(after), strict=False)
-        if isinstance(old, ast.stmt) and isinstance(new, ast.stmt)
-    }
+    pairs = zip(_statements(before), _statements(after), strict=False)
+    return {new.lineno: old.lineno for old, new in pairs}
+
+
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    waiting: list[ast.AST] = [tree]
+    for node in waiting:  # it grows meanwhile
+        for field in _BLOCKS:
+            block = getattr(node, field, None)
+            if type(block) is list:
+                waiting += block
+        if isinstance(node, ast.stmt):
+            yield node
 
 
 _MAY_BE_MISPLACED = (ast.Return, ast.Yield, ast.YieldFrom, ast.Break, ast.Continue)

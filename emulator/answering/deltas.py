@@ -1,7 +1,7 @@
 """What the chunks of a reply say: the text of those that have come together is one delta.
 
-A fast upstream sends many chunks in one piece, and to look at a text costs more than to join it. Knows nothing
-of what the text means.
+A fast upstream sends many chunks in one piece, and to look at a text costs more than to join it. Knows
+nothing of what the text means.
 """
 
 from __future__ import annotations
@@ -61,3 +61,5 @@ def deltas(reply: UpstreamReply, profile: Profile, meter: Meter) -> Iterator[Del
         if reasoning or content:
             yield pending()
         raise
+    if reasoning or content:  # more was to follow, and only the end did
+        yield pending()

@@ -33,24 +33,23 @@ class Facts:
 
     def __init__(self, tree: ast.Module, tools: frozenset[str]) -> None:
         self.tools = tools
-        self._nodes = nodes = list(walk(tree))
+        # Whether a constant stands somewhere says nothing of names.
+        nodes = [node for node in walk(tree) if type(node) is not ast.Constant]
+        inner = [node for node in nodes if type(node) is not ast.Name]
+        names = [node for node in nodes if isinstance(node, ast.Name)]
         definitions = [
-            node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            node for node in inner if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         ]
         bound = {name for node in nodes for name in binds(node)}
         self.defined = bound | {each.name for each in definitions}
-        self.catches = any(isinstance(node, ast.Try) for node in nodes) or any(
+        self.catches = any(isinstance(node, ast.Try) for node in inner) or any(
             "suppress" in (getattr(node, "id", ""), getattr(node, "attr", "")) for node in nodes
         )
-        self._modules = {name for node in nodes for name in imports(node)}
+        self._modules = {name for node in inner for name in imports(node)}
         self._known = bound | self._modules | {each.name for each in definitions}
-        called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+        called = {id(node.func) for node in inner if isinstance(node, ast.Call)}
         values = {
-            node.id
-            for node in nodes
-            if isinstance(node, ast.Name)
-            and isinstance(node.ctx, ast.Load)
-            and id(node) not in called
+            node.id for node in names if isinstance(node.ctx, ast.Load) and id(node) not in called
         }
         decorated = {each.name for each in definitions if each.decorator_list}
         self.own = {each.name for each in definitions} - bound - self._modules - decorated
@@ -66,12 +65,12 @@ class Facts:
         self._solid: set[str] = set()
         self._collections: set[str] = set()
         self._active = self._active_nodes(tree)
-        self.looks_late = self._looks_late(nodes)
+        self.looks_late = self._looks_late(inner)
         """Whether something of a library may look at an item while the program runs on."""
         self._settled = False
         self._cleanness: dict[int, bool] = {}
         """What `is_clean` has said of a node, once that is settled."""
-        self._clean = self._clean_names(nodes)
+        self._clean = self._clean_names(inner)
         self._settled = True
         self._solid = self._solid_names()
         self._collections = {

@@ -89,26 +89,27 @@ class Prepared:
 @lru_cache(maxsize=64)  # a program is run again on each of its turns
 def prepare(program: str, tools: frozenset[str]) -> Prepared:
     """Rewrite ``program`` for a driver that can pause at the calls of ``tools``."""
-    tree = _read(program, tools)
+    tree, later = _read(program, tools), {}
     texts = read_as_text(tree, tools)
-    rewritten, later = _read(program, tools), {}
     try:
-        rewriter = _Statements(rewritten, tools)
-        rewritten.body = rewriter.block(rewritten.body)
+        rewriter = _Statements(tree, tools)
+        tree.body = rewriter.block(tree.body)
         later = rewriter.later
     except (CannotTell, RecursionError):
         pass
     if not later:  # nothing can be unknown while the program runs
-        rewritten = tree
-    restore(ast.fix_missing_locations(rewritten))
-    source = ast.unparse(rewritten)
-    return Prepared(source, line_map(rewritten, parse(source)), later, texts)
+        tree = _read(program, tools)
+    restore(tree)
+    source = ast.unparse(tree)
+    return Prepared(source, line_map(tree, parse(source)), later, texts)
 
 
 def _read(program: str, tools: frozenset[str]) -> ast.Module:
     tree = parse(program)
-    leave_at_returns(tree, tools)
-    take_at_once(tree)
+    if "return" in program:
+        leave_at_returns(tree, tools)
+    if "for" in program:
+        take_at_once(tree)
     separate(tree)
     return tree
 

@@ -1,8 +1,8 @@
 """The placeholder that stands for an unknown result inside a running program, and what looks for it there.
 
-`definitions` run in front of a program, in any engine. A call that may be passed gives back its result through
-``_look_got``; the other functions give back what they are given, unless that is a placeholder, or holds one:
-then they pause under the name `WAIT`, and the run is over. Nothing here can be caught by the program.
+`definitions` run in front of a program, in any engine. A call that may be passed gives back its result
+through ``_look_got``; the other functions give back what they are given, unless that is a placeholder, or
+holds one: then they pause under the name `WAIT`, and the run is over. Nothing here can be caught by the program.
 """
 
 from __future__ import annotations

@@ -41,22 +41,26 @@ def read_as_text(tree: ast.Module, tools: Collection[str]) -> dict[tuple[int, st
 
     Variables must have names of their own (`scopes.separate`).
     """
-    parents = {child: node for node in walk(tree) for child in children(node)}
+    parents: dict[ast.AST, ast.AST] = {}
     uses: dict[str, list[ast.expr]] = defaultdict(list)
+    calls: list[tuple[ast.Call, str]] = []
     for node in walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            uses[node.id].append(node)
-    found: dict[tuple[int, str], set[object]] = defaultdict(set)
-    for node in walk(tree):
+        for child in children(node):
+            parents[child] = node
         match node:
+            case ast.Name(id=name, ctx=ast.Load()):
+                uses[name].append(node)
             case ast.Call(func=ast.Name(id=name)) if name in tools:
-                seen = _uses_of(node, parents, uses)
-                found[_line(node, parents), name] |= {
-                    _SHOWN if _is_shown(use, parents) else _sign(use, parents) for use in seen
-                }
+                calls.append((node, name))
+    found: dict[tuple[int, str], set[object]] = defaultdict(set)
+    for call, name in calls:
+        found[_line(call, parents), name] |= {
+            _SHOWN if _is_shown(use, parents) else _sign(use, parents)
+            for use in _uses_of(call, parents, uses)
+        }
     return {
-        call: _PARSED in signs
-        for call, signs in found.items()
+        place: _PARSED in signs
+        for place, signs in found.items()
         if signs == {_SHOWN} or (signs - {_SHOWN, None} and False not in signs)
     }
 

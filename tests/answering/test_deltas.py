@@ -1,0 +1,102 @@
+"""What the chunks of a reply say, and which of it is read together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+import pytest
+
+from emulator.answering.deltas import Delta, deltas
+from emulator.answering.profiles import Profile
+from emulator.answering.usage import Meter
+from emulator.errors import UpstreamFailed
+from emulator.upstream.interface import Chunk
+
+
+class _Reply:
+    """Chunks as they came: those of one list together; behind the last, perhaps, something else."""
+
+    headers: dict[str, str] = {}  # noqa: RUF012 - nothing changes it
+    more = False
+
+    def __init__(self, *come: Sequence[Chunk], then: Exception | str = "") -> None:
+        self._come = come
+        self._then = then
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None: ...
+
+    def __iter__(self) -> Iterator[Chunk]:
+        for together in self._come:
+            for place, chunk in enumerate(together):
+                self.more = place < len(together) - 1 or bool(self._then)
+                yield chunk
+        if isinstance(self._then, Exception):
+            raise self._then
+
+
+def _chunk(finish_reason: str | None = None, **delta: Any) -> Chunk:
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
+
+
+def _read(reply: _Reply) -> Iterator[Delta]:
+    return deltas(reply, Profile("any", ""), Meter())
+
+
+SAY_A, SAY_B = _chunk(content="a"), _chunk(content="b")
+THINK = _chunk(reasoning_content="hm")
+USAGE: Chunk = {"choices": [], "usage": {"completion_tokens": 2}}
+
+
+@pytest.mark.parametrize(
+    ("come", "read"),
+    [
+        pytest.param([[SAY_A, SAY_B]], [Delta("", "ab")], id="words that came together are one"),
+        pytest.param(
+            [[SAY_A], [SAY_B]], [Delta("", "a"), Delta("", "b")], id="what has come does not wait"
+        ),
+        pytest.param(
+            [[THINK, THINK, SAY_A]], [Delta("hmhm", "a")], id="words stand behind the reasoning"
+        ),
+        pytest.param(
+            [[SAY_A, THINK]],
+            [Delta("", "a"), Delta("hm", "")],
+            id="reasoning behind words comes behind them",
+        ),
+        pytest.param(
+            [[SAY_A, SAY_B, _chunk("stop"), USAGE]],
+            [Delta("", "ab"), Delta("", "", "stop")],
+            id="the end is told behind the words",
+        ),
+        pytest.param(
+            [[SAY_A, _chunk("length", content="b")]],
+            [Delta("", "a"), Delta("", "b", "length")],
+            id="a chunk that ends the reply is a delta of its own",
+        ),
+        pytest.param(
+            [[_chunk(role="assistant"), SAY_A, USAGE]],
+            [Delta("", "a")],
+            id="the usage that ends a piece holds nothing back",
+        ),
+    ],
+)
+def test_what_has_come_together_is_read_together(
+    come: list[list[Chunk]], read: list[Delta]
+) -> None:
+    assert list(_read(_Reply(*come))) == read
+
+
+def test_what_came_before_a_fault_is_read_before_it() -> None:
+    """A call that was whole by then is made, whatever broke off behind it."""
+    read = _read(_Reply([SAY_A, SAY_B], then=UpstreamFailed("broken off")))
+    assert next(read) == Delta("", "ab")
+    with pytest.raises(UpstreamFailed):
+        next(read)
+
+
+def test_what_stands_before_two_ends_is_not_lost() -> None:
+    """Of two [DONE] the first looked like a chunk that was still to follow."""
+    assert list(_read(_Reply([SAY_A, SAY_B], then="[DONE]"))) == [Delta("", "ab")]
