@@ -2,7 +2,8 @@
 
 `definitions` run in front of a program, in any engine. A call that may be passed gives back its result
 through ``_look_got``; the other functions give back what they are given, unless that is a placeholder, or
-holds one: then they pause under the name `WAIT`, and the run is over. Nothing here can be caught by the program.
+holds one: then they pause under the name `WAIT`, and the run is over. Nothing here can be caught by the
+program.
 """
 
 from __future__ import annotations
