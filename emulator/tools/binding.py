@@ -20,7 +20,6 @@ from emulator.tools.problems import BindError, Problem, brief, written_call
 from emulator.tools.tool import Tool
 from emulator.tools.trees import Parameter, Tree
 
-_SCALARS = frozenset({str, int, bool})
 _CONTAINERS = (list, tuple, dict)
 _JSON = (bool, int, float, str, *_CONTAINERS, type(None))
 
@@ -60,12 +59,10 @@ def bind(tool: Tool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str
 
 
 def _stand_as_they_are(tool: Tool, arguments: dict[str, Any]) -> bool:
-    """Whether there is nothing to coerce: texts, whole numbers and booleans that are valid.
-
-    Of what is valid coercion changes only 3.0, null, and what is in lists and objects.
-    """
-    scalars = all(type(value) in _SCALARS for value in arguments.values())
-    return scalars and tool.validator.is_valid(arguments)
+    """Whether there is nothing to coerce: what is valid, and as plain as its schema."""
+    scalars = tool.scalars
+    plain = all(type(value) is scalars.get(name) for name, value in arguments.items())
+    return plain and tool.validator.is_valid(arguments)
 
 
 def check(tool: Tool, positional: int, keywords: Sequence[str]) -> tuple[Problem, ...]:
