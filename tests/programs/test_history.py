@@ -132,7 +132,8 @@ FAILURES: list[tuple[str, str, list[str]]] = [
 def test_whatever_stops_a_program_is_told_with_what_it_did_before(
     client: openai.OpenAI, upstream: ScriptedUpstream, code: str, words: list[str]
 ) -> None:
-    upstream.reply(Reply(block(code), chunks=5), "I am sorry.", "Again.")
+    # So slow that a call leaves before what follows it has come.
+    upstream.reply(Reply(block(code), chunks=5, delay=0.02), "I am sorry.", "Again.")
     converse(client, ["Go.", "And now?"], tools=TOOLS, local=LOCAL)
     told = str(upstream.requests[1]["messages"][-1]["content"])
     assert "The program made its calls, then it failed" in told
