@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from emulator.answering.own_template import render_own
@@ -76,7 +76,7 @@ def instruct(
             taught=taught_syntax(messages),
         )
     elif toolset.tools:
-        say = partial(render_own if profile.template else render, profile.template or "tools.jinja")
+        say = partial(render_own, profile.template) if profile.template else _tools_prompt
         instructions = say(
             stubs=toolset.stubs,
             choice=str(choice),
@@ -91,6 +91,11 @@ def instruct(
     if profile.system:
         return _behind_system(instructions, told)
     return _without_system(instructions, told)
+
+
+@lru_cache(maxsize=32)  # clients offer the same tools with every request
+def _tools_prompt(**values: str | bool) -> str:
+    return render("tools.jinja", **values)
 
 
 def repair(reply: str, **facts: Any) -> list[ModelMessage]:

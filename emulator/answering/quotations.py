@@ -50,7 +50,7 @@ class Quotations:
 
     def holds(self, text: str) -> bool:
         """Whether ``text`` is a quotation, and neither confirmed nor called before by the model itself."""
-        sought = {squeezed(text), squeezed(_FRAME.sub("", text))} - {""}
+        sought = _sought(text)
         if (
             not sought
             or sought & self._confirmed
@@ -61,7 +61,7 @@ class Quotations:
 
     def confirm(self, text: str) -> None:
         """The model has been asked about ``text``: when it writes that again, it means it."""
-        self._confirmed |= {squeezed(text), squeezed(_FRAME.sub("", text))}
+        self._confirmed |= _sought(text)
 
     def confirmed(self, texts: Sequence[str]) -> bool:
         """Whether the model has been asked about each of ``texts``."""
@@ -100,6 +100,13 @@ class Quotations:
         """The calls that the model has made in this conversation, as it is told of them."""
         written = written_calls(self._messages, self._toolset)
         return frozenset(_plain(squeezed(call)) for call in written)
+
+
+def _sought(text: str) -> set[str]:
+    """``text`` as it is looked for: with the tags around it, and without."""
+    without = _FRAME.sub("", text)
+    texts = (text,) if without == text else (text, without)
+    return {one for one in map(squeezed, texts) if one}
 
 
 def _plain(text: str) -> str:

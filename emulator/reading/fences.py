@@ -5,8 +5,6 @@ Knows that a fence in a triple-quoted string closes nothing, and that models for
 
 from __future__ import annotations
 
-import re
-
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Text
 from emulator.reading.incoming import HOLD, Incoming
 from emulator.reading.lexing import PythonScan
@@ -40,8 +38,10 @@ def fenced(text: Incoming, fence: Fence, names: WrittenNames) -> Scanner:
 
 def closing_fence(line: str, fence: Fence) -> int | None:
     """Where the closing fence in `line` ends, if the line begins with one."""
-    match = re.match(rf"[ \t]*{re.escape(fence.run[0])}{{{len(fence.run)},}}", line)
-    return match.end() if match else None
+    begun = line.lstrip(" \t")
+    if not begun.startswith(fence.run):
+        return None
+    return len(line) - len(begun.lstrip(fence.run[0]))
 
 
 def _documentation(text: Incoming, fence: Fence) -> Scanner:
