@@ -16,9 +16,9 @@ from emulator.errors import (
     NotFound,
     TooLarge,
 )
+from emulator.web.bodies import BODY_ERRORS
 from emulator.web.routes.messages import speaks_anthropic
 from emulator.web.routes.reply import json_reply
-from emulator.web.worker import BODY_ERRORS
 
 log = structlog.get_logger()
 

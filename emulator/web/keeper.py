@@ -39,9 +39,9 @@ from emulator.upstream.breaker import REGISTERS
 from emulator.upstream.guarded import place_name
 from emulator.upstream.routes import Routes
 from emulator.web.admission import COUNTED
+from emulator.web.balance import CONNECTIONS
 from emulator.web.inspector import sessions
 from emulator.web.measuring import KernelCounts
-from emulator.web.worker import CONNECTIONS
 
 log = structlog.get_logger()
 

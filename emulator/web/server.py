@@ -30,7 +30,8 @@ from gunicorn.errors import AppImportError
 from emulator.errors import EmulatorError
 from emulator.settings import Settings
 from emulator.web import descriptors
-from emulator.web.worker import CONNECTIONS, worker_class
+from emulator.web.balance import CONNECTIONS, Balance
+from emulator.web.worker import worker_class
 from sandbox import cores
 from sandbox.errors import SandboxUnavailable
 
@@ -121,7 +122,7 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         if self.keeper is not None:
             self.keeper.counts.take_slot(worker.slot)
             cores.stay(worker.slot, self._settings.workers)
-            worker.burden = self.keeper.counts.burden(CONNECTIONS)
+            worker.balance = Balance(self.keeper.counts.burden(CONNECTIONS))
         worker.cfg.set("graceful_timeout", int(self._settings.drain_seconds))
 
     def _ready(self, worker: Any) -> None:

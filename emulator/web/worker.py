@@ -2,8 +2,8 @@
 
 A thread that reads a head waits for its client, and slow clients would hold them all (Slowloris). So the
 worker's own loop collects heads, without waiting, and cuts off those that take too long; when there are
-too many connections, the oldest unfinished ones give way. A body is read by the request's thread, against a
-deadline that moves as it comes, as Apache's mod_reqtimeout has it (MinRate). Knows nothing of the app.
+too many connections, the oldest unfinished ones give way. A body is read by the request's thread (`bodies`).
+Knows nothing of the app.
 """
 
 from __future__ import annotations
@@ -20,26 +20,14 @@ from functools import partial
 from selectors import EVENT_READ
 from typing import Any
 
-from gunicorn.http.errors import NoMoreData, ParseException
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
-from emulator.shared.counts import Burden
+from emulator.web.balance import Balance
+from emulator.web.bodies import BodySocket
 from emulator.web.client_socket import ClientSocket
 from emulator.web.threads import Threads
 
-
-class BodyTooSlow(TimeoutError):
-    """Of a request: its deadline is over."""
-
-    def __init__(self) -> None:
-        super().__init__("it comes too slowly")
-
-
-BODY_ERRORS = (ParseException, NoMoreData, BodyTooSlow)
-"""What reading a request's body raises."""
 HEAD_BYTES = 64 * 1024
-BODY_BYTES_A_SECOND = 16 * 1024
-"""Slower bodies are cut off, once their first `client_seconds` are over."""
 _SPARE = 16
 """Connections that are always left for those who come next."""
 _DRAIN_SECONDS = 0.2
@@ -50,48 +38,13 @@ _LAST_REQUEST_SECONDS = 0.3
 _TELL_SECONDS = 0.5
 """How long it waits for open requests before it says so."""
 _NOTIFY_SECONDS = 1.0
-_GIVE_WAY_SECONDS = 0.005
-"""Before it takes a connection while another worker has one less (Puma's wait_for_less_busy_worker)."""
-_GIVE_WAY_MOST_SECONDS = 0.05
-"""However many less another has: it may be unable to take any."""
+"""The master looks as often whether it lives."""
 _MAKE_ROOM_SECONDS = 0.005
-CONNECTIONS = "connections"
 _END = b"\r\n\r\n"
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _NO_DESCRIPTORS_SECONDS = 0.05
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-
-
-class _Socket:
-    """A connection as gunicorn reads a body from it, with a deadline for all that is read."""
-
-    def __init__(self, connection: socket.socket, seconds: float) -> None:
-        self._connection = connection
-        self._limit: float | None = None
-        self._until = time.monotonic() + seconds
-
-    def recv(self, size: int) -> bytes:
-        """Raises BodyTooSlow."""
-        left = self._until - time.monotonic()
-        if left <= 0:
-            raise BodyTooSlow
-        self._connection.settimeout(left if self._limit is None else min(left, self._limit))
-        try:
-            data = self._connection.recv(size)
-        except TimeoutError as error:
-            raise BodyTooSlow from error
-        finally:
-            self._connection.settimeout(0)
-        self._until += len(data) / BODY_BYTES_A_SECOND
-        return data
-
-    def gettimeout(self) -> float | None:
-        return self._limit
-
-    def settimeout(self, seconds: float | None) -> None:
-        """A limit for each read, beside the deadline of all."""
-        self._limit = seconds
 
 
 class _Done:
@@ -117,7 +70,7 @@ class _Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
         reader = self.parser.unreader
         reader.unread(self.head)
         self.head = b""
-        reader.sock = _Socket(self.sock, self.seconds)
+        reader.sock = BodySocket(self.sock, self.seconds)
 
 
 def _is_closed(client: socket.socket) -> bool:
@@ -132,16 +85,12 @@ def worker_class(client_seconds: float) -> type[Worker]:
 
 class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     client_seconds = 20.0
-    burden: Burden | None = None
-    """The connections of all workers, where there are several."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
+        self.balance = Balance()
+        """With that of other workers, where there are several."""
         self._notified = -math.inf
-        self._accepts_from = 0.0
-        """Until then connections are left to other workers, in monotonic seconds."""
-        self._gave_way = False
-        """Before the connection that is there now."""
         self._rounds = 0
         """How often the loop has looked at all connections."""
         self._heads: dict[_Connection, int] = {}
@@ -153,7 +102,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         return Threads(self.cfg.threads)
 
     def accept(self, listener: socket.socket) -> None:
-        if self._gives_way():
+        if self.balance.gives_way():  # all others here are served meanwhile
+            self.set_accept_enabled(False)
             return
         try:
             client, address = listener.accept()
@@ -164,7 +114,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
                 raise
             return
         self.nr_conns += 1
-        self._tell_burden()
+        self.balance.tell(self.nr_conns)
         client = ClientSocket(client)
         connection = _Connection(self.cfg, client, address, listener.getsockname())
         connection.seconds = self.client_seconds
@@ -173,12 +123,12 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def set_accept_enabled(self, enabled: bool) -> None:
         """As the base class, but not while others are given way to."""
-        if not (enabled and time.monotonic() < self._accepts_from):
+        if not (enabled and self.balance.seconds > 0):
             super().set_accept_enabled(enabled)
 
     def wait_for_and_dispatch_events(self, timeout: float) -> None:
         """As the base class, but no longer than others are given way to."""
-        left = self._accepts_from - time.monotonic()
+        left = self.balance.seconds
         super().wait_for_and_dispatch_events(min(timeout, left) if left > 0 else timeout)
 
     def on_client_socket_readable(self, conn: _Connection, client: socket.socket) -> None:
@@ -252,24 +202,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         if now >= self._notified + _NOTIFY_SECONDS:
             self._notified = now
             super().notify()
-        self._tell_burden()
-
-    def _tell_burden(self) -> None:
-        if self.burden is not None:
-            self.burden.tell(self.nr_conns)
-
-    def _gives_way(self) -> bool:
-        """Leave a connection to who has fewer, once: all others here are served meanwhile.
-
-        Clients keep their connections: a worker that took most of them would keep its lead.
-        """
-        lead = 0 if self._gave_way or self.burden is None else self.burden.lead()
-        self._gave_way = lead > 0
-        if self._gave_way:
-            seconds = min(lead * _GIVE_WAY_SECONDS, _GIVE_WAY_MOST_SECONDS)
-            self._accepts_from = time.monotonic() + seconds
-            self.set_accept_enabled(False)
-        return self._gave_way
+        self.balance.tell(self.nr_conns)
 
     def murder_pending(self) -> None:
         super().murder_pending()
