@@ -21,6 +21,7 @@ from emulator import departure, json_codec, traces
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
 from emulator.upstream import loops, transport
+from emulator.upstream.chunk import read_chunk
 from emulator.upstream.failures import headers_told, message_of, shown
 from emulator.upstream.interface import Chat, Chunk, UpstreamReply
 from emulator.upstream.sse import EventTooLarge, SSEDecoder
@@ -28,8 +29,6 @@ from emulator.upstream.sse import EventTooLarge, SSEDecoder
 _SHORTEST_KEY = 8
 _UNREACHED = (502, 504)
 _NO_SUCH_PATH = (404, 405)
-_TEXTS = frozenset({"content", "reasoning_content", "reasoning"})
-_COUNTED = ("prompt_tokens", "completion_tokens")
 _UNSENT = {
     f"X-Stainless-{name}": openai.Omit()
     for name in ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")
@@ -181,8 +180,8 @@ class _RawReply:
                         transport.finish(self._response)
                         return
                     try:
-                        chunk = _chunk(event)
-                        finished = _finishes(chunk) or finished
+                        chunk, ends = read_chunk(event)
+                        finished = finished or ends
                     except UpstreamFailed as error:
                         raise self._told(error) from error
                     self.more = place < last
@@ -213,19 +212,6 @@ def _check(until: float) -> None:
         )
 
 
-def _chunk(event: bytes) -> Chunk:
-    try:
-        chunk = json_codec.loads(event)
-    except json_codec.NotJSON as error:
-        raise UpstreamFailed(f"The upstream sent an event that is not JSON: {error}") from error
-    if not isinstance(chunk, dict):
-        raise UpstreamFailed("The upstream sent an event that is not a JSON object.")
-    if reported := chunk.get("error"):
-        message = reported.get("message") if isinstance(reported, dict) else reported
-        raise UpstreamFailed(f"The upstream reported an error: {message}")
-    return chunk
-
-
 def _told(key: str, url: str, error: UpstreamFailed) -> UpstreamFailed:
     """The error as clients get it: with the URL that failed, without the key, which some upstreams quote."""
     message = error.message
@@ -236,35 +222,6 @@ def _told(key: str, url: str, error: UpstreamFailed) -> UpstreamFailed:
     if (error.status in _UNREACHED or wrong_url) and url not in message:
         message = f"{message} ({url})"
     return replace(error, message=message)
-
-
-def _finishes(chunk: Chunk) -> bool:
-    """Whether a choice ends in it. What is read of a chunk anywhere is of its type then: garbage is the
-    upstream's fault, not ours. Raises `UpstreamFailed`.
-    """
-    finishes = False
-    choices, usage = chunk.get("choices"), chunk.get("usage")
-    fits = not choices or type(choices) is list
-    for choice in choices if choices and fits else ():
-        if type(choice) is not dict:
-            fits = False
-            break
-        if (reason := choice.get("finish_reason")) is not None:
-            fits = fits and type(reason) is str
-            finishes = finishes or bool(reason)
-        if delta := choice.get("delta"):
-            if type(delta) is not dict:
-                fits = False
-                break
-            for name, text in delta.items():
-                if type(text) is not str and text is not None and name in _TEXTS:
-                    fits = False
-    if usage is not None:
-        fits = fits and type(usage) is dict
-        fits = fits and all(type(usage.get(name) or 0) is int for name in _COUNTED)
-    if not fits:
-        raise UpstreamFailed("The upstream sent an event that is no chat.completion.chunk.")
-    return finishes
 
 
 def _failure(error: openai.OpenAIError) -> UpstreamFailed:
