@@ -106,7 +106,7 @@ def test_an_agent_calls_its_tools_until_it_answers(
 def test_the_answer_comes_token_by_token(
     model: ChatOpenAI, upstream: SharedUpstream, make: Callable[[ChatOpenAI], Any]
 ) -> None:
-    upstream.reply(LONDON, ANSWER, chunks=4)
+    upstream.reply(LONDON, ANSWER, chunks=4, delay=0.03)
     pieces = [
         message.content
         for message, _ in make(model).stream(QUESTION, stream_mode="messages")

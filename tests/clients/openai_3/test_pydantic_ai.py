@@ -105,7 +105,7 @@ async def test_an_agent_calls_its_tools_and_answers(
 async def test_run_stream_gives_the_answer_as_it_comes(
     model: Model, upstream: SharedUpstream
 ) -> None:
-    upstream.reply(SILENT_BOTH, ANSWER, chunks=3)
+    upstream.reply(SILENT_BOTH, ANSWER, chunks=3, delay=0.03)
     async with Agent(model, tools=TOOLS).run_stream(ASK) as result:
         texts = [text async for text in result.stream_text(debounce_by=None)]
     assert texts[-1] == ANSWER

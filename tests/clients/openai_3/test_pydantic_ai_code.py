@@ -120,7 +120,7 @@ async def test_an_agent_runs_code_and_calls_functions(
 async def test_run_stream_gives_the_answer_as_it_comes(
     model: OpenAIResponsesModel, upstream: SharedUpstream
 ) -> None:
-    upstream.reply(SUM, SUM_ANSWER, chunks=3)
+    upstream.reply(SUM, SUM_ANSWER, chunks=3, delay=0.03)
     async with agent(model).run_stream(ASK) as result:
         texts = [text async for text in result.stream_text(debounce_by=None)]
     assert texts[-1] == SUM_ANSWER
