@@ -21,8 +21,9 @@ def estimated_tokens(messages: Sequence[Mapping[str, Any]]) -> int:
 class Meter:
     """The last turn's prompt is counted, and every turn's completion.
 
-    When we close a reply before the upstream has told its usage, a chunk counts as a token, and four
-    characters of a prompt as one.
+    When we close a reply before the upstream has told its usage, a chunk that says something counts as a
+    token, and four characters of a prompt as one. Chunks that came together with the last one that was
+    needed are counted too: they were made.
     """
 
     def __init__(self) -> None:
@@ -40,7 +41,7 @@ class Meter:
         self._deltas, self._reported = 0, None
 
     def count(self, chunk: Chunk) -> None:
-        self._deltas += bool(chunk.get("choices"))
+        self._deltas += any(choice.get("delta") for choice in chunk.get("choices") or ())
         self._reported = chunk.get("usage") or self._reported
 
     def _of_this_turn(self) -> int:

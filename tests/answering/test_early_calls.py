@@ -307,7 +307,8 @@ def test_a_call_that_goes_on_as_another_ends_the_stream_with_an_error(
     early: str, upstream: ScriptedUpstream, api: Api, further: str
 ) -> None:
     call = f"```python\nwrite_file(path='a.py', content={triple(FILE)}{further})\n```\n"
-    upstream.reply(Reply(call, chunks=30))
+    # So slow that the call has begun before what follows it has come.
+    upstream.reply(Reply(call, chunks=30, delay=0.01))
     seen = ""
     with pytest.raises((openai.OpenAIError, anthropic.APIError)):
         for text in api.deltas(early):
