@@ -7,15 +7,17 @@ the same time may both be refused, and never both be let in wrongly.
 
 from __future__ import annotations
 
+import math
 import mmap
 import threading
 import time
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-_SLOTS = 128
+SLOTS = 128
 """More workers than that do not run at once, with those that still end."""
-_LOOK_SECONDS = 0.02
+_LOOK_SECONDS = (0.001, 0.02)
+"""Between two looks for a place: whoever has just had an answer finds one at once."""
 
 
 class Room(Protocol):
@@ -31,33 +33,39 @@ class Counts:
 
     def __init__(self, names: Collection[str]) -> None:
         self._names = list(names)
-        self._memory = memoryview(mmap.mmap(-1, 8 * _SLOTS * len(self._names))).cast("q")
-        self._slot = 0
+        self._memory = memoryview(mmap.mmap(-1, 8 * SLOTS * (len(self._names) + 1))).cast("q")
+        self.slot = 0
+        """That of this process."""
+
+    @property
+    def used_slots(self) -> int:
+        """The first so many slots are those that workers have, or had."""
+        return self._memory[-1]
 
     def free_slot(self, taken: Collection[int]) -> int:
-        """A slot that is not among ``taken``, cleared. Called by the master."""
-        slot = next(n for n in range(_SLOTS) if n not in taken)
-        self.clear(slot)
+        """A slot that is not among ``taken``. Called by the master."""
+        slot = next(n for n in range(SLOTS) if n not in taken)
+        self._memory[-1] = max(self._memory[-1], slot + 1)
         return slot
 
     def clear(self, slot: int) -> None:
         """Its worker is dead."""
         for row in range(len(self._names)):
-            self._memory[row * _SLOTS + slot] = 0
+            self._memory[row * SLOTS + slot] = 0
 
     def take_slot(self, slot: int) -> None:
         """From here on this process counts there."""
-        self._slot = slot
+        self.slot = slot
 
     def tally(self, name: str, most: int) -> Tally:
-        return Tally(self._row(name), self._slot, most)
+        return Tally(self._row(name), self.slot, most)
 
     def burden(self, name: str) -> Burden:
-        return Burden(self._row(name), self._slot)
+        return Burden(self._row(name), self.slot)
 
     def _row(self, name: str) -> memoryview[int]:
-        first = self._names.index(name) * _SLOTS
-        return self._memory[first : first + _SLOTS]
+        first = self._names.index(name) * SLOTS
+        return self._memory[first : first + SLOTS]
 
 
 class Tally:
@@ -94,6 +102,18 @@ class Burden:
         return self._shares[self._slot] - min(share for share in self._shares if share)
 
 
+def wait_for_place(take: Callable[[], bool], seconds: float) -> bool:
+    """Whether ``take`` gave one in so many seconds."""
+    until = time.monotonic() + seconds
+    pause, longest = _LOOK_SECONDS
+    while not take():
+        if time.monotonic() >= until:
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, longest)
+    return True
+
+
 class SharedRoom:
     """See `Room`: places of all workers together."""
 
@@ -101,12 +121,8 @@ class SharedRoom:
         self._tally = tally
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        until = None if timeout is None else time.monotonic() + timeout
-        while not self._tally.take(1):
-            if not blocking or (until is not None and time.monotonic() >= until):
-                return False
-            time.sleep(_LOOK_SECONDS)
-        return True
+        seconds = 0.0 if not blocking else math.inf if timeout is None else timeout
+        return wait_for_place(lambda: self._tally.take(1), seconds)
 
     def release(self) -> None:
         self._tally.take(-1)

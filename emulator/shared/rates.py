@@ -1,68 +1,76 @@
-"""Requests and tokens, counted by the keeper for all workers: a storage of the ``limits`` library."""
+"""Requests of each client in the last minute, of all workers together, in memory that they share.
+
+The minute is counted in spans of some seconds; for each of them a worker has a plane of its own (`Sketch`). A
+request counts for 60 seconds and until its span is over, so no client has more than it may within any 60
+seconds, and one that has had them all waits up to `SPAN_SECONDS` longer than it would have to. What a dead
+worker has counted still counts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from limits.storage import MemoryStorage, MovingWindowSupport, Storage
+from emulator.shared.counts import SLOTS, Counts
+from emulator.shared.registers import Registers
+from emulator.shared.sketch import Sketch
 
-from emulator.shared.wire import Handler, Unreachable, Wire
-
-
-class KeeperStorage(Storage, MovingWindowSupport):
-    """The worker's side. What fails raises ``StorageError``."""
-
-    STORAGE_SCHEME = None
-
-    def __init__(self, wire: Wire) -> None:
-        super().__init__(wrap_exceptions=True)
-        self._wire = wire
-
-    @property
-    def base_exceptions(self) -> type[Exception]:
-        return Unreachable
-
-    def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        return bool(self._count("acquire_entry", key, limit, expiry, amount))
-
-    def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
-        began, entries = self._count("get_moving_window", key, limit, expiry)
-        return began, entries
-
-    def incr(self, key: str, expiry: int, amount: int = 1) -> int:
-        return int(self._count("incr", key, expiry, amount))
-
-    def get(self, key: str) -> int:
-        return int(self._count("get", key))
-
-    def get_expiry(self, key: str) -> float:
-        return float(self._count("get_expiry", key))
-
-    def clear(self, key: str) -> None:
-        self._count("clear", key)
-
-    def check(self) -> bool:
-        return True
-
-    def reset(self) -> int | None:
-        forgotten = self._count("reset")
-        return None if forgotten is None else int(forgotten)
-
-    def _count(self, name: str, *arguments: Any) -> Any:
-        return self._wire.ask_one("count", [name, *arguments])
+SPAN_SECONDS = 4
+_SPANS = 60 // SPAN_SECONDS + 1
 
 
-_COUNTING = ("acquire_entry", "get_moving_window", "incr", "get", "get_expiry", "clear", "reset")
+@dataclass(frozen=True)
+class Rate:
+    allowed: bool
+    remaining: int
+    """Requests that may follow at once."""
+    seconds: float
+    """Until the oldest request that is counted is not any more."""
 
 
-def handlers() -> dict[str, Handler]:
-    """The keeper's side."""
-    counted = MemoryStorage()
-    methods = {name: getattr(counted, name) for name in _COUNTING}
+class Rates:
+    """To be made before workers are forked. Safe to share between threads."""
 
-    def count(asked: Any) -> Iterator[Any]:
-        name, *arguments = asked
-        yield methods[name](*arguments)
+    def __init__(self, counts: Counts, now: Callable[[], float] = time.monotonic) -> None:
+        """``counts`` knows the workers; ``now`` is a clock that all of them have."""
+        self._workers = counts
+        self._now = now
+        self._sketch = Sketch(SLOTS * _SPANS)
+        self._spans = Registers(["spans"], SLOTS * _SPANS).of("spans")
+        """Which one each plane counts, numbered from 1 on; 0: none yet."""
+        self._lock = threading.Lock()
 
-    return {"count": count}
+    def hit(self, client: str, most: int) -> Rate:
+        """Count a request, unless it is one too many."""
+        cells = self._sketch.cells(client)
+        with self._lock:
+            now = self._now()
+            span = int(now // SPAN_SECONDS) + 1
+            own = self._own_plane(span)
+            # First added, then looked at: of two who come at once, never both are let in wrongly.
+            self._sketch.add(own, cells, 1)
+            counted, oldest = 0, span
+            for earlier in range(span, span - _SPANS, -1):
+                planes = self._planes(earlier)
+                if planes and (count := self._sketch.count(planes, cells)):
+                    counted += count
+                    oldest = earlier
+            if counted > most:
+                self._sketch.add(own, cells, -1)
+        seconds = (oldest - 1 + _SPANS) * SPAN_SECONDS - now
+        return Rate(counted <= most, max(0, most - counted), seconds)
+
+    def _planes(self, span: int) -> list[int]:
+        """Those in which workers have counted that span."""
+        planes = range(span % _SPANS, self._workers.used_slots * _SPANS, _SPANS)
+        return [plane for plane in planes if self._spans[plane] == span]
+
+    def _own_plane(self, span: int) -> int:
+        plane = self._workers.slot * _SPANS + span % _SPANS
+        if self._spans[plane] != span:
+            self._spans[plane] = 0  # not to be read until it is empty
+            self._sketch.clear(plane)
+            self._spans[plane] = span
+        return plane

@@ -1,7 +1,8 @@
 """Where requests and tokens are counted: in memory, or in the Redis that the setting ``store`` names.
 
-Replicas share that; several workers without it have their keeper count (`emulator.shared.rates`). Counted by
-the ``limits`` library. A Redis that fails is done without: each replica counts for itself then.
+Replicas share that. Several workers without it count requests in memory that they share
+(`emulator.shared.rates`), and have their keeper count tokens (`emulator.shared.tokens`). Counted by the
+``limits`` library. A Redis that fails is done without: each replica counts for itself then.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from emulator.responses.signals import Signals
 from emulator.responses.stored import StoredResponses
 from emulator.settings import Settings
 from emulator.shared.counts import Places
-from emulator.shared.rates import KeeperStorage
+from emulator.shared.tokens import KeeperStorage
 from emulator.storage.blob_store import open_blob_store
 from emulator.storage.budgets import Budgets
 from emulator.storage.containers import Containers
@@ -168,7 +168,7 @@ def create_app(
 
     api = Blueprint("api", __name__)
     require_key(api, settings, keys, now)
-    add_limits(app, api, settings, None if keeper is None else keeper.wire)
+    add_limits(app, api, settings, keeper)
     requests.on_finished(request_log.answered)
     requests.on_finished(measure)
     pools = KernelCounts(programs=engines, interpreter=[interpreter])

@@ -1,11 +1,11 @@
-"""The process that has what several workers share: kernels of containers, limits of clients, the sweeper,
+"""The process that has what several workers share: kernels of containers, tokens of clients, the sweeper,
 the inspector's requests.
 
 gunicorn's master forks it before the workers, starts it again if it dies, and ends it after them. The socket
 that it answers on is the master's, so that questions asked while there is no keeper wait for the next one.
 What a keeper that is killed had in memory is gone: kernels (a cell says that its session was begun anew),
-the counts of rates, the inspector's requests and who has signed in there. Files, and all that the store has,
-are not.
+the tokens that clients have spent, the inspector's requests and who has signed in there. Files, and all that
+the store has, are not.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Collection
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,10 @@ from emulator import metrics
 from emulator.interpreter.opening import open_interpreter
 from emulator.interpreter.remote import handlers
 from emulator.settings import Settings
-from emulator.shared import rates, wire
+from emulator.shared import tokens, wire
 from emulator.shared.counts import Counts
-from emulator.shared.leases import Leases
+from emulator.shared.open_requests import OpenRequests
+from emulator.shared.rates import Rates
 from emulator.shared.registers import Registers
 from emulator.shared.run_folder import SOCKET
 from emulator.shared.wire import Wire, WireServer
@@ -63,6 +65,8 @@ class Keeper:
         upstreams = [target.name for target in Routes(settings).targets]
         self.counts = Counts((*COUNTED, CONNECTIONS, *map(place_name, upstreams)))
         self.breakers = Registers(upstreams, REGISTERS)
+        self.open_requests = OpenRequests(self.counts)
+        self.rates = Rates(self.counts)
         self._pid = 0
         self._started = -_AGAIN_SECONDS
 
@@ -90,6 +94,17 @@ class Keeper:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(status)  # nothing of the master's is this process's to close
+
+    def free_slot(self, taken: Collection[int]) -> int:
+        """For a worker that is to be forked: one that is not among ``taken``."""
+        slot = self.counts.free_slot(taken)
+        self.clear(slot)
+        return slot
+
+    def clear(self, slot: int) -> None:
+        """Its worker is dead."""
+        self.counts.clear(slot)
+        self.open_requests.clear(slot)
 
     def reap(self) -> None:
         """Take note if it has ended."""
@@ -140,8 +155,7 @@ def _keep(settings: Settings, listener: Any, master: int) -> None:
     interpreter = open_interpreter(owned, settings, containers, uploaded)
     answers = {
         **handlers(interpreter),
-        **Leases().handlers(),
-        **rates.handlers(),
+        **tokens.handlers(),
         **trace_handlers(
             settings.inspector_traces, settings.inspector_bytes, settings.inspector_seconds
         ),

@@ -109,14 +109,14 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     def _prepare(self, arbiter: Any, worker: Any) -> None:
         if self.keeper is not None:
             taken = {other.slot for other in arbiter.WORKERS.values()}
-            worker.slot = self.keeper.counts.free_slot(taken)
+            worker.slot = self.keeper.free_slot(taken)
 
     def _died(self, _arbiter: Any, worker: Any) -> None:
         from emulator import metrics  # what workers import the master does without
 
         metrics.process_died(worker.pid)
         if self.keeper is not None:
-            self.keeper.counts.clear(worker.slot)
+            self.keeper.clear(worker.slot)
 
     def _begin(self, _arbiter: Any, worker: Any) -> None:
         if self.keeper is not None:

@@ -179,6 +179,24 @@ def test_limits_and_counts_are_those_of_all_workers_together(tmp_path: Path) -> 
         assert counted in one.metrics()
 
 
+def test_a_killed_worker_has_no_open_requests_and_what_it_had_counted_counts(
+    tmp_path: Path,
+) -> None:
+    limits = ["--client-requests-per-minute", "2", "--client-open-requests", "1"]
+    with (
+        ScriptedUpstream(default=SILENT) as upstream,
+        served(upstream, tmp_path, *limits) as one,
+        ExitStack() as opened,
+    ):
+        first, second = one.workers.pids()
+        opened.enter_context(one.stream(first))
+        assert one.looks(second) == (429, "too_many_open_requests")
+        one.workers.kill(one.workers.keeper())  # which has no part in it
+        one.workers.kill(first)
+        assert one.looks(second)[0] == 200
+        assert one.looks(second) == (429, "rate_limit_exceeded")
+
+
 def test_requests_beyond_what_all_workers_serve_together_are_refused(tmp_path: Path) -> None:
     """And those of a worker that is killed make room."""
     with (
