@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import Context
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import structlog
 
+from emulator.errors import EmulatorError
 from emulator.shared.wire import MOST_BYTES, Unreachable, Wire
 from emulator.traces.ring import PART
 from emulator.traces.row import Row
@@ -87,7 +89,7 @@ class Sender:
             with self._lock:
                 self._some_ended.clear()
                 ended, self._ended, self._ended_bytes = self._ended, [], 0
-            self._send(map(_whole, ended))
+            self._send(ended, _whole)
 
     def close(self) -> None:
         """From here on, what ends is told at once."""
@@ -109,20 +111,25 @@ class Sender:
                 running = [one for one in self._running.values() if one.now() >= _LOOK_SECONDS]
             last = {one.id: last.get(one.id, 0.0) for one in running}
             with self._sending:
-                self._send(self._of_running(one, last) for one in running)
+                self._send(running, partial(self._of_running, last))
 
-    def _of_running(self, trace: Trace, last: dict[str, float]) -> _Told:
+    def _of_running(self, last: dict[str, float], trace: Trace) -> _Told:
         at = trace.now()
         if at >= 2 * last[trace.id] and size_of(trace) <= self._most:
             last[trace.id] = at
             return _whole(trace)
         return _Told(Row.of(trace))
 
-    def _send(self, told: Iterator[_Told]) -> None:
-        """In as many messages as their bytes ask for."""
+    def _send(self, traces: Sequence[Trace], tell: Callable[[Trace], _Told]) -> None:
+        """In as many messages as their bytes ask for. One that cannot be told takes no other along."""
         batch: list[_Told] = []
         size = 0
-        for one in told:
+        for trace in traces:
+            try:
+                one = tell(trace)
+            except Exception:  # it holds what clients and models have written, whatever that may be
+                log.exception("a request is not shown by the inspector", request=trace.id)
+                continue
             batch.append(one)
             size += len(one.text or b"") + len(one.row.body)
             if size > _BATCH_BYTES:
@@ -140,7 +147,7 @@ class Sender:
         try:
             # In no context: who leaves while this is told is none of its business.
             Context().run(self._wire.ask_one, "traces_put", lengths, b"".join(parts))
-        except Unreachable as error:
+        except (Unreachable, EmulatorError) as error:
             log.warning(
                 "requests are not shown by the inspector", requests=len(batch), reason=str(error)
             )
@@ -149,7 +156,7 @@ class Sender:
 def _whole(trace: Trace) -> _Told:
     try:
         text = dumped(trace)
-    except TypeError:  # nested too deep
+    except (TypeError, ValueError, RecursionError):  # nested too deep, say
         strip(trace)
         text = dumped(trace)
     return _Told(Row.of(trace), text)

@@ -28,6 +28,7 @@ from tests.support.programs import CHAIN, HITS, TOOLS
 from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.several_workers import SILENT, Served, results, served
+from tests.support.uploads import wait_until
 
 VIEWS = ("pipeline", "program", "repairs", "timing", "stream", "copy")
 REPAIRED = '```python\nget_weather(town="Oslo")\n```'
@@ -195,7 +196,7 @@ def test_without_a_keeper_a_page_says_so(tmp_path: Path) -> None:
 
 
 @contextmanager
-def kept_by_a_keeper(folder: Path) -> Iterator[tuple[Wire, list[int]]]:
+def kept_by_a_keeper(folder: Path, fails_at: str = "") -> Iterator[tuple[Wire, list[int]]]:
     """A keeper in this process, and how many requests each message has told it of."""
     messages: list[int] = []
     answers = remote.handlers(100, 2**30, 3600)
@@ -203,6 +204,7 @@ def kept_by_a_keeper(folder: Path) -> Iterator[tuple[Wire, list[int]]]:
 
     def counted(told: Any, data: bytes = b"") -> Iterator[Any]:
         messages.append(len(told))
+        assert fails_at not in [row["id"] for row, *_ in told]
         yield from put(told, data)
 
     with wire.listen(folder / "keeper") as listener:
@@ -231,6 +233,49 @@ def test_requests_are_told_together_and_at_once_to_who_looks(tmp_path: Path) -> 
         assert [one and (one.body, one.turns[0].messages[0]["content"]) for one in again] == [
             (trace.body, trace.id) for trace in traces
         ]
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (ValueError, True),
+        (RecursionError, True),
+        (TypeError, True),
+        (OverflowError, False),
+        (RuntimeError, False),
+    ],
+)
+def test_a_request_that_cannot_be_told_takes_no_other_along(
+    tmp_path: Path, error: type[Exception], shown: bool
+) -> None:
+    """The thread that tells ended with it, and no later request of that worker was shown."""
+
+    def fails() -> str:
+        raise error
+
+    with kept_by_a_keeper(tmp_path) as (keeper, _):
+        sender, kept = Sender(keeper, 2**30), remote.RemoteTraces(keeper)
+        bad = Trace("req_bad", "POST", "/", mode="emulated", tools=("f",), stubs=fails)
+        for traces in ((bad, Trace("req_1", "POST", "/")), (Trace("req_2", "POST", "/"),)):
+            version = kept.wait(0, 0)
+            for trace in traces:
+                sender.begun(trace)
+                sender.finished(trace)
+            kept.wait(version, 60)
+        found = {row.id for row in kept.listing({}, None).rows}
+        assert found == {"req_1", "req_2", *(["req_bad"] if shown else [])}
+
+
+def test_a_keeper_that_fails_once_is_told_of_the_next_requests(tmp_path: Path) -> None:
+    with kept_by_a_keeper(tmp_path, fails_at="req_0") as (keeper, messages):
+        sender, kept = Sender(keeper, 2**30), remote.RemoteTraces(keeper)
+        for n in range(2):
+            trace = Trace(f"req_{n}", "POST", "/")
+            sender.begun(trace)
+            sender.finished(trace)
+            wait_until(lambda sent=n + 1: len(messages) == sent)
+        kept.wait(0, 60)
+        assert [row.id for row in kept.listing({}, None).rows] == ["req_1"]
 
 
 def test_a_worker_holds_few_bytes_back_and_none_at_its_end(tmp_path: Path) -> None:
