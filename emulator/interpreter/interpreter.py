@@ -202,11 +202,17 @@ class Interpreter:
     def _ready(self, container: Container, kernel: ContainerKernel, cell: RunningCell) -> Notebook:
         """The container's kernel with the container's files and the cell's functions."""
         kernel.abandon()
-        if kernel.over:
+        lost = kernel.over
+        if lost:
             kernel.end()
             kernel.lost = False
-            cell.notes.append(NEW_SESSION)
         notebook = self._kernels.open(container, kernel)
+        if not kernel.begun:
+            # A kernel of which nothing is known here is lost, too: its process died, or Redis forgot it.
+            lost |= container.stateful and self.containers.begin_session(container.id)
+            kernel.begun = True
+        if lost:
+            cell.notes.append(NEW_SESSION)
         kernel.ran = True
         kernel.file_sync.bring_in(notebook)
         kernel.offer(cell.toolset)
@@ -251,6 +257,7 @@ class Interpreter:
         over = kernel.notebook.over
         if over:
             cell.notes.append(NEW_SESSION)
+            self.containers.end_session(container.id)
         cell.notes += kernel.file_sync.notes
         kernel.file_sync.notes.clear()
         if over or not container.stateful:

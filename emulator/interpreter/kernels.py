@@ -66,6 +66,8 @@ class ContainerKernel:
         self.opened.close()
         self.notebook = None
         self.file_sync = self._new_file_sync()
+        self.begun = False
+        """A cell has run in this kernel, and the container's row says so."""
         self.offered: Toolset | None = None
         """Whose functions the kernel knows."""
         self.waiting: RunningCell | None = None

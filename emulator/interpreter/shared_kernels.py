@@ -204,6 +204,7 @@ class SharedKernels:
             log.warning("the kernel of a container has ended", reason=str(error))
             kernel.lost = True
             return
+        kernel.begun = record.ran
         kernel.file_sync.resume(record.files)
         kernel.offered = None if record.tools is None else Toolset.parse(record.tools)
         kernel.waiting = None if record.cell is None else waiting_cell(record.cell)

@@ -26,6 +26,10 @@ CREATE TABLE IF NOT EXISTS containers (
     version BIGINT NOT NULL DEFAULT 0, ended BOOLEAN NOT NULL DEFAULT FALSE)
 """,
     "CREATE INDEX IF NOT EXISTS containers_client ON containers (client, id)",
+    """
+CREATE TABLE IF NOT EXISTS container_sessions (
+    id TEXT PRIMARY KEY REFERENCES containers ON DELETE CASCADE)
+""",
 )
 # `ended`, once set, keeps a container expired whatever the clock does.
 _EXPIRES_AT = "last_active_at + 60 * expires_minutes"
@@ -110,6 +114,20 @@ def check_running(rows: Rows, container_id: str, now: int) -> int:
 def touch(rows: Rows, container_id: str, now: int) -> None:
     query = f"UPDATE containers SET last_active_at = :now WHERE id = :id AND {_RUNNING}"
     rows.run(query, id=container_id, now=now)
+
+
+def begin_session(rows: Rows, container_id: str) -> bool:
+    """Note that there are variables now; whether there had been some before."""
+    query = "SELECT 1 FROM container_sessions WHERE id = :id"
+    if rows.one(query, id=container_id) is not None:
+        return True
+    query = "INSERT INTO container_sessions SELECT id FROM containers WHERE id = :id"
+    rows.run(query, id=container_id)
+    return False
+
+
+def end_session(rows: Rows, container_id: str) -> None:
+    rows.run("DELETE FROM container_sessions WHERE id = :id", id=container_id)
 
 
 def add_version(rows: Rows, container_id: str) -> None:

@@ -121,6 +121,26 @@ class Containers:
         except NotStored as error:
             log.warning("use of a container not noted", reason=error.message)
 
+    def begin_session(self, container_id: str) -> bool:
+        """A kernel is to have variables of this container; whether one had, whose end nobody was told.
+
+        False where that cannot be noted: as with `touch`, nobody is kept from what is there.
+        """
+        try:
+            with self._folder.transaction() as rows:
+                return container_rows.begin_session(rows, container_id)
+        except NotStored as error:
+            log.warning("the session of a container not noted", reason=error.message)
+            return False
+
+    def end_session(self, container_id: str) -> None:
+        """The variables are gone, and it is said that they are."""
+        try:
+            with self._folder.transaction() as rows:
+                container_rows.end_session(rows, container_id)
+        except NotStored as error:
+            log.warning("the end of a container's session not noted", reason=error.message)
+
     def list(
         self, client: str, page: Page | None = None, *, name: str | None = None
     ) -> Listing[Container]:

@@ -241,6 +241,19 @@ def test_a_kernel_that_dies_is_replaced_and_the_files_are_still_there(
     assert any("begun anew" in note for note in report["notes"])
     after = container.execute("[open('a.txt').read(), open('b.txt').read(), 'x' in globals()]")
     assert after["result"] == "['kept', 'kept too', False]"
+    assert after["notes"] == []  # it has been said
+
+
+@pytest.mark.parametrize(("stateful", "told"), [(True, [True, False]), (False, [False, False])])
+def test_a_proxy_that_was_restarted_says_that_variables_are_gone_once(
+    start_proxy: StartProxy, stateful: bool, told: list[bool]
+) -> None:
+    """Only the index of files was left to say that there had been any."""
+    container = Container(start_proxy(), stateful=stateful)
+    assert container.execute("x = 1")["notes"] == []
+    container.http.base_url = httpx2.URL(f"{start_proxy()}/v1")
+    found = [any("begun anew" in note for note in container.execute("1")["notes"]) for _ in told]
+    assert found == told
 
 
 def test_a_long_cell_streams_its_output_as_it_comes(container: Container) -> None:

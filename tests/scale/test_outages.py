@@ -188,6 +188,7 @@ def test_a_redis_that_has_lost_everything_costs_turns_and_sessions_and_nothing_e
     ran = replicas.at(1, execute, {"code": "print(open('a.txt').read())\nx"})
     assert ran["stdout"] == "kept\n"
     assert "NameError" in ran["stderr"]
+    assert any("begun anew" in note for note in ran["notes"])
     ran = replicas.at(0, execute, {"code": "x = 1\nprint(x)"})
-    assert ran["stdout"] == "1\n"
+    assert (ran["stdout"], ran["notes"]) == ("1\n", [])
     assert replicas.at(1, execute, {"code": "print(x)"})["stdout"] == "1\n"
