@@ -63,8 +63,8 @@ BLOCKS = Counter(
 )
 PROGRAM_RUNS = Counter(
     "emulator_program_runs",
-    "Runs of tool programs, by engine: ran, failed (its own fault), limit, or unable (another "
-    "engine is tried)",
+    "Runs of tool programs, by engine (none: nothing but calls, which needs none): ran, failed (its own "
+    "fault), limit, or unable (another engine is tried)",
     ["engine", "outcome"],
 )
 KERNELS = Gauge(

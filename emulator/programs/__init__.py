@@ -10,6 +10,6 @@ Two laws (docs/programs.md has them with examples):
   anything looks at it, which shows as the program runs.
 * Calls leave together only where running them in any order, or at once, cannot matter.
 
-Start at `driver` (which engine) and `attempt` (one run), then `placeholders` (what may go on without a
-result), `resume` and `saved` (over turns).
+Start at `driver` (which engine; none for `plain_calls`) and `attempt` (one run), then `placeholders` (what
+may go on without a result), `resume` and `saved` (over turns).
 """

@@ -56,8 +56,9 @@ class Attempt:
         program: Program,
         prepared: Prepared,
         recorded: Sequence[Recorded],
-        other_way: frozenset[str],
+        other_way: frozenset[str] = frozenset(),
     ) -> None:
+        """``other_way`` are the tools whose results are read otherwise than their use suggests."""
         self._other_way = other_way
         self._rules = rules
         self._program = program
@@ -72,7 +73,11 @@ class Attempt:
         """How often each site has begun calls that leave together."""
         self._new: list[Call] = []
         self._lines: list[tuple[int, str]] = []
-        self.names = rules.toolset.names | frozenset(prepared.later) | {WAIT, TOGETHER}
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What pauses an engine that runs the prepared program."""
+        return self._rules.toolset.names | frozenset(self._prepared.later) | {WAIT, TOGETHER}
 
     def drive(self, session: Session) -> Outcome:
         step = session.start(self._prepared.source)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from emulator import departure, metrics, traces
 from emulator.programs.attempt import Attempt, Rules
 from emulator.programs.placeholders import Prepared, prepare
+from emulator.programs.plain_calls import plain_calls
 from emulator.programs.program import (
     Diverged,
     Outcome,
@@ -56,6 +57,9 @@ class Driver:
         does. Raises `ProgramRejected`, `Diverged`, and the sandbox errors that are not the program's
         fault.
         """
+        if (calls := plain_calls(program, self.toolset.names)) is not None:
+            metrics.PROGRAM_RUNS.labels("none", "ran").inc()
+            return Attempt(self._rules, program, calls.prepared, recorded).drive(calls)
         prepared = prepare(program.source, self.toolset.names)
         try:
             return self._run(program, prepared, recorded, seed, frozenset())
@@ -67,6 +71,10 @@ class Driver:
                     return self._run(program, prepared, recorded, seed, other_way)
             raise
 
+    @property
+    def _rules(self) -> Rules:
+        return Rules(self.toolset, self.max_calls, self.one_at_a_time, self.order)
+
     def _run(
         self,
         program: Program,
@@ -77,9 +85,8 @@ class Driver:
     ) -> Outcome:
         """``other_way`` are the tools whose results are read otherwise than their use suggests."""
         unable: Unsupported | SandboxUnavailable | None = None
-        rules = Rules(self.toolset, self.max_calls, self.one_at_a_time, self.order)
         for engine in self.engines:
-            attempt = Attempt(rules, program, prepared, recorded, other_way)
+            attempt = Attempt(self._rules, program, prepared, recorded, other_way)
             try:
                 preamble = self.toolset.preamble + prepared.preamble
                 with (

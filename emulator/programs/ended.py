@@ -51,9 +51,9 @@ def ended_well(
     program: Program, outcome: Outcome, ids: Sequence[str], toolset: Toolset, *, written: str = ""
 ) -> ProgramEnded:
     """What a program made that came to its end; ``ids`` are those of all its calls."""
-    standing = set(_standing_calls(program.tree().body, toolset))
+    standing = set(_standing_calls(program.read.body, toolset))
     alone = tuple(key for key, made in zip(ids, outcome.made, strict=False) if made in standing)
-    last = program.tree().body[-1]
+    last = program.read.body[-1]
     stands = any(line == last.lineno for line, _ in standing)
     shown = outcome.stdout.rstrip("\n") if stands else outcome.output
     return ProgramEnded(written.strip("\n") or program.source, tuple(ids), alone, shown)

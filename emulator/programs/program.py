@@ -37,8 +37,9 @@ class Program:
             kept.append(statement)
         return Program(tuple(kept))
 
-    def tree(self) -> ast.Module:
-        """A new tree, whose lines are those of `source`."""
+    @cached_property
+    def read(self) -> ast.Module:
+        """The tree of `source`, for all who only look at it: nobody may change it."""
         return parse(self.source)
 
     def diagnostic(

@@ -9,9 +9,11 @@ from __future__ import annotations
 import ast
 import builtins
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from operator import attrgetter
+from typing import Any
 
 from emulator.programs.program import Program
 from emulator.reading.diagnostics import Diagnostic
@@ -23,7 +25,7 @@ _BUILTINS = frozenset(dir(builtins))
 
 def check(program: Program, toolset: Toolset) -> list[Diagnostic]:
     """What is wrong with the calls of ``program``, in the order of its lines."""
-    nodes = list(walk(program.tree()))
+    nodes = list(walk(program.read))
     defined = {*toolset.constructors, *_bound(nodes)}
     found: list[Diagnostic] = []
     for node in nodes:
@@ -53,7 +55,7 @@ class Unknown:
 
 def unknown_calls(program: Program, toolset: Toolset) -> list[Unknown]:
     """Only the calls of functions that do not exist."""
-    nodes = list(walk(program.tree()))
+    nodes = list(walk(program.read))
     defined = {*_BUILTINS, *toolset.constructors, *toolset.names, *_bound(nodes)}
     unknown = (
         _unknown(node, node.func.id, program, toolset)
@@ -86,28 +88,18 @@ def _unknown(node: ast.Call, name: str, program: Program, toolset: Toolset) -> U
     return Unknown(program.diagnostic(message, node.lineno, node.col_offset + 1, hint), near)
 
 
-_BINDING = frozenset(
-    (
-        *(ast.Name, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
-        *(ast.arg, ast.ExceptHandler, ast.alias),
-    )
-)
+_NAME_OF: Mapping[type[ast.AST], Callable[[Any], str | None]] = {
+    ast.Name: lambda node: node.id if isinstance(node.ctx, ast.Store) else None,
+    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef), attrgetter("name")),
+    ast.arg: attrgetter("arg"),
+    ast.ExceptHandler: attrgetter("name"),
+    ast.alias: lambda node: (node.asname or node.name).split(".")[0],
+}
+"""The name that a node binds, by its type."""
 
 
 def _bound(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Every name that the program itself binds, anywhere."""
     for node in nodes:
-        if type(node) not in _BINDING:
-            continue
-        if isinstance(node, ast.Name):
-            if isinstance(node.ctx, ast.Store):
-                yield node.id
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            yield node.name
-        elif isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, ast.ExceptHandler):
-            if node.name:
-                yield node.name
-        elif isinstance(node, ast.alias):
-            yield (node.asname or node.name).split(".")[0]
+        if (name_of := _NAME_OF.get(type(node))) is not None and (name := name_of(node)):
+            yield name

@@ -317,5 +317,5 @@ def test_a_program_that_has_run_as_far_as_it_goes_is_not_run_again(
 
 
 def runs() -> float:
-    ran = {"engine": "monty", "outcome": "ran"}
+    ran = {"engine": "none", "outcome": "ran"}
     return REGISTRY.get_sample_value("emulator_program_runs_total", ran) or 0.0

@@ -73,7 +73,7 @@ def test_an_answer_with_a_repair_is_counted_in_all_its_parts(
         ("emulator_tokens_total", 'direction="out"'): 6,
     }
     assert {key: risen.get(key) for key in expected} == expected
-    assert ("emulator_program_runs_total", 'engine="monty",outcome="ran"') in risen
+    assert ("emulator_program_runs_total", 'engine="none",outcome="ran"') in risen
 
 
 def test_a_turn_that_was_saved_saves_tokens(proxy: str, upstream: ScriptedUpstream) -> None:

@@ -1,0 +1,114 @@
+"""Programs that are nothing but calls with written-out arguments, as most of what models write.
+
+    office = find_place(name="office")
+    send(to=["ann", "bob"], text="Lunch?")
+
+What such a program calls stands in its text: it is read, and no engine is asked to run it. Its calls are
+bound and put in order like those of any other (`attempt`), so all that an engine would add is the round trips
+to its worker. Whatever says more than that is an engine's, which does the same where both are able.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from emulator.programs.placeholders import Prepared
+from emulator.programs.program import Program
+from sandbox.engine import Finished, Paused, Step
+from sandbox.values import JSON
+
+_MAX_DEPTH = 20
+"""Of lists and dicts in an argument."""
+
+
+class PlainCalls:
+    """The calls of such a program, one after the other: a `sandbox.engine.Session` in which nothing runs."""
+
+    def __init__(self, calls: Sequence[Paused], *, ends_in_value: bool) -> None:
+        """``ends_in_value``: the last call is not assigned, so that its result is the program's value."""
+        self._calls = calls
+        self._left: Iterator[Paused] = iter(())
+        self._ends_in_value = ends_in_value
+
+    @property
+    def prepared(self) -> Prepared:
+        """The program as it is: all of its calls may be passed before their results are known."""
+        lines = {call.line: call.line for call in self._calls if call.line is not None}
+        return Prepared("", lines, {call.name: (0, call.name) for call in self._calls}, {})
+
+    def start(self, source: str) -> Step:  # noqa: ARG002  # it has been read
+        self._left = iter(self._calls)
+        return next(self._left)
+
+    def resume(self, value: JSON) -> Step:
+        if (call := next(self._left, None)) is not None:
+            return call
+        return Finished(text=repr(value) if self._ends_in_value and value is not None else None)
+
+    def kill(self) -> None:
+        """Nothing runs."""
+
+
+def plain_calls(program: Program, tools: Collection[str]) -> PlainCalls | None:
+    """The calls of ``program``; None where they are not all there is to it."""
+    calls: list[Paused] = []
+    ends_in_value = False
+    for statement in program.read.body:
+        match statement:
+            case ast.Expr(value=ast.Call() as call):
+                ends_in_value = True
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if (
+                name not in tools
+            ):
+                ends_in_value = False
+            case _:
+                return None
+        if not isinstance(call.func, ast.Name) or call.func.id not in tools:
+            return None
+        try:
+            args = tuple(_literal(argument) for argument in call.args)
+            kwargs = {str(word.arg): _literal(word.value) for word in call.keywords if word.arg}
+        except _NotPlain:
+            return None
+        if len(kwargs) < len(call.keywords):  # **more, or a name twice
+            return None
+        calls.append(Paused(call.func.id, args, kwargs, statement.lineno))
+    return PlainCalls(calls, ends_in_value=ends_in_value) if calls else None
+
+
+class _NotPlain(Exception):
+    """More than a value that JSON has a shape for, in plain sight."""
+
+
+def _literal(node: ast.expr, depth: int = 0) -> Any:
+    """The value that an expression spells out, as engines give it: a tuple is a list."""
+    match node:
+        case ast.Constant(value=None | bool() | int()):
+            return node.value
+        case ast.Constant(value=str(text)) if text.isascii() or not _is_half(text):
+            return text
+        case ast.Constant(value=float(number)) if math.isfinite(number):
+            return number
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)) if (
+            math.isfinite(number) and not isinstance(number, bool)
+        ):
+            return -number
+        case ast.List(elts=items) | ast.Tuple(elts=items) if depth < _MAX_DEPTH:
+            return [_literal(item, depth + 1) for item in items]
+        case ast.Dict(keys=keys, values=values) if depth < _MAX_DEPTH:
+            return {_key(k): _literal(v, depth + 1) for k, v in zip(keys, values, strict=True)}
+    raise _NotPlain
+
+
+def _key(node: ast.expr | None) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return str(_literal(node))
+    raise _NotPlain
+
+
+def _is_half(text: str) -> bool:
+    """Whether there is half of a surrogate pair in it."""
+    return any("\ud800" <= character <= "\udfff" for character in text)

@@ -1,0 +1,157 @@
+"""Programs that are nothing but calls: no engine is asked, and nothing comes out otherwise than from one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, get_args
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from emulator.programs.driver import Driver
+from emulator.programs.program import Call, Outcome, Program, ProgramRejected, Recorded
+from emulator.reading.readers import Statement
+from emulator.settings import Order
+from emulator.tools.toolset import Toolset
+from sandbox.engine import Engine, Limits, Session
+from sandbox.errors import Unsupported
+from sandbox.monty import MontyEngine
+from tests.support.random_programs import NAMES, TOOLS, on_the_wire, result
+
+TOOLSET = Toolset.parse(TOOLS)
+
+
+@pytest.fixture(scope="module")
+def monty() -> Iterator[Engine]:
+    engine = MontyEngine(Limits(seconds=5))
+    yield engine
+    engine.close()
+
+
+class Unable:
+    """An engine that can run nothing."""
+
+    name = "unable"
+
+    def get_ready(self) -> None: ...
+
+    def session(
+        self, names: frozenset[str], *, preamble: str = "", seed: int = 0
+    ) -> AbstractContextManager[Session]:
+        raise Unsupported("not here")
+
+    def close(self) -> None: ...
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+CALLS = st.tuples(
+    st.sampled_from(["", "a = ", "b = "]), st.sampled_from(NAMES), st.sampled_from(["", "x="]), JSON
+)
+
+
+@settings(
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(
+    calls=st.lists(CALLS, min_size=1, max_size=4),
+    order=st.sampled_from(get_args(Order)),
+    alone=st.booleans(),
+)
+def test_over_turns_the_same_comes_out_as_from_an_engine(
+    monty: Engine, calls: list[tuple[str, str, str, Any]], order: Order, alone: bool
+) -> None:
+    """``pass`` is no call: with it in front, an engine runs the same program."""
+    written = [f"{target}{name}({word}{value!r})" for target, name, word, value in calls]
+    driver = Driver([monty], TOOLSET, order=order, one_at_a_time=alone)
+    read = over_turns(Driver([Unable()], TOOLSET, order=order, one_at_a_time=alone), written)
+    ran = over_turns(driver, ["pass", *written])
+    assert read == [
+        replace(one, made=tuple((line - 1, name) for line, name in one.made)) for one in ran
+    ]
+
+
+def over_turns(driver: Driver, statements: list[str]) -> list[Outcome]:
+    program = Program(tuple(Statement(one, line) for line, one in enumerate(statements, 1)))
+    recorded: list[Recorded] = []
+    outcomes: list[Outcome] = []
+    while not outcomes or outcomes[-1].pending:
+        outcomes.append(driver.run(program, recorded))
+        recorded = [
+            answered(one) for one in [*recorded, *(Recorded(call) for call in outcomes[-1].calls)]
+        ]
+    return outcomes
+
+
+def answered(recorded: Recorded) -> Recorded:
+    value = result(recorded.call.name, recorded.call.arguments["x"])
+    text = on_the_wire(value)
+    return replace(recorded, result=value, known=True, text=None if value == text else text)
+
+
+PLAIN = [
+    "num(1)",
+    "a = num(x=-1.5)\nlst(x=[None, True, (1, 'two')])",
+    "num(\n    x={'a': {'b': []}},\n)",
+]
+MORE = [
+    "a = num(1)\nnum(a)",
+    "print(num(1))",
+    "a = num(1)\na",
+    "num(1)['n']",
+    "[num(1), num(2)]",
+    "a = b = num(1)",
+    "a, b = num(1)",
+    "num = num(1)",
+    "if True:\n    num(1)",
+    "num(*[1])",
+    "num(**{'x': 1})",
+    "num(1 + 1)",
+    "num(f'{1}')",
+    "num({1, 2})",
+    "num({1: 2})",
+    "num({**{}})",
+    "num(b'a')",
+    "num(1j)",
+    "num(-True)",
+    "num(1e999)",
+    "num(...)",
+    "num('\\ud800')",
+    f"num({'[' * 30}{']' * 30})",
+    "pass",
+]
+
+
+@pytest.mark.parametrize("source", PLAIN)
+def test_calls_with_written_out_arguments_need_no_engine(source: str) -> None:
+    assert Driver([Unable()], TOOLSET).run(Program((Statement(source, 1),))).calls
+
+
+@pytest.mark.parametrize("source", MORE)
+def test_whatever_says_more_is_an_engines(source: str) -> None:
+    with pytest.raises(ProgramRejected, match="cannot be run here"):
+        Driver([Unable()], TOOLSET).run(Program((Statement(source, 1),)))
+
+
+def test_a_call_is_bound_as_any_other_and_a_fault_is_told_at_its_line() -> None:
+    program = Program((Statement("num(1)", 1), Statement("a = num(\n    y=2)", 2)))
+    with pytest.raises(ProgramRejected, match="x") as raised:
+        Driver([Unable()], TOOLSET, order="dataflow").run(program)
+    assert raised.value.calls == (Call("num", {"x": 1}),)
+    assert {one.line for one in raised.value.diagnostics} == {2}
