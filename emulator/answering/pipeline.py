@@ -192,8 +192,10 @@ def _record(asked: Asked, mode: Mode) -> None:
     if trace is None:
         return
     trace.mode, trace.upstream, trace.profile = mode, asked.route.target.name, asked.profile.name
-    trace.tools = asked.toolset.wire_names
-    trace.stubs = lambda: asked.toolset.stubs
+    toolset = asked.toolset
+    trace.tools = toolset.wire_names
+    # Of the toolset, which is there once for all requests: a request with its messages is not kept.
+    trace.stubs = lambda: toolset.stubs
 
 
 def _says_something(event: AnswerEvent) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import queue
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,11 +12,13 @@ import openai
 import pytest
 
 from emulator.events import ToolCall
+from emulator.protocol import ChatCompletionRequest
 from emulator.traces import Trace, Traces, timeline
 from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.serving import serve
 from tests.support.tools import GET_WEATHER
+from tests.support.uploads import wait_until
 
 CALL = '```python\nget_weather(location="Oslo")\n```'
 HELLO: list[Any] = [{"role": "user", "content": "Weather in Oslo?"}]
@@ -78,7 +81,30 @@ def test_a_trace_tells_how_a_call_came_about(start: Start, upstream: ScriptedUps
     assert "def get_weather" in str(turn.messages)
     assert b"get_weather" in trace.body
     assert any(b"Hm." in data for _, data in turn.wire.events)
-    assert [name for name in {span.name for span in timeline(trace)} if "sandbox" in name]
+
+
+def test_a_trace_says_how_long_a_sandbox_took(start: Start, upstream: ScriptedUpstream) -> None:
+    client, finished, _ = start()
+    upstream.reply('```python\nprint(get_weather(location="Oslo"))\n```')
+    ask(client)
+    [trace] = ended(finished)
+    assert "sandbox monty" in {span.name for span in timeline(trace)}
+
+
+def test_no_request_is_kept_with_its_trace(start: Start, upstream: ScriptedUpstream) -> None:
+    """What tells a trace's stubs held the request, its messages and its tools as objects."""
+    client, finished, traces = start()
+    upstream.reply(CALL)
+    ask(client, model="of this test")
+    ended(finished)
+
+    def held() -> bool:
+        gc.collect()
+        requests = [one for one in gc.get_objects() if type(one) is ChatCompletionRequest]
+        return any(one.model == "of this test" for one in requests)
+
+    wait_until(lambda: not held())
+    assert [trace.model for trace in traces.all()] == ["of this test"]
 
 
 @pytest.mark.parametrize("stream", [False, True])
