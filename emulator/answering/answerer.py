@@ -101,16 +101,18 @@ class Answerer:
             yield from went_on.calls
             yield Finish("tool_calls", Usage())
         else:
-            request = self.asked.request
+            asked = self.asked
             if bench is not None:
-                with_files = bench.taken_in(request.messages)
-                request = request.model_copy(update={"messages": with_files})
+                with_files = bench.taken_in(asked.request.messages)
+                request = asked.request.model_copy(update={"messages": with_files})
+                asked = replace(asked, request=request)
+            request = asked.request
             conversation = Conversation(
                 self.store, self.asked.client, request.messages, request.model
             )
             passages = conversation.passages(self.asked.toolset, went_on)
             messages, fields = first_turn(
-                replace(self.asked, request=request),
+                asked,
                 habit=conversation.habit(self.habits.of(self._habitat)),
                 engines=[engine.name for engine in self.engines],
                 passages=passages,

@@ -50,9 +50,11 @@ class Asked:
 
     def instead(self, route: Route) -> Asked:
         """The same request, to another upstream."""
-        return replace(self, route=route, relayed=self._relayed(route))
+        if route is self.route:
+            return self
+        return replace(self, route=route, relayed=self.is_relayed_by(route))
 
-    def _relayed(self, route: Route) -> bool:
+    def is_relayed_by(self, route: Route) -> bool:
         formatted = self.answer_format is not None and route.settings.response_format != "pass"
         return not self.toolset.tools and self.interpreter is None and not formatted
 
@@ -98,7 +100,7 @@ def read_request(
         relayed=False,
         dropped=left_out(request),
     )
-    return asked.instead(route)
+    return replace(asked, relayed=asked.is_relayed_by(route))
 
 
 def _leaves_open(request: ChatCompletionRequest) -> bool:

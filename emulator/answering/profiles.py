@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from emulator.answering.reply_splitter import Begins
@@ -41,6 +42,14 @@ class Profile:
     """In which field the upstream takes a grammar."""
     template: str = ""
     """A Jinja file of the operator's in place of prompts/tools.jinja."""
+
+    @cached_property
+    def _names(self) -> re.Pattern[str]:
+        return re.compile(self.pattern, re.IGNORECASE)
+
+    def is_of(self, model: str) -> bool:
+        """Whether a model of this name is meant."""
+        return self._names.search(model) is not None
 
     def withholds(self, further: Collection[str] = ()) -> frozenset[str]:
         """The request fields that do not go upstream; ``further`` are the operator's own."""
@@ -131,8 +140,7 @@ def choose(setting: str, model: str, rows: Sequence[ProfileRow] = ()) -> Profile
     return next(
         profile
         for profile in table
-        if profile.name == setting
-        or (setting == "auto" and re.search(profile.pattern, model, re.IGNORECASE))
+        if profile.name == setting or (setting == "auto" and profile.is_of(model))
     )
 
 

@@ -223,9 +223,10 @@ class ProgramDraft:
         """Add statements to the block; whether there is a new call to run."""
         new = False
         for statement in statements:
-            calling = uses_tool(statement.source, self._python_names)
-            if calling and any([self._quotes(statement.written), self._quotes(statement.source)]):
-                block.is_quoted = True
+            calling = uses_tool(statement, self._python_names)
+            if calling:
+                readings = dict.fromkeys((statement.written.strip(), statement.source))
+                block.is_quoted |= bool([text for text in readings if self._quotes(text)])
             if block.dialect != "python":
                 self._foreign.add(statement, block)
             if not block.is_quoted:  # what follows a quotation may need what that gives

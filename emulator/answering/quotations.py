@@ -51,13 +51,9 @@ class Quotations:
     def holds(self, text: str) -> bool:
         """Whether ``text`` is a quotation, and neither confirmed nor called before by the model itself."""
         sought = _sought(text)
-        if (
-            not sought
-            or sought & self._confirmed
-            or any(_plain(one) in self._own for one in sought)
-        ):
+        if sought & self._confirmed or not any(self._stands(one) for one in sought):
             return False
-        return any(self._stands(one) for one in sought)
+        return not any(_plain(one) in self._own for one in sought)
 
     def confirm(self, text: str) -> None:
         """The model has been asked about ``text``: when it writes that again, it means it."""

@@ -38,6 +38,7 @@ from sandbox.errors import (
 
 _MOST_TRIES = 3
 """Tools whose results are read otherwise, one after the other, where a program fails on a type."""
+_READ = metrics.PROGRAM_RUNS.labels("none", "ran")
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Driver:
         fault.
         """
         if (calls := plain_calls(program, self.toolset.names)) is not None:
-            metrics.PROGRAM_RUNS.labels("none", "ran").inc()
+            _READ.inc()
             return Attempt(self._rules, program, calls.prepared, recorded).drive(calls)
         prepared = prepare(program.source, self.toolset.names)
         try:

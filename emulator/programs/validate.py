@@ -26,7 +26,7 @@ _BUILTINS = frozenset(dir(builtins))
 def check(program: Program, toolset: Toolset) -> list[Diagnostic]:
     """What is wrong with the calls of ``program``, in the order of its lines."""
     nodes = list(walk(program.read))
-    defined = {*toolset.constructors, *_bound(nodes)}
+    bound = set(_bound(nodes))
     found: list[Diagnostic] = []
     for node in nodes:
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
@@ -34,7 +34,7 @@ def check(program: Program, toolset: Toolset) -> list[Diagnostic]:
         name = node.func.id
         if name in toolset.names:
             found += _arguments(node, name, program, toolset)
-        elif name not in _BUILTINS and name not in defined:
+        elif name not in _BUILTINS and name not in toolset.constructors and name not in bound:
             found.append(_unknown(node, name, program, toolset).diagnostic)
         if len(found) >= MAX_TOLD:
             break

@@ -180,6 +180,7 @@ class PythonReader:
                     ast.unparse(piece.node) if piece.changed else _slice(lines, piece.node),
                     self._first + piece.line - 1,
                     source,
+                    None if piece.changed else piece.node,
                 )
                 for piece in rewritten(tree, self._names)
             ]

@@ -70,13 +70,10 @@ def is_pythons_own(call: ast.Call) -> bool:
     )
 
 
-def gives_tool(source: str, names: WrittenNames) -> bool:
+def gives_tool(code: str | ast.AST, names: WrittenNames) -> bool:
     """Whether the code gives an offered function away as a value: ``map(get_weather, cities)``."""
-    try:
-        tree = parse(source)
-    except SyntaxError:
-        return False
-    return any(
+    tree = _tree(code)
+    return tree is not None and any(
         isinstance(child, ast.Name)
         and isinstance(child.ctx, ast.Load)
         and names.find(child.id) == child.id
@@ -97,11 +94,16 @@ def _values(node: ast.AST) -> list[ast.expr]:
     return []
 
 
-def calls_tool(source: str | ast.AST, names: WrittenNames) -> bool:
+def calls_tool(code: str | ast.AST, names: WrittenNames) -> bool:
     """Whether the code calls an offered function anywhere. False for what does not parse."""
-    if isinstance(source, str):
-        try:
-            source = parse(source)
-        except SyntaxError:
-            return False
-    return any(called(node, names) for node in walk(source))
+    tree = _tree(code)
+    return tree is not None and any(called(node, names) for node in walk(tree))
+
+
+def _tree(code: str | ast.AST) -> ast.AST | None:
+    if not isinstance(code, str):
+        return code
+    try:
+        return parse(code)
+    except SyntaxError:
+        return None

@@ -53,9 +53,12 @@ def calls_tool(source: str, names: Collection[str]) -> bool:
     return _calls_tool(source, WrittenNames.of(names))
 
 
-def uses_tool(source: str, names: WrittenNames) -> bool:
+def uses_tool(statement: Statement, names: WrittenNames) -> bool:
     """Whether it calls one, or gives one to what may call it."""
-    return names.may_stand_in(source) and (_calls_tool(source, names) or gives_tool(source, names))
+    if not names.may_stand_in(statement.source):
+        return False
+    code = statement.tree or statement.source
+    return _calls_tool(code, names) or gives_tool(code, names)
 
 
 def mentions_tool(text: str, names: Collection[str]) -> bool:

@@ -71,8 +71,7 @@ class Splitter:
 
     def __init__(self, names: Collection[str] = (), *, reasoning_open: bool = False) -> None:
         self._names = WrittenNames.of(names)
-        self._tags, self._known = _tags_and_tokens(self._names)
-        self._heads = {tag[:2] for tag in self._known}
+        self._tags, self._known, self._heads = _tags_and_tokens(self._names)
         self._longest = len(self._known[0])
         self._text = Incoming()
         self._inline = 0  # backticks that opened the code span we are in
@@ -304,14 +303,15 @@ class Splitter:
 
 
 @lru_cache(maxsize=64)  # by identity: the names of a toolset stay the same
-def _tags_and_tokens(names: WrittenNames) -> tuple[Tags, tuple[str, ...]]:
-    """What opens a block, and all tags and tokens that are known by heart, the longest first."""
+def _tags_and_tokens(names: WrittenNames) -> tuple[Tags, tuple[str, ...], frozenset[str]]:
+    """What opens a block; all tags and tokens that are known by heart, the longest first; how these begin."""
     tags = Tags(names)
     closings = [closing for closing in REASONING.values() if closing not in AMBIGUOUS]
     known = {*REASONING, *tags.literal, *closings, *SILENT}
     if names:
         known |= LEFTOVER | LEFTOVER_LINES
-    return tags, tuple(sorted(known, key=len, reverse=True))
+    heads = frozenset(tag[:2] for tag in known)
+    return tags, tuple(sorted(known, key=len, reverse=True)), heads
 
 
 def split(text: str, names: Collection[str] = (), *, reasoning_open: bool = False) -> list[Event]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -18,12 +19,14 @@ MAX_STATEMENTS = 5000
 class Statement:
     """One top-level statement: valid Python, named like the stubs; 1-based line in the block.
 
-    `written` is how it stands in the block, where the reader says so.
+    `written` is how it stands in the block, and `tree` what its source says, where the reader tells.
     """
 
     source: str
     line: int
     written: str = field(default="", compare=False)
+    tree: ast.stmt | None = field(default=None, compare=False, repr=False)
+    """To be looked at only; its lines are those of nothing in particular."""
 
 
 class Unreadable(Exception):

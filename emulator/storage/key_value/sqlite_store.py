@@ -48,6 +48,7 @@ class SQLiteStore:
                     "(key TEXT PRIMARY KEY, value BLOB NOT NULL, expires REAL NOT NULL)"
                 )
                 connection.execute("CREATE INDEX IF NOT EXISTS kept_expires ON kept (expires)")
+                self._page_size = _pragma(connection, "page_size")
         except (sqlite3.Error, OSError) as error:
             raise StoreFailed(f"{path}: {error}") from error
 
@@ -120,14 +121,16 @@ class SQLiteStore:
                 return
             connection.executemany("DELETE FROM kept WHERE key = ?", gone)
 
-    @staticmethod
-    def _used(connection: sqlite3.Connection) -> int:
+    def _used(self, connection: sqlite3.Connection) -> int:
         """Bytes of the pages in use. Adding up the values' lengths would read all rows at each `put`."""
-        pages, free, size = (
-            int(connection.execute(f"PRAGMA {name}").fetchone()[0])
-            for name in ("page_count", "freelist_count", "page_size")
-        )
-        return (pages - free) * size
+        pages = _pragma(connection, "page_count")
+        if pages * self._page_size > self._max_bytes:  # else no matter how many of them are free
+            pages -= _pragma(connection, "freelist_count")
+        return pages * self._page_size
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
 def _oldest(connection: sqlite3.Connection, wanted: int) -> Iterator[tuple[str]]:
