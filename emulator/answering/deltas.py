@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from emulator.answering.profiles import Profile
 from emulator.answering.usage import Meter
 from emulator.errors import UpstreamFailed
-from emulator.upstream.interface import UpstreamReply
+from emulator.upstream.interface import Reply
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Delta:
     """That of a chunk, which is a delta of its own."""
 
 
-def deltas(reply: UpstreamReply, profile: Profile, meter: Meter) -> Iterator[Delta]:
+def deltas(reply: Reply, profile: Profile, meter: Meter) -> Iterator[Delta]:
     """What ``reply`` says, as it comes; nothing that has come waits for more.
 
     Raises `UpstreamFailed`, behind what came before the fault.

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from emulator import json_codec
 from emulator.errors import UpstreamFailed
-from emulator.upstream.interface import Chunk
+from emulator.upstream.reply import Chunk, Heard
 
 _TEXTS = frozenset({"content", "reasoning_content", "reasoning"})
 _COUNTED = ("prompt_tokens", "completion_tokens")
 
 
-def read_chunk(event: bytes) -> tuple[Chunk, bool]:
-    """The chunk, and whether a choice ends in it. Raises `UpstreamFailed`."""
+def read_chunk(event: bytes, heard: Heard) -> Chunk:
+    """The chunk, of which ``heard`` is told. Raises `UpstreamFailed`."""
     try:
         chunk = json_codec.loads(event)
     except json_codec.NotJSON as error:
@@ -23,12 +23,12 @@ def read_chunk(event: bytes) -> tuple[Chunk, bool]:
     if reported := chunk.get("error"):
         message = reported.get("message") if isinstance(reported, dict) else reported
         raise UpstreamFailed(f"The upstream reported an error: {message}")
-    return chunk, _checked(chunk)
+    _check(chunk, heard)
+    return chunk
 
 
-def _checked(chunk: Chunk) -> bool:
-    """Whether a choice ends in it. Raises `UpstreamFailed` where anything is of another type."""
-    finishes = False
+def _check(chunk: Chunk, heard: Heard) -> None:
+    """Raises `UpstreamFailed` where anything is of another type than it should be."""
     choices, usage = chunk.get("choices"), chunk.get("usage")
     fits = not choices or type(choices) is list
     for choice in choices if choices and fits else ():
@@ -37,12 +37,14 @@ def _checked(chunk: Chunk) -> bool:
             break
         if (reason := choice.get("finish_reason")) is not None:
             fits = fits and type(reason) is str
-            finishes = finishes or bool(reason)
+            heard.finishes = heard.finishes or bool(reason)
         if delta := choice.get("delta"):
             if type(delta) is not dict:
                 fits = False
                 break
             for name, text in delta.items():
+                if text and name != "role":
+                    heard.says = True
                 if type(text) is not str and text is not None and name in _TEXTS:
                     fits = False
     if usage is not None:
@@ -50,4 +52,5 @@ def _checked(chunk: Chunk) -> bool:
         fits = fits and all(type(usage.get(name) or 0) is int for name in _COUNTED)
     if not fits:
         raise UpstreamFailed("The upstream sent an event that is no chat.completion.chunk.")
-    return finishes
+    heard.chunks += bool(choices)
+    heard.usage = usage or heard.usage

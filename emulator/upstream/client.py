@@ -1,7 +1,8 @@
-"""The only place that calls the ``openai`` client. Always streams; yields chunks as plain dicts.
+"""One upstream. Always streams; yields chunks as plain dicts.
 
-The SDK opens the request (its retries, timeouts and error mapping), but its chunk objects are not built:
-the SSE bytes are read raw and each event is decoded once. Knows nothing of tools.
+What is asked again and again is made once: the official SDK says with which headers, and what a refusal
+means, and makes the plain calls; a chat's bytes go past it (`posts`), and each event is decoded once. Only
+this module imports the SDK. Knows nothing of tools.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from typing import Any, Self, cast
 
 import httpx2
 import openai
-from openai import RequestOptions
 
 from emulator import departure, json_codec, traces
 from emulator.errors import UpstreamFailed
@@ -23,12 +23,16 @@ from emulator.settings import Settings
 from emulator.upstream import loops, transport
 from emulator.upstream.chunk import read_chunk
 from emulator.upstream.failures import headers_told, message_of, shown
-from emulator.upstream.interface import Chat, Chunk, UpstreamReply
+from emulator.upstream.interface import Chat, Chunk
+from emulator.upstream.posts import Answer, posts
+from emulator.upstream.reply import Reply
 from emulator.upstream.sse import EventTooLarge, SSEDecoder
 
 _SHORTEST_KEY = 8
 _UNREACHED = (502, 504)
 _NO_SUCH_PATH = (404, 405)
+_MOST_ERROR = 64 * 1024
+"""Bytes of a refusal that are read."""
 _UNSENT = {
     f"X-Stainless-{name}": openai.Omit()
     for name in ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")
@@ -61,18 +65,10 @@ class OpenAIUpstream:
             timeout=timeout,
             http_client=transport.client(timeout),
         )
-        # All that can be told: the SDK makes a deep copy of each default, and a new random key for requests
-        # that it sends again, which it does not here.
-        self._options: RequestOptions = {
-            "params": {},
-            "max_retries": 0,
-            "timeout": timeout,
-            "security": {"bearer_auth": True},
-            "idempotency_key": "",
-        }
-        # Whole, so that the SDK need not put it together for each request.
         base = self._client.base_url
-        self._chats = str(base.copy_with(raw_path=base.raw_path + b"chat/completions"))
+        url = base.copy_with(raw_path=base.raw_path + b"chat/completions")
+        self._posts = posts(url.copy_merge_params(query) if query else url, timeout)
+        self._headers = self._client.own_headers()
         self._connect_seconds = settings.upstream_connect_seconds
         self._url = shown(settings.base_url)
         self._key = settings.api_key.get_secret_value()
@@ -83,24 +79,18 @@ class OpenAIUpstream:
         fields: Mapping[str, Any],
         until: float = math.inf,
         key: str | None = None,
-    ) -> UpstreamReply:
+    ) -> Reply:
         """As `OneUpstream.open`."""
         _check(until)
-        # As bytes they go as they are; the SDK would walk over all that it is to encode.
         body = json_codec.dumps({**fields, "messages": messages, "stream": True})
         told = partial(_told, key or self._key, f"{self._url}/chat/completions")
         try:
-            response = self._client.post(
-                self._chats,
-                content=body,
-                cast_to=httpx2.Response,
-                options={**self._options, "headers": _sent(key)},
-                stream=True,
-                stream_cls=openai.Stream[Any],
-            )
-        except openai.OpenAIError as error:
+            answer = self._posts.send({**self._headers, **_sent(key)}, body)
+            if not 200 <= answer.status < 300:
+                raise told(_failure(self._client.refusal(answer)))
+        except httpx2.HTTPError as error:
             raise told(_failure(error)) from error
-        return _RawReply(cast("httpx2.Response", response), until, told)
+        return _RawReply(answer, until, told)
 
     def models(self, key: str | None = None) -> list[dict[str, Any]]:
         """As `OneUpstream.models`."""
@@ -108,7 +98,7 @@ class OpenAIUpstream:
         try:
             listed = json_codec.loads(
                 self._client.models.with_raw_response.list(
-                    extra_headers=_sent(key), timeout=self._connect_seconds
+                    extra_headers={**_UNSENT_EACH, **_sent(key)}, timeout=self._connect_seconds
                 ).content
             )
         except openai.OpenAIError as error:
@@ -131,45 +121,61 @@ class OpenAIUpstream:
 
     def close(self) -> None:
         self._client.close()
+        self._posts.close()
 
 
 class _SDK(openai.OpenAI):
-    """The official client; a URL is parsed once, not for each request."""
+    """The official client, asked for what it would send and for what it would raise."""
 
-    def _prepare_url(self, url: str) -> httpx2.URL:
-        known = transport.parsed(url)
-        return super()._prepare_url(url) if known.is_relative_url else known
+    def own_headers(self) -> dict[str, str]:
+        """Those of each request."""
+        headers = {**self.auth_headers, **self.default_headers}
+        return {name.lower(): value for name, value in headers.items() if isinstance(value, str)}
+
+    def refusal(self, answer: Answer) -> openai.APIStatusError:
+        """What ``answer`` means, which is read and closed. Raises `httpx2.HTTPError`."""
+        try:
+            said = b""
+            while len(said) < _MOST_ERROR and (data := answer.more()):
+                said += data
+        finally:
+            answer.close()
+        request = httpx2.Request("POST", self.base_url)
+        headers = {
+            name: value
+            for name, value in answer.headers.items()
+            if not name.lower().startswith(("content-", "transfer-"))
+        }
+        response = httpx2.Response(answer.status, headers=headers, content=said, request=request)
+        return self._make_status_error_from_response(response)
 
 
-class _RawReply:
-    def __init__(self, response: httpx2.Response, until: float, told: _Tell) -> None:
+class _RawReply(Reply):
+    def __init__(self, answer: Answer, until: float, told: _Tell) -> None:
+        super().__init__()
+        self.headers = headers_told(answer.headers, ("x-ratelimit-",))
         self._told = told
-        self._response = response
+        self._answer = answer
         self._until = until
-        self.more = False
-        self._stopping = departure.stopping(partial(transport.shut_down, response))
+        self._stopping = departure.stopping(answer.shut_down)
 
     def __enter__(self) -> Self:
         self._stopping.__enter__()
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def close(self) -> None:
+        """As the base class."""
         self._stopping.__exit__(None, None, None)
-        self._response.close()
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return headers_told(self._response.headers, ("x-ratelimit-",))
+        self._answer.close()
 
     def __iter__(self) -> Iterator[Chunk]:
         """The chunks. Raises `UpstreamFailed` on a broken, malformed or unfinished answer."""
-        decoder = SSEDecoder()
-        finished = False
+        read, feed, heard = self._answer.more, SSEDecoder().feed, self.heard
         record = traces.wire()
         try:
-            for data in transport.body(self._response):
+            while data := read():
                 _check(self._until)  # also while nothing but comments comes
-                events = decoder.feed(data)
+                events = feed(data)
                 if record is not None and events:
                     record(events)
                 # Nothing follows at once where only the end does, which may be waited for.
@@ -177,13 +183,14 @@ class _RawReply:
                 for place, event in enumerate(events):
                     if event == b"[DONE]":
                         self._stopping.__exit__(None, None, None)
-                        transport.finish(self._response)
+                        self._answer.finish()
                         return
                     try:
-                        chunk, ends = read_chunk(event)
-                        finished = finished or ends
+                        chunk = read_chunk(event, heard)
                     except UpstreamFailed as error:
                         raise self._told(error) from error
+                    if heard.says and self._begun is not None:
+                        self._tell_begun()
                     self.more = place < last
                     yield chunk
         except httpx2.TimeoutException as error:
@@ -191,15 +198,15 @@ class _RawReply:
         except (httpx2.HTTPError, EventTooLarge) as error:
             broken = UpstreamFailed(f"The upstream broke off its answer: {error}")
             raise self._told(broken) from error
-        if not finished:
+        if not heard.finishes:
             raise self._told(
                 UpstreamFailed("The upstream ended its answer without a finish_reason.")
             )
 
 
-def _sent(key: str | None) -> dict[str, str | openai.Omit]:
-    bearer = {} if key is None else {"Authorization": f"Bearer {key}"}
-    return {**_UNSENT_EACH, **bearer, **loops.headers(), **traces.propagated()}
+def _sent(key: str | None) -> dict[str, str]:
+    bearer = {} if key is None else {"authorization": f"Bearer {key}"}
+    return {**bearer, **loops.headers(), **traces.propagated()}
 
 
 def _check(until: float) -> None:
@@ -224,7 +231,7 @@ def _told(key: str, url: str, error: UpstreamFailed) -> UpstreamFailed:
     return replace(error, message=message)
 
 
-def _failure(error: openai.OpenAIError) -> UpstreamFailed:
+def _failure(error: openai.OpenAIError | httpx2.HTTPError) -> UpstreamFailed:
     """What to tell the client: the upstream's own status, message and retry advice, where it sent any."""
     if isinstance(error, openai.APIStatusError):
         message = message_of(error.body) or error.response.text[:500] or error.message
@@ -237,9 +244,9 @@ def _failure(error: openai.OpenAIError) -> UpstreamFailed:
             status=error.status_code,
             type=error.type or "upstream_error",
         )
-    if isinstance(error, openai.APITimeoutError):
+    if isinstance(error, openai.APITimeoutError | httpx2.TimeoutException):
         return UpstreamFailed("The upstream did not answer in time.", status=504)
-    if isinstance(error, openai.APIConnectionError):
-        reason = error.__cause__ or error
+    if isinstance(error, openai.APIConnectionError | httpx2.HTTPError):
+        reason = error.__cause__ if isinstance(error, openai.APIConnectionError) else error
         return UpstreamFailed(f"The upstream cannot be reached: {reason}", code="upstream_down")
     return UpstreamFailed(str(error))

@@ -21,15 +21,20 @@ _KINDS = {
 
 
 @contextmanager
-def counting(upstream: str, kind: str = "") -> Iterator[None]:
-    """Count an `UpstreamFailed` that the block raises, unless it failed because its client has left."""
+def counting(upstream: str) -> Iterator[None]:
+    """`count` an `UpstreamFailed` that the block raises."""
     try:
         yield
     except UpstreamFailed as error:
-        client = departure.current.get()
-        if client is None or not client.left:
-            metrics.UPSTREAM_ERRORS.labels(upstream, kind or _kind(error)).inc()
+        count(upstream, error)
         raise
+
+
+def count(upstream: str, error: UpstreamFailed, kind: str = "") -> None:
+    """Count it, unless it failed because its client has left."""
+    client = departure.current.get()
+    if client is None or not client.left:
+        metrics.UPSTREAM_ERRORS.labels(upstream, kind or _kind(error)).inc()
 
 
 def _kind(error: UpstreamFailed) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from emulator import departure
@@ -18,10 +19,10 @@ from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
 from emulator.upstream.body import Body
 from emulator.upstream.breaker import Breaker
-from emulator.upstream.failures import counting
-from emulator.upstream.interface import Chat, Chunk, OneUpstream, UpstreamReply
+from emulator.upstream.failures import count, counting
+from emulator.upstream.interface import Chat, OneUpstream, Reply
+from emulator.upstream.reply import Heard
 from emulator.upstream.retries import LONGEST_WAIT, Retries
-from emulator.upstream.wrapped import WrappedReply
 
 if TYPE_CHECKING:
     from emulator.upstream.pass_through import PassedOn
@@ -76,15 +77,17 @@ class Guarded:
         fields: Mapping[str, Any],
         until: float = math.inf,
         key: str | None = None,
-    ) -> UpstreamReply:
+    ) -> Reply:
         """As `OneUpstream.open`."""
         leave = self._enter(until)
         try:
-            sent = self._tried(lambda: self.upstream.open(messages, fields, until, key), until)
-            return _Placed(sent, self._name, leave)
+            send = partial(self.upstream.open, messages, fields, until, key)
+            reply = self._tried(send, until)
         except BaseException:
             leave()
             raise
+        reply.on_left(partial(_left, self._name, leave))
+        return reply
 
     def pass_on(
         self,
@@ -163,16 +166,7 @@ def _wait(seconds: float) -> None:
             raise UpstreamFailed("The client has left.")
 
 
-@dataclass
-class _Placed(WrappedReply):
-    """A reply that has a place, which it leaves when it is closed."""
-
-    name: str
-    leave: Callable[[], None]
-
-    def left(self) -> None:
-        self.leave()
-
-    def __iter__(self) -> Iterator[Chunk]:
-        with counting(self.name, "broken"):
-            yield from self.reply
+def _left(upstream: str, leave: Callable[[], None], heard: Heard) -> None:
+    if heard.error is not None:
+        count(upstream, heard.error, "broken")
+    leave()

@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
-Chunk = dict[str, Any]
+from emulator.upstream.reply import Chunk, Reply
+
+__all__ = ["Budget", "Chat", "Chunk", "OneUpstream", "Reply", "Turns"]
 Chat = Sequence[Mapping[str, Any]]
-
-
-class UpstreamReply(Protocol):
-    """An open answer of the upstream: iterate it for chunks, leave it to close the connection.
-
-    A client that leaves (`emulator.departure`) breaks it at once.
-    """
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *exc: object) -> None: ...
-
-    def __iter__(self) -> Iterator[Chunk]: ...
-
-    @property
-    def more(self) -> bool:
-        """Whether the next chunk has come already: it takes no waiting."""
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Those of the answer that its client is to see: how much more may be asked."""
 
 
 class Turns(Protocol):
     """An upstream for the turns of one answer, which all together have one deadline."""
 
-    def open(self, messages: Chat, fields: Mapping[str, Any]) -> UpstreamReply: ...
+    def open(self, messages: Chat, fields: Mapping[str, Any]) -> Reply: ...
 
 
 class OneUpstream(Protocol):
@@ -41,7 +22,7 @@ class OneUpstream(Protocol):
 
     def open(
         self, messages: Chat, fields: Mapping[str, Any], until: float, key: str | None
-    ) -> UpstreamReply:
+    ) -> Reply:
         """Send a chat completion request; returns once the upstream has answered with a status.
 
         ``fields`` are the request's other fields as JSON, ``model`` among them; ``until`` is the answer's

@@ -6,15 +6,15 @@ Where nothing is recorded the reply is handed on as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from emulator import traces
 from emulator.errors import UpstreamFailed
 from emulator.traces import Trace, Turn
 from emulator.upstream.body import Body
-from emulator.upstream.interface import Chat, Chunk, UpstreamReply
-from emulator.upstream.wrapped import WrappedReply
+from emulator.upstream.interface import Chat, Reply
+from emulator.upstream.reply import Heard
 
 if TYPE_CHECKING:
     from emulator.upstream.pass_through import PassedOn
@@ -24,8 +24,8 @@ def recorded(
     upstream: str,
     messages: Chat,
     fields: Mapping[str, Any],
-    open_reply: Callable[[], UpstreamReply],
-) -> UpstreamReply:
+    open_reply: Callable[[], Reply],
+) -> Reply:
     """The opened reply, recorded. Raises `UpstreamFailed` as ``open_reply`` does."""
     trace = traces.current.get()
     if trace is None:
@@ -37,7 +37,17 @@ def recorded(
         turn.ended, turn.error = trace.now(), error.message
         raise
     turn.opened = trace.now()
-    return _Recorded(reply, trace, turn)
+
+    def begun() -> None:
+        turn.first = trace.now()
+
+    def left(heard: Heard) -> None:
+        turn.ended = trace.now()
+        turn.error = heard.error.message if heard.error else ""
+
+    reply.on_begun(begun)
+    reply.on_left(left)
+    return reply
 
 
 def recorded_pass(
@@ -76,36 +86,3 @@ def _recorded_body(body: Body, trace: Trace, turn: Turn) -> Body:
         body.close()
 
     return Body(pieces(), finish)
-
-
-@dataclass
-class _Recorded(WrappedReply):
-    trace: Trace
-    turn: Turn
-
-    def left(self) -> None:
-        self.turn.ended = self.trace.now()
-
-    def __iter__(self) -> Iterator[Chunk]:
-        try:
-            chunks = iter(self.reply)
-            for chunk in chunks:
-                if _says(chunk):
-                    self.turn.first = self.trace.now()
-                    yield chunk
-                    break
-                yield chunk
-            yield from chunks
-        except UpstreamFailed as error:
-            self.turn.error = error.message
-            raise
-
-
-def _says(chunk: Chunk) -> bool:
-    """Whether a chunk has more than the role."""
-    return any(
-        value
-        for choice in chunk.get("choices") or ()
-        for name, value in (choice.get("delta") or {}).items()
-        if name != "role"
-    )

@@ -6,15 +6,13 @@ Every turn of the model counts, also one whose reply is of no use, and one whose
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from emulator import metrics
 from emulator.traces import Turn
 from emulator.upstream.body import Body
-from emulator.upstream.interface import Chat, Chunk
-from emulator.upstream.wrapped import WrappedReply
+from emulator.upstream.interface import Chat, Reply
+from emulator.upstream.reply import Heard
 
 _CHARS = 4
 """Of a token, about."""
@@ -27,43 +25,33 @@ _TEXTS = ("json", "text/")
 Spend = Callable[[int], None]
 
 
-@dataclass
-class MeteredReply(WrappedReply):
-    """A reply whose tokens are counted when it is left: for metrics, its trace and its client's budget."""
+def metered(reply: Reply, messages: Chat, spend: Spend | None, turn: Turn | None) -> Reply:
+    """The same reply, whose tokens are counted when it is left: for metrics, ``turn`` and ``spend``."""
 
-    messages: Chat
-    spend: Spend | None
-    turn: Turn | None
-    _deltas: int = 0
-    _usage: Mapping[str, Any] = field(default_factory=dict)
-
-    def left(self) -> None:
-        prompt, completion = self._tokens()
+    def left(heard: Heard) -> None:
+        prompt, completion = _tokens(messages, heard)
         metrics.TOKENS.labels("in").inc(prompt)
         metrics.TOKENS.labels("out").inc(completion)
-        if self.turn is not None:
-            self.turn.prompt_tokens, self.turn.completion_tokens = prompt, completion
-        if self.spend is not None:
-            self.spend(prompt + completion)
+        if turn is not None:
+            turn.prompt_tokens, turn.completion_tokens = prompt, completion
+        if spend is not None:
+            spend(prompt + completion)
 
-    def __iter__(self) -> Iterator[Chunk]:
-        for chunk in self.reply:
-            self._deltas += bool(chunk.get("choices"))
-            usage = chunk.get("usage")
-            self._usage = usage if isinstance(usage, dict) else self._usage
-            yield chunk
+    reply.on_left(left)
+    return reply
 
-    def _tokens(self) -> tuple[int, int]:
-        """Of the prompt and of the reply; an upstream may tell anything."""
-        prompt, completion = (
-            told if isinstance(told, int) and 0 <= told <= _MOST else None
-            for told in map(self._usage.get, ("prompt_tokens", "completion_tokens"))
-        )
-        if prompt is None:
-            texts = (message.get("content") or "" for message in self.messages)
-            prompt = sum(len(text if isinstance(text, str) else str(text)) for text in texts)
-            prompt //= _CHARS
-        return prompt, self._deltas if completion is None else completion
+
+def _tokens(messages: Chat, heard: Heard) -> tuple[int, int]:
+    """Of the prompt and of the reply; an upstream may tell anything."""
+    prompt, completion = (
+        told if isinstance(told, int) and 0 <= told <= _MOST else None
+        for told in map(heard.usage.get, ("prompt_tokens", "completion_tokens"))
+    )
+    if prompt is None:
+        texts = (message.get("content") or "" for message in messages)
+        prompt = sum(len(text if isinstance(text, str) else str(text)) for text in texts)
+        prompt //= _CHARS
+    return prompt, heard.chunks if completion is None else completion
 
 
 def metered_body(body: Body, content_type: str, sent: int, spend: Spend) -> Body:

@@ -1,17 +1,15 @@
-"""Connections to upstreams: urllib3's, under the httpx2 client that the ``openai`` SDK sends with.
+"""urllib3's connections under httpx2: for the ``openai`` SDK's plain calls, and for what is passed on.
 
-httpx2's own transport spends more on a chunk of a stream than all else here together. Where a proxy stands
-between (the variable HTTPS_PROXY and the like), httpx2's own transport is used, which knows how to ask one.
-Knows nothing of chats.
+Where a proxy stands between (the variable HTTPS_PROXY and the like), httpx2's own transport is used, which
+knows how to ask one. Knows nothing of chats, whose bytes go by `posts`.
 """
 
 from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from functools import lru_cache
 from typing import Any
 from urllib.request import getproxies
 
@@ -27,56 +25,27 @@ from urllib3.exceptions import (
 
 from emulator.upstream.connections import Connection, new_pool
 
-_END_SECONDS = 0.05
-"""How long the end of a body may come after its last event."""
 _PIECE = 64 * 1024
+
+
+def proxied() -> bool:
+    """Whether the environment names a proxy that is to be asked."""
+    return bool(getproxies().keys() - {"no"})
 
 
 def client(timeout: httpx2.Timeout) -> httpx2.Client:
     """A client with the connections of this module, or with httpx2's where a proxy is to be asked."""
-    if getproxies().keys() - {"no"}:
-        return httpx2.Client(timeout=timeout)
-    return _Client(timeout)
+    return httpx2.Client(timeout=timeout) if proxied() else _Client(timeout)
 
 
 class _Client(httpx2.Client):
-    """Goes past what httpx2 does for each request, and no stream needs: merging URLs, headers and cookies
-    (an upstream's would go with other clients' requests), authorization, redirections.
+    """For streams it goes past what httpx2 does for each request: cookies (an upstream's would go with other
+    clients' requests), authorization, redirections.
     """
 
     def __init__(self, timeout: httpx2.Timeout) -> None:
         self._straight = Transport()
         super().__init__(timeout=timeout, transport=self._straight)
-        self._own_headers = self.headers.multi_items()
-
-    def build_request(
-        self, method: str, url: httpx2.URL | str, *, headers: Any = None, **given: Any
-    ) -> httpx2.Request:
-        """As the base class; quick for what the SDK gives: bytes, and a list of headers in lower case."""
-        content, timeout = given.pop("content", None), given.pop("timeout", None)
-        if (
-            any(given.values())
-            or not (isinstance(url, str) and isinstance(content, bytes))
-            or not (isinstance(headers, list) and isinstance(timeout, httpx2.Timeout))
-        ):
-            # What was not given has the base class's own default.
-            named = {"content": content, "timeout": timeout, "headers": headers}
-            given |= {name: value for name, value in named.items() if value is not None}
-            return super().build_request(method, url, **given)
-        where = parsed(url)
-        names = {name for name, _ in headers}
-        sent = [("host", where.netloc.decode("ascii")), ("content-length", str(len(content)))]
-        return httpx2.Request(
-            method,
-            where,
-            headers=[
-                *(own for own in sent if own[0] not in names),
-                *(own for own in self._own_headers if own[0] not in names),
-                *headers,
-            ],
-            stream=httpx2.ByteStream(content),
-            extensions={"timeout": timeout.as_dict()},
-        )
 
     def send(
         self, request: httpx2.Request, *, stream: bool = False, **given: Any
@@ -89,11 +58,6 @@ class _Client(httpx2.Client):
         return response
 
 
-@lru_cache(maxsize=256)
-def parsed(url: str) -> httpx2.URL:
-    return httpx2.URL(url)
-
-
 def shut_down(response: httpx2.Response) -> None:
     """Break the connection of an open answer, from any thread: a read that waits ends at once."""
     stream = response.extensions.get("network_stream")
@@ -104,21 +68,6 @@ def shut_down(response: httpx2.Response) -> None:
     if isinstance(connection, socket.socket):
         with suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
-
-
-def body(response: httpx2.Response) -> Iterator[bytes]:
-    """As the `iter_bytes` of httpx2, but an answer that is not compressed goes past what decodes."""
-    stream = response.extensions.get("network_stream")
-    if isinstance(stream, _Body) and "content-encoding" not in response.headers:
-        return iter(stream)
-    return response.iter_bytes()
-
-
-def finish(response: httpx2.Response) -> None:
-    """Read what little may follow the last event, so that the connection can serve the next request."""
-    stream = response.extensions.get("network_stream")
-    if isinstance(stream, _Body):
-        stream.finish()
 
 
 class Transport(httpx2.BaseTransport):
@@ -149,7 +98,7 @@ class Transport(httpx2.BaseTransport):
                 decode_content=False,
             )
         except HTTPError as error:
-            raise _as_httpx(error) from error
+            raise as_httpx(error) from error
         stream = _Body(answer)
         return httpx2.Response(
             answer.status,
@@ -176,34 +125,26 @@ class _Body(httpx2.SyncByteStream):
         self._answer = answer
         connection = getattr(answer, "connection", None)
         self._connection = connection if isinstance(connection, Connection) else None
-        self._straight: Callable[[], bytes] = bytes
         if self._connection is not None:
             self._connection.serve(self)
-            self._straight = self._connection.answer.straight
 
     def __iter__(self) -> Iterator[bytes]:
-        straight, read1 = self._straight, self._answer.read1
         try:
-            while data := straight() or read1(_PIECE):
+            while data := self._answer.read1(_PIECE):
                 yield data
         except HTTPError as error:
-            raise _as_httpx(error) from error
+            raise as_httpx(error) from error
 
     def close(self) -> None:
         self._answer.close()
-
-    def finish(self) -> None:
-        """Ends the body if its end comes at once; else nothing is lost but the connection."""
-        with suppress(HTTPError, OSError, ValueError):
-            if self._connection is not None and self._connection.wait_for(self, _END_SECONDS):
-                self._answer.read1(_PIECE)
 
     def shut_down(self) -> None:
         if self._connection is not None:
             self._connection.shut_down(self)
 
 
-def _as_httpx(error: HTTPError) -> httpx2.TransportError:
+def as_httpx(error: HTTPError) -> httpx2.TransportError:
+    """What httpx2's own transport would raise."""
     match error:
         case ConnectTimeoutError() if not isinstance(error, NewConnectionError):
             return httpx2.ConnectTimeout(str(error))

@@ -22,11 +22,11 @@ from emulator.client_keys import KeyedClient, grant_of
 from emulator.errors import Unauthorized
 from emulator.settings import Settings
 from emulator.upstream.guarded import Guarded, TakePlace
-from emulator.upstream.interface import Budget, Chat, OneUpstream, Turns, UpstreamReply
+from emulator.upstream.interface import Budget, Chat, OneUpstream, Reply, Turns
 from emulator.upstream.permissions import check_model, check_passed_on
 from emulator.upstream.recorded import recorded, recorded_pass
 from emulator.upstream.routes import Route, Routes, Target
-from emulator.upstream.spending import MeteredReply, Spend, metered_body
+from emulator.upstream.spending import Spend, metered, metered_body
 
 if TYPE_CHECKING:
     from emulator.upstream.pass_through import PassedOn, PassThrough
@@ -241,8 +241,8 @@ class _OneAnswer:
     until: float
     spend: Spend | None
 
-    def open(self, messages: Chat, fields: Mapping[str, Any]) -> UpstreamReply:
+    def open(self, messages: Chat, fields: Mapping[str, Any]) -> Reply:
         named = {**fields, "model": self.model}
         open_reply = partial(self.upstream.open, messages, named, self.until, self.key)
         reply = recorded(self.name, messages, named, open_reply)
-        return MeteredReply(reply, messages, self.spend, traces.current_turn())
+        return metered(reply, messages, self.spend, traces.current_turn())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import structlog
 
@@ -18,7 +18,7 @@ from emulator.answering.pipeline import Pipeline
 from emulator.chat.front import complete
 from emulator.errors import EmulatorError
 from emulator.protocol import parse_chat
-from emulator.upstream.interface import Chat, Chunk
+from emulator.upstream.interface import Chat, Chunk, Reply
 from emulator.upstream.upstreams import Upstreams
 
 log = structlog.get_logger()
@@ -49,15 +49,12 @@ _REQUEST = json.dumps(
 _REPLY = '```python\nbook(guest="Ada")\n```'
 
 
-class _Words:
+class _Words(Reply):
     """An upstream, and its reply, that always says `_REPLY`."""
-
-    headers: Mapping[str, str] = {}
-    more = False
 
     def open(
         self, _messages: Chat, _fields: Mapping[str, Any], _until: float, _key: str | None
-    ) -> Self:
+    ) -> Reply:
         return self
 
     def models(self, _key: str | None) -> list[dict[str, Any]]:
@@ -67,12 +64,6 @@ class _Words:
         return None
 
     def close(self) -> None:
-        """Nothing is open."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
         """Nothing is open."""
 
     def __iter__(self) -> Iterator[Chunk]:
