@@ -6,8 +6,9 @@ Knows nothing of chunks, items or HTTP.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal
 
 from emulator import json_codec
@@ -204,26 +205,33 @@ def pieces(text: str) -> Iterator[str]:
         yield text[start : start + DELTA_CHARS]
 
 
-def in_deltas(events: Iterable[AnswerEvent]) -> Iterator[AnswerEvent]:
-    """The same events, with each call told as one that came while it was written: `CallBegun`, all of its
+class InDeltas:
+    """Has each call of an answer told as one that came while it was written: `CallBegun`, all of its
     arguments in `ArgumentsDelta` events, `ToolCall`."""
-    told: int | None = None
-    for event in events:
+
+    def __init__(self) -> None:
+        self._told: int | None = None
+        """Characters of the arguments of the call that has begun."""
+
+    def of(self, event: AnswerEvent) -> Sequence[AnswerEvent]:
+        """``event``, the next one of the answer, behind what it lacks."""
         match event:
-            case Relayed():  # by far the most, where there are any
-                pass
             case CallBegun():
-                told = 0
+                self._told = 0
             case ArgumentsDelta(text):
-                told = (told or 0) + len(text)
+                self._told = (self._told or 0) + len(text)
             case ToolCall(key, name, arguments, kind):
-                if told is None:
-                    yield CallBegun(key, name, kind)
-                text = told_arguments(arguments, kind)
-                if not told or len(text) > told:
-                    yield from map(ArgumentsDelta, pieces(text[told or 0 :]))
-                told = None
-        yield event
+                told, self._told = self._told, None
+                begun = [CallBegun(key, name, kind)] if told is None else []
+                rest = told_arguments(arguments, kind)[told or 0 :]
+                argued = map(ArgumentsDelta, pieces(rest)) if rest or not told else ()
+                return (*begun, *argued, event)
+        return (event,)
+
+
+def in_deltas(events: Iterable[AnswerEvent]) -> Iterator[AnswerEvent]:
+    """All events of an answer, as `InDeltas` tells them."""
+    return chain.from_iterable(map(InDeltas().of, events))
 
 
 def call_id(answer: str, place: int) -> str:

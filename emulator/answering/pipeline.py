@@ -107,12 +107,12 @@ class Pipeline:
     def _answered(self, asked: Asked) -> Generator[AnswerEvent, None, None]:
         until = self.upstreams.deadline()
         routes = [asked.route, *self._fallbacks(asked)]
-        for last, route in zip([*[False] * (len(routes) - 1), True], routes, strict=True):
+        for route in routes[:-1]:
             said = False
             silent: list[AnswerEvent] = []
             try:
                 for event in self._answer(asked.instead(route), until):
-                    if last or said or isinstance(event, Opened):
+                    if said or isinstance(event, Opened):
                         yield event
                         continue
                     silent.append(event)
@@ -120,13 +120,14 @@ class Pipeline:
                         yield from silent
             except UpstreamFailed as error:
                 # What has been said cannot be taken back, and another model would say it otherwise.
-                if last or said or not may_do_elsewhere(error):
+                if said or not may_do_elsewhere(error):
                     raise
                 metrics.FALLBACKS.inc()
                 log.warning("asking another upstream", failed=route.target.name, why=error.message)
             else:
                 yield from silent if not said else ()
                 return
+        yield from self._answer(asked.instead(routes[-1]), until)
 
     def _is_native(self, asked: Asked, until: float) -> bool:
         """Whether the upstream is to call the tools itself."""

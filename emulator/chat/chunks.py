@@ -22,12 +22,11 @@ from emulator.events import (
     CallBegun,
     ContentDelta,
     Finish,
+    InDeltas,
     Opened,
     ReasoningDelta,
     Relayed,
     ToolCall,
-    Usage,
-    in_deltas,
     new_id,
 )
 from emulator.upstream.interface import Chunk
@@ -60,20 +59,23 @@ class ChunkWriter:
         """All choices, one after the other; `Opened` passes through. Chunks that came together stay so."""
         usages = []
         for index, events in enumerate(answers):
+            choice: _ChoiceWriter | None = None
             come: list[Chunk] = []
             try:
-                for event in self._choice(index, events):
-                    match event:
-                        case Relayed(chunk, more):
-                            if chunk["choices"] or include_usage:
-                                come.append(chunk)
-                            if come and not more:
-                                come, chunks = [], come
-                                yield chunks
-                        case Usage():
-                            usages.append(event)
-                        case _:
-                            yield event
+                for event in events:
+                    if isinstance(event, Relayed):
+                        if event.chunk["choices"] or include_usage:
+                            come.append(event.chunk)
+                        if come and not event.more:
+                            come, chunks = [], come
+                            yield chunks
+                    elif isinstance(event, Opened):
+                        yield event
+                    else:
+                        choice = choice or self._choice(index)
+                        yield from choice.written(event)
+                        if isinstance(event, Finish):
+                            usages.append(event.usage)
             except EmulatorError:
                 if come:
                     yield come
@@ -86,51 +88,56 @@ class ChunkWriter:
             usage = replace(usages[0], completion_tokens=completion_tokens)
             yield {**self._base, "choices": [], "usage": usage.json()}
 
-    def _choice(
-        self, index: int, events: Iterable[AnswerEvent]
-    ) -> Iterator[Chunk | Opened | Relayed | Usage]:
-        role: dict[str, Any] = {"role": "assistant"}
-        calls = _Calls(legacy=self._legacy)
-        code = CodeAsText(self._host)
+    def _choice(self, index: int) -> _ChoiceWriter:
+        return _ChoiceWriter(self._base, index, self._host, legacy=self._legacy)
 
-        def chunk(delta: dict[str, Any], finish_reason: str | None = None) -> Chunk:
-            choice = {
-                "index": index,
-                "delta": delta,
-                "logprobs": None,
-                "finish_reason": finish_reason,
-            }
-            return {**self._base, "choices": [choice]}
 
-        for event in in_deltas(events):
-            match event:
+class _ChoiceWriter:
+    """Writes the chunks of one choice in which the proxy speaks."""
+
+    def __init__(self, base: dict[str, Any], index: int, host: str, *, legacy: bool) -> None:
+        self._base = base
+        self._index = index
+        self._legacy = legacy
+        self._role: dict[str, Any] = {"role": "assistant"}
+        """Until it has been told."""
+        self._in_deltas = InDeltas()
+        self._calls = _Calls(legacy=legacy)
+        self._code = CodeAsText(host)
+
+    def written(self, event: AnswerEvent) -> Iterator[Chunk]:
+        """The chunks of the next event."""
+        for told in self._in_deltas.of(event):
+            match told:
                 case Opened() | Relayed():
-                    yield event
-                    continue
+                    pass  # nothing of the proxy's own
                 case ReasoningDelta(text):
-                    yield chunk({**role, "reasoning_content": text})
+                    yield self._chunk({"reasoning_content": text})
                 case ContentDelta():
-                    yield chunk({**role, "content": code.words(event).text})
+                    yield self._chunk({"content": self._code.words(told).text})
                 case CallBegun() | ArgumentsDelta() | ToolCall():
-                    for delta in calls.deltas(event):
-                        yield chunk({**role, **({"content": None} if role else {}), **delta})
-                        role = {}
-                    continue
-                case Finish(reason, usage):
-                    for words in code.links(event):
-                        yield chunk({**role, "content": words.text})
-                        role = {}
-                    if role:
-                        yield chunk({**role, "content": ""})
+                    for delta in self._calls.deltas(told):
+                        yield self._chunk({"content": None, **delta} if self._role else delta)
+                case Finish(reason):
+                    for words in self._code.links(told):
+                        yield self._chunk({"content": words.text})
+                    if self._role:
+                        yield self._chunk({"content": ""})
                     legacy_call = self._legacy and reason == "tool_calls"
-                    yield chunk({}, "function_call" if legacy_call else reason)
-                    yield usage
+                    yield self._chunk({}, "function_call" if legacy_call else reason)
                 case _:
-                    for part in code.code(event):
-                        yield chunk({**role, "reasoning_content": part.text})
-                        role = {}
-                    continue
-            role = {}
+                    for part in self._code.code(told):
+                        yield self._chunk({"reasoning_content": part.text})
+
+    def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> Chunk:
+        choice = {
+            "index": self._index,
+            "delta": {**self._role, **delta},
+            "logprobs": None,
+            "finish_reason": finish_reason,
+        }
+        self._role = {}
+        return {**self._base, "choices": [choice]}
 
 
 class _Calls:

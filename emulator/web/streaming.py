@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import wait
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import structlog
@@ -65,6 +66,10 @@ class EventStream:
         # Events are made in the request's context: what is logged there names the request too.
         self._context = copy_context()
         self._context.run(departure.current.set, self._departure)
+        self._next: Callable[[], Event | list[Event] | Opened | None] = partial(
+            self._context.run, next, events, None
+        )
+        """Makes the next event; None behind the last one."""
         self._first = _starters.submit(self._next)
 
     def first(self) -> Event | list[Event] | Opened | None:
@@ -110,10 +115,6 @@ class EventStream:
         # event may still be on its way, until it is stopped.
         self._first.add_done_callback(lambda _: self._close_events())
         self._departure.leave()
-
-    def _next(self) -> Event | list[Event] | Opened | None:
-        """The next event; None behind the last one."""
-        return self._context.run(next, self._events, None)
 
     def _failed(self, error: EmulatorError) -> bytes:
         log.warning("stream broken off", reason=error.message, code=error.code)

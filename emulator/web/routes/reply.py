@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import get_args
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, cast, get_args
 
 from flask import Response, g, request
 
@@ -14,16 +14,31 @@ from emulator.events import Opened
 from emulator.settings import Order
 from emulator.web.streaming import EventStream
 
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
 
 def json_reply(value: object, status: int = 200) -> Response:
     return Response(json_codec.dumps(value), status, mimetype="application/json")
 
 
 def stream_reply(stream: EventStream | Iterable[bytes]) -> Response:
-    response = Response(stream, mimetype="text/event-stream")
+    response = _StreamResponse(stream, mimetype="text/event-stream")
     response.headers["cache-control"] = "no-cache"
     response.headers["x-accel-buffering"] = "no"
     return response
+
+
+class _StreamResponse(Response):
+    """The server has the pieces of its body as they are: Werkzeug would look at each for text to encode."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(cast("Iterable[bytes]", self.response))
+
+    def get_app_iter(self, environ: WSGIEnvironment) -> Iterable[bytes]:
+        """As the base class. The server calls `close` too."""
+        del environ
+        return self
 
 
 def client() -> str:
