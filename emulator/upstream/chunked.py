@@ -29,9 +29,21 @@ class ChunkedDecoder:
         """A chunk's content has come, and the end of line behind it is to come."""
         self._trailers: int | None = None
         """How many have come; None before the last chunk."""
+        self._between = True
+        """The next thing is a chunk's first line, of which nothing has come."""
 
     def feed(self, data: bytes) -> bytes:
         """What ``data`` brings of the content. Raises `BadChunk`."""
+        # One whole chunk, as paced streams have them.
+        if self._between and (told := _SIZE.match(data)) is not None:
+            begin, end = told.end(), len(data) - 2
+            if int(told[1], 16) == end - begin > 0 and data[end:] == b"\r\n":
+                return data[begin:end]
+        content = self._fed(data)
+        self._between = not (self.rest or self._left or self._closing) and self._trailers is None
+        return content
+
+    def _fed(self, data: bytes) -> bytes:
         if self.rest:
             data = self.rest + data
         at, size = 0, len(data)

@@ -7,6 +7,7 @@ has been idle for long is not used again. Knows nothing of httpx2.
 from __future__ import annotations
 
 import http.client
+import math
 import queue
 import socket
 import struct
@@ -27,6 +28,7 @@ _MAX_IDLE = 256
 _PIECE = 16 * 1024
 _JOINED = 64 * 1024
 """A larger body is not copied to stand behind its head."""
+_recv = socket.socket.recv
 _KEEP_ALIVE: list[tuple[int, int, int]] = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -170,8 +172,9 @@ class _Socket(socket.socket):
 
     def __init__(self, connected: socket.socket) -> None:
         self._seconds = connected.gettimeout()
-        self._limits: dict[int, float | None] = {}
-        """Those that the kernel has been told."""
+        # What the kernel has been told; at first nothing, which nothing equals.
+        self._reads: float | None = math.nan
+        self._writes: float | None = math.nan
         family, kind, protocol = connected.family, connected.type, connected.proto
         super().__init__(family, kind, protocol, connected.detach())
         super().settimeout(None)
@@ -183,35 +186,38 @@ class _Socket(socket.socket):
         self._seconds = value
 
     def recv(self, size: int, flags: int = 0) -> bytes:
-        self._limit(socket.SO_RCVTIMEO)
+        if self._reads != self._seconds:
+            self._limit_reads()
         try:
-            return super().recv(size, flags)
+            return _recv(self, size, flags)
         except BlockingIOError as error:
             raise TimeoutError("timed out") from error
 
     def recv_into(self, *given: Any, **named: Any) -> int:
-        self._limit(socket.SO_RCVTIMEO)
+        if self._reads != self._seconds:
+            self._limit_reads()
         try:
             return super().recv_into(*given, **named)
         except BlockingIOError as error:
             raise TimeoutError("timed out") from error
 
     def sendall(self, *given: Any, **named: Any) -> None:
-        self._limit(socket.SO_SNDTIMEO)
+        if self._writes != self._seconds:
+            self._writes = self._limit(socket.SO_SNDTIMEO)
         try:
             super().sendall(*given, **named)
         except BlockingIOError as error:
             raise TimeoutError("timed out") from error
 
-    def _limit(self, option: int) -> None:
+    def _limit_reads(self) -> None:
+        self._reads = self._limit(socket.SO_RCVTIMEO)
+
+    def _limit(self, option: int) -> float | None:
         seconds = self._seconds
-        if self._limits.get(option) != seconds:
-            # 0 is no limit.
-            micros = 0 if seconds is None else max(1, int(seconds * 1_000_000))
-            self.setsockopt(
-                socket.SOL_SOCKET, option, struct.pack("@ll", *divmod(micros, 1_000_000))
-            )
-            self._limits[option] = seconds
+        # 0 is no limit.
+        micros = 0 if seconds is None else max(1, int(seconds * 1_000_000))
+        self.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", *divmod(micros, 1_000_000)))
+        return seconds
 
 
 class _Plain(Connection, HTTPConnection):  # type: ignore[misc]  # a class is called as a method is

@@ -60,7 +60,8 @@ def test_a_reply_without_end_is_cut_off(
     assert status == 200
     [choice] = answer["choices"]
     assert choice["finish_reason"] == "length"
-    assert len(json.dumps(choice["message"])) < 3000
+    # Of 900,000 characters; what comes in one read is told as one.
+    assert len(json.dumps(choice["message"])) < 50_000
     assert upstream.exchanges[-1].aborted.wait(10)
 
 
