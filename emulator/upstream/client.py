@@ -133,7 +133,7 @@ class _SDK(openai.OpenAI):
         return {name.lower(): value for name, value in headers.items() if isinstance(value, str)}
 
     def refusal(self, answer: Answer) -> openai.APIStatusError:
-        """What ``answer`` means, which is read and closed. Raises `httpx2.HTTPError`."""
+        """What ``answer`` means, which is read and closed. Raises httpx2's `HTTPError`."""
         try:
             said = b""
             while len(said) < _MOST_ERROR and (data := answer.more()):

@@ -31,7 +31,7 @@ class Answer(ABC):
 
     @abstractmethod
     def more(self) -> bytes:
-        """What has come next of its body, b"" behind its end. Raises `httpx2.HTTPError`."""
+        """What has come next of its body, b"" behind its end. Raises httpx2's `HTTPError`."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -50,7 +50,7 @@ class Posts(ABC):
 
     @abstractmethod
     def send(self, headers: Mapping[str, str], body: bytes) -> Answer:
-        """An answer of whatever status. Raises `httpx2.HTTPError`."""
+        """An answer of whatever status. Raises httpx2's `HTTPError`."""
 
     @abstractmethod
     def close(self) -> None: ...
