@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.command_line import ROOT, SECONDS, environment
+from tests.support.command_line import own_process
 
 # In a process of its own: what this one has imported already is none of the proxy's.
 ASK = """
@@ -64,17 +62,9 @@ def ask(folder: Path, engines: list[str], parameters: Any, call: str) -> Any:
     """Requests of the start, the call's arguments, packages that were there before the first request and
     that came with it, threads for kernels before it, and how many programs' kernels waited after it."""
     asked = json.dumps({"engines": engines, "parameters": parameters, "call": call})
-    run = subprocess.run(
-        [sys.executable, "-c", ASK, asked],
-        cwd=ROOT,
-        env=environment(folder, {"EMULATOR_CONFIG": "/dev/null", "PYTHONPATH": str(ROOT)}),
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout.splitlines()[-1])
+    ended = own_process(ASK, asked, home=folder)
+    assert ended.code == 0, ended.err
+    return json.loads(ended.out.splitlines()[-1])
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from emulator.left_out import LEFT_OUT
-from tests.support.command_line import ROOT, SECONDS, environment
+from tests.support.command_line import own_process
 
 SERVED = """
 import sys, types
@@ -37,13 +35,5 @@ def test_what_is_left_out_is_still_called_so(name: str) -> None:
 
 def test_a_server_leaves_out_what_it_has_no_use_for(tmp_path: Path) -> None:
     """In an environment for development, structlog brought rich, and the SDK aiohttp: 15 MiB."""
-    run = subprocess.run(
-        [sys.executable, "-c", SERVED, "rich", "pygments", "uvicorn", "aiohttp"],
-        cwd=ROOT,
-        env=environment(tmp_path, {"EMULATOR_CONFIG": "/dev/null", "PYTHONPATH": str(ROOT)}),
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert (run.stdout, run.stderr) == ("[]\nTrue\n", "")
+    ended = own_process(SERVED, "rich", "pygments", "uvicorn", "aiohttp", home=tmp_path)
+    assert (ended.out, ended.err) == ("[]\nTrue\n", "")

@@ -147,13 +147,8 @@ def test_a_waiting_cell_goes_on_where_another_one_is_when_its_replica_is_killed(
     )
     messages: list[Any] = [{"role": "user", "content": "How much?"}]
     priced = chat_at(replicas, 0, messages, [INTERPRETER, PRICE])
-    busy = replicas.at(0, "/v1/containers", {"name": "busy"})["id"]
-    execute = f"/v1/containers/{busy}/execute"
-    replicas.at(0, execute, {"code": "import time\nx = 41"})
-    endless = {"code": "x += 1\nwhile True: time.sleep(0.1)"}
-    broken = threading.Thread(target=ask_in_vain, args=(f"{replicas.urls[0]}{execute}", endless))
-    broken.start()
-    time.sleep(1.0)
+    busy = replicas.session("import time\nx = 41")
+    broken = busy.run_in_vain("x += 1\nwhile True: time.sleep(0.1)")
     messages += results(priced, "2")
     going_on: list[Any] = []
     resumed = threading.Thread(
@@ -165,7 +160,7 @@ def test_a_waiting_cell_goes_on_where_another_one_is_when_its_replica_is_killed(
     broken.join()
     assert going_on[0]["content"].startswith("Twelve.")
     assert "12" in json.dumps(upstream.requests[-1]["messages"])
-    assert replicas.at(1, execute, {"code": "print(x)"})["stdout"] == "42\n"
+    assert busy.run("print(x)", at=1)["stdout"] == "42\n"
 
 
 @pytest.mark.parametrize("store", ["folder", "bucket"])

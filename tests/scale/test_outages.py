@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import openai
@@ -16,9 +17,9 @@ from emulator.storage.key_value import REST_SECONDS
 from tests.support.object_store import ObjectStore
 from tests.support.postgres import Postgres
 from tests.support.processes import RedisServer
-from tests.support.programs import CHAIN, HITS, INTERPRETER, PRICE, TOOLS
+from tests.support.programs import CHAIN, HITS, TOOLS
 from tests.support.raw_http import send
-from tests.support.replicas import CELL, Replicas, chat_at, results
+from tests.support.replicas import Begun, Replicas, begun_anew, chat_at, results
 from tests.support.scripted import ScriptedUpstream
 
 
@@ -52,53 +53,33 @@ def refused(replicas: Replicas, replica: int, path: str, body: Any = None) -> An
 def test_redis_is_restarted_and_everything_goes_on_where_it_was(
     replicas: Replicas, upstream: ScriptedUpstream, redis: RedisServer
 ) -> None:
-    """A program and a cell that wait, variables, a conversation."""
-    upstream.reply(CHAIN, CELL, "Good day.", "Plain.", "Twelve.", "It is good.")
-    program: list[Any] = [{"role": "user", "content": "Go."}]
-    cell: list[Any] = [{"role": "user", "content": "How much?"}]
-    searched = chat_at(replicas, 0, program, TOOLS)
-    priced = chat_at(replicas, 1, cell, [INTERPRETER, PRICE])
-    said = replicas.at(0, "/v1/responses", {"model": "m", "input": "Hi"})
-    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
-    execute = f"/v1/containers/{container}/execute"
-    replicas.at(0, execute, {"code": "x = 41"})
-
+    begun = Begun(replicas, upstream)
     with rested(redis):
-        chain = {"model": "m", "input": "And you?", "previous_response_id": said["id"]}
         for replica in (0, 1):
-            assert refused(replicas, replica, execute, {"code": "x"})["code"] == "overloaded"
-            refused(replicas, replica, "/v1/responses", chain)
+            error = refused(replicas, replica, begun.session.execute, {"code": "x"})
+            assert error["code"] == "overloaded"
+            refused(replicas, replica, "/v1/responses", begun.chain)
+        upstream.reply("Plain.")
         plain = chat_at(replicas, 0, [{"role": "user", "content": "Hi"}], TOOLS)
         assert plain["content"] == "Plain."
-
-    assert replicas.at(1, execute, {"code": "print(x + 1)"})["stdout"] == "42\n"
-    cell += results(priced, "2")
-    assert chat_at(replicas, 0, cell, [INTERPRETER, PRICE])["content"].startswith("Twelve.")
-    program += results(searched, HITS)
-    booked = chat_at(replicas, 1, program, TOOLS)
-    assert booked["tool_calls"][0]["function"]["name"] == "book"
-    replicas.at(1, "/v1/responses", chain)
-    assert "Good day." in str(upstream.requests[-1]["messages"])
-    assert len(upstream.requests) == 6
+    begun.goes_on(partial(replicas.at, 1))
 
 
 def test_a_cell_that_runs_while_redis_is_restarted_ends_as_it_would_have(
     replicas: Replicas, redis: RedisServer
 ) -> None:
     """Its replica has the container for longer than such a restart takes."""
-    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
-    execute = f"/v1/containers/{container}/execute"
-    replicas.at(0, execute, {"code": "import time\nx = 41"})
+    session = replicas.session("import time\nx = 41")
     code = "time.sleep(3)\nx += 1\nprint('ran')\nopen('a.txt', 'w').write('kept')"
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(replicas.at, 0, execute, {"code": code})
+        running = pool.submit(session.run, code, at=0)
         time.sleep(1.0)  # for the cell to be running; without it the test tries less
         with rested(redis):
             pass
         ran = running.result(60)
     assert ran["stdout"] == "ran\n"
     assert [file["path"] for file in ran["files"]] == ["/mnt/data/a.txt"]
-    assert replicas.at(1, execute, {"code": "print(x)"})["stdout"] == "42\n"
+    assert session.run("print(x)", at=1)["stdout"] == "42\n"
 
 
 def test_postgresql_is_restarted_and_files_are_there_again_without_a_restart_of_the_proxy(
@@ -109,15 +90,13 @@ def test_postgresql_is_restarted_and_files_are_there_again_without_a_restart_of_
         openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0) for url in replicas.urls
     ]
     file = clients[0].files.create(file=("a.csv", b"1,2\n"), purpose="user_data")
-    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
-    execute = f"/v1/containers/{container}/execute"
-    replicas.at(0, execute, {"code": "x = 41"})
+    session = replicas.session("x = 41")
 
     with away(database):
         for replica, client in enumerate(clients):
             for path in ("/v1/files", f"/v1/files/{file.id}/content", "/v1/containers"):
                 assert refused(replicas, replica, path)["headers"]["retry-after"] == "1"
-            refused(replicas, replica, execute, {"code": "x"})
+            refused(replicas, replica, session.execute, {"code": "x"})
             with pytest.raises(openai.InternalServerError, match="cannot be reached just now"):
                 client.files.create(file=("b.csv", b"3"), purpose="user_data")
         assert (
@@ -127,24 +106,20 @@ def test_postgresql_is_restarted_and_files_are_there_again_without_a_restart_of_
     for client in clients:
         assert client.files.content(file.id).content == b"1,2\n"
         assert [each.filename for each in client.files.list()] == ["a.csv"]
-    assert replicas.at(1, execute, {"code": "print(x + 1)"})["stdout"] == "42\n"
+    assert session.run("print(x + 1)", at=1)["stdout"] == "42\n"
 
 
 def test_a_cell_that_runs_while_postgresql_is_restarted_keeps_its_variables_and_output(
     replicas: Replicas, database: Postgres
 ) -> None:
-    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
-    execute = f"/v1/containers/{container}/execute"
-    replicas.at(0, execute, {"code": "import time\nx = 41"})
+    session = replicas.session("import time\nx = 41")
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(
-            replicas.at, 0, execute, {"code": "time.sleep(4)\nx += 1\nprint('ran')"}
-        )
+        running = pool.submit(session.run, "time.sleep(4)\nx += 1\nprint('ran')", at=0)
         time.sleep(1.0)
         with away(database):
             pass
         assert running.result(60)["stdout"] == "ran\n"
-    assert replicas.at(1, execute, {"code": "print(x)"})["stdout"] == "42\n"
+    assert session.run("print(x)", at=1)["stdout"] == "42\n"
 
 
 @pytest.mark.parametrize("replicas", [["--files-dir", "BUCKET"]], indirect=True)
@@ -177,18 +152,16 @@ def test_a_redis_that_has_lost_everything_costs_turns_and_sessions_and_nothing_e
     upstream.reply(CHAIN, "A turn of the model's.", "Good day.", "Anew.")
     program: list[Any] = [{"role": "user", "content": "Go."}]
     program += results(chat_at(replicas, 0, program, TOOLS), HITS)
-    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
-    execute = f"/v1/containers/{container}/execute"
-    replicas.at(0, execute, {"code": "x = 41\nopen('a.txt', 'w').write('kept')"})
+    session = replicas.session("x = 41\nopen('a.txt', 'w').write('kept')")
 
     with redis_package.Redis.from_url(redis.url) as client:
         client.flushall()
 
     assert chat_at(replicas, 1, program, TOOLS)["content"] == "A turn of the model's."
-    ran = replicas.at(1, execute, {"code": "print(open('a.txt').read())\nx"})
+    ran = session.run("print(open('a.txt').read())\nx", at=1)
     assert ran["stdout"] == "kept\n"
     assert "NameError" in ran["stderr"]
-    assert any("begun anew" in note for note in ran["notes"])
-    ran = replicas.at(0, execute, {"code": "x = 1\nprint(x)"})
+    assert begun_anew(ran)
+    ran = session.run("x = 1\nprint(x)", at=0)
     assert (ran["stdout"], ran["notes"]) == ("1\n", [])
-    assert replicas.at(1, execute, {"code": "print(x)"})["stdout"] == "1\n"
+    assert session.run("print(x)", at=1)["stdout"] == "1\n"

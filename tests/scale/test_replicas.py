@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import signal
-import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2
@@ -17,7 +16,16 @@ import pytest
 
 from tests.support.processes import members
 from tests.support.programs import CHAIN, HITS, INTERPRETER, PRICE, TOOLS
-from tests.support.replicas import CELL, TOKEN, Replicas, ask_in_vain, chat_at, results, wait_until
+from tests.support.replicas import (
+    CELL,
+    TOKEN,
+    Begun,
+    Replicas,
+    begun_anew,
+    chat_at,
+    results,
+    wait_until,
+)
 from tests.support.scripted import ScriptedUpstream
 
 
@@ -71,33 +79,27 @@ def test_a_file_that_one_replica_took_is_read_listed_and_deleted_at_the_other(
 
 
 def test_a_containers_variables_and_files_are_there_at_each_replica(replicas: Replicas) -> None:
-    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
-    execute = f"/v1/containers/{container}/execute"
+    session = replicas.session()
     before = replicas.kernels()
-    ran = replicas.ask(execute, {"code": "x = []\nopen('a.txt', 'w').write('kept')"})
+    ran = session.run("x = []\nopen('a.txt', 'w').write('kept')")
     assert [file["path"] for file in ran["files"]] == ["/mnt/data/a.txt"]
     for n in range(6):
-        ran = replicas.ask(execute, {"code": f"x.append({n})\nprint(x)"})
+        ran = session.run(f"x.append({n})\nprint(x)")
         assert (ran["stdout"], ran["notes"], ran["files"]) == (f"{[*range(n + 1)]}\n", [], [])
     assert replicas.alternated()
     assert len(replicas.kernels() - before) == 1
-    replicas.ask(f"/v1/containers/{container}", method="DELETE")
+    replicas.ask(session.path, method="DELETE")
     wait_until(lambda: replicas.kernels() <= before)
 
 
 def test_cells_that_come_to_both_replicas_at_once_run_one_after_the_other(
     replicas: Replicas,
 ) -> None:
-    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
-    execute = f"/v1/containers/{container}/execute"
-    replicas.at(0, execute, {"code": "import time\nx = 0"})
-    code = {"code": "y = x\ntime.sleep(0.2)\nx = y + 1"}
-    threads = [threading.Thread(target=replicas.at, args=(n % 2, execute, code)) for n in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert replicas.at(1, execute, {"code": "print(x)"})["stdout"] == "6\n"
+    session = replicas.session("import time\nx = 0")
+    with ThreadPoolExecutor(6) as pool:
+        code = "y = x\ntime.sleep(0.2)\nx = y + 1"
+        list(pool.map(lambda n: session.run(code, at=n % 2), range(6)))
+    assert session.run("print(x)", at=1)["stdout"] == "6\n"
 
 
 def test_a_cell_that_waits_goes_on_at_the_other_replica_as_itself(
@@ -117,68 +119,36 @@ def test_a_cell_that_waits_goes_on_at_the_other_replica_as_itself(
 def test_nothing_is_lost_when_a_replica_is_killed(
     replicas: Replicas, upstream: ScriptedUpstream
 ) -> None:
-    """A program and a cell that wait, variables, files, a chain of responses, and a cell that was running."""
-    upstream.reply(CHAIN, CELL, "Good day.", "Twelve.", "It is good.")
-    program: list[Any] = [{"role": "user", "content": "Go."}]
-    cell: list[Any] = [{"role": "user", "content": "How much?"}]
-    searched = chat_at(replicas, 0, program, TOOLS)
-    priced = chat_at(replicas, 0, cell, [INTERPRETER, PRICE])
-    said = replicas.at(0, "/v1/responses", {"model": "m", "input": "Hi"})
-    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
-    execute = f"/v1/containers/{container}/execute"
-    replicas.at(0, execute, {"code": "x = 41\nopen('a.txt', 'w').write('kept')"})
-    busy = replicas.at(0, "/v1/containers", {"name": "busy"})["id"]
-    replicas.at(0, f"/v1/containers/{busy}/execute", {"code": "import time\nx = 41"})
-    endless = {"code": "x += 1\nwhile True: time.sleep(0.1)"}
-    broken = threading.Thread(
-        target=ask_in_vain, args=(f"{replicas.urls[0]}/v1/containers/{busy}/execute", endless)
-    )
-    broken.start()
-    time.sleep(1.0)  # for the cell to be running; without it the test tries less
-
+    """Nor of a cell that was running what it had assigned."""
+    begun = Begun(replicas, upstream)
+    busy = replicas.session("import time\nx = 41")
+    broken = busy.run_in_vain("x += 1\nwhile True: time.sleep(0.1)")
     replicas.kill(0)
     broken.join()
-
-    program += results(searched, HITS)
-    booked = replicas.chat(program, TOOLS)
-    assert booked["tool_calls"][0]["function"]["name"] == "book"
-    assert replicas.ask(execute, {"code": "print(x + 1)"})["stdout"] == "42\n"
-    listed = replicas.ask(f"/v1/containers/{container}/files")["data"]
-    assert [file["path"] for file in listed] == ["/mnt/data/a.txt"]
-    interrupted = replicas.ask(f"/v1/containers/{busy}/execute", {"code": "print(x)"})
+    begun.goes_on(replicas.ask)
+    interrupted = busy.run("print(x)")
     assert (interrupted["stdout"], interrupted["notes"]) == ("42\n", [])
-    cell += results(priced, "2")
-    assert replicas.chat(cell, [INTERPRETER, PRICE])["content"].startswith("Twelve.")
-    assert "12" in json.dumps(upstream.requests[-1]["messages"])
-    chain = {"model": "m", "input": "And you?", "previous_response_id": said["id"]}
-    replicas.ask("/v1/responses", chain)
-    assert "Good day." in json.dumps(upstream.requests[-1]["messages"])
-    assert len(upstream.requests) == 5, "the program went on without the model"
 
 
 def test_a_kernel_outlives_a_replica_that_ends_in_peace(replicas: Replicas) -> None:
-    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
-    execute = f"/v1/containers/{container}/execute"
-    replicas.at(0, execute, {"code": "x = 41"})
+    session = replicas.session("x = 41")
     replicas.processes[0].kill(signal.SIGTERM)
-    assert replicas.at(1, execute, {"code": "print(x + 1)"})["stdout"] == "42\n"
+    assert session.run("print(x + 1)", at=1)["stdout"] == "42\n"
 
 
 def test_a_kernel_that_the_gateway_has_ended_is_a_new_session_and_said_to_be(
     replicas: Replicas,
 ) -> None:
-    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
-    execute = f"/v1/containers/{container}/execute"
     before = replicas.kernels()
-    replicas.at(0, execute, {"code": "x = 41\nopen('a.txt', 'w').write('kept')"})
+    session = replicas.session("x = 41\nopen('a.txt', 'w').write('kept')")
     (kernel,) = replicas.kernels() - before
     httpx2.delete(
         f"{replicas.gateway}/api/kernels/{kernel}", headers={"authorization": f"token {TOKEN}"}
     )
-    ran = replicas.at(1, execute, {"code": "print(open('a.txt').read())\nx"})
+    ran = session.run("print(open('a.txt').read())\nx", at=1)
     assert "NameError" in ran["stderr"]
     assert ran["stdout"] == "kept\n"
-    assert any("begun anew" in note for note in ran["notes"])
+    assert begun_anew(ran)
 
 
 @pytest.mark.parametrize("replicas", [["--sandbox", "none"]], indirect=True)
@@ -186,14 +156,12 @@ def test_kernels_that_end_with_their_replica_are_not_shared_and_that_is_said(
     replicas: Replicas, upstream: ScriptedUpstream
 ) -> None:
     """At the other replica: the files, a new session, and a waiting cell is an ordinary turn."""
-    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
-    execute = f"/v1/containers/{container}/execute"
-    replicas.at(0, execute, {"code": "x = 41\nopen('a.txt', 'w').write('kept')"})
+    session = replicas.session("x = 41\nopen('a.txt', 'w').write('kept')")
     for replica in (1, 0):
-        ran = replicas.at(replica, execute, {"code": "print(open('a.txt').read())\nx"})
+        ran = session.run("print(open('a.txt').read())\nx", at=replica)
         assert "NameError" in ran["stderr"]
         assert ran["stdout"] == "kept\n"
-        assert any("begun anew" in note for note in ran["notes"])
+        assert begun_anew(ran)
     upstream.reply(CELL, "I do not know.")
     cell: list[Any] = [{"role": "user", "content": "How much?"}]
     cell += results(chat_at(replicas, 0, cell, [INTERPRETER, PRICE]), "2")
@@ -203,11 +171,10 @@ def test_kernels_that_end_with_their_replica_are_not_shared_and_that_is_said(
 
 @pytest.mark.parametrize("replicas", [["--workers", "2"]], indirect=True)
 def test_replicas_of_several_workers_share_through_their_keepers(replicas: Replicas) -> None:
-    container = replicas.at(0, "/v1/containers", {"name": "c"})["id"]
-    execute = f"/v1/containers/{container}/execute"
-    replicas.ask(execute, {"code": "x = []"})
+    session = replicas.session()
+    session.run("x = []")
     for n in range(4):
-        ran = replicas.ask(execute, {"code": f"x.append({n})\nprint(x)"})
+        ran = session.run(f"x.append({n})\nprint(x)")
         assert ran["stdout"] == f"{[*range(n + 1)]}\n"
     assert replicas.alternated()
     for process in replicas.processes:

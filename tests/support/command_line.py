@@ -52,6 +52,20 @@ def command_line(*arguments: str, home: Path, variables: Mapping[str, str] | Non
     return Ended(run.returncode, run.stdout, run.stderr)
 
 
+def own_process(program: str, *arguments: str, home: Path) -> Ended:
+    """`python -c PROGRAM ...`: what the tests have imported already is none of it."""
+    run = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=ROOT,
+        env=environment(home, {"EMULATOR_CONFIG": "/dev/null", "PYTHONPATH": str(ROOT)}),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    return Ended(run.returncode, run.stdout, run.stderr)
+
+
 class Served:
     """A proxy that was started by `python app.py`; what it prints goes to a file."""
 

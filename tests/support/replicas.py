@@ -5,19 +5,27 @@ from __future__ import annotations
 import json
 import secrets
 import signal
+import threading
 import time
 import urllib.error
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import httpx2
 import pytest
 
 from tests.support.processes import Process
+from tests.support.programs import CHAIN, HITS, INTERPRETER, PRICE, TOOLS
 from tests.support.raw_http import send
+from tests.support.scripted import ScriptedUpstream
 
 CELL = "```python\nx = 6\nprint('asking')\nprice = get_price(about='a')\nprint(x * price)\n```"
 TOKEN = secrets.token_hex(16)
+
+Ask = Callable[[str, Any], Any]
+"""Asks some replica at a path, with a body if there is one."""
 
 
 @dataclass
@@ -56,10 +64,15 @@ class Replicas:
 
     def chat(self, messages: list[Any], tools: list[Any]) -> Any:
         """The assistant's message, which is added to ``messages``."""
-        body = {"model": "m", "messages": messages, "tools": tools}
-        message = self.ask("/v1/chat/completions", body)["choices"][0]["message"]
-        messages.append(message)
-        return message
+        return chat(self.ask, messages, tools)
+
+    def session(self, code: str = "", **container: Any) -> Session:
+        """In a new container of the first replica, in which ``code`` has run."""
+        made = self.at(0, "/v1/containers", {"name": "c", **container})
+        session = Session(self, made["id"])
+        if code:
+            session.run(code, at=0)
+        return session
 
     def kernels(self) -> set[str]:
         """Those of the gateway in which a container's session is."""
@@ -72,6 +85,75 @@ class Replicas:
         self.processes[replica].kill(signal.SIGKILL)
 
 
+@dataclass(frozen=True)
+class Session:
+    replicas: Replicas
+    container: str
+
+    @property
+    def path(self) -> str:
+        """Of the container."""
+        return f"/v1/containers/{self.container}"
+
+    @property
+    def execute(self) -> str:
+        return f"{self.path}/execute"
+
+    def run(self, code: str, *, at: int | None = None) -> Any:
+        """A cell, at one replica or through nginx."""
+        if at is None:
+            return self.replicas.ask(self.execute, {"code": code})
+        return self.replicas.at(at, self.execute, {"code": code})
+
+    def run_in_vain(self, code: str) -> threading.Thread:
+        """A cell at the first replica, with which the connection breaks; it runs when this returns."""
+        asked = (f"{self.replicas.urls[0]}{self.execute}", {"code": code})
+        broken = threading.Thread(target=ask_in_vain, args=asked)
+        broken.start()
+        time.sleep(1.0)  # for the cell to be running; without it the test tries less
+        return broken
+
+
+def begun_anew(execution: Any) -> bool:
+    """Whether it tells that the session was."""
+    return any("begun anew" in note for note in execution["notes"])
+
+
+class Begun:
+    """At the first replica: a program and a cell that wait, variables, a file, a chain of responses."""
+
+    def __init__(self, replicas: Replicas, upstream: ScriptedUpstream) -> None:
+        self._upstream = upstream
+        upstream.reply(CHAIN, CELL, "Good day.")
+        self._program: list[Any] = [{"role": "user", "content": "Go."}]
+        self._cell: list[Any] = [{"role": "user", "content": "How much?"}]
+        self._program += results(chat_at(replicas, 0, self._program, TOOLS), HITS)
+        self._cell += results(chat_at(replicas, 0, self._cell, [INTERPRETER, PRICE]), "2")
+        self.said = replicas.at(0, "/v1/responses", {"model": "m", "input": "Hi"})["id"]
+        self.session = replicas.session("x = 41\nopen('a.txt', 'w').write('kept')")
+
+    @property
+    def chain(self) -> dict[str, Any]:
+        """What goes on with the response."""
+        return {"model": "m", "input": "And you?", "previous_response_id": self.said}
+
+    def goes_on(self, ask: Ask) -> None:
+        """As if nothing had been: the program without the model."""
+        asked = len(self._upstream.requests)
+        booked = chat(ask, self._program, TOOLS)
+        assert booked["tool_calls"][0]["function"]["name"] == "book"
+        assert ask(self.session.execute, {"code": "print(x + 1)"})["stdout"] == "42\n"
+        listed = ask(f"{self.session.path}/files", None)["data"]
+        assert [file["path"] for file in listed] == ["/mnt/data/a.txt"]
+        self._upstream.reply("Twelve.", "It is good.")
+        answer = chat(ask, self._cell, [INTERPRETER, PRICE])
+        assert answer["content"].startswith("Twelve.")
+        assert "12" in json.dumps(self._upstream.requests[-1]["messages"])
+        ask("/v1/responses", self.chain)
+        assert "Good day." in json.dumps(self._upstream.requests[-1]["messages"])
+        assert len(self._upstream.requests) == asked + 2
+
+
 def results(message: Any, content: str) -> list[dict[str, Any]]:
     return [
         {"role": "tool", "tool_call_id": call["id"], "content": content}
@@ -80,9 +162,13 @@ def results(message: Any, content: str) -> list[dict[str, Any]]:
 
 
 def chat_at(replicas: Replicas, replica: int, messages: list[Any], tools: list[Any]) -> Any:
+    return chat(partial(replicas.at, replica), messages, tools)
+
+
+def chat(ask: Ask, messages: list[Any], tools: list[Any]) -> Any:
+    """The assistant's message, which is added to ``messages``."""
     body = {"model": "m", "messages": messages, "tools": tools}
-    answer = replicas.at(replica, "/v1/chat/completions", body)
-    message = answer["choices"][0]["message"]
+    message = ask("/v1/chat/completions", body)["choices"][0]["message"]
     messages.append(message)
     return message
 
