@@ -14,6 +14,7 @@ from emulator.settings import Settings
 from sandbox.engine import Engine, Limits
 from sandbox.errors import SandboxUnavailable
 from sandbox.places import PLACES
+from sandbox.pool import TakePlace
 
 if TYPE_CHECKING:
     from sandbox.kernel import KernelEngine
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 
-def _monty(_: Settings, limits: Limits) -> Engine:
+PROGRAM_KERNELS = "kernels of programs"
+"""What several workers count together."""
+
+
+def _monty(_: Settings, limits: Limits, __: TakePlace | None) -> Engine:
     from sandbox.monty import MontyEngine
 
     return MontyEngine(limits)
@@ -31,7 +36,7 @@ _LIBRARIES = 512 * 2**20
 """Bytes of a program's kernel: numpy, pandas, scipy and the like map 400 MiB before they do anything."""
 
 
-def _kernel(settings: Settings, limits: Limits) -> Engine:
+def _kernel(settings: Settings, limits: Limits, take_place: TakePlace | None) -> Engine:
     from sandbox.kernel import KernelEngine
 
     engine = KernelEngine(
@@ -39,6 +44,7 @@ def _kernel(settings: Settings, limits: Limits) -> Engine:
         warm=settings.warm_kernels,
         most=settings.max_kernels,
         max_age=settings.kernel_age_seconds,
+        take_place=take_place,
         **_place(settings),
     )
     engine.check()  # now, while an operator looks on; `Engine.get_ready` starts the waiting ones
@@ -61,7 +67,10 @@ def place_options(settings: Settings) -> dict[str, Any]:
     }
 
 
-ENGINES: dict[str, Callable[[Settings, Limits], Engine]] = {"monty": _monty, "kernel": _kernel}
+ENGINES: dict[str, Callable[[Settings, Limits, TakePlace | None], Engine]] = {
+    "monty": _monty,
+    "kernel": _kernel,
+}
 
 
 PRELOADED = ("numpy", "pandas", "matplotlib.pyplot")
@@ -131,14 +140,17 @@ class InterpreterEngines:
                 engine.close()
 
 
-def open_engines(settings: Settings) -> list[Engine]:
-    """The engines that work here. Raises SandboxUnavailable when none does."""
+def open_engines(settings: Settings, take_place: TakePlace | None = None) -> list[Engine]:
+    """The engines that work here. Raises SandboxUnavailable when none does.
+
+    ``take_place`` takes one of the `max_kernels` that several processes have together for programs.
+    """
     limits = Limits(seconds=settings.program_seconds)
     opened: list[Engine] = []
     problem: SandboxUnavailable | None = None
     for name in settings.engines:
         try:
-            opened.append(ENGINES[name](settings, limits))
+            opened.append(ENGINES[name](settings, limits, take_place))
         except SandboxUnavailable as error:
             problem = error
             log.warning("engine off", engine=name, reason=error.reason, fix=error.fix)

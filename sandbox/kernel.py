@@ -22,7 +22,7 @@ from sandbox.kernel_session import STUB, KernelSession
 from sandbox.notebook import Notebook
 from sandbox.parked import Parked
 from sandbox.places import PLACES
-from sandbox.pool import WarmPool
+from sandbox.pool import TakePlace, WarmPool
 
 if TYPE_CHECKING:
     from sandbox.jupyter import Connected
@@ -49,11 +49,13 @@ class KernelEngine:
         max_age: float = 3600.0,
         preload: Sequence[str] = (),
         connect: Callable[..., Connected] | None = None,
+        take_place: TakePlace | None = None,
         **config: int | str,
     ) -> None:
         """`preload` are modules that a waiting kernel imports, where it has them. `connect` makes
         kernels somewhere else than in `place`, each given the source of its setup; what confines
-        them there is not for this engine to check. `config` sets traits of the place."""
+        them there is not for this engine to check. `take_place` is the pool's: see `WarmPool`. `config`
+        sets traits of the place."""
         self.limits = limits or Limits()
         self.place = place
         elsewhere = connect is not None
@@ -71,7 +73,7 @@ class KernelEngine:
         self._connect = partial(connect, setup)
         self._lives_on = shared
         self._pool: WarmPool[Connected] = WarmPool(
-            self._connect, size=warm, most=most, max_age=max_age
+            self._connect, size=warm, most=most, max_age=max_age, take_place=take_place
         )
         self._probe = partial(row.problem, options)
         self._probe_lock = threading.Lock()

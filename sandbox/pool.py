@@ -28,6 +28,9 @@ class Poolable(Protocol):
 
 K = TypeVar("K", bound=Poolable)
 
+TakePlace = Callable[[], Callable[[], None] | None]
+"""Takes one of the places that several processes have together; what leaves it, or None if none is free."""
+
 _LOOK = 0.25
 """Seconds between looks at the waiting kernels: a dead one is replaced within them."""
 _QUIET = 0.05
@@ -45,9 +48,12 @@ class WarmPool(Generic[K]):
         most: int,
         max_age: float = 3600.0,
         launchers: int = 2,
+        take_place: TakePlace | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`take_place` is asked for each hand-out, where `most` is a number of several processes."""
         self._launch = launch
+        self._take_place: TakePlace = take_place or (lambda: lambda: None)
         self._size = size
         self._most = most
         self._max_age = max_age
@@ -55,7 +61,8 @@ class WarmPool(Generic[K]):
         self._lock = threading.Lock()
         self._warm: deque[Future[K]] = deque()
         self._born: dict[K, float] = {}  # of those that wait
-        self._out: set[K] = set()
+        self._out: dict[K, Callable[[], None]] = {}
+        """Kernels that are handed out, and what leaves the place of each."""
         self._promised = 0  # hand-outs under way: counted, not yet in _out
         self._closed = False
         self._threads = ThreadPoolExecutor(launchers, thread_name_prefix="kernel-launcher")
@@ -84,20 +91,26 @@ class WarmPool(Generic[K]):
         """
         with self._lock:
             self._check_open()
-            if len(self._out) + self._promised >= self._most:
+            full = len(self._out) + self._promised >= self._most
+            leave = None if full else self._take_place()
+            if leave is None:
                 raise SandboxBusy(f"all {self._most} kernels are in use", "try again in a moment")
             self._promised += 1
         try:
             kernel = self._ready() if launch is None else launch()
+        except BaseException:
+            leave()
+            raise
         finally:
             with self._lock:
                 self._promised -= 1
         with self._lock:
             if not self._closed:
-                self._out.add(kernel)
+                self._out[kernel] = leave
                 self._keep_up()
                 self._wanted.set()
                 return kernel
+        leave()
         kernel.dispose()
         raise SandboxUnavailable("the kernel engine is closed", "create a new one")
 
@@ -105,7 +118,8 @@ class WarmPool(Generic[K]):
         """End a kernel that was handed out; what takes time happens in the background."""
         kernel.kill()
         with self._lock:
-            self._out.discard(kernel)
+            if (leave := self._out.pop(kernel, None)) is not None:
+                leave()
             if not self._closed:
                 self._threads.submit(kernel.dispose)
                 return

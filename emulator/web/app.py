@@ -16,7 +16,7 @@ from flask import Blueprint, Flask
 from emulator.answering.native.probe import Probe
 from emulator.answering.pipeline import Pipeline
 from emulator.client_keys import ClientKeys
-from emulator.engines import open_engines
+from emulator.engines import PROGRAM_KERNELS, open_engines
 from emulator.interpreter.interface import Cells
 from emulator.interpreter.opening import open_interpreter
 from emulator.responses.background import BackgroundResponses
@@ -110,7 +110,10 @@ def create_app(
     )
     owned.callback(upstreams.close)
     if engines is None:
-        engines = open_engines(settings)
+        place = (PROGRAM_KERNELS, settings.max_kernels, 0.0)
+        engines = open_engines(
+            settings, None if take_place is None else partial(take_place, *place)
+        )
         for engine in engines:
             owned.callback(engine.close)
 

@@ -23,6 +23,7 @@ from typing import Any
 import structlog
 
 from emulator import metrics
+from emulator.engines import PROGRAM_KERNELS
 from emulator.interpreter.opening import open_interpreter
 from emulator.interpreter.remote import handlers
 from emulator.settings import Settings
@@ -63,7 +64,7 @@ class Keeper:
         self._listener = wire.listen(folder / SOCKET)
         self.wire = Wire(folder / SOCKET)
         upstreams = [target.name for target in Routes(settings).targets]
-        self.counts = Counts((*COUNTED, CONNECTIONS, *map(place_name, upstreams)))
+        self.counts = Counts((*COUNTED, CONNECTIONS, PROGRAM_KERNELS, *map(place_name, upstreams)))
         self.breakers = Registers(upstreams, REGISTERS)
         self.open_requests = OpenRequests(self.counts)
         self.rates = Rates(self.counts)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -377,7 +378,7 @@ Made = tuple[WarmPool[Thing], list[Thing], Clock]
 def make_pool() -> Iterator[Callable[..., Made]]:
     pools: list[WarmPool[Thing]] = []
 
-    def make(**how: int) -> Made:
+    def make(**how: Any) -> Made:
         things: list[Thing] = []
         clock = Clock()
 
@@ -469,6 +470,32 @@ def test_a_full_pool_says_so_and_has_room_again_later(make_pool: Callable[..., M
         pool.take()
     pool.give_back(taken)
     assert pool.take().living
+
+
+def test_pools_of_several_processes_hand_out_no_more_than_they_may_together(
+    make_pool: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is given back, or could not be had, leaves its place."""
+    places = threading.Semaphore(1)
+    release: Callable[[], None] = places.release
+
+    def take_place() -> Callable[[], None] | None:
+        return release if places.acquire(blocking=False) else None
+
+    (one, _, _), (other, _, _) = [
+        make_pool(size=0, most=1, take_place=take_place) for _ in range(2)
+    ]
+    for _ in range(2):
+        taken = one.take()
+        with pytest.raises(SandboxBusy):
+            other.take()
+        one.give_back(taken)
+        one, other = other, one
+    with monkeypatch.context() as failing:
+        failing.setattr(Thing, "alive", lambda self: False)
+        with pytest.raises(SandboxDied):
+            one.take()
+    assert other.take().living
 
 
 def test_kernels_that_end_at_once_are_not_started_without_end(

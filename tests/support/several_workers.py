@@ -51,11 +51,15 @@ class Served:
 
     @contextmanager
     def stream(
-        self, worker: int, until: bytes = b"Hello", headers: str = "accept: */*"
+        self,
+        worker: int,
+        until: bytes = b"Hello",
+        headers: str = "accept: */*",
+        body: dict[str, Any] | None = None,
     ) -> Iterator[None]:
         """A stream of this worker is open in the block, and has told as much as that."""
         host, port = self.url.removeprefix("http://").split(":")
-        payload = json.dumps({**HELLO, "stream": True}).encode()
+        payload = json.dumps({**HELLO, "stream": True, **(body or {})}).encode()
         head = (
             f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host}:{port}\r\n"
             f"content-type: application/json\r\ncontent-length: {len(payload)}\r\n{headers}\r\n\r\n"

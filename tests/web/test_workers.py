@@ -227,6 +227,29 @@ def test_an_upstream_gets_no_more_requests_from_two_workers_than_from_one(tmp_pa
         one.process.wait_until(lambda: len(upstream.requests) == 2)
 
 
+@needs_bubblewrap
+def test_kernels_of_programs_are_counted_by_all_workers_together(tmp_path: Path) -> None:
+    """Each had as many as `max_kernels`. That of a worker which is killed counts no more."""
+    endless = "Hello.\n" + CHAIN.replace("hits =", "while True:\n    pass\nhits =", 1)
+    options = "--engines kernel --max-kernels 1 --warm-kernels 0 --program-seconds 600".split()
+    with (
+        ScriptedUpstream(default=CHAIN).reply(endless) as upstream,
+        served(upstream, tmp_path, *options) as one,
+        ExitStack() as opened,
+    ):
+        first, second = one.workers.pids()
+        opened.enter_context(one.stream(first, body={"tools": TOOLS}))
+        asked = {**HELLO, "tools": TOOLS}
+
+        def status() -> int:
+            with one.workers.only(second):
+                return send(f"{one.url}/v1/chat/completions", asked)[0]
+
+        one.process.wait_until(lambda: status() == 503)
+        one.workers.kill(first)
+        assert status() == 200
+
+
 def test_an_upstream_that_is_down_for_one_worker_is_left_alone_by_all(tmp_path: Path) -> None:
     options = ("--breaker-failures", "1", "--breaker-seconds", "600", "--upstream-retries", "0")
     with (
