@@ -165,7 +165,8 @@ class Settings(BaseSettings):
         16,
         ge=1,
         le=4096,
-        description="kernels in use at once, of all replicas if a gateway has them; one more is told 503",
+        description="containers' kernels in use at once, of all replicas if a gateway has them, and as many "
+        "for programs; one more is told 503",
     )
     kernel_age_seconds: float = Field(
         3600, gt=0, description="age at which a waiting kernel is replaced"
