@@ -18,6 +18,7 @@ from typing import Any
 from emulator.programs.placeholders import Prepared
 from emulator.programs.program import Program
 from sandbox.engine import Finished, Paused, Step
+from sandbox.parsing import parse
 from sandbox.values import JSON
 
 _MAX_DEPTH = 20
@@ -56,7 +57,7 @@ def plain_calls(program: Program, tools: Collection[str]) -> PlainCalls | None:
     """The calls of ``program``; None where they are not all there is to it."""
     calls: list[Paused] = []
     ends_in_value = False
-    for statement in program.read.body:
+    for line, statement in _statements(program):
         match statement:
             case ast.Expr(value=ast.Call() as call):
                 ends_in_value = True
@@ -75,8 +76,23 @@ def plain_calls(program: Program, tools: Collection[str]) -> PlainCalls | None:
             return None
         if len(kwargs) < len(call.keywords):  # **more, or a name twice
             return None
-        calls.append(Paused(call.func.id, args, kwargs, statement.lineno))
+        calls.append(Paused(call.func.id, args, kwargs, line))
     return PlainCalls(calls, ends_in_value=ends_in_value) if calls else None
+
+
+def _statements(program: Program) -> Iterator[tuple[int, ast.stmt]]:
+    """Each statement and its line in the program's source, parsed where its reader has not.
+
+    One by one: of a long program that is more than calls, the first such statement tells.
+    """
+    before = 0
+    for statement in program.statements:
+        if statement.tree is not None:
+            yield before + 1, statement.tree
+        else:
+            for node in parse(statement.source).body:
+                yield before + node.lineno, node
+        before += statement.source.count("\n") + 1
 
 
 class _NotPlain(Exception):
