@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 
 from emulator.command_tools import COMMAND_TOOLS, PATCH_TOOL
@@ -19,6 +20,7 @@ from emulator.command_tools import COMMAND_TOOLS, PATCH_TOOL
 NAMESPACES = frozenset(
     "functions function tools tool default_api api tool_api client self multi_tool_use".split()
 )
+_NAMESPACES = sorted(NAMESPACES)
 
 #: A name as models write it: dotted, hyphenated, with Markdown's backslashes.
 WRITTEN_NAME = re.compile(r"[^\W\d](?:\w|\\_)*(?:[.\-][^\W\d](?:\w|\\_)*)*")
@@ -104,8 +106,11 @@ class WrittenNames(Collection[str]):
         namespace, dot, rest = name.partition(".")
         if dot and namespace in NAMESPACES and self.may_become(rest):
             return True
-        spaces = () if dot else NAMESPACES
-        return any(known.startswith(name) for known in (*self._python, *spaces))
+        return _begins_one(name, self._in_order) or (not dot and _begins_one(name, _NAMESPACES))
+
+    @cached_property
+    def _in_order(self) -> Sequence[str]:
+        return sorted(self._python)
 
     def near(self, written: str) -> str | None:
         """The offered name that ``written`` may be a slip of."""
@@ -124,6 +129,12 @@ class WrittenNames(Collection[str]):
 
     def _found(self, match: re.Match[str]) -> str:
         return self._python[match.group()]
+
+
+def _begins_one(text: str, words: Sequence[str]) -> bool:
+    """Whether one of the ``words``, which are in order, begins with ``text``."""
+    at = bisect_left(words, text)
+    return at < len(words) and words[at].startswith(text)
 
 
 @lru_cache(maxsize=64)  # clients offer the same tools with every request
