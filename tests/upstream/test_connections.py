@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import socketserver
 import threading
 import time
@@ -28,7 +29,15 @@ def piece(data: bytes) -> bytes:
 
 
 ANSWER = HEAD + piece(delta("Hello")) + piece(delta(finish="stop")) + piece(DONE)
+_SQUEEZED = gzip.compress(delta("Hello") + delta(finish="stop") + DONE)
+_ENDLESS = b'{"error": {"message": "No.", "code": "no_such"}}' + b" " * 2**20
 TAILS = {
+    "compressed, unasked": HEAD.replace(b"set-cookie", b"content-encoding: gzip\r\nset-cookie")
+    + piece(_SQUEEZED[:30])
+    + piece(_SQUEEZED[30:])
+    + LAST,
+    "refused at length": b"HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\n"
+    b"content-length: %d\r\n\r\n" % (2 * len(_ENDLESS)) + _ENDLESS,
     "at once": ANSWER + LAST,
     "with the last event": HEAD + piece(delta("Hello") + delta(finish="stop") + DONE) + LAST,
     "never": ANSWER,
@@ -119,6 +128,21 @@ def test_what_is_wrong_with_a_body_is_said_and_ends_its_connection(server: Count
         answers(upstream, "not in chunks")
     assert answers(upstream, "at once") == 2
     assert server.connections == 2
+    upstream.close()
+
+
+def test_an_answer_that_was_compressed_unasked_is_read(server: Counting) -> None:
+    upstream = OpenAIUpstream(Settings(base_url=server.url, api_key="none"))
+    assert [answers(upstream, "compressed, unasked") for _ in range(2)] == [2, 2]
+    upstream.close()
+
+
+def test_a_refusal_is_not_read_to_its_end_where_that_is_far(server: Counting) -> None:
+    """A second half of it is announced and never comes."""
+    upstream = OpenAIUpstream(Settings(base_url=server.url, api_key="none", upstream_seconds=30))
+    with pytest.raises(UpstreamFailed, match="No\\.") as refused:
+        answers(upstream, "refused at length")
+    assert (refused.value.status, refused.value.code) == (404, "no_such")
     upstream.close()
 
 
