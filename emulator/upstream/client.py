@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self, cast
@@ -87,7 +88,7 @@ class OpenAIUpstream:
         try:
             answer = self._posts.send({**self._headers, **_sent(key)}, body)
             if not 200 <= answer.status < 300:
-                raise told(_failure(self._client.refusal(answer)))
+                raise told(_failure(self._client.refusal(answer, until)))
         except httpx2.HTTPError as error:
             raise told(_failure(error)) from error
         return _RawReply(answer, until, told)
@@ -132,14 +133,12 @@ class _SDK(openai.OpenAI):
         headers = {**self.auth_headers, **self.default_headers}
         return {name.lower(): value for name, value in headers.items() if isinstance(value, str)}
 
-    def refusal(self, answer: Answer) -> openai.APIStatusError:
-        """What ``answer`` means, which is read and closed. Raises httpx2's `HTTPError`."""
-        try:
-            said = b""
-            while len(said) < _MOST_ERROR and (data := answer.more()):
+    def refusal(self, answer: Answer, until: float) -> openai.APIStatusError:
+        """What ``answer`` means, of which not all need be read. Raises httpx2's `HTTPError`."""
+        said = b""
+        with closing(answer):
+            while len(said) < _MOST_ERROR and time.monotonic() < until and (data := answer.more()):
                 said += data
-        finally:
-            answer.close()
         request = httpx2.Request("POST", self.base_url)
         headers = {
             name: value
