@@ -28,11 +28,9 @@ _MAX_DEPTH = 20
 class PlainCalls:
     """The calls of such a program, one after the other: a `sandbox.engine.Session` in which nothing runs."""
 
-    def __init__(self, calls: Sequence[Paused], *, ends_in_value: bool) -> None:
-        """``ends_in_value``: the last call is not assigned, so that its result is the program's value."""
+    def __init__(self, calls: Sequence[Paused]) -> None:
         self._calls = calls
         self._left: Iterator[Paused] = iter(())
-        self._ends_in_value = ends_in_value
 
     @property
     def prepared(self) -> Prepared:
@@ -44,10 +42,9 @@ class PlainCalls:
         self._left = iter(self._calls)
         return next(self._left)
 
-    def resume(self, value: JSON) -> Step:
-        if (call := next(self._left, None)) is not None:
-            return call
-        return Finished(text=repr(value) if self._ends_in_value and value is not None else None)
+    def resume(self, value: JSON) -> Step:  # noqa: ARG002  # nothing looks at it
+        # The result of a last call is told as that, and not once more as the program's value.
+        return next(self._left, None) or Finished()
 
     def kill(self) -> None:
         """Nothing runs."""
@@ -56,19 +53,10 @@ class PlainCalls:
 def plain_calls(program: Program, tools: Collection[str]) -> PlainCalls | None:
     """The calls of ``program``; None where they are not all there is to it."""
     calls: list[Paused] = []
-    ends_in_value = False
     for line, statement in _statements(program):
-        match statement:
-            case ast.Expr(value=ast.Call() as call):
-                ends_in_value = True
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if (
-                name not in tools
-            ):
-                ends_in_value = False
-            case _:
-                return None
-        if not isinstance(call.func, ast.Name) or call.func.id not in tools:
+        if (called := _called(statement, tools)) is None:
             return None
+        name, call = called
         try:
             args = tuple(_literal(argument) for argument in call.args)
             kwargs = {str(word.arg): _literal(word.value) for word in call.keywords if word.arg}
@@ -76,8 +64,8 @@ def plain_calls(program: Program, tools: Collection[str]) -> PlainCalls | None:
             return None
         if len(kwargs) < len(call.keywords):  # **more, or a name twice
             return None
-        calls.append(Paused(call.func.id, args, kwargs, line))
-    return PlainCalls(calls, ends_in_value=ends_in_value) if calls else None
+        calls.append(Paused(name, args, kwargs, line))
+    return PlainCalls(calls) if calls else None
 
 
 def _statements(program: Program) -> Iterator[tuple[int, ast.stmt]]:
@@ -93,6 +81,21 @@ def _statements(program: Program) -> Iterator[tuple[int, ast.stmt]]:
             for node in parse(statement.source).body:
                 yield before + node.lineno, node
         before += statement.source.count("\n") + 1
+
+
+def _called(statement: ast.stmt, tools: Collection[str]) -> tuple[str, ast.Call] | None:
+    """The tool that a statement calls, if the call stands alone or is given to a name of the program's."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=target)], value=value) if target not in tools:
+            pass
+        case ast.Expr(value=value):
+            pass
+        case _:
+            return None
+    match value:
+        case ast.Call(func=ast.Name(id=name)) if name in tools:
+            return name, value
+    return None
 
 
 class _NotPlain(Exception):

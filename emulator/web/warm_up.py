@@ -46,7 +46,8 @@ _REQUEST = json.dumps(
         ],
     }
 ).encode()
-_REPLY = '```python\nbook(guest="Ada")\n```'
+_REPLY = '```python\nguest = "Ada"\nbook(guest=guest)\n```'
+"""More than a call, which would be read and not run."""
 
 
 class _Words(Reply):
