@@ -27,6 +27,7 @@ from emulator.events import (
     ReasoningDelta,
     Relayed,
     ToolCall,
+    Usage,
     new_id,
 )
 from emulator.upstream.interface import Chunk
@@ -43,6 +44,8 @@ class ChunkWriter:
         self._legacy = legacy
         self._host = host
         self._model = model
+        self._choices: dict[int, _ChoiceWriter] = {}
+        """Those in which the proxy speaks."""
 
     @cached_property
     def _base(self) -> dict[str, Any]:
@@ -56,40 +59,54 @@ class ChunkWriter:
     def write(
         self, answers: Iterable[Iterable[AnswerEvent]], *, include_usage: bool
     ) -> Iterator[Chunk | list[Chunk] | Opened]:
-        """All choices, one after the other; `Opened` passes through. Chunks that came together stay so."""
-        usages = []
-        for index, events in enumerate(answers):
-            choice: _ChoiceWriter | None = None
-            come: list[Chunk] = []
-            try:
-                for event in events:
-                    if isinstance(event, Relayed):
-                        if event.chunk["choices"] or include_usage:
-                            come.append(event.chunk)
-                        if come and not event.more:
-                            come, chunks = [], come
-                            yield chunks
-                    elif isinstance(event, Opened):
-                        yield event
-                    else:
-                        choice = choice or self._choice(index)
-                        yield from choice.written(event)
-                        if isinstance(event, Finish):
-                            usages.append(event.usage)
-            except EmulatorError:
+        """All choices, one after the other; `Opened` passes through. Chunks that come together stay so: those
+        of one event, those that the upstream sent so, and the last ones with the usage."""
+        come: list[Chunk] = []
+        try:
+            for index, events in enumerate(answers):
                 if come:
                     yield come
-                raise
+                    come = []
+                for event in events:
+                    if isinstance(event, Opened):
+                        yield event
+                        continue
+                    if not isinstance(event, Relayed):
+                        come += self._choice(index).written(event)
+                    elif event.chunk["choices"] or include_usage:
+                        come.append(event.chunk)
+                    if come and not _more_follows(event):
+                        come, chunks = [], come
+                        yield chunks
+        except EmulatorError:
             if come:
                 yield come
-        if include_usage and usages:
-            # The choices of one request share its prompt.
-            completion_tokens = sum(usage.completion_tokens for usage in usages)
-            usage = replace(usages[0], completion_tokens=completion_tokens)
-            yield {**self._base, "choices": [], "usage": usage.json()}
+            raise
+        if include_usage:
+            come += self._usage()
+        if come:
+            yield come
 
     def _choice(self, index: int) -> _ChoiceWriter:
-        return _ChoiceWriter(self._base, index, self._host, legacy=self._legacy)
+        choice = self._choices.get(index)
+        if choice is None:
+            choice = _ChoiceWriter(self._base, index, self._host, legacy=self._legacy)
+            self._choices[index] = choice
+        return choice
+
+    def _usage(self) -> Iterator[Chunk]:
+        """That of all choices; where the upstream's own chunks were passed on, they have it."""
+        told = [choice.usage for choice in self._choices.values() if choice.usage is not None]
+        if told:
+            # The choices of one request share its prompt.
+            completion_tokens = sum(usage.completion_tokens for usage in told)
+            usage = replace(told[0], completion_tokens=completion_tokens)
+            yield {**self._base, "choices": [], "usage": usage.json()}
+
+
+def _more_follows(event: AnswerEvent) -> bool:
+    """Whether the next chunk takes no waiting."""
+    return event.more if isinstance(event, Relayed) else isinstance(event, Finish)
 
 
 class _ChoiceWriter:
@@ -104,6 +121,8 @@ class _ChoiceWriter:
         self._in_deltas = InDeltas()
         self._calls = _Calls(legacy=legacy)
         self._code = CodeAsText(host)
+        self.usage: Usage | None = None
+        """Once it has finished."""
 
     def written(self, event: AnswerEvent) -> Iterator[Chunk]:
         """The chunks of the next event."""
@@ -118,7 +137,8 @@ class _ChoiceWriter:
                 case CallBegun() | ArgumentsDelta() | ToolCall():
                     for delta in self._calls.deltas(told):
                         yield self._chunk({"content": None, **delta} if self._role else delta)
-                case Finish(reason):
+                case Finish(reason, usage):
+                    self.usage = usage
                     for words in self._code.links(told):
                         yield self._chunk({"content": words.text})
                     if self._role:
