@@ -83,7 +83,7 @@ class _Keeper:
     def __init__(
         self, keep: int, keep_bytes: int, keep_seconds: float, now: Callable[[], float]
     ) -> None:
-        self._ring: Ring[_Told] = Ring(keep, keep_bytes, keep_seconds, now)
+        self._ring: Ring[Row, _Told] = Ring(keep, keep_bytes, keep_seconds, now)
         self._most = keep_bytes // PART
         self._now = now
 
@@ -104,7 +104,7 @@ class _Keeper:
             self._ring.put(self._entry(row, text))
         yield True
 
-    def _entry(self, row: Row, text: bytes | None) -> Entry[_Told]:
+    def _entry(self, row: Row, text: bytes | None) -> Entry[Row, _Told]:
         """``text`` is None where nothing is told but that it still runs."""
         old = self._ring.get(row.id)
         if text is None and old is not None:
@@ -144,11 +144,11 @@ class _Keeper:
     def _rows(self, client: str | None) -> list[Row]:
         return [self._row(entry) for entry in self._ring.all(client)]
 
-    def _row(self, entry: Entry[_Told]) -> Row:
+    def _row(self, entry: Entry[Row, _Told]) -> Row:
         is_lost = entry.row.seconds is None and self._now() - entry.whole.at > _LOST_SECONDS
         return replace(entry.row, state="failed", error=_LOST) if is_lost else entry.row
 
-    def _whole(self, entry: Entry[_Told]) -> Any:
+    def _whole(self, entry: Entry[Row, _Told]) -> Any:
         text = entry.whole.text
         return (
             self._row(entry).json(),

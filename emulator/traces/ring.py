@@ -6,26 +6,41 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
-
-from emulator.traces.row import Row
+from typing import Generic, Protocol, TypeVar
 
 EACH = 2048
 """Bytes that a request takes besides what was said in it, about."""
 PART = 8
 """No request may take more than this part of all bytes: of a larger one only the summary stays."""
 
+Shown = TypeVar("Shown", bound="Recorded")
 Whole = TypeVar("Whole")
 
 
+class Recorded(Protocol):
+    """What a ring asks of a request: `Row` and `Trace` tell it."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def client(self) -> str: ...
+
+    @property
+    def began(self) -> float: ...
+
+    @property
+    def seconds(self) -> float | None: ...
+
+
 @dataclass(frozen=True)
-class Entry(Generic[Whole]):
-    row: Row
+class Entry(Generic[Shown, Whole]):
+    row: Shown
     whole: Whole
     size: int = 0
 
 
-class Ring(Generic[Whole]):
+class Ring(Generic[Shown, Whole]):
     """Safe to share between threads."""
 
     def __init__(
@@ -35,13 +50,13 @@ class Ring(Generic[Whole]):
         self._keep_bytes = keep_bytes
         self._keep_seconds = keep_seconds
         self._now = now
-        self._kept: OrderedDict[str, Entry[Whole]] = OrderedDict()
+        self._kept: OrderedDict[str, Entry[Shown, Whole]] = OrderedDict()
         self._bytes = 0
         self._changed = threading.Condition()
         self.version = 0
         """Rises with each request that begins or ends."""
 
-    def put(self, entry: Entry[Whole], *, known: bool = False) -> None:
+    def put(self, entry: Entry[Shown, Whole], *, known: bool = False) -> None:
         """Add ``entry``, or put it in the place of what there is of its request; ``known``: only that.
 
         What has ended is not replaced by what was told of it before.
@@ -57,7 +72,7 @@ class Ring(Generic[Whole]):
             self._shrink()
             self._tell()
 
-    def all(self, client: str | None = None) -> list[Entry[Whole]]:
+    def all(self, client: str | None = None) -> list[Entry[Shown, Whole]]:
         """The newest first; of one client, or of all with None."""
         with self._changed:
             self._shrink()
@@ -66,7 +81,7 @@ class Ring(Generic[Whole]):
             kept = [entry for entry in kept if entry.row.client == client]
         return sorted(kept, key=lambda entry: entry.row.began, reverse=True)
 
-    def get(self, key: str, client: str | None = None) -> Entry[Whole] | None:
+    def get(self, key: str, client: str | None = None) -> Entry[Shown, Whole] | None:
         with self._changed:
             self._shrink()
             entry = self._kept.get(key)

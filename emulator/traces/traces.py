@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
 import structlog
 
@@ -67,7 +68,9 @@ class Traces:
         self._most = keep_bytes // PART
         self._wired = wired or bool(keep)
         self._now = now
-        self._ring: Ring[Trace] = Ring(keep, keep_bytes, keep_seconds, now)
+        self._ring: Ring[Trace, Trace] = Ring(keep, keep_bytes, keep_seconds, now)
+        self._rows: WeakKeyDictionary[Trace, Row] = WeakKeyDictionary()
+        """Of those that have ended and were listed: most are never looked at."""
         self._begun: list[Listener] = []
         self._finished: list[Listener] = []
 
@@ -97,7 +100,7 @@ class Traces:
         for listener in self._begun:
             _tell(listener, trace)
         if self._keep:
-            self._ring.put(Entry(Row.of(trace), trace))
+            self._ring.put(Entry(trace, trace))
         return trace
 
     def finish(self, trace: Trace, *, left: bool = False) -> None:
@@ -108,18 +111,19 @@ class Traces:
             _tell(listener, trace)
         if not self._keep:
             return
-        row, size = Row.of(trace), EACH + size_of(trace)
+        size = EACH + size_of(trace)
         if size > self._most:
             strip(trace)
-            row, size = Row.of(trace), EACH
-        self._ring.put(Entry(row, trace, size), known=True)
+            self._rows.pop(trace, None)  # of one who looked meanwhile
+            size = EACH
+        self._ring.put(Entry(trace, trace, size), known=True)
 
     def all(self, client: str | None = None) -> list[Trace]:
         """The newest first; of one client, or of all with None."""
         return [entry.whole for entry in self._ring.all(client)]
 
     def listing(self, asked: Mapping[str, str], client: str | None) -> Listing:
-        return listing(self._rows(client), asked)
+        return listing(self._listed(client), asked)
 
     def get(self, key: str, client: str | None = None) -> Trace | None:
         entry = self._ring.get(key, client)
@@ -127,7 +131,7 @@ class Traces:
 
     def neighbours(self, trace: Trace) -> Neighbours:
         first = checksums(trace.turns[0].messages) if trace.turns else ()
-        return neighbours(Row.of(trace), first, self._rows(trace.client))
+        return neighbours(self._row(trace), first, self._listed(trace.client))
 
     def ran_in(self, container: str, client: str | None) -> list[Trace]:
         return [one for one in self.all(client) if one.container == container][:MOST_OF_CONTAINER]
@@ -146,12 +150,16 @@ class Traces:
     def kept(self) -> tuple[int, int]:
         return self._ring.kept
 
-    def _rows(self, client: str | None) -> list[Row]:
-        """What has not ended has changed since it was put there."""
-        return [
-            entry.row if entry.row.seconds is not None else Row.of(entry.whole)
-            for entry in self._ring.all(client)
-        ]
+    def _listed(self, client: str | None) -> list[Row]:
+        return [self._row(entry.whole) for entry in self._ring.all(client)]
+
+    def _row(self, trace: Trace) -> Row:
+        if trace.seconds is None:
+            return Row.of(trace)  # what has not ended changes
+        row = self._rows.get(trace)
+        if row is None:
+            row = self._rows[trace] = Row.of(trace)
+        return row
 
 
 def _tell(listener: Listener, trace: Trace) -> None:
