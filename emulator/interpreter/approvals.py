@@ -58,11 +58,12 @@ class Approvals:
         return held.decision or nobody
 
     def release(self, held: Held) -> None:
-        with self._lock:
-            self._held.pop(held.id, None)
-        if self._shared is not None:
-            with suppress(StoreFailed):  # it ends by itself
-                self._shared.forget(held)
+        with held.telling:
+            with self._lock:
+                self._held.pop(held.id, None)
+            if self._shared is not None:
+                with suppress(StoreFailed):  # it ends by itself
+                    self._shared.forget(held)
 
     def of(self, container_id: str) -> list[Held]:
         """The cells that wait in one container, the oldest first."""
@@ -125,16 +126,24 @@ class Approvals:
             return True
         for held in here:
             self._look(held)
-        return any(held.decision is None for held in here)  # the store has lost it meanwhile
+        # If it still waits, the store has lost it meanwhile.
+        return any(held.decision is None and self._waits(held) for held in here)
+
+    def _waits(self, held: Held) -> bool:
+        with self._lock:
+            return held.id in self._held
 
     def _look(self, held: Held) -> bool:
         """Take over what another replica has decided. False if the store cannot be asked."""
         if self._shared is None:
             return True
-        try:
-            decision = self._shared.look(held)
-        except StoreFailed:
-            return False  # this is called again soon
+        with held.telling:
+            if not self._waits(held):
+                return True  # to tell of it again would have it decided on twice
+            try:
+                decision = self._shared.look(held)
+            except StoreFailed:
+                return False  # this is called again soon
         if decision is not None:
             held.decide(decision)
         return True

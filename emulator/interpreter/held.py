@@ -27,6 +27,8 @@ class Held:
     container_id: str
     code: str
     since: float
+    telling: threading.Lock = field(default_factory=threading.Lock)
+    """For who tells other replicas of it, or that it waits no more."""
     _decided: threading.Event = field(default_factory=threading.Event)
     _decision: list[Decision] = field(default_factory=list)
 
