@@ -13,12 +13,12 @@ EACH = 2048
 PART = 8
 """No request may take more than this part of all bytes: of a larger one only the summary stays."""
 
-Shown = TypeVar("Shown", bound="Recorded")
+Shown = TypeVar("Shown", bound="Listed")
 Whole = TypeVar("Whole")
 
 
-class Recorded(Protocol):
-    """What a ring asks of a request: `Row` and `Trace` tell it."""
+class Listed(Protocol):
+    """What a ring asks of a request. A `Row` tells it; so does a `Trace`, whose row is made for who looks."""
 
     @property
     def id(self) -> str: ...

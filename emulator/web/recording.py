@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from typing import cast
 
 from flask import Blueprint, Flask, Response, g, request
-from flask.globals import request_ctx
 
 from emulator import departure, traces
 from emulator.client_keys import grant_of
@@ -38,16 +37,15 @@ class Recording:
 
     def begin(self) -> None:
         """Record the request that is served. Of its body only what is text."""
-        asked, client = request_ctx.request, g.client
         traces.current.set(
             self._requests.begin(
                 g.request_id,
-                asked.method,
-                asked.path,
-                str(client),  # a copy: the name may carry the key
-                asked.get_data() if _is_text(asked.content_type) else b"",
-                asked.url_rule.rule if asked.url_rule else "",
-                grant_of(client).name,
+                request.method,
+                request.path,
+                str(g.client),  # a copy: the name may carry the key
+                request.get_data() if _is_text(request.content_type) else b"",
+                request.url_rule.rule if request.url_rule else "",
+                grant_of(g.client).name,
             )
         )
 
