@@ -22,10 +22,11 @@ from emulator import departure, json_codec, traces
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
 from emulator.upstream import loops, transport
+from emulator.upstream.answers import Answer
 from emulator.upstream.chunk import read_chunk
 from emulator.upstream.failures import headers_told, message_of, shown
 from emulator.upstream.interface import Chat, Chunk
-from emulator.upstream.posts import Answer, posts
+from emulator.upstream.posts import posts
 from emulator.upstream.reply import Reply
 from emulator.upstream.sse import EventTooLarge, SSEDecoder
 

@@ -7,42 +7,15 @@ knows how to ask one. Errors are those of httpx2 either way. Knows nothing of wh
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 
 import httpx2
 import urllib3
 from urllib3.exceptions import HTTPError
 
 from emulator.upstream import transport
-from emulator.upstream.connections import Connection, new_pool
-
-_END_SECONDS = 0.05
-"""How long the end of a body may come after its last event."""
-_PIECE = 64 * 1024
-
-
-class Answer(ABC):
-    """An open one, to be closed."""
-
-    status: int
-    headers: Mapping[str, str]
-    """Their names in any case."""
-
-    @abstractmethod
-    def more(self) -> bytes:
-        """What has come next of its body, b"" behind its end. Raises httpx2's `HTTPError`."""
-
-    @abstractmethod
-    def finish(self) -> None:
-        """Read what little may follow the last event, so that the connection can serve the next request."""
-
-    @abstractmethod
-    def shut_down(self) -> None:
-        """Break the connection, from any thread: a read that waits ends at once."""
-
-    @abstractmethod
-    def close(self) -> None: ...
+from emulator.upstream.answers import Answer, StraightAnswer, as_httpx
+from emulator.upstream.connections import new_pool
 
 
 class Posts(ABC):
@@ -84,46 +57,11 @@ class _Straight(Posts):
                 preload_content=False,
             )
         except HTTPError as error:
-            raise transport.as_httpx(error) from error
-        return _StraightAnswer(answer)
+            raise as_httpx(error) from error
+        return StraightAnswer(answer)
 
     def close(self) -> None:
         self._pool.close()
-
-
-class _StraightAnswer(Answer):
-    def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:
-        self.status = answer.status
-        self.headers = answer.headers
-        self._answer = answer
-        connection = getattr(answer, "connection", None)
-        self._connection = connection if isinstance(connection, Connection) else None
-        self._straight: Callable[[], bytes] = bytes
-        if self._connection is not None:
-            self._connection.serve(self)
-            if "content-encoding" not in answer.headers:
-                self._straight = self._connection.answer.straight
-
-    def more(self) -> bytes:
-        if data := self._straight():
-            return data
-        try:
-            return self._answer.read1(_PIECE, decode_content=True)
-        except HTTPError as error:
-            raise transport.as_httpx(error) from error
-
-    def finish(self) -> None:
-        # If its end comes at once; else nothing is lost but the connection.
-        with suppress(HTTPError, OSError, ValueError):
-            if self._connection is not None and self._connection.wait_for(self, _END_SECONDS):
-                self._answer.read1(_PIECE)
-
-    def shut_down(self) -> None:
-        if self._connection is not None:
-            self._connection.shut_down(self)
-
-    def close(self) -> None:
-        self._answer.close()
 
 
 class _Through(Posts):

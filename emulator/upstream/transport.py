@@ -15,17 +15,10 @@ from urllib.request import getproxies
 
 import httpx2
 import urllib3
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    HTTPError,
-    NewConnectionError,
-    ReadTimeoutError,
-    SSLError,
-)
+from urllib3.exceptions import HTTPError
 
-from emulator.upstream.connections import Connection, new_pool
-
-_PIECE = 64 * 1024
+from emulator.upstream.answers import StraightAnswer, as_httpx
+from emulator.upstream.connections import new_pool
 
 
 def proxied() -> bool:
@@ -99,7 +92,7 @@ class Transport(httpx2.BaseTransport):
             )
         except HTTPError as error:
             raise as_httpx(error) from error
-        stream = _Body(answer)
+        stream = _Body(StraightAnswer(answer))
         return httpx2.Response(
             answer.status,
             headers=list(answer.headers.items()),
@@ -121,35 +114,12 @@ class Transport(httpx2.BaseTransport):
 
 
 class _Body(httpx2.SyncByteStream):
-    def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:
+    def __init__(self, answer: StraightAnswer) -> None:
         self._answer = answer
-        connection = getattr(answer, "connection", None)
-        self._connection = connection if isinstance(connection, Connection) else None
-        if self._connection is not None:
-            self._connection.serve(self)
+        self.shut_down = answer.shut_down
 
     def __iter__(self) -> Iterator[bytes]:
-        try:
-            while data := self._answer.read1(_PIECE):
-                yield data
-        except HTTPError as error:
-            raise as_httpx(error) from error
+        return iter(self._answer.more, b"")
 
     def close(self) -> None:
         self._answer.close()
-
-    def shut_down(self) -> None:
-        if self._connection is not None:
-            self._connection.shut_down(self)
-
-
-def as_httpx(error: HTTPError) -> httpx2.TransportError:
-    """What httpx2's own transport would raise."""
-    match error:
-        case ConnectTimeoutError() if not isinstance(error, NewConnectionError):
-            return httpx2.ConnectTimeout(str(error))
-        case ReadTimeoutError():
-            return httpx2.ReadTimeout(str(error))
-        case NewConnectionError() | SSLError():
-            return httpx2.ConnectError(str(error.__cause__ or error))
-    return httpx2.RemoteProtocolError(str(error))
