@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import emulator
-from emulator.left_out import left_out
+from emulator.import_blocks import block_imports
 
 if TYPE_CHECKING:
     from emulator.configuration import Configuration
@@ -79,7 +79,7 @@ def _help(*, everything: bool) -> None:
 
 def _serve(arguments: Sequence[str]) -> int:
     """Serve until a signal comes."""
-    with left_out():
+    with block_imports():
         made = _configuration(arguments)
         from emulator.serve import CannotServe, serve
 

@@ -50,14 +50,14 @@ class Configuration:
     def upstream_is_configured(self) -> bool:
         """Whether anything at all names an upstream."""
         named = ("base_url", "api_key", "upstreams", "local_model")
-        return any(self.place(name) for name in named) or bool(self._choice.url_from)
+        return any(self.place(name) for name in named) or bool(self._provider_defaults.url_from)
 
     @property
     def upstream_rule(self) -> str:
         """Why it is this upstream."""
         if place := self.place("base_url"):
             return place
-        variable = self._choice.url_from
+        variable = self._provider_defaults.url_from
         if variable and variable != providers.BASE_URL_VARIABLE:
             return f"{variable} is set, and no base URL"
         return variable or "the default: no setting and no variable names another"
@@ -86,7 +86,7 @@ class Configuration:
         said += [
             f"{variable} is not sent to {self.settings.base_url}, which is not its provider's; "
             f"the key for that is said by --api-key or {PREFIX}API_KEY"
-            for variable in self._choice.unsent
+            for variable in self._provider_defaults.unsent
         ]
         return [] if self.settings.local_model or self.settings.upstreams else said
 
@@ -94,12 +94,14 @@ class Configuration:
     def _given_base_url(self) -> str:
         name = "base_url"
         said = self.flags.get(name) or os.environ.get(_variable(name)) or self.file.values.get(name)
-        return str(said or self._choice.base_url or "").strip()
+        return str(said or self._provider_defaults.base_url or "").strip()
 
     @cached_property
-    def _choice(self) -> providers.Choice:
+    def _provider_defaults(self) -> providers.ProviderDefaults:
         explicit = self.settings.base_url if self.place("base_url") else None
-        return providers.choose(os.environ, base_url=explicit, has_key=bool(self.place("api_key")))
+        return providers.provider_defaults(
+            os.environ, base_url=explicit, has_key=bool(self.place("api_key"))
+        )
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ class UnsupportedMediaType(EmulatorError):
     type = "invalid_request_error"
 
 
-class ClientLeft(EmulatorError):
+class ClientDisconnected(EmulatorError):
     """Nobody reads this answer; nginx counts such requests under the same status."""
 
     status = 499
@@ -121,7 +121,7 @@ class LoopDetected(EmulatorError):
         self.headers = {"x-should-retry": "false", **self.headers}
 
 
-class NotStored(EmulatorError):
+class StorageFailed(EmulatorError):
     """The host's disk is full or failed. The client is told not to retry at once."""
 
     status = 507
@@ -131,7 +131,7 @@ class NotStored(EmulatorError):
         self.headers = {"x-should-retry": "false", **self.headers}
 
 
-class FilesAway(NotStored):
+class FileStoreUnavailable(StorageFailed):
     """What all replicas keep files in cannot be reached just now; the next try may find it."""
 
     status = 503

@@ -39,7 +39,7 @@ class Usage:
 
 
 @dataclass(frozen=True)
-class Opened:
+class UpstreamAccepted:
     """The upstream has accepted the request: time to begin the response, with nothing to say yet."""
 
     turns_saved: int = 0
@@ -51,7 +51,7 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Relayed:
+class RelayedChunk:
     """A chunk of the upstream's own, of an answer in which nothing is emulated.
 
     Its choices are the upstream's; where the upstream told its usage, the last one has that and no choice.
@@ -83,7 +83,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True)
-class CallBegun:
+class CallStarted:
     """A call that is told while the model still writes it. `ArgumentsDelta` events follow, and then its
     `ToolCall`, whose arguments begin with what they said; or the answer breaks off."""
 
@@ -94,13 +94,13 @@ class CallBegun:
 
 @dataclass(frozen=True)
 class ArgumentsDelta:
-    """More of the call's arguments as `told_arguments` writes them."""
+    """More of the call's arguments as `serialize_arguments` writes them."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class CodeBegun:
+class CodeStarted:
     """The model begins a cell for the code interpreter. Events of two cells never interleave."""
 
     id: str
@@ -114,7 +114,7 @@ class CodeDelta:
 
 
 @dataclass(frozen=True)
-class CodeClosed:
+class CodeComplete:
     """The cell is whole and is about to run; ``code`` is all of it."""
 
     code: str
@@ -155,11 +155,11 @@ class CodeOutput:
 
 
 @dataclass(frozen=True)
-class CodeRan:
+class CodeFinished:
     """The cell has ended. ``incomplete``: it waits for the result of a call, or the reply was cut off in it.
 
-    It may have begun in an earlier request, where it waited: then its `CodeBegun` (with another id),
-    `CodeDelta` and `CodeClosed` are told again in front.
+    It may have begun in an earlier request, where it waited: then its `CodeStarted` (with another id),
+    `CodeDelta` and `CodeComplete` are told again in front.
     """
 
     status: RunStatus
@@ -176,23 +176,23 @@ class Finish:
 
 
 AnswerEvent = (
-    Opened
-    | Relayed
+    UpstreamAccepted
+    | RelayedChunk
     | ReasoningDelta
     | ContentDelta
     | ToolCall
-    | CallBegun
+    | CallStarted
     | ArgumentsDelta
-    | CodeBegun
+    | CodeStarted
     | CodeDelta
-    | CodeClosed
+    | CodeComplete
     | CodeOutput
-    | CodeRan
+    | CodeFinished
     | Finish
 )
 
 
-def told_arguments(arguments: Mapping[str, Any], kind: ToolKind) -> str:
+def serialize_arguments(arguments: Mapping[str, Any], kind: ToolKind) -> str:
     """What a client is told of a call's arguments: JSON, or the text that a custom tool takes."""
     if kind == "custom":
         return str(arguments.get("input", ""))
@@ -205,8 +205,8 @@ def pieces(text: str) -> Iterator[str]:
         yield text[start : start + DELTA_CHARS]
 
 
-class InDeltas:
-    """Has each call of an answer told as one that came while it was written: `CallBegun`, all of its
+class CallDeltas:
+    """Has each call of an answer told as one that came while it was written: `CallStarted`, all of its
     arguments in `ArgumentsDelta` events, `ToolCall`."""
 
     def __init__(self) -> None:
@@ -216,22 +216,22 @@ class InDeltas:
     def of(self, event: AnswerEvent) -> Sequence[AnswerEvent]:
         """``event``, the next one of the answer, behind what it lacks."""
         match event:
-            case CallBegun():
+            case CallStarted():
                 self._told = 0
             case ArgumentsDelta(text):
                 self._told = (self._told or 0) + len(text)
             case ToolCall(key, name, arguments, kind):
                 told, self._told = self._told, None
-                begun = [CallBegun(key, name, kind)] if told is None else []
-                rest = told_arguments(arguments, kind)[told or 0 :]
+                begun = [CallStarted(key, name, kind)] if told is None else []
+                rest = serialize_arguments(arguments, kind)[told or 0 :]
                 argued = map(ArgumentsDelta, pieces(rest)) if rest or not told else ()
                 return (*begun, *argued, event)
         return (event,)
 
 
-def in_deltas(events: Iterable[AnswerEvent]) -> Iterator[AnswerEvent]:
-    """All events of an answer, as `InDeltas` tells them."""
-    return chain.from_iterable(map(InDeltas().of, events))
+def with_call_deltas(events: Iterable[AnswerEvent]) -> Iterator[AnswerEvent]:
+    """All events of an answer, as `CallDeltas` tells them."""
+    return chain.from_iterable(map(CallDeltas().of, events))
 
 
 def call_id(answer: str, place: int) -> str:
@@ -242,7 +242,7 @@ def call_id(answer: str, place: int) -> str:
     return f"call_{answer[:20]}{place:04x}"
 
 
-def same_answer(one: str, other: str) -> bool:
+def from_same_answer(one: str, other: str) -> bool:
     """Whether two calls with ids of `call_id` were made in one answer."""
     stem = len("call_") + 20
     return len(one) == len(other) == stem + 4 and one[:stem] == other[:stem]

@@ -39,7 +39,7 @@ PROVIDERS = (
 
 
 @dataclass(frozen=True)
-class Choice:
+class ProviderDefaults:
     """What the providers' variables add to settings that say nothing, or only a part."""
 
     base_url: str | None = None
@@ -51,7 +51,9 @@ class Choice:
     """Variables of keys that do not belong to the base URL."""
 
 
-def choose(variables: Mapping[str, str], *, base_url: str | None, has_key: bool) -> Choice:
+def provider_defaults(
+    variables: Mapping[str, str], *, base_url: str | None, has_key: bool
+) -> ProviderDefaults:
     """``base_url`` and ``has_key``: what settings of ours have said already."""
     url, url_from = base_url, ""
     keys = [provider for provider in PROVIDERS if variables.get(provider.key)]
@@ -61,11 +63,13 @@ def choose(variables: Mapping[str, str], *, base_url: str | None, has_key: bool)
         url, url_from = keys[0].base_url, keys[0].key
     chosen = None if base_url == url else url
     if has_key or url is None:
-        return Choice(chosen, url_from=url_from)
+        return ProviderDefaults(chosen, url_from=url_from)
     owners = [provider for provider in keys if provider.owns(url, variables)]
     if owners:
-        return Choice(chosen, variables[owners[0].key], url_from, owners[0].key)
-    return Choice(chosen, url_from=url_from, unsent=tuple(provider.key for provider in keys))
+        return ProviderDefaults(chosen, variables[owners[0].key], url_from, owners[0].key)
+    return ProviderDefaults(
+        chosen, url_from=url_from, unsent=tuple(provider.key for provider in keys)
+    )
 
 
 def _origin(url: str) -> tuple[str, str, int | None]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from emulator import start_words
+from emulator import start_messages
 from emulator.client_keys import ClientKeysUnusable
 from emulator.client_keys import read as read_keys
 from emulator.configuration import Configuration
@@ -73,10 +73,10 @@ def serve(made: Configuration, say: Say) -> None:
                 _read_ahead(settings)
             if first:
                 say(
-                    start_words.serving(settings, made.upstream),
-                    start_words.inspector(settings),
-                    start_words.kept(settings),
-                    start_words.left_behind(settings, Path.home()),
+                    start_messages.serving(settings, made.upstream),
+                    start_messages.inspector(settings),
+                    start_messages.kept(settings),
+                    start_messages.left_behind(settings, Path.home()),
                 )
             begin = threading.Thread(
                 target=_begin, args=(app, settings, say, first), name="start", daemon=True
@@ -103,7 +103,7 @@ def _begin(app: Flask, settings: Settings, say: Say, first: bool) -> None:
     if first:
         model = reachability.model(_MODELS_SECONDS) or "any"
         say("Try:\n")
-        print(start_words.first_request(settings, model), flush=True)
+        print(start_messages.first_request(settings, model), flush=True)
     if settings.warm_kernels:
         app.extensions["emulator.warm_up"]()
     garbage.settle()

@@ -37,7 +37,7 @@ class EnvironmentDefaults(PydanticBaseSettingsSource):
 
     def __call__(self) -> dict[str, Any]:
         said = self.current_state
-        choice = providers.choose(
+        choice = providers.provider_defaults(
             os.environ, base_url=said.get("base_url"), has_key="api_key" in said
         )
         found = {"base_url": choice.base_url, "api_key": choice.api_key}

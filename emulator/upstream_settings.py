@@ -30,11 +30,11 @@ GrammarField = Literal[
 """In which field of a request an upstream takes a grammar; ``off`` for one that takes none."""
 
 
-class Row(BaseModel):
+class _TableRow(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class UpstreamRow(Row):
+class UpstreamRow(_TableRow):
     """One upstream. What a row leaves out of its second half is as the settings of that name say."""
 
     base_url: str
@@ -91,18 +91,18 @@ class UpstreamRow(Row):
 
     def overrides(self) -> dict[str, Any]:
         """The settings that hold for this upstream alone."""
-        said = {name: getattr(self, name) for name in OVERRIDING}
+        said = {name: getattr(self, name) for name in OVERRIDABLE_SETTINGS}
         own = {"base_url": self.base_url, "api_key": self.api_key}
         return own | {name: value for name, value in said.items() if value is not None}
 
 
-OVERRIDING = tuple(
+OVERRIDABLE_SETTINGS = tuple(
     name for name, field in UpstreamRow.model_fields.items() if field.default is None
 )
 """The settings that a row may have its own value for."""
 
 
-class ProfileRow(Row):
+class ProfileRow(_TableRow):
     """A profile beside those that are built in; ``like`` one of which it is, but for what is said."""
 
     name: str = Field(min_length=1)

@@ -38,7 +38,7 @@ from emulator.events import (
     ContentDelta,
     Finish,
     FinishReason,
-    Opened,
+    UpstreamAccepted,
     ToolCall,
     Usage,
 )
@@ -97,7 +97,7 @@ class Answerer:
             yield Finish("tool_calls", Usage())
         elif isinstance(went_on, ProgramContinued):
             metrics.TURNS_SAVED.inc()
-            yield Opened(turns_saved=1)
+            yield UpstreamAccepted(turns_saved=1)
             yield from went_on.calls
             yield Finish("tool_calls", Usage())
         else:
@@ -301,7 +301,7 @@ class Answerer:
                 meter.begin()
                 metrics.MODEL_TURNS.inc()
                 reply.record()
-                yield Opened(container_id=container_id, headers=stream.headers)
+                yield UpstreamAccepted(container_id=container_id, headers=stream.headers)
                 for delta in deltas(stream, self.asked.profile, meter):
                     size += len(delta.content) + len(delta.reasoning)
                     yield from reply.feed(delta.content, delta.reasoning)

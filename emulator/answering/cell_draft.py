@@ -20,11 +20,11 @@ from emulator.answering.recording import record_block, record_cell
 from emulator.answering.verdicts import Answered, Ran, Refused, Verdict
 from emulator.events import (
     AnswerEvent,
-    CodeBegun,
-    CodeClosed,
+    CodeStarted,
+    CodeComplete,
     CodeDelta,
     CodeOutput,
-    CodeRan,
+    CodeFinished,
     Image,
     Logs,
     ToolCall,
@@ -135,7 +135,7 @@ class CellDraft:
         if dialect == "python" and raw.strip(" \t\n`~").lower() in _LABELS:
             self._block.id = self._id = new_id(PREFIX)
             self.wrote = True
-            yield CodeBegun(self._id, self._bench.container.id)
+            yield CodeStarted(self._id, self._bench.container.id)
 
     def feed(self, text: str, raw: str) -> Iterator[AnswerEvent]:
         block = self._opened()
@@ -150,10 +150,10 @@ class CellDraft:
         self._block = None
         text = "".join(block.text)
         if block.id and cut_off:
-            yield CodeRan("incomplete")
+            yield CodeFinished("incomplete")
         elif block.id and self._quotes(text):
             self.wrote = False
-            yield CodeRan("incomplete")
+            yield CodeFinished("incomplete")
         elif block.id:
             self._code = text
             record_block(block.dialect, block.pieces, ())
@@ -168,7 +168,7 @@ class CellDraft:
         else:
             self._code, self._id, self.wrote = code, new_id(PREFIX), True
             record_block(block.dialect, block.pieces, ())
-            yield CodeBegun(self._id, self._bench.container.id)
+            yield CodeStarted(self._id, self._bench.container.id)
             yield CodeDelta(code)
 
     def finish(self) -> Iterator[AnswerEvent]:
@@ -177,7 +177,7 @@ class CellDraft:
         if self._code is None:
             return
         record_cell(self._code)
-        yield CodeClosed(self._code)
+        yield CodeComplete(self._code)
         key = self._id.removeprefix(PREFIX)
         run = self._bench.interpreter.run(
             self._bench.container, self._code, self._toolset, key, self._order
@@ -227,16 +227,16 @@ def run_events(progress: Iterator[Progress]) -> Generator[AnswerEvent, None, Ver
             case Held():
                 pass  # it is asked about elsewhere: `routes/executions.py`
             case CellWaiting(calls, outputs):
-                yield CodeRan("incomplete", outputs)
+                yield CodeFinished("incomplete", outputs)
                 for key, call in calls.items():
                     yield ToolCall(key, call.name, call.arguments, call.kind)
                 return Answered()
             case Execution():
                 done = step.status == "completed"
-                yield CodeRan("completed" if done else "failed", step.outputs, step.files)
+                yield CodeFinished("completed" if done else "failed", step.outputs, step.files)
                 return Ran(step.told(), failed=step.status == "failed")
     # The same result came twice at the same time: the other request has taken the cell on.
-    yield CodeRan("incomplete")
+    yield CodeFinished("incomplete")
     return Ran("(the block was run on by another request)", failed=False)
 
 

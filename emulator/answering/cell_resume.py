@@ -13,7 +13,15 @@ from collections.abc import Generator, Mapping, Sequence
 from emulator.answering.bench import Bench
 from emulator.answering.cell_draft import PREFIX, run_events
 from emulator.answering.verdicts import Answered, Ran
-from emulator.events import AnswerEvent, CodeBegun, CodeClosed, CodeDelta, Opened, ToolCall, new_id
+from emulator.events import (
+    AnswerEvent,
+    CodeStarted,
+    CodeComplete,
+    CodeDelta,
+    UpstreamAccepted,
+    ToolCall,
+    new_id,
+)
 from emulator.programs.answered import MOST_ROUNDS, fruitless_rounds, results_of
 from emulator.programs.ended import ProgramEnded
 from emulator.programs.program import Call
@@ -40,16 +48,16 @@ def go_on(
     if missing:
         if fruitless_rounds(messages, waiting.calls.keys()) >= MOST_ROUNDS:
             return None
-        yield Opened(container_id=bench.container.id)
+        yield UpstreamAccepted(container_id=bench.container.id)
         for key in missing:
             call = waiting.calls[key]
             yield ToolCall(key, call.name, call.arguments, call.kind)
         return Answered()
-    yield Opened(container_id=bench.container.id)
+    yield UpstreamAccepted(container_id=bench.container.id)
     # An item of its own: the Agents SDK drops an item whose id it has seen in an earlier response.
-    yield CodeBegun(new_id(PREFIX), bench.container.id)
+    yield CodeStarted(new_id(PREFIX), bench.container.id)
     yield CodeDelta(waiting.code)
-    yield CodeClosed(waiting.code)
+    yield CodeComplete(waiting.code)
     values = {key: value_of(text) for key, text in results.items()}
     verdict = yield from run_events(bench.interpreter.go_on(bench.container, values))
     if isinstance(verdict, Ran):

@@ -17,7 +17,7 @@ from typing import Any
 
 from emulator import json_codec
 from emulator.answering.open_text import SYNTAXES, Opening, OpenText
-from emulator.events import ArgumentsDelta, CallBegun, pieces, told_arguments
+from emulator.events import ArgumentsDelta, CallStarted, pieces, serialize_arguments
 from emulator.reading.lexing import PythonScan
 from emulator.tools.tool import Tool
 from emulator.tools.toolset import BindError, Toolset
@@ -61,9 +61,9 @@ class EarlyCall:
         self._rest = ""
         self._over = False
         self._sent: list[str] = []
-        self.begun: CallBegun | None = None
+        self.begun: CallStarted | None = None
 
-    def feed(self, text: str) -> Iterator[CallBegun | ArgumentsDelta]:
+    def feed(self, text: str) -> Iterator[CallStarted | ArgumentsDelta]:
         if self._over:
             return
         if self._text is not None:
@@ -80,10 +80,10 @@ class EarlyCall:
         """Whether a call is the one that has been told of."""
         if self.begun is None:
             return True
-        told = told_arguments(arguments, self.begun.kind)
+        told = serialize_arguments(arguments, self.begun.kind)
         return name == self.begun.name and told.startswith("".join(self._sent))
 
-    def _look(self) -> Iterator[CallBegun | ArgumentsDelta]:
+    def _look(self) -> Iterator[CallStarted | ArgumentsDelta]:
         """Whether the call can be told from here on."""
         text = self._syntax.open_text(self._head)
         if text is None or text.begins == self._looked_at or len(self._head) < text.begins + LONG:
@@ -99,9 +99,9 @@ class EarlyCall:
         if arguments is None or self._quotes(re.sub(r"\w+\Z", "", self._head)):
             return
         self._text, self._head, self._rest = text, "", body[len(ready) :]
-        self.begun = CallBegun(self._key, tool.name, tool.kind)
+        self.begun = CallStarted(self._key, tool.name, tool.kind)
         yield self.begun
-        told = told_arguments(arguments, tool.kind)
+        told = serialize_arguments(arguments, tool.kind)
         yield from self._told(told if tool.kind == "custom" else told.removesuffix('"}'))
 
     def _certain(self, tool: Tool, opening: Opening) -> dict[str, Any] | None:

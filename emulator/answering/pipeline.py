@@ -24,7 +24,7 @@ from emulator.answering.native.probe import Probe
 from emulator.answering.relay import relay, relayed_messages
 from emulator.answering.usage import estimated_tokens
 from emulator.errors import BadRequest, UpstreamFailed
-from emulator.events import AnswerEvent, Opened, Relayed
+from emulator.events import AnswerEvent, UpstreamAccepted, RelayedChunk
 from emulator.interpreter.attachments import written_out
 from emulator.interpreter.interface import Cells
 from emulator.protocol import ChatCompletionRequest
@@ -96,7 +96,7 @@ class Pipeline:
         return replace(asked, choice=replace(asked.choice, programs=self.store is not None))
 
     def answer(self, asked: Asked) -> Iterator[AnswerEvent]:
-        """One answer as it comes, `Opened` before the events of each reply of the upstream.
+        """One answer as it comes, `UpstreamAccepted` before the events of each reply of the upstream.
 
         Raises `EmulatorError`, before the first event or after any.
         """
@@ -112,7 +112,7 @@ class Pipeline:
             silent: list[AnswerEvent] = []
             try:
                 for event in self._answer(asked.instead(route), until):
-                    if said or isinstance(event, Opened):
+                    if said or isinstance(event, UpstreamAccepted):
                         yield event
                         continue
                     silent.append(event)
@@ -201,7 +201,7 @@ def _record(asked: Asked, mode: Mode) -> None:
 
 def _says_something(event: AnswerEvent) -> bool:
     """Whether ``event`` is more than the role with which an upstream's stream begins."""
-    if not isinstance(event, Relayed):
+    if not isinstance(event, RelayedChunk):
         return True
     choices = event.chunk.get("choices") or [{}]
     return any(

@@ -14,7 +14,7 @@ from emulator.answering.quotations import Quotations
 from emulator.answering.recording import record_block, record_run
 from emulator.answering.verdicts import Answered, Refused, Verdict
 from emulator.errors import ModelFailed
-from emulator.events import AnswerEvent, ArgumentsDelta, CallBegun, ToolCall, call_id
+from emulator.events import AnswerEvent, ArgumentsDelta, CallStarted, ToolCall, call_id
 from emulator.programs import validate
 from emulator.programs.driver import Driver
 from emulator.programs.program import Call, Diverged, Outcome, Program, ProgramRejected, Recorded
@@ -145,7 +145,7 @@ class ProgramDraft:
             )
         return iter(())
 
-    def feed(self, text: str, raw: str) -> Iterator[ToolCall | CallBegun | ArgumentsDelta]:
+    def feed(self, text: str, raw: str) -> Iterator[ToolCall | CallStarted | ArgumentsDelta]:
         """More of the block; gives the calls that can leave. Raises `ModelFailed` as `end` does."""
         block = self._opened()
         if self._early is not None and not block.statements:

@@ -22,9 +22,9 @@ from emulator.events import (
     ContentDelta,
     Finish,
     FinishReason,
-    Opened,
+    UpstreamAccepted,
     ReasoningDelta,
-    Relayed,
+    RelayedChunk,
     ToolCall,
 )
 from emulator.reading.events import Reasoning, Text
@@ -35,8 +35,8 @@ from emulator.upstream.interface import Turns
 
 def relay(
     asked: Asked, upstream: Turns, store: KeyValueStore | None = None
-) -> Iterator[Opened | Relayed]:
-    """`Opened`, chunks with choices, and one with the usage if the upstream tells it.
+) -> Iterator[UpstreamAccepted | RelayedChunk]:
+    """`UpstreamAccepted`, chunks with choices, and one with the usage if the upstream tells it.
 
     Raises `UpstreamFailed`, before the first item or after any.
     """
@@ -52,23 +52,23 @@ def relay(
     answered = False
     left = settings.max_reply_chars * (request.n or 1)
     with upstream.open(relayed_messages(asked, store, plain=profile.plain), fields) as reply:
-        yield Opened(headers=reply.headers)
+        yield UpstreamAccepted(headers=reply.headers)
         for chunk in reply:
             usage = chunk.pop("usage", None) or usage
             chunk["object"], chunk["model"] = "chat.completion.chunk", request.model
             last = chunk
             if choices := chunk.get("choices"):
                 answered = True
-                yield Relayed(chunk, reply.more)
+                yield RelayedChunk(chunk, reply.more)
                 for choice in choices:
                     left -= _size(choice)
             if left < 0:  # as long as any reply may be: the rest is not waited for
-                yield Relayed({**last, "choices": [_cut(n) for n in range(request.n or 1)]})
+                yield RelayedChunk({**last, "choices": [_cut(n) for n in range(request.n or 1)]})
                 break
         if not answered:
             raise UpstreamFailed("The upstream's answer has no choices.")
         if usage:
-            yield Relayed({**last, "choices": [], "usage": usage})
+            yield RelayedChunk({**last, "choices": [], "usage": usage})
 
 
 def _size(choice: Any) -> int:
@@ -85,7 +85,7 @@ def _cut(index: int) -> dict[str, Any]:
 
 
 def spelled_out(asked: Asked, events: Iterable[AnswerEvent]) -> Iterator[AnswerEvent]:
-    """The same answer without `Relayed`: what its chunks say, and how it finished. One choice.
+    """The same answer without `RelayedChunk`: what its chunks say, and how it finished. One choice.
 
     Reasoning between tags at its beginning is reasoning: these APIs have a place of its own for that.
     """
@@ -97,7 +97,7 @@ def spelled_out(asked: Asked, events: Iterable[AnswerEvent]) -> Iterator[AnswerE
     meter = Meter()
     meter.begin()
     for event in events:
-        if not isinstance(event, Relayed):
+        if not isinstance(event, RelayedChunk):
             yield event
             continue
         relayed = True

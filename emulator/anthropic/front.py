@@ -16,15 +16,15 @@ from emulator.anthropic.request import (
 )
 from emulator.anthropic.writer import MessageWriter
 from emulator.errors import BadRequest
-from emulator.events import Opened
+from emulator.events import UpstreamAccepted
 
 
 @dataclass(frozen=True)
 class Answer:
     """A message as it is made."""
 
-    events: Iterator[Json | Opened]
-    """Of the stream, `Opened` first. Raises `EmulatorError`."""
+    events: Iterator[Json | UpstreamAccepted]
+    """Of the stream, `UpstreamAccepted` first. Raises `EmulatorError`."""
     dropped: tuple[str, ...]
     """Types of hosted tools that were left out."""
 

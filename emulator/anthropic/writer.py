@@ -16,20 +16,20 @@ from emulator.errors import EmulatorError
 from emulator.events import (
     AnswerEvent,
     ArgumentsDelta,
-    CallBegun,
-    CodeBegun,
-    CodeClosed,
+    CallStarted,
+    CodeStarted,
+    CodeComplete,
     CodeOutput,
-    CodeRan,
+    CodeFinished,
     ContentDelta,
     Finish,
     FinishReason,
     Logs,
-    Opened,
+    UpstreamAccepted,
     ReasoningDelta,
     ToolCall,
     Usage,
-    in_deltas,
+    with_call_deltas,
     new_id,
     pieces,
 )
@@ -81,11 +81,11 @@ class MessageWriter:
             "usage": _usage(Usage()),
         }
 
-    def write(self, events: Iterable[AnswerEvent]) -> Iterator[Json | Opened]:
-        """The stream's events; `Opened` passes through."""
+    def write(self, events: Iterable[AnswerEvent]) -> Iterator[Json | UpstreamAccepted]:
+        """The stream's events; `UpstreamAccepted` passes through."""
         begun = False
-        for event in in_deltas(events):
-            if isinstance(event, Opened):
+        for event in with_call_deltas(events):
+            if isinstance(event, UpstreamAccepted):
                 self._container = event.container_id or self._container
                 yield event
             if not begun:
@@ -101,17 +101,17 @@ class MessageWriter:
             case ContentDelta(text):
                 yield from self._begin("text", text="")
                 yield self._delta("text_delta", text=text)
-            case CallBegun():
+            case CallStarted():
                 yield from self._close()
                 yield from self._begin("tool_use", id=event.id, name=event.name, input={})
             case ArgumentsDelta(text):
                 yield self._delta("input_json_delta", partial_json=text)
             case ToolCall():
                 yield from self._close()
-            case CodeBegun(key):
+            case CodeStarted(key):
                 self._code = f"srvtoolu_{key}"
                 self._printed.clear()
-            case CodeClosed(code):
+            case CodeComplete(code):
                 yield from self._close()
                 yield from self._begin("server_tool_use", id=self._code, name=CODE, input={})
                 for piece in pieces(json_codec.dumps({"code": code}).decode()):
@@ -119,7 +119,7 @@ class MessageWriter:
                 yield from self._close()
             case CodeOutput(Logs(text)):
                 self._printed.append(text)
-            case CodeRan():
+            case CodeFinished():
                 yield from self._ran(event)
             case Finish(reason, usage):
                 yield from self._close()
@@ -148,7 +148,7 @@ class MessageWriter:
         delta = {"type": kind, **fields}
         return {"type": "content_block_delta", "index": self._index, "delta": delta}
 
-    def _ran(self, event: CodeRan) -> Events:
+    def _ran(self, event: CodeFinished) -> Events:
         """The result of a cell; one that waits for a call has none yet."""
         if event.status == "incomplete":
             return
@@ -173,12 +173,12 @@ class MessageWriter:
         return {"type": "message_delta", "delta": delta, "usage": _usage(usage)}
 
 
-def collect(events: Iterable[Json | Opened]) -> Json:
+def collect(events: Iterable[Json | UpstreamAccepted]) -> Json:
     """Fold a stream's events into the message."""
     message: Json = {}
     texts: list[str] = []
     for event in events:
-        if isinstance(event, Opened):
+        if isinstance(event, UpstreamAccepted):
             continue
         match event["type"]:
             case "message_start":

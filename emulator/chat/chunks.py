@@ -19,13 +19,13 @@ from emulator.errors import EmulatorError
 from emulator.events import (
     AnswerEvent,
     ArgumentsDelta,
-    CallBegun,
+    CallStarted,
     ContentDelta,
     Finish,
-    InDeltas,
-    Opened,
+    CallDeltas,
+    UpstreamAccepted,
     ReasoningDelta,
-    Relayed,
+    RelayedChunk,
     ToolCall,
     Usage,
     new_id,
@@ -58,8 +58,8 @@ class ChunkWriter:
 
     def write(
         self, answers: Iterable[Iterable[AnswerEvent]], *, include_usage: bool
-    ) -> Iterator[Chunk | list[Chunk] | Opened]:
-        """All choices, one after the other; `Opened` passes through. Chunks that come together stay so: those
+    ) -> Iterator[Chunk | list[Chunk] | UpstreamAccepted]:
+        """All choices, one after the other; `UpstreamAccepted` passes through. Chunks that come together stay so: those
         of one event, those that the upstream sent so, and the last ones with the usage."""
         come: list[Chunk] = []
         try:
@@ -68,10 +68,10 @@ class ChunkWriter:
                     yield come
                     come = []
                 for event in events:
-                    if isinstance(event, Opened):
+                    if isinstance(event, UpstreamAccepted):
                         yield event
                         continue
-                    if not isinstance(event, Relayed):
+                    if not isinstance(event, RelayedChunk):
                         come += self._choice(index).written(event)
                     elif event.chunk["choices"] or include_usage:
                         come.append(event.chunk)
@@ -106,7 +106,7 @@ class ChunkWriter:
 
 def _more_follows(event: AnswerEvent) -> bool:
     """Whether the next chunk takes no waiting."""
-    return event.more if isinstance(event, Relayed) else isinstance(event, Finish)
+    return event.more if isinstance(event, RelayedChunk) else isinstance(event, Finish)
 
 
 class _ChoiceWriter:
@@ -118,7 +118,7 @@ class _ChoiceWriter:
         self._legacy = legacy
         self._role: dict[str, Any] = {"role": "assistant"}
         """Until it has been told."""
-        self._in_deltas = InDeltas()
+        self._in_deltas = CallDeltas()
         self._calls = _Calls(legacy=legacy)
         self._code = CodeAsText(host)
         self.usage: Usage | None = None
@@ -128,13 +128,13 @@ class _ChoiceWriter:
         """The chunks of the next event."""
         for told in self._in_deltas.of(event):
             match told:
-                case Opened() | Relayed():
+                case UpstreamAccepted() | RelayedChunk():
                     pass  # nothing of the proxy's own
                 case ReasoningDelta(text):
                     yield self._chunk({"reasoning_content": text})
                 case ContentDelta():
                     yield self._chunk({"content": self._code.words(told).text})
-                case CallBegun() | ArgumentsDelta() | ToolCall():
+                case CallStarted() | ArgumentsDelta() | ToolCall():
                     for delta in self._calls.deltas(told):
                         yield self._chunk({"content": None, **delta} if self._role else delta)
                 case Finish(reason, usage):
@@ -166,11 +166,11 @@ class _Calls:
     def __init__(self, *, legacy: bool) -> None:
         self._legacy = legacy
         self._index = -1
-        self._call = CallBegun("", "")
+        self._call = CallStarted("", "")
 
-    def deltas(self, event: CallBegun | ArgumentsDelta | ToolCall) -> Iterator[dict[str, Any]]:
+    def deltas(self, event: CallStarted | ArgumentsDelta | ToolCall) -> Iterator[dict[str, Any]]:
         match event:
-            case CallBegun(key, name, kind):
+            case CallStarted(key, name, kind):
                 self._index += 1
                 self._call = event
                 called = {"name": name, self._field: ""}
@@ -191,12 +191,12 @@ class _Calls:
         return "input" if self._call.kind == "custom" else "arguments"
 
 
-def collect(written: Iterable[Chunk | list[Chunk] | Opened]) -> dict[str, Any]:
+def collect(written: Iterable[Chunk | list[Chunk] | UpstreamAccepted]) -> dict[str, Any]:
     """Fold chunks, usage included, into one ``chat.completion``. Any number of choices."""
     completion: dict[str, Any] = {}
     choices: dict[int, _Choice] = {}
     for chunks in written:
-        if isinstance(chunks, Opened):
+        if isinstance(chunks, UpstreamAccepted):
             continue
         for chunk in chunks if isinstance(chunks, list) else (chunks,):
             completion |= {k: v for k, v in chunk.items() if k != "choices" and v is not None}

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
 from emulator.events import (
-    CodeBegun,
-    CodeClosed,
+    CodeStarted,
+    CodeComplete,
     CodeDelta,
     CodeOutput,
-    CodeRan,
+    CodeFinished,
     ContentDelta,
     CreatedFile,
     Finish,
@@ -21,7 +21,7 @@ from emulator.events import (
     ReasoningDelta,
 )
 
-CodeEvent = CodeBegun | CodeDelta | CodeClosed | CodeOutput | CodeRan
+CodeEvent = CodeStarted | CodeDelta | CodeComplete | CodeOutput | CodeFinished
 _PICTURES = (".png", ".jpg", ".jpeg", ".svg", ".gif", ".webp")
 
 
@@ -39,13 +39,13 @@ class CodeAsText:
 
     def code(self, event: CodeEvent) -> Iterator[ReasoningDelta]:
         match event:
-            case CodeBegun():
+            case CodeStarted():
                 self._ran, self._code = True, "\n"
                 yield ReasoningDelta("\n```python\n")
             case CodeDelta(text):
                 self._code = text or self._code
                 yield ReasoningDelta(text)
-            case CodeClosed(code):
+            case CodeComplete(code):
                 self._code = None
                 yield _fence_behind(code)
             case CodeOutput(Logs(text)):
@@ -53,7 +53,7 @@ class CodeAsText:
                     self._printing = True
                     yield ReasoningDelta("\n```text\n")
                 yield ReasoningDelta(text)
-            case CodeRan(files=files):
+            case CodeFinished(files=files):
                 if self._code is not None:  # it was not run
                     yield _fence_behind(self._code)
                     self._code = None

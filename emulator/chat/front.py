@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from emulator.answering.asked import Asked
 from emulator.answering.pipeline import Pipeline
 from emulator.chat.chunks import ChunkWriter
-from emulator.events import Opened
+from emulator.events import UpstreamAccepted
 from emulator.upstream.interface import Chunk
 
 
 def complete(
     pipeline: Pipeline, asked: Asked, host: str = ""
-) -> Iterator[Chunk | list[Chunk] | Opened]:
-    """The chunks of the answer, `Opened` before those of each reply of the upstream.
+) -> Iterator[Chunk | list[Chunk] | UpstreamAccepted]:
+    """The chunks of the answer, `UpstreamAccepted` before those of each reply of the upstream.
 
     Links to files begin with ``host``. Raises `EmulatorError` from the iterator.
     """

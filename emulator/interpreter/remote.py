@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from emulator import departure
-from emulator.errors import ClientLeft, ExecutionFailed
+from emulator.errors import ClientDisconnected, ExecutionFailed
 from emulator.interpreter.held import Decision, Held
 from emulator.interpreter.interpreter import Interpreter, Progress, WaitingCell
 from emulator.interpreter.progress import dumped, loaded
@@ -153,13 +153,13 @@ def _rows(progress: Iterator[Progress]) -> Iterator[Any]:
 
 @contextmanager
 def _reached() -> Iterator[None]:
-    """Raises `ExecutionFailed` where the other process is not there, `ClientLeft` if nobody waits."""
+    """Raises `ExecutionFailed` where the other process is not there, `ClientDisconnected` if nobody waits."""
     try:
         yield
     except Unreachable as error:
         client = departure.current.get()
         if client is not None and client.left:
-            raise ClientLeft("The client has left.") from error
+            raise ClientDisconnected("The client has left.") from error
         raise ExecutionFailed(
             f"The process that runs code cannot be reached: {error}.",
             code="overloaded",

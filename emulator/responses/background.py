@@ -18,7 +18,7 @@ import structlog
 from emulator import departure, traces
 from emulator.departure import Departure
 from emulator.errors import EmulatorError, ExecutionFailed
-from emulator.events import Opened
+from emulator.events import UpstreamAccepted
 from emulator.responses.front import Answer
 from emulator.responses.items import Json
 from emulator.responses.signals import Signals
@@ -125,7 +125,7 @@ class BackgroundResponses:
         departure.current.set(run.departure)
         try:
             for event in answer.events:
-                if isinstance(event, Opened):
+                if isinstance(event, UpstreamAccepted):
                     answer.keep(answer.begun)
                 if run.cancelled.is_set():
                     break

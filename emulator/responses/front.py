@@ -17,7 +17,7 @@ from emulator.answering.asked import Asked
 from emulator.answering.pipeline import Pipeline
 from emulator.answering.relay import spelled_out
 from emulator.errors import BadRequest, EmulatorError
-from emulator.events import Opened, new_id
+from emulator.events import UpstreamAccepted, new_id
 from emulator.protocol import Message
 from emulator.responses import compaction, items
 from emulator.responses.chat import chat_request, told_as_sent
@@ -36,7 +36,7 @@ log = structlog.get_logger()
 
 _ENDS = ("response.completed", "response.incomplete")
 
-StreamEvents = Iterator[Json | Opened]
+StreamEvents = Iterator[Json | UpstreamAccepted]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Answer:
     writer: ResponseWriter
     """Of the event that tells a failure."""
     events: StreamEvents
-    """The stream's events, `Opened` first. Raises `EmulatorError`."""
+    """The stream's events, `UpstreamAccepted` first. Raises `EmulatorError`."""
     dropped: tuple[str, ...]
     """Types of hosted tools that were left out."""
     begun: Json
@@ -178,12 +178,14 @@ def _not_kept(response: Json) -> None:
 def _keeping(keep: Callable[[Json], None], events: StreamEvents) -> StreamEvents:
     """The events; the response is kept before its client learns that it is whole."""
     for event in events:
-        if not isinstance(event, Opened) and event["type"] in _ENDS:
+        if not isinstance(event, UpstreamAccepted) and event["type"] in _ENDS:
             keep(event["response"])
         yield event
 
 
 def last(events: StreamEvents) -> Json:
     """Reads a stream to its end. Raises `EmulatorError`."""
-    [event] = deque((event for event in events if not isinstance(event, Opened)), maxlen=1)
+    [event] = deque(
+        (event for event in events if not isinstance(event, UpstreamAccepted)), maxlen=1
+    )
     return event

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from emulator.answering.transcript import render
-from emulator.events import same_answer
+from emulator.events import from_same_answer
 from emulator.protocol import CustomCall, FunctionCall, HistoryCall, Message
 from emulator.responses import items as items_module
 from emulator.responses.compaction import summary_of
@@ -63,7 +63,7 @@ def _call(chat_messages: list[Message], call: HistoryCall) -> None:
     behind = at == len(chat_messages) - 1
     if at >= 0 and chat_messages[at].role == "assistant":
         calls = chat_messages[at].tool_calls or []
-        if behind or any(same_answer(call.id, other.id) for other in calls):
+        if behind or any(from_same_answer(call.id, other.id) for other in calls):
             chat_messages[at] = chat_messages[at].model_copy(update={"tool_calls": [*calls, call]})
             return
     chat_messages.append(Message(role="assistant", content=None, tool_calls=[call]))

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
-from emulator.events import CallBegun, CodeRan, Image, Logs, ToolCall, pieces
+from emulator.events import CallStarted, CodeFinished, Image, Logs, ToolCall, pieces
 from emulator.responses.items import Json
 from emulator.responses.tools import CallForm, ClientTool
 
@@ -115,7 +115,7 @@ class CallItem(OutputItem, ABC):
     _field: ClassVar[str]
     _events: ClassVar[str]
 
-    def __init__(self, index: int, key: str, call: CallBegun, form: CallForm) -> None:
+    def __init__(self, index: int, key: str, call: CallStarted, form: CallForm) -> None:
         item = {"id": key, "call_id": call.id, "name": form.name, self._field: ""}
         if form.namespace is not None:
             item["namespace"] = form.namespace
@@ -144,7 +144,7 @@ class CallItem(OutputItem, ABC):
 class FunctionItem(CallItem):
     prefix, _field, _events = "fc_", "arguments", "function_call_arguments"
 
-    def __init__(self, index: int, key: str, call: CallBegun, form: CallForm) -> None:
+    def __init__(self, index: int, key: str, call: CallStarted, form: CallForm) -> None:
         super().__init__(index, key, call, form)
         self.item |= {"type": "function_call", "status": "in_progress"}
 
@@ -156,7 +156,7 @@ class FunctionItem(CallItem):
 class CustomItem(CallItem):
     prefix, _field, _events = "ctc_", "input", "custom_tool_call_input"
 
-    def __init__(self, index: int, key: str, call: CallBegun, form: CallForm) -> None:
+    def __init__(self, index: int, key: str, call: CallStarted, form: CallForm) -> None:
         super().__init__(index, key, call, form)
         self.item["type"] = "custom_tool_call"
 
@@ -187,7 +187,7 @@ class ClientToolItem(OutputItem):
 
 
 def call_item(
-    index: int, key: Callable[[str], str], call: CallBegun, form: CallForm
+    index: int, key: Callable[[str], str], call: CallStarted, form: CallForm
 ) -> FunctionItem | CustomItem:
     """The item of a call; ``key`` makes an id that begins with a prefix."""
     kind = CustomItem if call.kind == "custom" else FunctionItem
@@ -215,7 +215,7 @@ class CodeItem(OutputItem):
         yield from self._whole(code)
         yield self._event("code_interpreter_call.interpreting")
 
-    def close(self, ran: CodeRan) -> Events:
+    def close(self, ran: CodeFinished) -> Events:
         if not self._closed:
             yield from self._whole("".join(self._texts))
         if ran.status != "incomplete":

@@ -14,7 +14,7 @@ import structlog
 
 from emulator import json_codec
 from emulator.errors import BadRequest, NotFound, StoreUnavailable
-from emulator.events import AnswerEvent, Opened
+from emulator.events import AnswerEvent, UpstreamAccepted
 from emulator.responses import event_log
 from emulator.responses.event_log import EventLog
 from emulator.responses.items import Json, quoted
@@ -48,7 +48,7 @@ class StoredResponse:
         finished = self.response["completed_at"] or 0
         writer = ResponseWriter(self.begun, self.tools, now=lambda: finished)
         answer: list[AnswerEvent] = event_log.load(self.rows)
-        return (event for event in writer.write(answer) if not isinstance(event, Opened))
+        return (event for event in writer.write(answer) if not isinstance(event, UpstreamAccepted))
 
 
 @dataclass(frozen=True)

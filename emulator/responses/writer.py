@@ -15,20 +15,20 @@ from emulator.errors import EmulatorError
 from emulator.events import (
     AnswerEvent,
     ArgumentsDelta,
-    CallBegun,
-    CodeBegun,
-    CodeClosed,
+    CallStarted,
+    CodeStarted,
+    CodeComplete,
     CodeDelta,
-    CodeRan,
+    CodeFinished,
     ContentDelta,
     CreatedFile,
     Finish,
     FinishReason,
-    Opened,
+    UpstreamAccepted,
     ReasoningDelta,
     ToolCall,
     Usage,
-    in_deltas,
+    with_call_deltas,
 )
 from emulator.responses import citations
 from emulator.responses.items import MESSAGE_BREAK, Json
@@ -72,10 +72,10 @@ class ResponseWriter:
         self._files: dict[str, CreatedFile] = {}
         self._uncited: dict[str, CreatedFile] = {}
 
-    def write(self, events: Iterable[AnswerEvent]) -> Iterator[Json | Opened]:
-        """The stream's events; `Opened` passes through. The last one holds the whole response."""
-        for event in in_deltas(events):
-            if isinstance(event, Opened):
+    def write(self, events: Iterable[AnswerEvent]) -> Iterator[Json | UpstreamAccepted]:
+        """The stream's events; `UpstreamAccepted` passes through. The last one holds the whole response."""
+        for event in with_call_deltas(events):
+            if isinstance(event, UpstreamAccepted):
                 yield event
             if not self._numbers:
                 yield from self._numbered(self._begun())
@@ -123,15 +123,15 @@ class ResponseWriter:
                     yield from self._begin(lambda n: MessageItem(n, self._id("msg_")))
                     text = self._parted(text)
                 yield from self._open_as(MessageItem).feed(text)
-            case CallBegun() | ArgumentsDelta() | ToolCall():
+            case CallStarted() | ArgumentsDelta() | ToolCall():
                 yield from self._call(event)
-            case CodeBegun(key, container_id):
+            case CodeStarted(key, container_id):
                 yield from self._begin(lambda n: CodeItem(n, key, container_id))
             case CodeDelta(text):
                 yield from self._open_as(CodeItem).feed(text)
-            case CodeClosed(code):
+            case CodeComplete(code):
                 yield from self._open_as(CodeItem).run(code)
-            case CodeRan(files=files):
+            case CodeFinished(files=files):
                 yield from self._open_as(CodeItem).close(event)
                 self._open = None
                 for file in files:
@@ -148,9 +148,9 @@ class ResponseWriter:
         spoke = "message" in kinds and "code_interpreter_call" in kinds[kinds.index("message") :]
         return MESSAGE_BREAK + text.lstrip("\n") if spoke else text
 
-    def _call(self, event: CallBegun | ArgumentsDelta | ToolCall) -> Events:
+    def _call(self, event: CallStarted | ArgumentsDelta | ToolCall) -> Events:
         match event:
-            case CallBegun():
+            case CallStarted():
                 yield from self._last_message()
                 form = self._form(event)
                 if form.tool is None:
@@ -165,7 +165,7 @@ class ResponseWriter:
                     key = self._id(tool.prefix)
                     yield from ClientToolItem(len(self._output), key, event, tool).whole()
 
-    def _form(self, call: CallBegun | ToolCall) -> CallForm:
+    def _form(self, call: CallStarted | ToolCall) -> CallForm:
         return self._forms.get(call.name) or CallForm(call.name)
 
     def _id(self, prefix: str) -> str:
@@ -188,7 +188,7 @@ class ResponseWriter:
             case ReasoningItem() as reasoning:
                 yield from reasoning.close()
             case CodeItem() as cell:
-                yield from cell.close(CodeRan("incomplete"))
+                yield from cell.close(CodeFinished("incomplete"))
             case CallItem() as call:
                 yield from call.close(status)
             case MessageItem() as message:

@@ -24,7 +24,7 @@ from typing import IO, BinaryIO
 
 import structlog
 
-from emulator.errors import NotStored
+from emulator.errors import StorageFailed
 from emulator.storage.contents import Check, Contents, FolderContents
 from emulator.storage.index import Content, Index, Rows, SQLiteIndex
 
@@ -79,7 +79,7 @@ class BlobStore:
 
     @contextmanager
     def transaction(self) -> Iterator[Rows]:
-        """All of the block's changes to the index, or none. Raises `NotStored`."""
+        """All of the block's changes to the index, or none. Raises `StorageFailed`."""
         with self._index.transaction() as rows:
             yield rows
         self._contents.remove(*rows.dropped)
@@ -88,7 +88,7 @@ class BlobStore:
     def written(self, source: IO[bytes], check: Check) -> Iterator[Content]:
         """Write contents, for the block to keep; they vanish if it fails.
 
-        Raises what ``check`` raises, and `NotStored`.
+        Raises what ``check`` raises, and `StorageFailed`.
         """
         key = secrets.token_hex(16)
         try:
@@ -98,7 +98,7 @@ class BlobStore:
             raise
 
     def open(self, key: str) -> BinaryIO:
-        """The contents of that key; in the transaction that read it, they are there. Raises `NotStored`."""
+        """The contents of that key; in the transaction that read it, they are there. Raises `StorageFailed`."""
         return self._contents.open(key)
 
     def scratch(self) -> IO[bytes]:
@@ -123,7 +123,7 @@ class SharedBlobStore(BlobStore):
     def __init__(
         self, index: Index, contents: Contents, *, now: Callable[[], float] = time.time
     ) -> None:
-        """Both are closed with it. Raises `NotStored`."""
+        """Both are closed with it. Raises `StorageFailed`."""
         with ExitStack() as opened:
             opened.callback(contents.close)
             opened.callback(index.close)
@@ -147,7 +147,7 @@ def open_blob_store(
     """The folder at ``path``. For `TEMPORARY`, or where it cannot be used, one that goes when it is closed.
 
     What is uploaded then does not survive a restart, which is better than no proxy at all. With an ``index``
-    of several replicas there is no such way out, since each would have files of its own: raises `NotStored`.
+    of several replicas there is no such way out, since each would have files of its own: raises `StorageFailed`.
     """
     if index:
         return _open_shared(path, index, now)
@@ -163,7 +163,7 @@ def open_blob_store(
 
 
 def _open_shared(path: str, index: str, now: Callable[[], float]) -> BlobStore:
-    """Raises `NotStored`."""
+    """Raises `StorageFailed`."""
     from emulator.storage.object_contents import ObjectContents
     from emulator.storage.shared_index import SharedIndex
 
@@ -174,7 +174,7 @@ def _open_shared(path: str, index: str, now: Callable[[], float]) -> BlobStore:
         else:
             contents = FolderContents(Path(path).expanduser(), shared=True)
     except OSError as error:
-        raise NotStored(f"files_dir cannot be used: {error}.") from error
+        raise StorageFailed(f"files_dir cannot be used: {error}.") from error
     try:
         opened = SharedIndex(index)
     except BaseException:

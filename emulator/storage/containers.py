@@ -12,7 +12,7 @@ from typing import IO, BinaryIO
 
 import structlog
 
-from emulator.errors import BadRequest, NotStored
+from emulator.errors import BadRequest, StorageFailed
 from emulator.settings import MemoryLimit, Settings
 from emulator.storage import container_files, container_rows
 from emulator.storage.blob_store import BlobStore
@@ -65,7 +65,7 @@ class Containers:
     ) -> Container:
         """A container with copies of the uploaded ``file_ids`` in it, or none at all.
 
-        Raises `BadRequest`, `NotFound` (a file), `TooLarge`, `NotStored`.
+        Raises `BadRequest`, `NotFound` (a file), `TooLarge`, `StorageFailed`.
         """
         most_memory, most = self._settings.container_memory, self._settings.max_containers
         if _gigabytes(memory_limit) > _gigabytes(most_memory):
@@ -118,7 +118,7 @@ class Containers:
         try:
             with self._folder.transaction() as rows:
                 container_rows.touch(rows, container_id, self._folder.now())
-        except NotStored as error:
+        except StorageFailed as error:
             log.warning("use of a container not noted", reason=error.message)
 
     def begin_session(self, container_id: str) -> bool:
@@ -129,7 +129,7 @@ class Containers:
         try:
             with self._folder.transaction() as rows:
                 return container_rows.begin_session(rows, container_id)
-        except NotStored as error:
+        except StorageFailed as error:
             log.warning("the session of a container not noted", reason=error.message)
             return False
 
@@ -138,7 +138,7 @@ class Containers:
         try:
             with self._folder.transaction() as rows:
                 container_rows.end_session(rows, container_id)
-        except NotStored as error:
+        except StorageFailed as error:
             log.warning("the end of a container's session not noted", reason=error.message)
 
     def list(
@@ -192,7 +192,7 @@ class Containers:
     ) -> ContainerFile:
         """Keep ``content`` under ``path``, whole or not at all, in place of what was there (its id stays).
 
-        Raises `BadRequest`, `TooLarge`, `NotStored`.
+        Raises `BadRequest`, `TooLarge`, `StorageFailed`.
         """
         check_path(path)
         with self._folder.transaction() as rows:

@@ -16,7 +16,7 @@ from typing import IO, BinaryIO, Protocol
 
 import structlog
 
-from emulator.errors import NotStored
+from emulator.errors import StorageFailed
 
 log = structlog.get_logger()
 
@@ -39,16 +39,16 @@ class Contents(Protocol):
     """Safe to share between threads."""
 
     def write(self, key: str, source: IO[bytes], check: Check) -> int:
-        """How many bytes. What fails may leave a part. Raises what ``check`` raises, and `NotStored`."""
+        """How many bytes. What fails may leave a part. Raises what ``check`` raises, and `StorageFailed`."""
 
     def open(self, key: str) -> BinaryIO:
-        """Raises `NotStored`."""
+        """Raises `StorageFailed`."""
 
     def remove(self, *keys: str) -> None:
         """What is not there is no error, and what cannot be removed is told in the log."""
 
     def stored(self) -> Mapping[str, Stored]:
-        """All that is there, by key. Raises `NotStored`."""
+        """All that is there, by key. Raises `StorageFailed`."""
 
     def scratch(self) -> IO[bytes]:
         """A file without a name: gone when it is closed, or the process dies."""
@@ -96,14 +96,14 @@ class FolderContents:
                     target.flush()
                     os.fsync(target.fileno())
         except OSError as error:
-            raise NotStored(f"The proxy cannot store the file: {error.strerror}.") from error
+            raise StorageFailed(f"The proxy cannot store the file: {error.strerror}.") from error
         return size
 
     def open(self, key: str) -> BinaryIO:
         try:
             return os.fdopen(os.open(key, _READ, dir_fd=self._fd), "rb")
         except OSError as error:
-            raise NotStored(f"The proxy cannot read the file: {error.strerror}.") from error
+            raise StorageFailed(f"The proxy cannot read the file: {error.strerror}.") from error
 
     def scratch(self) -> IO[bytes]:
         return tempfile.TemporaryFile(dir=self._path)

@@ -75,7 +75,7 @@ class Files:
         purpose: str,
         expires_seconds: int | None = None,
     ) -> File:
-        """Keep ``content``, whole or not at all. Raises `BadRequest`, `TooLarge`, `NotStored`."""
+        """Keep ``content``, whole or not at all. Raises `BadRequest`, `TooLarge`, `StorageFailed`."""
         check_name(filename)
         if purpose not in PURPOSES:
             expected = ", ".join(PURPOSES)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from emulator.errors import NotStored
+from emulator.errors import StorageFailed
 
 CONTENTS = "CREATE TABLE IF NOT EXISTS contents (key TEXT PRIMARY KEY, bytes BIGINT NOT NULL)"
 
@@ -86,7 +86,7 @@ class Index(Protocol):
     def transaction(self) -> AbstractContextManager[Rows]:
         """All of the block's changes, or none; what it reads stays true until it has written.
 
-        Raises `NotStored`.
+        Raises `StorageFailed`.
         """
 
     def close(self) -> None: ...
@@ -137,7 +137,7 @@ class SQLiteIndex:
                     if self._connection.in_transaction:
                         self._connection.execute("ROLLBACK")
             except sqlite3.Error as error:
-                raise NotStored(f"The proxy's index of files failed: {error}.") from error
+                raise StorageFailed(f"The proxy's index of files failed: {error}.") from error
         if rows.removes:
             self._reserve()
 

@@ -14,7 +14,7 @@ from typing import IO, Any, BinaryIO, cast
 
 import structlog
 
-from emulator.errors import FilesAway, NotStored
+from emulator.errors import FileStoreUnavailable, StorageFailed
 from emulator.storage.contents import PIECE_BYTES, Check, Stored
 
 log = structlog.get_logger()
@@ -24,11 +24,11 @@ class ObjectContents:
     """Safe to share between threads, not between processes: each opens its own."""
 
     def __init__(self, url: str) -> None:
-        """Raises `NotStored`, also without fsspec or what it needs for such a URL."""
+        """Raises `StorageFailed`, also without fsspec or what it needs for such a URL."""
         try:
             import fsspec
         except ImportError as error:
-            raise NotStored(
+            raise StorageFailed(
                 f"files_dir {_scheme(url)} needs fsspec: pip install fsspec, and what it needs for it"
             ) from error
         with _failing("cannot be opened"):
@@ -52,7 +52,9 @@ class ObjectContents:
                     whole.write(piece)
                 whole.flush()
             except OSError as error:
-                raise NotStored(f"The proxy cannot store the file: {error.strerror}.") from error
+                raise StorageFailed(
+                    f"The proxy cannot store the file: {error.strerror}."
+                ) from error
             with _failing("takes no file"):
                 self._files.put_file(whole.name, self._place(key))
         return size
@@ -70,7 +72,7 @@ class ObjectContents:
             try:
                 with _failing("cannot remove"):
                     self._files.rm_file(self._place(key))
-            except NotStored as error:
+            except StorageFailed as error:
                 if not isinstance(error.__cause__, FileNotFoundError):
                     log.warning("contents not removed", reason=error.message)
 
@@ -78,7 +80,7 @@ class ObjectContents:
         try:
             with _failing("cannot be listed"):
                 entries = self._files.ls(self._root, detail=True)
-        except NotStored as error:
+        except StorageFailed as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return {}  # there has been none yet
             raise
@@ -96,16 +98,18 @@ class ObjectContents:
 
 @contextmanager
 def _failing(how: str) -> Iterator[None]:
-    """Raises `NotStored` for what is not allowed or not there, `FilesAway` for any other failure.
+    """Raises `StorageFailed` for what is not allowed or not there, `FileStoreUnavailable` for any other failure.
 
     Each library behind fsspec has errors of its own for a store that cannot be reached; none of them is full.
     """
     try:
         yield
     except (FileNotFoundError, PermissionError) as error:
-        raise NotStored(f"The proxy's object store {how}: {type(error).__name__}.") from error
+        raise StorageFailed(f"The proxy's object store {how}: {type(error).__name__}.") from error
     except Exception as error:
-        raise FilesAway(f"The proxy's object store {how}: {type(error).__name__}.") from error
+        raise FileStoreUnavailable(
+            f"The proxy's object store {how}: {type(error).__name__}."
+        ) from error
 
 
 def _scheme(url: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from emulator.errors import FilesAway, NotStored
+from emulator.errors import FileStoreUnavailable, StorageFailed
 from emulator.storage.index import CONTENTS, VERSION, Rows
 
 log = structlog.get_logger()
@@ -46,12 +46,12 @@ class SharedIndex:
     """Safe to share between threads, not between processes: each opens its own."""
 
     def __init__(self, url: str) -> None:
-        """``url`` is SQLAlchemy's, of a database that nothing else is in. Raises `NotStored`."""
+        """``url`` is SQLAlchemy's, of a database that nothing else is in. Raises `StorageFailed`."""
         try:
             import sqlalchemy
             from sqlalchemy.exc import SQLAlchemyError
         except ImportError as error:
-            raise NotStored(
+            raise StorageFailed(
                 "files_index needs SQLAlchemy: pip install 'tool-use-api-emulator[shared]'"
             ) from error
         self._sql: Any = sqlalchemy
@@ -59,7 +59,7 @@ class SharedIndex:
         try:
             where = sqlalchemy.make_url(url)
             if where.get_backend_name() != "postgresql":
-                raise NotStored("files_index must be a database of PostgreSQL.")
+                raise StorageFailed("files_index must be a database of PostgreSQL.")
             self._engine: Any = sqlalchemy.create_engine(
                 where,
                 pool_size=_CONNECTIONS,
@@ -69,18 +69,18 @@ class SharedIndex:
             )
         except (SQLAlchemyError, ImportError) as error:
             # Not what was given: a URL that cannot be read may hold a password.
-            raise NotStored(f"files_index cannot be used: {type(error).__name__}.") from error
+            raise StorageFailed(f"files_index cannot be used: {type(error).__name__}.") from error
         try:
             self._prepare()
-        except FilesAway as error:
-            raise NotStored(f"The proxy's index of files failed: {_reason(error)}.") from error
+        except FileStoreUnavailable as error:
+            raise StorageFailed(f"The proxy's index of files failed: {_reason(error)}.") from error
 
     def _prepare(self) -> None:
         with self.transaction() as rows:
             rows.run(_VERSIONS)
             versions = {version for (version,) in rows.all("SELECT version FROM emulator_index")}
             if versions - {VERSION}:
-                raise NotStored(f"The index of files is of another version than {VERSION}.")
+                raise StorageFailed(f"The index of files is of another version than {VERSION}.")
             if not versions:
                 rows.run("INSERT INTO emulator_index VALUES (:version)", version=VERSION)
             rows.run(CONTENTS)
@@ -99,8 +99,10 @@ class SharedIndex:
             if self._is_away(error):
                 # Not to clients: the driver tells addresses and users.
                 log.warning("index of files away", reason=_reason(error))
-                raise FilesAway("The proxy's files cannot be reached just now.") from error
-            raise NotStored(f"The proxy's index of files failed: {_reason(error)}.") from error
+                raise FileStoreUnavailable(
+                    "The proxy's files cannot be reached just now."
+                ) from error
+            raise StorageFailed(f"The proxy's index of files failed: {_reason(error)}.") from error
 
     def _is_away(self, error: Exception) -> bool:
         """Whether there is no server, or it does not serve just now (PostgreSQL, appendix A)."""
@@ -119,7 +121,7 @@ class SharedIndex:
 
 def _reason(error: BaseException) -> str:
     """What the driver says, without the query and its values."""
-    if isinstance(error, FilesAway) and error.__cause__ is not None:
+    if isinstance(error, FileStoreUnavailable) and error.__cause__ is not None:
         error = error.__cause__
     lines = str(getattr(error, "orig", None) or error).strip().splitlines()
     return lines[0][:300] if lines else type(error).__name__

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from emulator.errors import ClientLeft
+from emulator.errors import ClientDisconnected
 from emulator.events import ToolCall, Usage
 
 State = Literal["running", "answered", "called", "failed", "left"]
@@ -176,7 +176,7 @@ class Trace:
     cell: str = ""
     """Code that the client had run itself."""
     cells: list[Any] = field(default_factory=list)
-    """`CodeRan` events."""
+    """`CodeFinished` events."""
     said: float | None = None
     """When the first words, reasoning or call left for the client."""
     called: float | None = None
@@ -232,7 +232,7 @@ class Trace:
         with _ENDING:
             if self.seconds is not None:
                 return False
-            if self.status == ClientLeft.status or (left and not self._is_whole):
+            if self.status == ClientDisconnected.status or (left and not self._is_whole):
                 self.state = "left"
             elif self.error or self.status >= 400:
                 self.state = "failed"

@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import Any
 
 from emulator import json_codec
-from emulator.events import CodeRan, CreatedFile, Image, Logs, ToolCall, Usage
+from emulator.events import CodeFinished, CreatedFile, Image, Logs, ToolCall, Usage
 from emulator.traces.trace import Block, RecordedCall, Resumed, Trace, Turn, Wire
 
 _LEFT_OUT = ("body", "propagated", "wired")
@@ -113,11 +113,13 @@ def _resumed(told: Mapping[str, Any]) -> Resumed:
     return Resumed(**{**told, "calls": calls, "lines": tuple(told["lines"])})
 
 
-def _cell(told: Mapping[str, Any]) -> CodeRan:
+def _cell(told: Mapping[str, Any]) -> CodeFinished:
     outputs = tuple(
         Logs(one["text"])
         if "text" in one
         else Image(one["media_type"], one["data"].encode("latin-1"))
         for one in told["outputs"]
     )
-    return CodeRan(told["status"], outputs, tuple(CreatedFile(**file) for file in told["files"]))
+    return CodeFinished(
+        told["status"], outputs, tuple(CreatedFile(**file) for file in told["files"])
+    )

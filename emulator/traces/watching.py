@@ -10,10 +10,10 @@ from emulator import departure
 from emulator.errors import EmulatorError
 from emulator.events import (
     AnswerEvent,
-    CodeRan,
+    CodeFinished,
     Finish,
-    Opened,
-    Relayed,
+    UpstreamAccepted,
+    RelayedChunk,
     ToolCall,
     Usage,
 )
@@ -30,7 +30,7 @@ def watched(
     with closing(events):
         try:
             for event in events:
-                if isinstance(event, Relayed):
+                if isinstance(event, RelayedChunk):
                     _see_chunk(trace, event.chunk)
                 else:
                     _see(trace, event)
@@ -44,7 +44,7 @@ def watched(
 
 def _see(trace: Trace, event: AnswerEvent) -> None:
     match event:
-        case Opened():
+        case UpstreamAccepted():
             trace.turns_saved += event.turns_saved
             trace.container = event.container_id or trace.container
             return
@@ -54,7 +54,7 @@ def _see(trace: Trace, event: AnswerEvent) -> None:
             trace.call_count += 1
             if len(trace.calls) < _MOST_KEPT:
                 trace.calls.append(event)
-        case CodeRan():
+        case CodeFinished():
             if len(trace.cells) < _MOST_KEPT:
                 trace.cells.append(event)
         case Finish():

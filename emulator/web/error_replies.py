@@ -10,7 +10,7 @@ from emulator import departure, traces
 from emulator.anthropic.writer import error_body
 from emulator.errors import (
     BadRequest,
-    ClientLeft,
+    ClientDisconnected,
     EmulatorError,
     MethodNotAllowed,
     NotFound,
@@ -30,7 +30,7 @@ def error_reply(error: Exception) -> Response:
     client = departure.current.get()
     if client is not None and client.left:
         # Whatever has failed was stopped for that.
-        error = ClientLeft("The client has left.")
+        error = ClientDisconnected("The client has left.")
     elif isinstance(error, HTTPException):
         kind = _KINDS.get(error.code or 500, BadRequest)
         error = kind(f"{request.method} {request.path}: {error.description}")

@@ -20,14 +20,14 @@ import structlog
 from emulator import departure
 from emulator.departure import Departure
 from emulator.errors import EmulatorError
-from emulator.events import Opened
+from emulator.events import UpstreamAccepted
 from emulator.upstream.sse import DONE, PING, encode_json
 from emulator.web import pings
 from emulator.web.pings import Line, pinged
 from emulator.web.starters import Starters
 
 Event = dict[str, Any]
-Events = Iterator[Event | list[Event] | Opened]
+Events = Iterator[Event | list[Event] | UpstreamAccepted]
 """Those of a list have come together, and leave in one write."""
 
 log = structlog.get_logger()
@@ -66,13 +66,13 @@ class EventStream:
         # Events are made in the request's context: what is logged there names the request too.
         self._context = copy_context()
         self._context.run(departure.current.set, self._departure)
-        self._next: Callable[[], Event | list[Event] | Opened | None] = partial(
+        self._next: Callable[[], Event | list[Event] | UpstreamAccepted | None] = partial(
             self._context.run, next, events, None
         )
         """Makes the next event; None behind the last one."""
         self._first = _starters.submit(self._next)
 
-    def first(self) -> Event | list[Event] | Opened | None:
+    def first(self) -> Event | list[Event] | UpstreamAccepted | None:
         """The first event; None if there is none within the time after which a stream gets a comment.
 
         Raises the `EmulatorError` that came in its place.
@@ -92,7 +92,7 @@ class EventStream:
                 while event is not None and not self._departure.left:
                     if isinstance(event, list):
                         yield b"".join(map(self._frames.event, event))
-                    elif not isinstance(event, Opened):
+                    elif not isinstance(event, UpstreamAccepted):
                         yield self._frames.event(event)
                     self._line.wait()
                     try:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.answering.early_call import EarlyCall
-from emulator.events import ArgumentsDelta, CallBegun, told_arguments
+from emulator.events import ArgumentsDelta, CallStarted, serialize_arguments
 from emulator.tools.toolset import Toolset
 from tests.conftest import StartProxy
 from tests.support.scripted import Reply, ScriptedUpstream
@@ -96,9 +96,9 @@ def test_a_long_text_is_told_as_it_comes(
 ) -> None:
     name = "run" if "input" in arguments else "write_file"
     early, events = fed(f"{text}\n", size, dialect)
-    assert events[0] == CallBegun("call_1", name, "custom" if name == "run" else "function")
+    assert events[0] == CallStarted("call_1", name, "custom" if name == "run" else "function")
     assert early.fits(name, arguments)
-    whole = told_arguments(arguments, events[0].kind)
+    whole = serialize_arguments(arguments, events[0].kind)
     assert whole.startswith(told(events))
     assert len(told(events)) > len(whole) - 30
     assert max(len(event.text) for event in events[1:]) <= 256

@@ -218,7 +218,7 @@ def test_a_key_goes_to_its_provider_and_to_nobody_else(
     variables: dict[str, str], base_url: str | None, key: str | None, unsent: tuple[str, ...]
 ) -> None:
     """DEEPSEEK_API_KEY with OPENAI_BASE_URL of another host used to hand DeepSeek's key to that host."""
-    choice = providers.choose(variables, base_url=base_url, has_key=False)
+    choice = providers.provider_defaults(variables, base_url=base_url, has_key=False)
     assert (choice.api_key, choice.unsent) == (key, unsent)
 
 

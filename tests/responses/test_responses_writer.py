@@ -11,17 +11,17 @@ import pytest
 from emulator.errors import ModelFailed, UpstreamFailed
 from emulator.events import (
     AnswerEvent,
-    CodeBegun,
-    CodeClosed,
+    CodeStarted,
+    CodeComplete,
     CodeDelta,
     CodeOutput,
-    CodeRan,
+    CodeFinished,
     ContentDelta,
     CreatedFile,
     Finish,
     Image,
     Logs,
-    Opened,
+    UpstreamAccepted,
     ReasoningDelta,
     ToolCall,
     Usage,
@@ -34,10 +34,10 @@ from tests.support.responses_client import EVENT, RESPONSE, as_published, check_
 
 Json = dict[str, Any]
 
-OPENED = Opened()
+OPENED = UpstreamAccepted()
 STOP = Finish("stop", Usage(5, 7))
-BEGUN = CodeBegun("ci_1", "cntr_1")
-CODE = (CodeDelta("print("), CodeDelta("1)"), CodeClosed("print(1)"))
+BEGUN = CodeStarted("ci_1", "cntr_1")
+CODE = (CodeDelta("print("), CodeDelta("1)"), CodeComplete("print(1)"))
 PLOT = CreatedFile("cntr_1", "cfile_1", "/mnt/data/plot.png", 99)
 TABLE = CreatedFile("cntr_1", "cfile_2", "/mnt/data/a b.csv", 9)
 CALL = ToolCall("call_1", "get_weather", {"city": "Oslo"})
@@ -51,7 +51,7 @@ def start() -> Json:
 def written(*answer: AnswerEvent, response: Json | None = None) -> list[Json]:
     """The events of an answer, each as OpenAI's schema has it."""
     writer = ResponseWriter(response or start(), now=lambda: 1.0)
-    events = [e for e in writer.write([OPENED, *answer]) if not isinstance(e, Opened)]
+    events = [e for e in writer.write([OPENED, *answer]) if not isinstance(e, UpstreamAccepted)]
     for event in events:
         EVENT.validate(as_published(event))
     return events
@@ -104,7 +104,7 @@ CALL_ITEM: Json = {
 
 
 def test_the_events_of_a_cell_come_in_openais_order() -> None:
-    ran = CodeRan("completed", (Logs("1\n"),), (PLOT,))
+    ran = CodeFinished("completed", (Logs("1\n"),), (PLOT,))
     answer = (ReasoningDelta("Hm."), BEGUN, *CODE, CodeOutput(Logs("1\n")), ran, ContentDelta("1"))
     assert kinds(written(*answer, STOP)) == [
         "created",
@@ -137,9 +137,9 @@ def test_the_events_of_a_cell_come_in_openais_order() -> None:
 @pytest.mark.parametrize(
     ("events", "told"),
     [
-        ((*CODE, CodeRan("failed")), ["interpreting", "completed"]),
-        ((*CODE, CodeRan("incomplete")), ["interpreting"]),
-        ((CodeDelta("pri"), CodeRan("incomplete")), []),
+        ((*CODE, CodeFinished("failed")), ["interpreting", "completed"]),
+        ((*CODE, CodeFinished("incomplete")), ["interpreting"]),
+        ((CodeDelta("pri"), CodeFinished("incomplete")), []),
     ],
     ids=["failed", "waits", "cut off"],
 )
@@ -157,7 +157,7 @@ def test_a_stream_tells_how_far_a_cell_has_come(
 ANSWERS: list[tuple[str, tuple[AnswerEvent, ...], list[Json]]] = [
     (
         "logs and a picture",
-        (BEGUN, *CODE, CodeRan("completed", (Logs("1\n"), Image("image/png", b"\x89P")))),
+        (BEGUN, *CODE, CodeFinished("completed", (Logs("1\n"), Image("image/png", b"\x89P")))),
         [
             cell(
                 "completed",
@@ -169,8 +169,13 @@ ANSWERS: list[tuple[str, tuple[AnswerEvent, ...], list[Json]]] = [
     (
         "a cell that failed, and another",
         (
-            *(BEGUN, *CODE, CodeRan("failed", (Logs("NameError"),))),
-            *(CodeBegun("ci_2", "cntr_1"), CodeDelta("2"), CodeClosed("2"), CodeRan("completed")),
+            *(BEGUN, *CODE, CodeFinished("failed", (Logs("NameError"),))),
+            *(
+                CodeStarted("ci_2", "cntr_1"),
+                CodeDelta("2"),
+                CodeComplete("2"),
+                CodeFinished("completed"),
+            ),
             ContentDelta("Done."),
         ),
         [
@@ -181,18 +186,18 @@ ANSWERS: list[tuple[str, tuple[AnswerEvent, ...], list[Json]]] = [
     ),
     (
         "a cell that waits for a call",
-        (ContentDelta("Hm."), BEGUN, *CODE, CodeRan("incomplete"), CALL),
+        (ContentDelta("Hm."), BEGUN, *CODE, CodeFinished("incomplete"), CALL),
         [message("Hm."), cell("incomplete"), CALL_ITEM],
     ),
     (
         "a cell that was cut off",
-        (BEGUN, CodeDelta("pri"), CodeRan("incomplete")),
+        (BEGUN, CodeDelta("pri"), CodeFinished("incomplete")),
         [cell("incomplete", code="pri")],
     ),
     (
         "a file that the text names",
         (
-            *(BEGUN, *CODE, CodeRan("completed", (), (PLOT,))),
+            *(BEGUN, *CODE, CodeFinished("completed", (), (PLOT,))),
             *(ContentDelta("See [it](sandbox:/mnt/data/"), ContentDelta("plot.png).")),
         ),
         [
@@ -203,7 +208,7 @@ ANSWERS: list[tuple[str, tuple[AnswerEvent, ...], list[Json]]] = [
     (
         "a file that the text names twice, and one with a blank",
         (
-            *(BEGUN, *CODE, CodeRan("completed", (), (TABLE, PLOT))),
+            *(BEGUN, *CODE, CodeFinished("completed", (), (TABLE, PLOT))),
             ContentDelta("/mnt/data/plot.png. sandbox:/mnt/data/a%20b.csv, /mnt/data/plot.png"),
         ),
         [
@@ -219,7 +224,7 @@ ANSWERS: list[tuple[str, tuple[AnswerEvent, ...], list[Json]]] = [
     (
         "a file whose name only begins like that of another",
         (
-            *(BEGUN, *CODE, CodeRan("completed", (), (PLOT,))),
+            *(BEGUN, *CODE, CodeFinished("completed", (), (PLOT,))),
             ContentDelta("/mnt/data/plot.png.bak, /x/mnt/data/plot.png"),
         ),
         [
@@ -232,8 +237,13 @@ ANSWERS: list[tuple[str, tuple[AnswerEvent, ...], list[Json]]] = [
     (
         "a file that is named after a further cell",
         (
-            *(BEGUN, *CODE, CodeRan("completed", (), (PLOT, TABLE)), ContentDelta("One more.")),
-            *(CodeBegun("ci_2", "cntr_1"), *CODE, CodeRan("completed", (), (PLOT,))),
+            *(
+                BEGUN,
+                *CODE,
+                CodeFinished("completed", (), (PLOT, TABLE)),
+                ContentDelta("One more."),
+            ),
+            *(CodeStarted("ci_2", "cntr_1"), *CODE, CodeFinished("completed", (), (PLOT,))),
             ContentDelta("In /mnt/data/plot.png"),
         ),
         [
@@ -249,13 +259,13 @@ ANSWERS: list[tuple[str, tuple[AnswerEvent, ...], list[Json]]] = [
     ),
     (
         "a file and not a word",
-        (BEGUN, *CODE, CodeRan("completed", (), (PLOT,))),
+        (BEGUN, *CODE, CodeFinished("completed", (), (PLOT,))),
         [cell("completed"), message("", cited(PLOT, "plot.png", 0, 0))],
     ),
     (
         "a file, then a call",
         (
-            *(BEGUN, *CODE, CodeRan("completed", (), (PLOT,)), ContentDelta("Hm.")),
+            *(BEGUN, *CODE, CodeFinished("completed", (), (PLOT,)), ContentDelta("Hm.")),
             CALL,
             ToolCall("call_2", "shell", {"input": "ls"}, "custom"),
         ),
@@ -303,7 +313,9 @@ def test_a_client_sees_the_outputs_of_cells_only_when_it_asks(
 
 def test_the_places_of_a_citation_are_what_stands_there_in_the_text() -> None:
     text = "\U0001f4c8 sandbox:/mnt/data/plot.png"
-    *_, said = output(BEGUN, *CODE, CodeRan("completed", (), (PLOT,)), ContentDelta(text), STOP)
+    *_, said = output(
+        BEGUN, *CODE, CodeFinished("completed", (), (PLOT,)), ContentDelta(text), STOP
+    )
     [part] = said["content"]
     [annotation] = part["annotations"]
     named = part["text"][annotation["start_index"] : annotation["end_index"]]
@@ -312,7 +324,9 @@ def test_the_places_of_a_citation_are_what_stands_there_in_the_text() -> None:
 
 def test_a_text_that_repeats_itself_is_cited_a_bounded_number_of_times() -> None:
     text = "/mnt/data/plot.png " * 1000
-    *_, said = output(BEGUN, *CODE, CodeRan("completed", (), (PLOT,)), ContentDelta(text), STOP)
+    *_, said = output(
+        BEGUN, *CODE, CodeFinished("completed", (), (PLOT,)), ContentDelta(text), STOP
+    )
     assert len(said["content"][0]["annotations"]) == 16
 
 
@@ -363,7 +377,7 @@ def test_usage_is_told_under_the_names_of_this_api(
 def test_a_broken_off_stream_ends_with_what_there_was(error: Any, code: str) -> None:
     writer = ResponseWriter(start())
     answer = [OPENED, ContentDelta("Hm."), CALL]
-    events = [e for e in writer.write(answer) if not isinstance(e, Opened)]
+    events = [e for e in writer.write(answer) if not isinstance(e, UpstreamAccepted)]
     last = writer.failed(error)
     EVENT.validate(as_published(last))
     response = check_events([*events, last])

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.errors import BadRequest, NotFound, NotStored
+from emulator.errors import BadRequest, NotFound, StorageFailed
 from emulator.settings import Settings
 from emulator.storage.blob_store import BlobStore, open_blob_store
 from emulator.storage.container_files import ROOT
@@ -184,7 +184,7 @@ def test_an_unfinished_upload_is_left_alone_for_an_hour_and_then_removed(
 def test_a_link_in_a_shared_folder_is_not_followed(database: Postgres, tmp_path: Path) -> None:
     store = open_blob_store(str(tmp_path), database.database())
     (tmp_path / "contents" / "link").symlink_to("/etc/hostname")
-    with pytest.raises(NotStored, match="symbolic"):
+    with pytest.raises(StorageFailed, match="symbolic"):
         store.open("link")
     store.close()
 
@@ -200,7 +200,7 @@ def test_a_link_in_a_shared_folder_is_not_followed(database: Postgres, tmp_path:
 def test_a_replica_that_cannot_share_does_not_start_with_files_of_its_own(
     tmp_path: Path, index: str, says: str
 ) -> None:
-    with pytest.raises(NotStored, match=says) as failed:
+    with pytest.raises(StorageFailed, match=says) as failed:
         open_blob_store(str(tmp_path), index)
     assert "sesame" not in str(failed.value)
 
@@ -210,6 +210,6 @@ def test_an_index_of_another_version_is_left_as_it_is(database: Postgres, tmp_pa
     store = open_blob_store(str(tmp_path), index)
     with store.transaction() as rows:
         rows.run("UPDATE emulator_index SET version = 99")
-    with pytest.raises(NotStored, match="another version"):
+    with pytest.raises(StorageFailed, match="another version"):
         open_blob_store(str(tmp_path), index)
     store.close()

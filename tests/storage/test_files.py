@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from emulator.errors import BadRequest, NotStored
+from emulator.errors import BadRequest, StorageFailed
 from emulator.storage.blob_store import BlobStore, open_blob_store
 from emulator.storage.files import PURPOSES, check_name
 from emulator.storage.index import Content
@@ -378,7 +378,7 @@ def test_a_folder_that_another_proxy_uses_is_left_as_it_is(tmp_path: Path) -> No
 def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
     folder = BlobStore(tmp_path)
     (tmp_path / "contents" / "link").symlink_to("/etc/hostname")
-    with pytest.raises(NotStored, match="symbolic"):
+    with pytest.raises(StorageFailed, match="symbolic"):
         folder.open("link")
     folder.close()
 

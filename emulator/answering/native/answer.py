@@ -21,7 +21,7 @@ from emulator.answering.turn_state import REASONS
 from emulator.answering.usage import Meter
 from emulator.answering.verdicts import Refused
 from emulator.errors import ModelFailed
-from emulator.events import Opened, Relayed
+from emulator.events import UpstreamAccepted, RelayedChunk
 from emulator.programs.driver import Driver
 from emulator.upstream.interface import Chunk, Turns
 from sandbox.engine import Engine, fresh_seed
@@ -52,7 +52,7 @@ def native_request(asked: Asked) -> tuple[list[ModelMessage], dict[str, Any]]:
 
 def native_answer(
     asked: Asked, upstream: Turns, engines: Sequence[Engine]
-) -> Iterator[Opened | Relayed]:
+) -> Iterator[UpstreamAccepted | RelayedChunk]:
     """The upstream's chunks, and one with the usage. Raises `UpstreamFailed`, `ModelFailed`."""
     return _NativeAnswer(asked, upstream, engines).events()
 
@@ -78,7 +78,7 @@ class _NativeAnswer:
         self._attempt = 0
         self._said = False
 
-    def events(self) -> Iterator[Opened | Relayed]:
+    def events(self) -> Iterator[UpstreamAccepted | RelayedChunk]:
         settings = self._asked.settings
         while True:
             reply = _reply(self._asked, self._driver, self._attempt, said=self._said)
@@ -100,13 +100,13 @@ class _NativeAnswer:
         if self._usage:
             yield self._passed({"choices": [], "usage": self._usage})
 
-    def _read(self, turn: NativeTurn) -> Iterator[Opened | Relayed]:
+    def _read(self, turn: NativeTurn) -> Iterator[UpstreamAccepted | RelayedChunk]:
         """One reply, but for its end."""
         with sandbox_at_fault(), self._upstream.open(self._messages, self._fields) as stream:
             self._meter.begin()
             metrics.MODEL_TURNS.inc()
             turn.record()
-            yield Opened(headers=stream.headers)
+            yield UpstreamAccepted(headers=stream.headers)
             for chunk in stream:
                 self._meter.count(chunk)
                 self._usage = chunk.pop("usage", None) or self._usage
@@ -117,12 +117,12 @@ class _NativeAnswer:
                     break
             yield from map(self._passed, turn.close())
 
-    def _passed(self, chunk: Chunk) -> Relayed:
+    def _passed(self, chunk: Chunk) -> RelayedChunk:
         """All chunks of one answer have one id, and the name of the model that was asked for."""
         self._said = self._said or _speaks(chunk)
         self._id = self._id or {n: chunk[n] for n in ("id", "created") if n in chunk}
         kind = {"object": "chat.completion.chunk", "model": self._asked.request.model}
-        return Relayed({**chunk, **self._id, **kind})
+        return RelayedChunk({**chunk, **self._id, **kind})
 
     def _stands(self, verdict: Refused) -> bool:
         """A promise is asked for once, and stays an answer where nothing better comes of asking."""

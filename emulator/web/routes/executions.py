@@ -16,7 +16,7 @@ from flask import Blueprint, Response, request
 from pydantic import BaseModel, ConfigDict, Field
 
 from emulator import traces
-from emulator.events import CodeRan, Image, Logs, Opened, RunStatus
+from emulator.events import CodeFinished, Image, Logs, UpstreamAccepted, RunStatus
 from emulator.interpreter.execution import Execution
 from emulator.interpreter.held import Decision, Held
 from emulator.interpreter.interface import Cells
@@ -100,7 +100,7 @@ def add_routes(
 
 def _events(
     interpreter: Cells, container: Container, code: str
-) -> Iterator[dict[str, Any] | Opened]:
+) -> Iterator[dict[str, Any] | UpstreamAccepted]:
     # What the request's context has is looked up here: another thread may read the events.
     return _told(interpreter, container, code, traces.current.get(), traces.timed("sandbox cell"))
 
@@ -111,8 +111,8 @@ def _told(
     code: str,
     trace: Trace | None,
     timed: AbstractContextManager[None],
-) -> Iterator[dict[str, Any] | Opened]:
-    yield Opened()
+) -> Iterator[dict[str, Any] | UpstreamAccepted]:
+    yield UpstreamAccepted()
     with timed:
         for step in interpreter.run(container, code):
             if trace is not None:
@@ -139,7 +139,7 @@ def _record(trace: Trace, step: Progress) -> None:
     if trace.said is None:
         trace.said = trace.now()
     if isinstance(step, Execution):
-        trace.cells.append(CodeRan(_STATUS[step.status], step.outputs, step.files))
+        trace.cells.append(CodeFinished(_STATUS[step.status], step.outputs, step.files))
 
 
 _STATUS: Mapping[str, RunStatus] = {

@@ -10,7 +10,7 @@ from flask import Response, g, request
 
 from emulator import json_codec
 from emulator.errors import BadRequest
-from emulator.events import Opened
+from emulator.events import UpstreamAccepted
 from emulator.settings import Order
 from emulator.web.streaming import EventStream
 
@@ -72,7 +72,7 @@ def tell(response: Response, opened: object, dropped: Sequence[str]) -> Response
     if dropped:
         named = (re.sub(r"[^\w.-]", "_", kind[:64], flags=re.ASCII) for kind in dropped[:16])
         response.headers["x-emulator-dropped-tools"] = ", ".join(named)
-    if isinstance(opened, Opened):
+    if isinstance(opened, UpstreamAccepted):
         response.headers.update(opened.headers)
         response.headers["x-emulator-turns-saved"] = str(opened.turns_saved)
         if opened.container_id:

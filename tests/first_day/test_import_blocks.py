@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.left_out import LEFT_OUT
+from emulator.import_blocks import BLOCKED_MODULES
 from tests.support.command_line import own_process
 
 SERVED = """
@@ -27,7 +27,7 @@ except SystemExit:
 """
 
 
-@pytest.mark.parametrize("name", LEFT_OUT)
+@pytest.mark.parametrize("name", BLOCKED_MODULES)
 def test_what_is_left_out_is_still_called_so(name: str) -> None:
     """A library that renames a module would bring it back unseen."""
     assert find_spec(name) is not None

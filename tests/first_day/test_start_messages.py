@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from emulator import addresses, start_words
+from emulator import addresses, start_messages
 from emulator.settings import Settings
 
 OWN: list[tuple[str, str, int, bool]] = [
@@ -53,13 +53,13 @@ KEPT: list[tuple[dict[str, Any], str]] = [
 def test_what_is_kept_is_told_with_its_place_and_time_and_without_a_password(
     settings: dict[str, Any], told: str
 ) -> None:
-    assert start_words.kept(Settings(**settings)) == told
+    assert start_messages.kept(Settings(**settings)) == told
 
 
 @pytest.mark.parametrize("model", ["m", "it's", 'a "name"', "$(reboot)", "`x`", "a\nb", "org/m:7b"])
 def test_a_models_name_is_data_in_the_line_to_try(model: str) -> None:
     """The upstream says the name, and people paste the line into a shell."""
-    words = shlex.split(start_words.first_request(Settings(), model))
+    words = shlex.split(start_messages.first_request(Settings(), model))
     assert words[:2] == ["curl", "http://127.0.0.1:8001/v1/chat/completions"]
     assert len(words) == 6
     body = json.loads(words[5])
@@ -70,9 +70,9 @@ def test_what_an_older_version_kept_is_pointed_at(tmp_path: Path) -> None:
     old = tmp_path / ".cache" / "tool-use-api-emulator"
     new = tmp_path / "state" / "tool-use-api-emulator"
     settings = Settings(store=str(new / "programs.sqlite"))
-    assert start_words.left_behind(settings, tmp_path) == ""
+    assert start_messages.left_behind(settings, tmp_path) == ""
     old.mkdir(parents=True)
     (old / "programs.sqlite").touch()
-    assert start_words.left_behind(settings, tmp_path).endswith(f"mv {old} {new}")
+    assert start_messages.left_behind(settings, tmp_path).endswith(f"mv {old} {new}")
     new.mkdir(parents=True)
-    assert start_words.left_behind(settings, tmp_path) == ""
+    assert start_messages.left_behind(settings, tmp_path) == ""

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-LEFT_OUT = (
+BLOCKED_MODULES = (
     "rich",  # structlog colours tracebacks with it: those of a server are lines of its log
     "uvicorn",  # sse-starlette asks it whether it ends: the server is gunicorn
     "openai._vendor.httpx_aiohttp",  # with aiohttp, for the SDK's asynchronous client
@@ -18,9 +18,9 @@ LEFT_OUT = (
 
 
 @contextmanager
-def left_out() -> Iterator[None]:
-    """Let imports of `LEFT_OUT` fail, as where they are not installed. To be entered before other imports."""
-    names = [name for name in LEFT_OUT if name not in sys.modules]
+def block_imports() -> Iterator[None]:
+    """Let imports of `BLOCKED_MODULES` fail, as where they are not installed. To be entered before other imports."""
+    names = [name for name in BLOCKED_MODULES if name not in sys.modules]
     # What the import system says of None: "a ModuleNotFoundError is raised".
     sys.modules.update(dict.fromkeys(names))  # type: ignore[arg-type]
     try:
