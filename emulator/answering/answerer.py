@@ -38,8 +38,8 @@ from emulator.events import (
     ContentDelta,
     Finish,
     FinishReason,
-    UpstreamAccepted,
     ToolCall,
+    UpstreamAccepted,
     Usage,
 )
 from emulator.programs.driver import Driver

@@ -20,11 +20,11 @@ from emulator.answering.recording import record_block, record_cell
 from emulator.answering.verdicts import Answered, Ran, Refused, Verdict
 from emulator.events import (
     AnswerEvent,
-    CodeStarted,
     CodeComplete,
     CodeDelta,
-    CodeOutput,
     CodeFinished,
+    CodeOutput,
+    CodeStarted,
     Image,
     Logs,
     ToolCall,

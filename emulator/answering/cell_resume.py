@@ -15,11 +15,11 @@ from emulator.answering.cell_draft import PREFIX, run_events
 from emulator.answering.verdicts import Answered, Ran
 from emulator.events import (
     AnswerEvent,
-    CodeStarted,
     CodeComplete,
     CodeDelta,
-    UpstreamAccepted,
+    CodeStarted,
     ToolCall,
+    UpstreamAccepted,
     new_id,
 )
 from emulator.programs.answered import MOST_ROUNDS, fruitless_rounds, results_of

@@ -24,7 +24,7 @@ from emulator.answering.native.probe import Probe
 from emulator.answering.relay import relay, relayed_messages
 from emulator.answering.usage import estimated_tokens
 from emulator.errors import BadRequest, UpstreamFailed
-from emulator.events import AnswerEvent, UpstreamAccepted, RelayedChunk
+from emulator.events import AnswerEvent, RelayedChunk, UpstreamAccepted
 from emulator.interpreter.attachments import written_out
 from emulator.interpreter.interface import Cells
 from emulator.protocol import ChatCompletionRequest

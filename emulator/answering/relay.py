@@ -22,10 +22,10 @@ from emulator.events import (
     ContentDelta,
     Finish,
     FinishReason,
-    UpstreamAccepted,
     ReasoningDelta,
     RelayedChunk,
     ToolCall,
+    UpstreamAccepted,
 )
 from emulator.reading.events import Reasoning, Text
 from emulator.reading.leading_reasoning import LeadingReasoning

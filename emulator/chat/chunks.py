@@ -19,14 +19,14 @@ from emulator.errors import EmulatorError
 from emulator.events import (
     AnswerEvent,
     ArgumentsDelta,
+    CallDeltas,
     CallStarted,
     ContentDelta,
     Finish,
-    CallDeltas,
-    UpstreamAccepted,
     ReasoningDelta,
     RelayedChunk,
     ToolCall,
+    UpstreamAccepted,
     Usage,
     new_id,
 )

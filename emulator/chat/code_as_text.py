@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
 from emulator.events import (
-    CodeStarted,
     CodeComplete,
     CodeDelta,
-    CodeOutput,
     CodeFinished,
+    CodeOutput,
+    CodeStarted,
     ContentDelta,
     CreatedFile,
     Finish,

@@ -12,9 +12,9 @@ from emulator.events import (
     AnswerEvent,
     CodeFinished,
     Finish,
-    UpstreamAccepted,
     RelayedChunk,
     ToolCall,
+    UpstreamAccepted,
     Usage,
 )
 from emulator.traces.trace import Trace

@@ -11,19 +11,19 @@ import pytest
 from emulator.errors import ModelFailed, UpstreamFailed
 from emulator.events import (
     AnswerEvent,
-    CodeStarted,
     CodeComplete,
     CodeDelta,
-    CodeOutput,
     CodeFinished,
+    CodeOutput,
+    CodeStarted,
     ContentDelta,
     CreatedFile,
     Finish,
     Image,
     Logs,
-    UpstreamAccepted,
     ReasoningDelta,
     ToolCall,
+    UpstreamAccepted,
     Usage,
 )
 from emulator.responses import event_log

@@ -21,7 +21,7 @@ from emulator.answering.turn_state import REASONS
 from emulator.answering.usage import Meter
 from emulator.answering.verdicts import Refused
 from emulator.errors import ModelFailed
-from emulator.events import UpstreamAccepted, RelayedChunk
+from emulator.events import RelayedChunk, UpstreamAccepted
 from emulator.programs.driver import Driver
 from emulator.upstream.interface import Chunk, Turns
 from sandbox.engine import Engine, fresh_seed

@@ -16,7 +16,7 @@ from flask import Blueprint, Response, request
 from pydantic import BaseModel, ConfigDict, Field
 
 from emulator import traces
-from emulator.events import CodeFinished, Image, Logs, UpstreamAccepted, RunStatus
+from emulator.events import CodeFinished, Image, Logs, RunStatus, UpstreamAccepted
 from emulator.interpreter.execution import Execution
 from emulator.interpreter.held import Decision, Held
 from emulator.interpreter.interface import Cells
