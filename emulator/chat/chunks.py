@@ -59,8 +59,8 @@ class ChunkWriter:
     def write(
         self, answers: Iterable[Iterable[AnswerEvent]], *, include_usage: bool
     ) -> Iterator[Chunk | list[Chunk] | UpstreamAccepted]:
-        """All choices, one after the other; `UpstreamAccepted` passes through. Chunks that come together stay so: those
-        of one event, those that the upstream sent so, and the last ones with the usage."""
+        """All choices, one after the other; `UpstreamAccepted` passes through. Chunks that come together stay
+        so: those of one event, those that the upstream sent so, and the last ones with the usage."""
         come: list[Chunk] = []
         try:
             for index, events in enumerate(answers):

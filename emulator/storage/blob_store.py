@@ -98,7 +98,7 @@ class BlobStore:
             raise
 
     def open(self, key: str) -> BinaryIO:
-        """The contents of that key; in the transaction that read it, they are there. Raises `StorageFailed`."""
+        """The contents of that key; they are there in the transaction that read it. Raises `StorageFailed`."""
         return self._contents.open(key)
 
     def scratch(self) -> IO[bytes]:
@@ -147,7 +147,7 @@ def open_blob_store(
     """The folder at ``path``. For `TEMPORARY`, or where it cannot be used, one that goes when it is closed.
 
     What is uploaded then does not survive a restart, which is better than no proxy at all. With an ``index``
-    of several replicas there is no such way out, since each would have files of its own: raises `StorageFailed`.
+    of several replicas there is no such way out, since each would have its own files: raises `StorageFailed`.
     """
     if index:
         return _open_shared(path, index, now)

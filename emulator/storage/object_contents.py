@@ -98,7 +98,7 @@ class ObjectContents:
 
 @contextmanager
 def _failing(how: str) -> Iterator[None]:
-    """Raises `StorageFailed` for what is not allowed or not there, `FileStoreUnavailable` for any other failure.
+    """Raises `StorageFailed` for what is forbidden or missing, `FileStoreUnavailable` for any other failure.
 
     Each library behind fsspec has errors of its own for a store that cannot be reached; none of them is full.
     """
