@@ -98,7 +98,7 @@ class BlobStore:
             raise
 
     def open(self, key: str) -> BinaryIO:
-        """The contents of that key; they are there in the transaction that read it. Raises `StorageFailed`."""
+        """The contents of ``key``, present within the transaction that read it. Raises `StorageFailed`."""
         return self._contents.open(key)
 
     def scratch(self) -> IO[bytes]:
