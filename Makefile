@@ -111,7 +111,7 @@ test-faults: $(TESTABLE) system-packages ## what goes wrong around the proxy, an
 .PHONY: fuzz
 fuzz: $(TESTABLE) ## 6000 mutated requests of real clients, and schemathesis over all routes: none is answered with a 500
 	@FUZZ_REQUESTS=$${FUZZ_REQUESTS:-6000} FUZZ_SEED=$${FUZZ_SEED:-$$RANDOM} FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-30} \
-	    $(PY) -m pytest tests/web/test_fuzz.py tests/web/test_openapi.py -s --timeout 1800 $(ARGS)
+	    $(PY) -m pytest tests/web/routes/test_fuzz.py tests/web/routes/test_openapi.py -s --timeout 1800 $(ARGS)
 
 .PHONY: lock
 lock: $(SUPPLY) ## requirements.lock from requirements.txt and what the image has besides: every version and hash
@@ -298,7 +298,7 @@ bench-sandbox: $(RUNNABLE) system-packages ## how long a program waits for its s
 
 .PHONY: soak
 soak: $(TESTABLE) system-packages ## 500 sessions on each engine, and 2,000 requests, leave nothing behind
-	@SOAK_SESSIONS=500 SOAK_REQUESTS=2000 $(PY) -m pytest tests/sandbox/test_soak.py tests/web/test_soak.py -s $(ARGS)
+	@SOAK_SESSIONS=500 SOAK_REQUESTS=2000 $(PY) -m pytest tests/sandbox/test_soak.py tests/web/server/test_soak.py -s $(ARGS)
 
 .PHONY: doctor
 doctor: $(RUNNABLE) system-packages ## which engines and fences work on this machine

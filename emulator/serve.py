@@ -20,14 +20,14 @@ from emulator.client_keys import ClientKeysUnusable
 from emulator.client_keys import read as read_keys
 from emulator.configuration import Configuration
 from emulator.settings import Settings
-from emulator.web import garbage
-from emulator.web.listening import CannotListen, listen
+from emulator.web.server import garbage
+from emulator.web.server.listening import CannotListen, listen
 
 if TYPE_CHECKING:
     from flask import Flask
 
     from emulator.upstream.reachability import Reachability
-    from emulator.web.keeper import Keeper
+    from emulator.web.server.keeper import Keeper
 
 log = structlog.get_logger()
 
@@ -60,7 +60,7 @@ def serve(made: Configuration, say: Say) -> None:
         folder = _run_folder(settings, running)
         # gunicorn forks: everything with threads or child processes starts in the worker.
         garbage.begin()
-        from emulator.web.server import Server
+        from emulator.web.server.master import Server
 
         if settings.local_model:
             settings = _with_local_model(settings, running)
@@ -164,7 +164,7 @@ def _shared(settings: Settings, folder: Path | None) -> tuple[Settings, Keeper |
     if folder is None:
         return settings, None
     from emulator.storage.for_workers import shared_places
-    from emulator.web.keeper import Keeper
+    from emulator.web.server.keeper import Keeper
 
     served = shared_places(settings, folder)
     return served, Keeper(served, folder)

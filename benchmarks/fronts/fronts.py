@@ -80,7 +80,7 @@ def hypercorn(app: str) -> Command:
 THREAD = "a thread"
 FRONTS = (
     Front("gunicorn, gthread", "Flask", THREAD, gunicorn("gthread")),
-    Front("gunicorn, ours", "Flask", THREAD, gunicorn("emulator.web.worker.Worker")),
+    Front("gunicorn, ours", "Flask", THREAD, gunicorn("emulator.web.server.worker.Worker")),
     Front("granian", "Flask", THREAD, granian),
     Front("waitress", "Flask", THREAD, waitress),
     Front("cheroot", "Flask", THREAD, cheroot),

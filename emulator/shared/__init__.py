@@ -1,6 +1,6 @@
 """What the worker processes of one machine share, and how they reach it.
 
-With the setting ``workers`` above 1 there is one more process, the keeper (`emulator.web.keeper`): it has
+With `workers` above 1 there is one more process, the keeper (`emulator.web.server.keeper`): it has
 what cannot be in several processes at once, above all the kernels of containers. Workers ask it over a Unix
 socket (`wire`). Numbers that each request changes are in shared memory instead: those of all (`counts`,
 `registers`), and those of each client (`open_requests`, `rates`, both by `sketch`).

@@ -1,9 +1,16 @@
-"""HTTP: routes, keys, errors, streams and the server process.
+"""HTTP: the server process, what every request passes, the endpoints and the inspector's pages.
 
-`app.create_app` is the composition root: whatever lives longer than a request is opened and closed there.
-`routes/` has one module for each API, `streaming` turns events into the bytes of an SSE response, `server`
-is gunicorn. Only this room and `cli` know Flask and gunicorn.
+A request passes through the sub-rooms in this order:
 
-Law: what comes in is hostile until a room below has parsed it; what goes wrong leaves in OpenAI's error
-shape.
+    server/       gunicorn: accepts a connection, reads a head, assigns a thread
+    middleware/   checks, limits and records every request
+    routes/       one module for each endpoint family: parses the body, calls a front, writes the reply
+    inspector/    pages that show recorded requests
+
+`app.create_app` is the composition root: it opens and closes everything that lives longer than a request.
+Imports point only from the last line of this table to the first (`make lint`). Only this room and `cli` know
+Flask and gunicorn.
+
+Law: all input is hostile until a room below has parsed it, and every error is sent in the shape of the API
+that the client called.
 """

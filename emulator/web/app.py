@@ -38,22 +38,26 @@ from emulator.traces.sender import Sender
 from emulator.upstream.interface import OneUpstream
 from emulator.upstream.reachability import Reachability
 from emulator.upstream.upstreams import Upstreams
-from emulator.web import openapi, request_log
-from emulator.web.admission import Admission
-from emulator.web.authorization import recognizer, require_key
-from emulator.web.browser_guard import guard
-from emulator.web.cross_origin import allow_origins
-from emulator.web.departures import Departures
-from emulator.web.error_replies import error_reply
 from emulator.web.inspector.access import Access
-from emulator.web.inspector.asking import Asker
-from emulator.web.inspector.pages import Pages
+from emulator.web.inspector.container_pages import add_containers
+from emulator.web.inspector.playground import Asker
+from emulator.web.inspector.playground_pages import add_playground
+from emulator.web.inspector.rendering import Pages
+from emulator.web.inspector.request_pages import make_inspector
 from emulator.web.inspector.sessions import OwnSessions, RemoteSessions, Sessions
-from emulator.web.limits import add_limits
-from emulator.web.loop_guard import loop_guard
-from emulator.web.measuring import KernelCounts, measure
-from emulator.web.pings import Pings
-from emulator.web.recording import Recording
+from emulator.web.inspector.status_page import add_status
+from emulator.web.middleware import request_log
+from emulator.web.middleware.admission import Admission
+from emulator.web.middleware.authorization import recognizer, require_key
+from emulator.web.middleware.browser_guard import guard
+from emulator.web.middleware.cross_origin import allow_origins
+from emulator.web.middleware.disconnects import Departures
+from emulator.web.middleware.error_replies import error_reply
+from emulator.web.middleware.limits import add_limits
+from emulator.web.middleware.loop_guard import loop_guard
+from emulator.web.middleware.measuring import KernelCounts, measure
+from emulator.web.middleware.pings import Pings
+from emulator.web.middleware.recording import Recording
 from emulator.web.routes import (
     chat,
     containers,
@@ -62,19 +66,16 @@ from emulator.web.routes import (
     files,
     health,
     messages,
-    passed_on,
+    openapi,
+    pass_through,
     responses,
 )
-from emulator.web.routes.inspector import make_inspector
-from emulator.web.routes.inspector_containers import add_containers
-from emulator.web.routes.inspector_playground import add_playground
-from emulator.web.routes.inspector_status import add_status
-from emulator.web.routes.upload import read_upload
+from emulator.web.routes.uploads import read_upload
 from emulator.web.warm_up import warm_up
 from sandbox.engine import Engine
 
 if TYPE_CHECKING:
-    from emulator.web.keeper import Keeper
+    from emulator.web.server.keeper import Keeper
     from sandbox.kernel import KernelEngine
 
 
@@ -178,7 +179,7 @@ def create_app(
     requests.on_finished(pools.count)
     recording = Recording(app, api, requests)
     if settings.otel:
-        from emulator.web.telemetry import Telemetry
+        from emulator.web.middleware.telemetry import Telemetry
 
         telemetry = Telemetry(settings)
         owned.callback(telemetry.close)
@@ -199,7 +200,7 @@ def create_app(
     containers.add_routes(api, interpreter, uploaded, read)
     executions.add_routes(api, interpreter, settings, recording.begin)
     messages.add_routes(api, pipeline, settings)
-    passed_on.add_routes(api, upstreams, settings, recording.begin)
+    pass_through.add_routes(api, upstreams, settings, recording.begin)
     app.register_blueprint(api, url_prefix="/v1", name="v1")
     app.register_blueprint(api, name="bare")  # clients whose base_url lacks /v1
     if inspected:

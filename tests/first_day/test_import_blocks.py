@@ -15,7 +15,7 @@ import sys, types
 from emulator import cli
 
 def looked_at(made, say):
-    import emulator.upstream.client, emulator.web.app, emulator.web.server
+    import emulator.upstream.client, emulator.web.app, emulator.web.server.master
     print(sorted(name for name in sys.argv[1:] if sys.modules.get(name)))
 
 sys.modules["emulator.serve"] = types.SimpleNamespace(serve=looked_at, CannotServe=OSError)

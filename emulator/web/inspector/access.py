@@ -19,8 +19,8 @@ from flask import Request, Response
 from emulator.addresses import is_loopback
 from emulator.errors import Forbidden, Unauthorized
 from emulator.settings import Settings
-from emulator.web.authorization import presented_key
 from emulator.web.inspector.sessions import Sessions
+from emulator.web.middleware.authorization import presented_key
 
 COOKIE = "emulator_inspector"
 SESSION_SECONDS = 12 * 3600.0

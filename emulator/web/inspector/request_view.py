@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from emulator.json_codec import NotJSON, loads
 from emulator.traces import Block, Trace, Turn, timeline
 from emulator.traces.trace import Wire
-from emulator.web.inspector.programs import Program, written
-from emulator.web.inspector.prompts import Line, Prompt, diff, prompt
+from emulator.web.inspector.program_view import Program, written
+from emulator.web.inspector.prompt_view import Line, Prompt, diff, prompt
 
 MOST_EVENTS = 500
 

@@ -12,8 +12,8 @@ from emulator.errors import NotFound
 from emulator.protocol import parse_chat
 from emulator.settings import Settings
 from emulator.upstream.upstreams import Upstreams
-from emulator.web.routes.reply import client, json_reply, order, stream_reply, tell
-from emulator.web.streaming import EventStream
+from emulator.web.routes.replies import client, json_reply, order, stream_reply, tell
+from emulator.web.routes.streaming import EventStream
 
 log = structlog.get_logger()
 

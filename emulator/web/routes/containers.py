@@ -16,8 +16,8 @@ from emulator.storage.container_files import ROOT
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files, check_name
 from emulator.storage.paging import parse_page
-from emulator.web.routes.reply import client, json_reply
-from emulator.web.routes.upload import Upload, content_reply, is_form
+from emulator.web.routes.replies import client, json_reply
+from emulator.web.routes.uploads import Upload, content_reply, is_form
 
 _MOST_MINUTES = 30 * 24 * 60
 

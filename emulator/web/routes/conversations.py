@@ -12,7 +12,7 @@ from emulator.responses import items
 from emulator.responses.conversations import Conversations
 from emulator.responses.request import Metadata
 from emulator.storage.paging import page_among
-from emulator.web.routes.reply import client, json_reply
+from emulator.web.routes.replies import client, json_reply
 
 
 class ConversationFields(BaseModel):

@@ -25,8 +25,8 @@ from emulator.protocol import parse_body
 from emulator.settings import Settings
 from emulator.storage.container_rows import Container
 from emulator.traces import Trace
-from emulator.web.routes.reply import client, json_reply, stream_reply
-from emulator.web.streaming import EventStream
+from emulator.web.routes.replies import client, json_reply, stream_reply
+from emulator.web.routes.streaming import EventStream
 
 MAX_CODE = 1024 * 1024
 

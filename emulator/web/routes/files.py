@@ -10,8 +10,8 @@ from flask import Blueprint, Response, request
 from emulator.errors import BadRequest
 from emulator.storage.files import Files
 from emulator.storage.paging import parse_page
-from emulator.web.routes.reply import client, json_reply
-from emulator.web.routes.upload import Upload, content_reply
+from emulator.web.routes.replies import client, json_reply
+from emulator.web.routes.uploads import Upload, content_reply
 
 
 def add_routes(api: Blueprint, files: Files, read_upload: Callable[[], Upload]) -> None:

@@ -9,8 +9,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from emulator import metrics
 from emulator.upstream.reachability import Reachability
-from emulator.web.measuring import KernelCounts
-from emulator.web.routes.reply import json_reply
+from emulator.web.middleware.measuring import KernelCounts
+from emulator.web.routes.replies import json_reply
 from sandbox.engine import Engine
 
 

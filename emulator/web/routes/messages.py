@@ -12,8 +12,8 @@ from emulator.anthropic.writer import collect, error_body
 from emulator.protocol import parse_body
 from emulator.settings import Settings
 from emulator.upstream.sse import encode_json
-from emulator.web.routes.reply import client, json_reply, stream_reply, tell
-from emulator.web.streaming import EventStream, Frames
+from emulator.web.routes.replies import client, json_reply, stream_reply, tell
+from emulator.web.routes.streaming import EventStream, Frames
 
 log = structlog.get_logger()
 
@@ -43,8 +43,3 @@ def add_routes(api: Blueprint, pipeline: Pipeline, settings: Settings) -> None:
     def count_message_tokens() -> Response:
         asked = parse_body(request.get_data(), CountRequest)
         return json_reply({"input_tokens": count_tokens(pipeline, asked, client())})
-
-
-def speaks_anthropic() -> bool:
-    """Whether the request under way is of this API, whose errors look otherwise."""
-    return request.path.removeprefix("/v1").startswith("/messages")

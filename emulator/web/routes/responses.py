@@ -18,8 +18,8 @@ from emulator.responses.writer import ResponseWriter
 from emulator.settings import Settings
 from emulator.storage.paging import page_among
 from emulator.upstream.sse import encode_json
-from emulator.web.routes.reply import client, json_reply, order, stream_reply, tell
-from emulator.web.streaming import EventStream, Frames
+from emulator.web.routes.replies import client, json_reply, order, stream_reply, tell
+from emulator.web.routes.streaming import EventStream, Frames
 
 log = structlog.get_logger()
 

@@ -1,0 +1,116 @@
+"""Templates as responses: every value redacted and escaped, under a policy that runs no script but ours."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from flask import Response
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from emulator.errors import NotFound
+from emulator.settings import Settings
+from emulator.web.inspector.redaction import redactor
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+_STATIC = {
+    "inspector.js": "text/javascript",
+    "inspector.css": "text/css",
+    "icon.svg": "image/svg+xml",
+}
+MOST_SHOWN = 200_000
+"""Characters of one text on a page."""
+
+
+class Pages:
+    """Renders the templates of the inspector."""
+
+    def __init__(self, settings: Settings) -> None:
+        redact = redactor(settings)
+        self._environment = Environment(
+            loader=PackageLoader("emulator.web.inspector", "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            finalize=redact,
+        )
+        self._environment.filters |= {
+            "clock": _clock,
+            "seconds": _seconds,
+            "pretty": pretty,
+            "pretty_text": lambda text: pretty(text.encode(errors="replace")),
+            "cut": _cut,
+        }
+        self._static = {name: _asset(name) for name in _STATIC}
+        version = hashlib.sha256(b"".join(self._static.values())).hexdigest()[:12]
+        self._environment.globals["version"] = version
+
+    def page(self, template: str, status: int = 200, **values: Any) -> Response:
+        text = self._environment.get_template(template).render(**values)
+        return Response(text, status, HEADERS, mimetype="text/html")
+
+    def asset(self, name: str) -> Response:
+        """Raises `NotFound`."""
+        if name not in _STATIC:
+            raise NotFound(f"There is no {name!r} here.")
+        headers = {**HEADERS, "cache-control": "public, max-age=86400"}
+        return Response(self._static[name], 200, headers, mimetype=_STATIC[name])
+
+
+def pretty(value: Any) -> str:
+    """JSON as one reads it; of bytes that are none, their text."""
+    if isinstance(value, bytes):
+        text = value.decode(errors="replace")
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
+    except (ValueError, RecursionError):
+        return repr(value)
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+def _cut(text: str) -> str:
+    """A text as far as a page shows it."""
+    left = len(text) - MOST_SHOWN
+    return text if left <= 0 else f"{text[:MOST_SHOWN]}\n… {left} more characters"
+
+
+def _clock(moment: float, *, zone: bool = True) -> Markup:
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
+    named = f"{stamp[11:19]} UTC" if zone else stamp[11:19]
+    return Markup('<time datetime="{}">{}</time>').format(stamp, named)
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return "…"
+    return f"{1000 * value:.0f} ms" if value < 10 else f"{value:.1f} s"
+
+
+def _asset(name: str) -> bytes:
+    return (files("emulator.web.inspector") / "static" / name).read_bytes()

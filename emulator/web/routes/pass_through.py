@@ -1,0 +1,57 @@
+"""All other paths: passed on to the upstream, as the setting ``pass_through`` says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+
+from flask import Blueprint, Response, current_app, request
+from werkzeug.exceptions import HTTPException
+
+from emulator.errors import MethodNotAllowed, NotFound
+from emulator.settings import Settings
+from emulator.upstream.upstreams import Upstreams
+from emulator.web.routes.replies import client
+
+# What is served here is served here alone: an upstream's files are not those of this proxy's clients.
+_OURS = frozenset(
+    {"chat", "containers", "conversations", "files", "messages", "models", "responses"}
+)
+
+
+def add_routes(
+    api: Blueprint, upstreams: Upstreams, settings: Settings, record: Callable[[], None]
+) -> None:
+    """To be called last: these are the routes of what no other serves.
+
+    ``record``: the request that is served is to be recorded.
+    """
+
+    @api.route("/<path:rest>", methods=["GET", "POST"])
+    def pass_on(rest: str) -> Response:
+        if _served_by_another_method():
+            raise MethodNotAllowed(f"{request.method} {request.path} is not allowed.")
+        first = rest.partition("/")[0]
+        passed = any(fnmatchcase(rest, pattern) for pattern in settings.pass_through)
+        if first in _OURS or not passed:
+            raise NotFound(f"{request.method} {request.path}: there is no such path here.")
+        record()
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        body = request.get_data() if request.method == "POST" else b""
+        answer = upstreams.pass_on(
+            request.method, rest, request.query_string, headers, body, client()
+        )
+        return Response(answer.body, answer.status, [*answer.headers.items()])
+
+
+def _served_by_another_method() -> bool:
+    """Whether a route of ours has this path, for a method other than this."""
+    routes = current_app.url_map.bind("")
+    for method in ("GET", "POST", "DELETE"):
+        try:
+            endpoint, _ = routes.match(request.path, method=method)
+        except HTTPException:
+            continue
+        if not endpoint.endswith(".pass_on"):
+            return True
+    return False

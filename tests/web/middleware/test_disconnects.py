@@ -1,0 +1,186 @@
+"""A client that leaves takes along what ran for it alone: the upstream's answer, programs, cells.
+
+No stream has anything to write here, and no ping comes in time: what ends, ends because the client was seen
+to leave.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from app import create_app
+from emulator import departure
+from emulator.settings import Settings
+from emulator.web.middleware.disconnects import Departures
+from sandbox.engine import Limits
+from sandbox.monty import MontyEngine
+from tests.conftest import StartProxy
+from tests.support.places import needs_bubblewrap
+from tests.support.raw_http import read_until, send
+from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.serving import serve
+from tests.support.tools import GET_WEATHER
+from tests.support.uploads import wait_until
+
+NEVER = {"ping_seconds": 3600.0, "upstream_seconds": 3600.0, "answer_seconds": 3600.0}
+ASK = [{"role": "user", "content": "Hi"}]
+SILENT = Reply(chunks=["Hello there", "x"], fault="silent", after=1)
+CHAT = ("/v1/chat/completions", {"model": "m", "messages": ASK})
+WITH_TOOLS = ("/v1/chat/completions", {"model": "m", "messages": ASK, "tools": [GET_WEATHER]})
+RESPONSE = ("/v1/responses", {"model": "m", "input": "Hi"})
+MESSAGE = ("/v1/messages", {"model": "m", "messages": ASK, "max_tokens": 99})
+
+
+def request(url: str, path: str, body: Any) -> bytes:
+    data = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nhost: {url.removeprefix('http://')}\r\n"
+    head += f"content-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n"
+    return head.encode() + data
+
+
+@contextmanager
+def asked(url: str, path: str, body: Any) -> Iterator[socket.socket]:
+    """A connection on which a request has been sent; its client leaves at the end of the block."""
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=120) as connection:
+        connection.sendall(request(url, path, body))
+        yield connection
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize(
+    "asks",
+    [CHAT, WITH_TOOLS, RESPONSE, MESSAGE],
+    ids=["chat", "chat with tools", "response", "message"],
+)
+def test_the_upstreams_answer_ends_with_the_client(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, asks: tuple[str, Any], stream: bool
+) -> None:
+    upstream.reply(SILENT)
+    url = start_proxy(**NEVER)
+    path, body = asks
+    with asked(url, path, {**body, "stream": stream}):
+        wait_until(lambda: bool(upstream.exchanges and upstream.exchanges[0].sent))
+    assert upstream.exchanges[0].aborted.wait(60)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_program_ends_with_the_client(upstream: ScriptedUpstream, stream: bool) -> None:
+    """There is one worker: the next program finds it free."""
+    upstream.reply("```python\nwhile True:\n    pass\nget_weather('Oslo')\n```")
+    upstream.reply("```python\nget_weather('Oslo')\n```")
+    settings = Settings(
+        base_url=upstream.base_url, api_key="k", store=":memory:", files_dir=":temporary:", **NEVER
+    )
+    limits = Limits(seconds=3600.0)
+    with MontyEngine(limits, workers=1, patience=3600.0) as engine:
+        app = create_app(settings, engines=[engine])
+        with serve(app) as url:
+            path, body = WITH_TOOLS
+            with asked(url, path, {**body, "stream": stream}):
+                wait_until(
+                    lambda: bool(upstream.exchanges and upstream.exchanges[0].ended.is_set())
+                )
+            status, _, answer = send(f"{url}{path}", body)
+        app.extensions["emulator"].close()
+    assert status == 200
+    assert answer["choices"][0]["finish_reason"] == "tool_calls"
+
+
+IDLE = "print('began', flush=True)\nimport time\ntime.sleep(3600)"
+OBSTINATE = """
+import time
+print('began', flush=True)
+while True:
+    try:
+        time.sleep(3600)
+    except BaseException:
+        pass
+"""
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("code", [IDLE, OBSTINATE], ids=["idle", "obstinate"])
+def test_a_cell_ends_with_the_client(start_proxy: StartProxy, code: str) -> None:
+    """Also one that takes no interrupt: a container takes no other cell before that."""
+    url = start_proxy(**NEVER, interpreter_seconds=3000)
+    _, _, container = send(f"{url}/v1/containers", {"name": "c"})
+    path = f"/v1/containers/{container['id']}/execute"
+    for stream in (True, False):
+        with asked(url, path, {"code": code, "stream": stream}) as connection:
+            if stream:
+                read_until(connection, b"began")
+        status, _, ran = send(f"{url}{path}", {"code": "print('free')"})
+        assert (status, ran["stdout"]) == (200, "free\n")
+
+
+def test_what_is_passed_on_ends_with_the_client(start_proxy: StartProxy) -> None:
+    """The upstream is plain bytes here: a head, then nothing more."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        url = start_proxy(**NEVER, base_url=f"http://127.0.0.1:{port}/v1")
+        with asked(url, "/v1/completions", {"model": "m", "prompt": "Hi"}) as connection:
+            upstream, _ = server.accept()
+            with upstream:
+                read_until(upstream, b"}")
+                upstream.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\nHello")
+                read_until(connection, b"Hello")
+                connection.close()
+                upstream.settimeout(60)
+                assert upstream.recv(1) == b""
+
+
+def test_a_next_request_on_the_same_connection_is_answered(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    """It may come while the first is served: there is something to read, and nobody has left."""
+    upstream.default = Reply("Hello.", first_delay=0.2)
+    url = start_proxy(**NEVER)
+    with asked(url, *CHAT) as connection:
+        connection.sendall(request(url, *CHAT))
+        assert read_until(connection, b"Hello.").startswith(b"HTTP/1.1 200")
+
+
+class _StaleEvents:
+    """An epoll that tells of a connection which has gone, as it does to a thread that is slow to hear it."""
+
+    def __init__(self, descriptor: int, watching: Departures) -> None:
+        self._descriptor = descriptor
+        self._watching = watching
+
+    def poll(self, _: float) -> list[tuple[int, int]]:
+        self._watching.close()
+        return [(self._descriptor, 0)]
+
+    def unregister(self, _: int) -> None:
+        pass
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_the_next_connection_of_the_same_number_is_not_taken_for_the_one_that_has_gone(
+    gone: bool,
+) -> None:
+    """On a busy machine one request in some hundred was ended with 499, though its client was there."""
+    left = threading.Event()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        if gone:
+            theirs.close()
+
+        def app(environ: Any, start_response: Any) -> list[bytes]:
+            client = departure.current.get()
+            assert client is not None
+            with client.stopping(left.set):
+                watching._look(_StaleEvents(ours.fileno(), watching))  # type: ignore[arg-type]
+                assert left.wait(5 if gone else 0.2) is gone
+            return []
+
+        watching = Departures(app)
+        list(watching({"werkzeug.socket": ours}, lambda *_: None))  # type: ignore[arg-type]

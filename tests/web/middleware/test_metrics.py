@@ -1,0 +1,164 @@
+"""What `/metrics` counts, and that the dashboard asks for nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import create_app
+from emulator.settings import Settings
+from tests.conftest import StartProxy
+from tests.support.programs import CHAIN, HITS, TOOLS
+from tests.support.raw_http import send
+from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.uploads import wait_until
+
+DASHBOARD = Path(__file__).parents[3] / "deploy" / "grafana" / "dashboard.json"
+WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {}}}
+CHAT = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+SAMPLE = re.compile(r"^(emulator_\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
+ROUTE = 'route="/v1/chat/completions"'
+Samples = Counter[tuple[str, str]]
+
+
+def page(url: str) -> str:
+    with urllib.request.urlopen(f"{url}/metrics") as response:
+        return str(response.read().decode())
+
+
+def samples(url: str) -> Samples:
+    """(name, labels) -> value. All proxies of a process count together."""
+    found = SAMPLE.findall(page(url))
+    return Counter({(name, labels): float(value) for name, labels, value in found})
+
+
+def counted(url: str, before: Samples) -> dict[tuple[str, str], float]:
+    """What has risen since."""
+    now = samples(url)
+    return {key: now[key] - before[key] for key in now if now[key] != before[key]}
+
+
+def ask(url: str, expected: int = 200, **fields: Any) -> Any:
+    status, _, body = send(f"{url}/v1/chat/completions", {**CHAT, **fields})
+    assert status == expected
+    return body
+
+
+def test_an_answer_with_a_repair_is_counted_in_all_its_parts(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    before = samples(proxy)
+    upstream.reply("```python\nget_weather(\n```", "```python\nget_weather()\n```")
+    ask(proxy, tools=[WEATHER])
+    answered = ("emulator_answers_total", f'mode="emulated",outcome="called",{ROUTE}')
+    wait_until(lambda: answered in counted(proxy, before))
+    risen = counted(proxy, before)
+    expected = {
+        answered: 1,
+        ("emulator_requests_total", 'path="/v1/chat/completions",status="200"'): 1,
+        ("emulator_first_token_seconds_count", ROUTE): 1,
+        ("emulator_answer_seconds_count", ROUTE): 1,
+        ("emulator_blocks_total", 'outcome="read",reader="python"'): 1,
+        ("emulator_blocks_total", 'outcome="unreadable",reader="python"'): 1,
+        ("emulator_repairs_total", 'kind="invalid"'): 1,
+        ("emulator_model_turns_total", ""): 2,
+        ("emulator_tool_calls_total", ""): 1,
+        ("emulator_tokens_total", 'direction="in"'): 14,
+        ("emulator_tokens_total", 'direction="out"'): 6,
+    }
+    assert {key: risen.get(key) for key in expected} == expected
+    assert ("emulator_program_runs_total", 'engine="none",outcome="ran"') in risen
+
+
+def test_a_turn_that_was_saved_saves_tokens(proxy: str, upstream: ScriptedUpstream) -> None:
+    upstream.reply(CHAIN)
+    message = ask(proxy, tools=TOOLS)["choices"][0]["message"]
+    result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": HITS}
+    before = samples(proxy)
+    ask(proxy, tools=TOOLS, messages=[*CHAT["messages"], message, result])
+    wait_until(lambda: ("emulator_tokens_saved_total", "") in counted(proxy, before))
+    risen = counted(proxy, before)
+    assert risen["emulator_turns_saved_total", ""] == 1
+    assert 50 < risen["emulator_tokens_saved_total", ""] < 2000
+    assert ("emulator_tokens_total", 'direction="in"') not in risen
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        (Reply(status=500), "failed"),
+        (Reply(status=401), "unauthorized"),
+        (Reply(status=400), "refused"),
+        (Reply(status=429), "rate_limited"),
+        (Reply("word " * 9, chunks=1, fault="drop", after=3), "broken"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_an_upstreams_errors_are_counted_by_upstream_and_kind(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, reply: Reply, kind: str
+) -> None:
+    row = {"name": "gpu-1", "base_url": upstream.base_url, "api_key": "k", "models": ["*"]}
+    url = start_proxy(upstreams=[row], upstream_retries=0)
+    before = samples(url)
+    upstream.reply(reply)
+    send(f"{url}/v1/chat/completions", CHAT)
+    error = ("emulator_upstream_errors_total", f'kind="{kind}",upstream="gpu-1"')
+    outcome = ("emulator_answers_total", f'mode="relayed",outcome="failed",{ROUTE}')
+    wait_until(lambda: outcome in counted(url, before))
+    assert counted(url, before)[error] == 1
+
+
+def test_an_upstream_that_is_not_there_is_unreachable(start_proxy: StartProxy) -> None:
+    url = start_proxy(base_url="http://127.0.0.1:1/v1", upstream_retries=1)
+    before = samples(url)
+    ask(url, expected=502)
+    error = ("emulator_upstream_errors_total", 'kind="unreachable",upstream="upstream"')
+    assert counted(url, before)[error] == 2
+
+
+def test_nothing_that_clients_make_up_becomes_a_label(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    upstream.default = "Hello."
+    made_up = "made-up-word"
+    ask(proxy, model=made_up, user=made_up, tools=[{"type": made_up}])
+    send(f"{proxy}/v1/{made_up}")
+    send(f"{proxy}/{made_up}/{made_up}")
+    send(f"{proxy}/v1/responses/{made_up}")
+    assert made_up not in page(proxy)
+
+
+def test_the_dashboard_asks_for_metrics_and_labels_that_there_are() -> None:
+    from prometheus_client import REGISTRY
+
+    app = create_app(Settings(store=":memory:", files_dir=":temporary:"), engines=())
+    app.extensions["emulator"].close()
+    labels = {"le"}
+    names = set()
+    for collector in {*REGISTRY._collector_to_names}:
+        for family in collector.collect():
+            names |= {family.name, *(f"{family.name}_{end}" for end in ("total", "bucket"))}
+        labels |= {*getattr(collector, "_labelnames", ())}
+    dashboard = json.loads(DASHBOARD.read_text())
+    told = [target for panel in dashboard["panels"] for target in panel["targets"]]
+    asked: set[str] = set()
+    for target in told:
+        expression = target["expr"]
+        assert expression.count("(") == expression.count(")"), expression
+        named = set(re.findall(r"\bemulator_\w+", expression))
+        assert named and named <= names, expression
+        grouped = re.findall(r"by \(([^)]*)\)", expression) + re.findall(r"\{(\w+)=", expression)
+        used = {label.strip() for group in grouped for label in group.split(",")}
+        used |= set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+        assert used <= labels, expression
+        asked |= named
+    ours = {name for name in names if name.startswith("emulator_")}
+    shown = {re.sub(r"_(?:total|bucket)$", "", name) for name in asked}
+    families = {re.sub(r"_(?:total|bucket)$", "", name) for name in ours}
+    assert families - shown == set(), "a metric that no panel shows"
