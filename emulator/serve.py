@@ -26,8 +26,8 @@ from emulator.web.server.listening import CannotListen, listen
 if TYPE_CHECKING:
     from flask import Flask
 
-    from emulator.upstream.reachability import Reachability
     from emulator.web.server.keeper import Keeper
+    from emulator.web.services import Services
 
 log = structlog.get_logger()
 
@@ -98,14 +98,14 @@ def serve(made: Configuration, say: Say) -> None:
 
 def _begin(app: Flask, settings: Settings, say: Say, first: bool) -> None:
     """What a worker does when it listens; the ``first`` one also tells what to try."""
-    reachability: Reachability = app.extensions["emulator.reachability"]
-    reachability.begin()
+    services: Services = app.extensions["emulator"]
+    services.reachability.begin()
     if first:
-        model = reachability.model(_MODELS_SECONDS) or "any"
+        model = services.reachability.model(_MODELS_SECONDS) or "any"
         say("Try:\n")
         print(start_messages.first_request(settings, model), flush=True)
     if settings.warm_kernels:
-        app.extensions["emulator.warm_up"]()
+        services.warm_up()
     garbage.settle()
 
 

@@ -7,7 +7,8 @@ A request passes through the sub-rooms in this order:
     routes/       one module for each endpoint family: parses the body, calls a front, writes the reply
     inspector/    pages that show recorded requests
 
-`app.create_app` is the composition root: it opens and closes everything that lives longer than a request.
+`app.create_app` is the composition root; `services.open_services` opens everything that lives longer than a
+request.
 Imports point only from the last line of this table to the first (`make lint`). Only this room and `cli` know
 Flask and gunicorn.
 

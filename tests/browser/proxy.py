@@ -54,7 +54,7 @@ def main() -> None:
         url = running.enter_context(serve(app))
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0)
         if many:
-            fill(app.extensions["emulator.traces"])
+            fill(app.extensions["emulator"].requests.traces)
         else:
             ask(running.enter_context(client), upstream)
             name_everything(client, f"{url}/v1")

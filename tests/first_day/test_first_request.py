@@ -32,9 +32,9 @@ with ScriptedUpstream(default=f"```python\\n{asked['call']}\\n```") as upstream:
         engines=asked["engines"],
     )
     app = create_app(settings)
-    app.extensions["emulator.reachability"].begin()
-    app.extensions["emulator.reachability"].model(60)
-    app.extensions["emulator.warm_up"]()
+    app.extensions["emulator"].reachability.begin()
+    app.extensions["emulator"].reachability.model(60)
+    app.extensions["emulator"].warm_up()
     said = len(upstream.requests)
     with serve(app) as url:
         before = set(sys.modules)

@@ -105,7 +105,7 @@ def test_readiness_tells_which_servers_there_are(root: Any) -> None:
     app = create_app(settings)
     try:
         assert app.test_client().get("/readyz").json == {"status": "ready"}
-        app.extensions["emulator.reachability"].look()
+        app.extensions["emulator"].reachability.look()
         told = {"status": "ready", "servers": {url: "Ollama"}}
         assert app.test_client().get("/readyz").json == told
     finally:

@@ -126,11 +126,10 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         worker.cfg.set("graceful_timeout", int(self._settings.drain_seconds))
 
     def _ready(self, worker: Any) -> None:
-        reload = worker.wsgi.extensions["emulator.reload"]
-        if reload is not None:
-            # Not in the handler itself, which may have come in the middle of anything.
-            begin = partial(threading.Thread, target=reload, name="reload", daemon=True)
-            signal.signal(signal.SIGHUP, lambda *_: begin().start())
+        reload = worker.wsgi.extensions["emulator"].reload_client_keys
+        # Not in the handler itself, which may interrupt any statement of the main thread.
+        start = partial(threading.Thread, target=reload, name="reload", daemon=True)
+        signal.signal(signal.SIGHUP, lambda *_: start().start())
         if worker.age == 1 or self.keeper is not None:
             self._when_ready(worker.wsgi, worker.age == 1)
 

@@ -34,6 +34,8 @@ def inspect(
                 kernels=open_shared_kernels(settings),
             )
             running.callback(app.extensions["emulator"].close)
-            return Inspected(running.enter_context(serve(app)), app.extensions["emulator.traces"])
+            return Inspected(
+                running.enter_context(serve(app)), app.extensions["emulator"].requests.traces
+            )
 
         yield start

@@ -43,7 +43,7 @@ def start(upstream: ScriptedUpstream, open_shared_engines: Callable[[Any], Any])
             app = create_app(settings, engines=open_shared_engines(settings))
             running.callback(app.extensions["emulator"].close)
             finished: queue.Queue[Trace] = queue.Queue()
-            traces: Traces = app.extensions["emulator.traces"]
+            traces: Traces = app.extensions["emulator"].requests.traces
             traces.on_finished(finished.put)
             url = running.enter_context(serve(app))
             client = openai.OpenAI(base_url=f"{url}/v1", api_key="client-key", max_retries=0)

@@ -1,0 +1,266 @@
+"""The parts of a worker process that live longer than a request, and how they are opened.
+
+`open_services` opens them from the bottom up: stores first, then what uses them. Each is registered with an
+`ExitStack`, so parts close in reverse order, also when a later part cannot be opened. With several workers a
+``keeper`` is given: the parts that workers share are then reached through it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from emulator.answering.native.probe import Probe
+from emulator.answering.pipeline import Pipeline
+from emulator.client_keys import ClientKeys
+from emulator.engines import PROGRAM_KERNELS, open_engines
+from emulator.interpreter.interface import Cells
+from emulator.interpreter.opening import open_interpreter
+from emulator.responses.background import BackgroundResponses
+from emulator.responses.conversations import Conversations
+from emulator.responses.front import ResponseFront
+from emulator.responses.signals import Signals
+from emulator.responses.stored import StoredResponses
+from emulator.settings import Settings
+from emulator.shared.counts import Places
+from emulator.shared.tokens import KeeperStorage
+from emulator.storage.blob_store import BlobStore, open_blob_store
+from emulator.storage.budgets import Budgets
+from emulator.storage.containers import Containers
+from emulator.storage.files import Files
+from emulator.storage.key_value import KeyValueStore, RedisStore, open_store
+from emulator.traces import Kept, Traces
+from emulator.traces.remote import RemoteTraces
+from emulator.traces.sender import Sender
+from emulator.upstream.interface import OneUpstream
+from emulator.upstream.reachability import Reachability
+from emulator.upstream.upstreams import Upstreams
+from emulator.web.inspector.sessions import OwnSessions, RemoteSessions, Sessions
+from emulator.web.middleware import request_log
+from emulator.web.middleware.measuring import KernelCounts, measure
+from emulator.web.warm_up import warm_up
+from sandbox.engine import Engine
+
+if TYPE_CHECKING:
+    from emulator.web.server.keeper import Keeper
+    from sandbox.kernel import KernelEngine
+
+
+@dataclass(frozen=True)
+class Stores:
+    """What survives the process."""
+
+    key_values: KeyValueStore | None
+    """Programs and responses; None if the store cannot be opened."""
+    blobs: BlobStore
+    files: Files
+    containers: Containers
+
+
+@dataclass(frozen=True)
+class RecordedRequests:
+    """What happens in each request, and what the inspector shows of it."""
+
+    traces: Traces
+    """Records the requests of this worker."""
+    shown: Kept
+    """The requests of all workers."""
+    sessions: Sessions
+    """Browsers that have signed in."""
+
+
+@dataclass(frozen=True)
+class Services:
+    """Everything that routes and middleware use. `close` closes what `open_services` opened."""
+
+    settings: Settings
+    client_keys: ClientKeys | None
+    """The keys of the setting ``client_keys_file``."""
+    stores: Stores
+    upstreams: Upstreams
+    reachability: Reachability
+    pipeline: Pipeline
+    interpreter: Cells
+    kernel_counts: KernelCounts
+    requests: RecordedRequests
+    conversations: Conversations
+    responses: ResponseFront
+    background: BackgroundResponses
+    keeper: Keeper | None
+    now: Callable[[], float]
+    owned: ExitStack = field(repr=False)
+
+    def close(self) -> None:
+        self.owned.close()
+
+    def warm_up(self) -> None:
+        warm_up(self.pipeline)
+
+    def reload_client_keys(self) -> None:
+        if self.client_keys is not None:
+            self.client_keys.reload()
+
+
+def open_services(
+    settings: Settings,
+    upstream: OneUpstream | None = None,
+    engines: Sequence[Engine] | None = None,
+    kernels: Callable[[str], KernelEngine] | None = None,
+    now: Callable[[], float] = time.time,
+    keeper: Keeper | None = None,
+) -> Services:
+    """Open all services. ``upstream``, ``engines`` and ``kernels``, if given, stay the caller's to close.
+
+    Raises `EmulatorError` or `SandboxUnavailable` if a part cannot be opened.
+    """
+    with ExitStack() as opening:
+        client_keys = ClientKeys(settings.client_keys_file) if settings.client_keys_file else None
+        upstreams = _open_upstreams(opening, settings, upstream, client_keys, keeper)
+        if engines is None:
+            engines = _open_engines(opening, settings, keeper)
+        stores = _open_stores(opening, settings, now)
+        key_values = stores.key_values
+        interpreter = _open_interpreter(opening, settings, stores, kernels, keeper)
+        pipeline = Pipeline(
+            settings=settings,
+            upstreams=upstreams,
+            engines=engines,
+            store=key_values if settings.programs == "on" else None,
+            interpreter=interpreter,
+            files=stores.files,
+            probe=Probe(key_values),
+        )
+        kernel_counts = KernelCounts(programs=engines, interpreter=[interpreter])
+        requests = _open_requests(opening, settings, kernel_counts, keeper)
+        conversations = Conversations(key_values, settings.response_seconds)
+        stored_responses = StoredResponses(key_values, settings.response_seconds)
+        return Services(
+            settings=settings,
+            client_keys=client_keys,
+            stores=stores,
+            upstreams=upstreams,
+            reachability=Reachability(upstreams),
+            pipeline=pipeline,
+            interpreter=interpreter,
+            kernel_counts=kernel_counts,
+            requests=requests,
+            conversations=conversations,
+            responses=ResponseFront(pipeline, stored_responses, conversations),
+            background=_open_background(opening, settings, requests.traces, key_values, keeper),
+            keeper=keeper,
+            now=now,
+            owned=opening.pop_all(),
+        )
+
+
+def _open_upstreams(
+    opening: ExitStack,
+    settings: Settings,
+    upstream: OneUpstream | None,
+    client_keys: ClientKeys | None,
+    keeper: Keeper | None,
+) -> Upstreams:
+    token_counters = None if keeper is None else KeeperStorage(keeper.wire)
+    upstreams = Upstreams(
+        settings,
+        None if upstream is None else lambda _: upstream,
+        None if client_keys is None else Budgets(settings.store, token_counters),
+        take_place=None if keeper is None else Places(keeper.counts).take,
+        breaker_state=None if keeper is None else keeper.breakers.of,
+    )
+    opening.callback(upstreams.close)
+    return upstreams
+
+
+def _open_engines(
+    opening: ExitStack, settings: Settings, keeper: Keeper | None
+) -> Sequence[Engine]:
+    """The engines that run tool programs."""
+    take_place = None
+    if keeper is not None:
+        take_place = partial(Places(keeper.counts).take, PROGRAM_KERNELS, settings.max_kernels, 0.0)
+    engines = open_engines(settings, take_place)
+    for engine in engines:
+        opening.callback(engine.close)
+    return engines
+
+
+def _open_stores(opening: ExitStack, settings: Settings, now: Callable[[], float]) -> Stores:
+    key_values = open_store(settings.store, settings.store_seconds)
+    if key_values is not None:
+        opening.callback(key_values.close)
+    blobs = open_blob_store(settings.files_dir, settings.files_index, now=now)
+    opening.callback(blobs.close)
+    files = Files(blobs, settings)
+    return Stores(key_values, blobs, files, Containers(blobs, files, settings))
+
+
+def _open_interpreter(
+    opening: ExitStack,
+    settings: Settings,
+    stores: Stores,
+    kernels: Callable[[str], KernelEngine] | None,
+    keeper: Keeper | None,
+) -> Cells:
+    """The code interpreter; its kernels run in the keeper if there is one."""
+    if keeper is None:
+        return open_interpreter(opening, settings, stores.containers, stores.files, kernels)
+    from emulator.interpreter.remote import RemoteInterpreter
+
+    return RemoteInterpreter(keeper.wire, stores.containers)
+
+
+def _open_requests(
+    opening: ExitStack,
+    settings: Settings,
+    kernel_counts: KernelCounts,
+    keeper: Keeper | None,
+) -> RecordedRequests:
+    inspected = settings.inspector == "on"
+    traces = Traces(
+        settings.inspector_traces if inspected and keeper is None else 0,
+        settings.inspector_bytes,
+        settings.inspector_seconds,
+        wired=inspected,
+    )
+    traces.on_finished(request_log.answered)
+    traces.on_finished(measure)
+    traces.on_finished(kernel_counts.count)
+    if settings.otel:
+        from emulator.web.middleware.telemetry import Telemetry
+
+        telemetry = Telemetry(settings)
+        opening.callback(telemetry.close)
+        traces.on_begun(telemetry.begun)
+        traces.on_finished(telemetry.finished)
+    if keeper is None or not inspected:
+        return RecordedRequests(traces, traces, OwnSessions())
+    sender = Sender(keeper.wire, settings.inspector_bytes)
+    opening.callback(sender.close)
+    traces.on_begun(sender.begun)
+    traces.on_finished(sender.finished)  # last: it may drop parts that the other listeners read
+    shown = RemoteTraces(keeper.wire, sender.flush)
+    return RecordedRequests(traces, shown, RemoteSessions(keeper.wire))
+
+
+def _open_background(
+    opening: ExitStack,
+    settings: Settings,
+    traces: Traces,
+    key_values: KeyValueStore | None,
+    keeper: Keeper | None,
+) -> BackgroundResponses:
+    # Other processes may poll or cancel a response that this one makes.
+    several = keeper is not None or isinstance(key_values, RedisStore)
+    background = BackgroundResponses(
+        max(1, settings.threads // settings.workers),
+        settings.answer_seconds,
+        traces,
+        Signals(key_values) if key_values is not None and several else None,
+    )
+    opening.callback(background.close)
+    return background
