@@ -15,7 +15,7 @@ from typing import Any
 from emulator.tools.names import KEYWORDS, RESERVED
 from emulator.tools.tool import Tool
 from emulator.tools.toolset import Toolset
-from emulator.tools.trees import Tree
+from emulator.tools.type_trees import TypeTree
 
 Json = Any
 
@@ -270,10 +270,10 @@ def _constructed(call: Call, toolset: Toolset) -> str:
     return f"{call.tool.python_name}({', '.join(arguments)})"
 
 
-def _expression(value: Json, tree: Tree, toolset: Toolset) -> str:
+def _expression(value: Json, tree: TypeTree, toolset: Toolset) -> str:
     """`value` with a constructor wherever the stub shows a model."""
     if isinstance(value, list):
-        item: Tree = next((part["items"] for part in _kinds(tree) if "items" in part), {})
+        item: TypeTree = next((part["items"] for part in _kinds(tree) if "items" in part), {})
         return f"[{', '.join(_expression(each, item, toolset) for each in value)}]"
     if not isinstance(value, dict):
         return repr(value)
@@ -290,8 +290,8 @@ def _expression(value: Json, tree: Tree, toolset: Toolset) -> str:
     return repr(value)
 
 
-def _kinds(tree: Tree) -> Sequence[Tree]:
-    kinds: Sequence[Tree] = tree.get("anyOf", [tree])
+def _kinds(tree: TypeTree) -> Sequence[TypeTree]:
+    kinds: Sequence[TypeTree] = tree.get("anyOf", [tree])
     return kinds
 
 
@@ -323,7 +323,7 @@ def _variable(name: str, *taken: str) -> str:
     return f"{name}_value" if name in RESERVED or name in taken else name
 
 
-def _quoted(value: Json, tree: Tree) -> Json:
+def _quoted(value: Json, tree: TypeTree) -> Json:
     """`value` with text wherever its schema wants another scalar, so that only that can be meant."""
     if tree.get("type") in ("integer", "number", "boolean"):
         return json.dumps(value)

@@ -28,8 +28,9 @@ from emulator.programs.driver import Driver
 from emulator.programs.repeats import barren_calls
 from emulator.protocol import ChatCompletionRequest, parse_chat
 from emulator.reading.diagnostics import render
+from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Reasoning, Text
 from emulator.reading.readers import Unreadable, read
-from emulator.reading.splitter import BlockDelta, BlockEnd, BlockStart, Reasoning, Text, split
+from emulator.reading.splitter import split
 from emulator.settings import Settings
 from emulator.traces import Trace, Turn
 from emulator.upstream.routes import Routes

@@ -37,7 +37,7 @@ from emulator.interpreter.interpreter import Progress
 from emulator.programs.saved import Saved
 from emulator.reading.openings import FENCES
 from emulator.reading.readers import READERS, Statement, Unreadable
-from emulator.reading.tool_names import written_names
+from emulator.reading.tool_names import cached_tool_names
 from emulator.settings import Order
 from emulator.tools.toolset import Toolset
 from sandbox.parsing import parse
@@ -84,7 +84,7 @@ class CellDraft:
         self._cell_verdict: Verdict | None = None
         self._calls: list[ToolCall] = []
         own = tuple((name, name) for name in NAMES)
-        self.names = written_names((*own, *toolset.spellings))
+        self.names = cached_tool_names((*own, *toolset.spellings))
         self.offered = draft.offered
         self.wrote = False
 

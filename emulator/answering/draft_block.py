@@ -6,8 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from emulator.programs.program import Program
-from emulator.reading.diagnostics import Diagnostic
-from emulator.reading.places import as_written
+from emulator.reading.diagnostics import Diagnostic, locate
 from emulator.reading.readers import Reader, Statement, Unreadable, mentions_tool
 
 # Of these it is not plain from the outside that they are meant as calls.
@@ -77,5 +76,5 @@ class ForeignStatements:
             if first <= diagnostic.line <= line and id(statement) in self._blocks:
                 _, block = self._blocks[id(statement)]
                 beside = [one for one in block.statements if one.line == statement.line]
-                return as_written(diagnostic, block.inner, statement.line, sole=len(beside) < 2)
+                return locate(diagnostic, block.inner, statement.line, sole=len(beside) < 2)
         return diagnostic

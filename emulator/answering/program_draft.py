@@ -26,7 +26,7 @@ from emulator.reading.readers import (
     Unreadable,
     uses_tool,
 )
-from emulator.reading.tool_names import written_names
+from emulator.reading.tool_names import cached_tool_names
 
 
 class ProgramDraft:
@@ -62,8 +62,8 @@ class ProgramDraft:
         self.cut = ""
         self.quoted: list[str] = []
         self._id = secrets.token_hex(10)
-        self.names = written_names(self._toolset.spellings)
-        self._python_names = written_names(self._toolset.names)
+        self.names = cached_tool_names(self._toolset.spellings)
+        self._python_names = cached_tool_names(self._toolset.names)
         self.program = Program()
         self._ran: Program | None = None
         """What has been run as far as it goes: to run it again gives nothing else."""
@@ -225,7 +225,7 @@ class ProgramDraft:
         for statement in statements:
             calling = uses_tool(statement, self._python_names)
             if calling:
-                readings = dict.fromkeys((statement.written.strip(), statement.source))
+                readings = dict.fromkeys((statement.original.strip(), statement.source))
                 block.is_quoted |= bool([text for text in readings if self._quotes(text)])
             if block.dialect != "python":
                 self._foreign.add(statement, block)

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from emulator.answering.quotations import Quotations
 from emulator.reading.python_syntax import calls_tool
-from emulator.reading.tool_names import WrittenNames
+from emulator.reading.tool_names import ToolNames
 from sandbox.parsing import parse
 
 
@@ -21,7 +21,7 @@ def quoted_parts(code: str, quotations: Quotations, names: Collection[str]) -> l
         tree = parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return [code] if quotations.holds(code) else []
-    offered = WrittenNames.of(names)
+    offered = ToolNames.of(names)
     doing = [(node, ast.get_source_segment(code, node) or "") for node in tree.body if _does(node)]
     parts = [text for _, text in doing]
     calling = [text for node, text in doing if calls_tool(node, offered)]

@@ -20,16 +20,9 @@ from emulator.answering.tool_choice import Choice
 from emulator.answering.verdicts import Answered, Refused, Verdict
 from emulator.events import AnswerEvent, ContentDelta, ReasoningDelta, ToolCall
 from emulator.programs.saved import Saved
-from emulator.reading.splitter import (
-    BlockDelta,
-    BlockEnd,
-    BlockStart,
-    Event,
-    Reasoning,
-    Splitter,
-    Text,
-)
-from emulator.reading.tool_names import WrittenNames
+from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Reasoning, Text
+from emulator.reading.splitter import Splitter
+from emulator.reading.tool_names import ToolNames
 
 log = structlog.get_logger()
 
@@ -56,7 +49,7 @@ class Drafting(Protocol):
     """What collects the code of a reply: `ProgramDraft`, or `CellDraft` where there is an interpreter."""
 
     @property
-    def names(self) -> WrittenNames: ...
+    def names(self) -> ToolNames: ...
     @property
     def offered(self) -> list[str]: ...
     @property
@@ -217,9 +210,9 @@ class Reply:
                 yield from self.draft.begin(dialect, raw, in_a_row=in_a_row)
             case BlockDelta(text, raw):
                 yield from self.draft.feed(text, raw)
-            case BlockEnd(raw, with_reply=with_reply):
+            case BlockEnd(raw, at_reply_end=at_reply_end):
                 # Of a block that was cut nothing is called, whatever its syntax.
-                for part in self.draft.end(raw, cut_off=cut_off and with_reply):
+                for part in self.draft.end(raw, cut_off=cut_off and at_reply_end):
                     if isinstance(part, str):
                         yield from self._no_program(part)
                     else:

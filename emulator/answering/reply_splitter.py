@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable
 from enum import Enum
 
-from emulator.reading.events import BlockEnd, BlockStart, Event, Reasoning, Text, merged
+from emulator.reading.events import BlockEnd, BlockStart, Event, Reasoning, Text, merge_events
 from emulator.reading.splitter import Splitter
 from emulator.reading.tags import REASONING
 
@@ -63,7 +63,7 @@ class ReplySplitter:
         self._size += len(text)
         events = self._splitter.feed(text)
         if self._settled:
-            if self._splitter.unopened or self._splitter.ended_reasoning:
+            if self._splitter.unopened_reasoning or self._splitter.reasoning_ended:
                 self.begins = self._shown()
             return events
         self._text.append(text)
@@ -97,7 +97,7 @@ class ReplySplitter:
         """Of ``events`` those that no closing tag would take back; all, once that is settled."""
         for place, event in enumerate(events):
             if isinstance(event, Reasoning):
-                inside = self._splitter.unopened
+                inside = self._splitter.unopened_reasoning
                 if inside:
                     before = _as_reasoning([*self._held, *events[:place]])
                     self._held.clear()
@@ -128,7 +128,7 @@ class ReplySplitter:
         thought = text[self._sent : end]
         self._settle(Begins.INSIDE)
         self._splitter = Splitter(self._names)
-        return merged([Reasoning(thought, thought), *self._splitter.feed(text[end:])])
+        return merge_events([Reasoning(thought, thought), *self._splitter.feed(text[end:])])
 
     def _is_settled(self) -> bool:
         return self._settled
@@ -144,13 +144,13 @@ class ReplySplitter:
     # Once it is known
 
     def _shown(self) -> Begins:
-        inside = self._splitter.unopened or self._known is Begins.INSIDE
+        inside = self._splitter.unopened_reasoning or self._known is Begins.INSIDE
         return Begins.INSIDE if inside else self.begins or Begins.OUTSIDE
 
     def _at_the_end(self, *, cut_off: bool) -> Begins | None:
-        if self._known is Begins.INSIDE and not (self._splitter.ended_reasoning or cut_off):
+        if self._known is Begins.INSIDE and not (self._splitter.reasoning_ended or cut_off):
             return Begins.UNKNOWN  # it does no longer
-        if self._splitter.unopened:
+        if self._splitter.unopened_reasoning:
             return Begins.INSIDE
         return self.begins
 
@@ -167,6 +167,6 @@ def _uncalled(events: list[Event]) -> list[Event]:
         if isinstance(event, BlockStart):
             begun = place
         elif isinstance(event, BlockEnd):
-            last = begun if event.with_reply else place + 1
+            last = begun if event.at_reply_end else place + 1
     words = "".join(event.raw for event in events[:last])
     return [*([Text(words)] if words else []), *events[last:]]

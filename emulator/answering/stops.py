@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from emulator.reading.endings import overlap
+from emulator.reading.text_buffer import partial_match
 
 
 class StopFilter:
@@ -29,7 +29,7 @@ class StopFilter:
             place, self.matched = min(found, key=lambda match: match[0])
             self._held = ""
             return text[:place]
-        keep = max((overlap(text, stop) for stop in self._stops), default=0)
+        keep = max((partial_match(text, stop) for stop in self._stops), default=0)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]
 

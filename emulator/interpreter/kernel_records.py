@@ -98,7 +98,7 @@ def stored_cell(cell: RunningCell) -> StoredCell | None:
     return StoredCell(
         key=cell.key,
         code=cell.code,
-        tools=[dict(tool) for tool in cell.toolset.written],
+        tools=[dict(tool) for tool in cell.toolset.definitions],
         order=cell.order,
         calls=dict(cell.waiting.calls),
         ids=list(cell.ids),

@@ -42,7 +42,7 @@ class RemoteInterpreter:
         key: str = "",
         order: Order = "auto",
     ) -> Iterator[Progress]:
-        tools = toolset.written if toolset else ()
+        tools = toolset.definitions if toolset else ()
         asked = {
             "container": dumped(container),
             "code": code,

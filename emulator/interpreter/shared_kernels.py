@@ -104,7 +104,7 @@ class SharedKernels:
             busy=runs,
             parked=parked,
             files=kernel.file_sync.state(),
-            tools=None if kernel.offered is None else [dict(t) for t in kernel.offered.written],
+            tools=None if kernel.offered is None else [dict(t) for t in kernel.offered.definitions],
             cell=None if kernel.waiting is None else stored_cell(kernel.waiting),
         )
         kernel.stamp = ""  # whatever comes of it, it is not what it was

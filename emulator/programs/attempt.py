@@ -147,8 +147,8 @@ class Attempt:
         """The result as text, or as what it says in JSON: by its schema, else by its use."""
         if recorded.text is None:
             return recorded.result
-        if tool.returns.kind is not None:
-            return recorded.text if tool.returns.kind == "text" else recorded.result
+        if tool.return_type.kind is not None:
+            return recorded.text if tool.return_type.kind == "text" else recorded.result
         use = (self._line(step.line), tool.python_name)
         as_text = (use in self._prepared.texts) != (tool.name in self._other_way)
         # A JSON text that is itself a text reads as what it says, unless the program parses it.

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator
 
-from emulator.reading.bare import BareCode, Kind, Verdict
+from emulator.reading.bare_code import BareCode, LineKind
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Text
-from emulator.reading.incoming import HEAD, HOLD, Incoming
-from emulator.reading.scanner import After, Scanner
+from emulator.reading.scanner import Position, Scanner, Verdict
 from emulator.reading.tags import Tag
-from emulator.reading.tool_names import WrittenNames
+from emulator.reading.text_buffer import HEAD, HOLD, TextBuffer
+from emulator.reading.tool_names import ToolNames
 
 # ---------------------------------------------------------------------------- tags
 
 
-def tagged(text: Incoming, tag: Tag) -> Scanner:
+def tagged(text: TextBuffer, tag: Tag) -> Scanner:
     """From the opening tag to its closing, which is none where it stands inside of a value."""
     opening = text.take(len(tag.opening))
     yield BlockStart(tag.dialect, opening if tag.framed else "")
@@ -41,25 +41,25 @@ def tagged(text: Incoming, tag: Tag) -> Scanner:
                 continue
         if closing == tag.opening:  # written where the closing should be; opens the next block
             yield BlockEnd("", closed=True)
-            return After.LINE
+            return Position.LINE_START
         if closing is not None:
             text.take(len(closing))
             if not tag.framed:
                 yield BlockDelta(closing, closing)
             yield BlockEnd(closing if tag.framed else "", closed=True)
-            return After.PROSE
+            return Position.MID_LINE
         if text.final:
-            yield BlockEnd("", closed=tag.endless and body.whole, with_reply=True)
-            return After.LINE
+            yield BlockEnd("", closed=tag.endless and body.whole, at_reply_end=True)
+            return Position.LINE_START
         yield None
 
 
-def leftover(text: Incoming, token: str) -> Scanner:
+def leftover(text: TextBuffer, token: str) -> Scanner:
     """What is left of a call: a block that no reader reads."""
     yield BlockStart("leftover", "")
     yield BlockDelta(token, text.take(len(token)))
     yield BlockEnd("", closed=True)
-    return After.PROSE
+    return Position.MID_LINE
 
 
 # ---------------------------------------------------------------------------- ReAct and YAML
@@ -74,12 +74,12 @@ LINE_BLOCKS: dict[str, Callable[[str], bool]] = {
 }
 
 
-def lines(text: Incoming, dialect: str) -> Scanner:
+def lines(text: TextBuffer, dialect: str) -> Scanner:
     """A block that lasts as long as its lines look like it."""
     belongs = LINE_BLOCKS[dialect]
     if dialect == "yaml" and not (yield from _goes_on_as_yaml(text)):
         yield Text(text.take(len(text.line() or "")))
-        return After.LINE
+        return Position.LINE_START
     yield BlockStart(dialect, "")
     first = True
     while True:
@@ -88,13 +88,13 @@ def lines(text: Incoming, dialect: str) -> Scanner:
             yield None
             continue
         if line is None or not (first or belongs(line)):
-            yield BlockEnd("", closed=True, with_reply=line is None)
-            return After.LINE
+            yield BlockEnd("", closed=True, at_reply_end=line is None)
+            return Position.LINE_START
         first = False
         yield BlockDelta(line, text.take(len(line)))
 
 
-def _goes_on_as_yaml(text: Incoming) -> Generator[None, None, bool]:
+def _goes_on_as_yaml(text: TextBuffer) -> Generator[None, None, bool]:
     """Whether the line behind the one at hand may be YAML's, is blank, or is none: words are not."""
     while (first := text.line()) is None:
         yield None
@@ -106,7 +106,7 @@ def _goes_on_as_yaml(text: Incoming) -> Generator[None, None, bool]:
 # ---------------------------------------------------------------------------- bare code
 
 
-def code(text: Incoming, names: WrittenNames) -> Scanner:
+def code(text: TextBuffer, names: ToolNames) -> Scanner:
     """Lines that may be Python: held until one calls a tool, and given back if none does."""
     bare = BareCode(names)
     looked = 0  # characters that are held and were looked at
@@ -123,21 +123,23 @@ def code(text: Incoming, names: WrittenNames) -> Scanner:
             break
         kind = bare.take(line)
         looked += len(line)
-        if kind is Kind.CALL or (kind is Kind.CODE and began):
+        if kind is LineKind.CALL or (kind is LineKind.CODE and began):
             yield from _code_lines(text, looked, began=began)
             began, looked = True, 0
-        elif kind is Kind.PROSE:
+        elif kind is LineKind.PROSE:
             if began:
                 yield BlockEnd("", closed=True)
             yield Text(text.take(looked - len(bare.logical)))
             if "\n" not in bare.logical[:-1]:
-                return After.LINE_NOT_CODE  # it may still begin something else
+                return Position.LINE_START_NOT_CODE  # it may still begin something else
             yield Text(text.take(len(bare.logical)))
-            return After.LINE
+            return Position.LINE_START
     return (yield from _code_ends(text, looked, line, bare, began=began))
 
 
-def _code_lines(text: Incoming, count: int, *, began: bool) -> Generator[Event | None, None, None]:
+def _code_lines(
+    text: TextBuffer, count: int, *, began: bool
+) -> Generator[Event | None, None, None]:
     if not began:
         yield BlockStart("python", "")
     raw = text.take(count)
@@ -145,13 +147,13 @@ def _code_lines(text: Incoming, count: int, *, began: bool) -> Generator[Event |
 
 
 def _code_ends(
-    text: Incoming, looked: int, line: str | None, bare: BareCode, *, began: bool
+    text: TextBuffer, looked: int, line: str | None, bare: BareCode, *, began: bool
 ) -> Scanner:
     """The reply has ended (no `line`), or more would have to be held than may be."""
     if line is None and bare.open and bare.breaks_off_in_call():
         yield from _code_lines(text, looked, began=began)
         began, looked = True, 0
     if began:
-        yield BlockEnd("", closed=not bare.open, with_reply=line is None)
+        yield BlockEnd("", closed=not bare.open, at_reply_end=line is None)
     yield Text(text.take(looked + len(line or "")))
-    return After.LINE
+    return Position.LINE_START

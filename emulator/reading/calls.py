@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from emulator.reading.patches import command_in
+from emulator.command_tools import COMMAND_PARAMETERS
 from emulator.reading.statements import Statement, unreadable
-from emulator.reading.tool_names import WrittenNames
+from emulator.reading.tool_names import ToolNames
 from sandbox.parsing import literal
 
 JSON = None | bool | int | float | str | list[Any] | dict[str, Any]
@@ -60,7 +60,7 @@ CALLS_KEYS = (
 _ENVELOPE = frozenset({"type", "id", "index", "call_id", "thought", "thoughts", "reasoning"})
 
 
-def calls_in(value: JSON, names: WrittenNames) -> Iterator[tuple[str, JSON]]:
+def calls_in(value: JSON, names: ToolNames) -> Iterator[tuple[str, JSON]]:
     """(written name, arguments) of every call that `value` means, in order."""
     if isinstance(value, list):
         for item in value:
@@ -77,7 +77,7 @@ def calls_in(value: JSON, names: WrittenNames) -> Iterator[tuple[str, JSON]]:
         if isinstance(name, str):
             yield from _named(key, name, value, names)
             return
-    if (command := command_in(value, names)) is not None:
+    if (command := _command_in(value, names)) is not None:
         yield command
         return
     if value and all(names.find(key) for key in value):  # {"get_weather": {"city": "Oslo"}}
@@ -86,7 +86,7 @@ def calls_in(value: JSON, names: WrittenNames) -> Iterator[tuple[str, JSON]]:
 
 
 def _named(
-    name_key: str, name: str, value: dict[str, Any], names: WrittenNames
+    name_key: str, name: str, value: dict[str, Any], names: ToolNames
 ) -> Iterator[tuple[str, JSON]]:
     for key in ARGUMENT_KEYS:
         if key in value:
@@ -108,7 +108,7 @@ def _is_schema(value: JSON) -> bool:
     return isinstance(value, dict) and value.get("type") == "object" and "properties" in value
 
 
-def statement(name: str, arguments: JSON, names: WrittenNames, line: int) -> Statement:
+def statement(name: str, arguments: JSON, names: ToolNames, line: int) -> Statement:
     """The call as a statement: ``f(**{'city': 'Oslo'})``.
 
     Raises Unreadable where the name cannot be a function's or the arguments are no object.
@@ -177,3 +177,24 @@ def _parsed(arguments: JSON) -> JSON:
         except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
             return arguments
     return parsed if isinstance(parsed, (dict, list)) else arguments
+
+
+PATCH = re.compile(r"^\*\*\* Begin Patch[ \t]*\n.*?^\*\*\* End Patch\b", re.DOTALL | re.MULTILINE)
+
+#: What may stand beside a command.
+_BESIDE = frozenset(
+    "workdir cwd timeout timeout_ms justification with_escalated_permissions sandbox_permissions".split()
+)
+
+
+def _command_in(value: dict[str, Any], names: ToolNames) -> tuple[str, Any] | None:
+    """The call that ``{"command": ["bash", "-lc", "ls"]}`` means, where one tool of commands is offered."""
+    keys = sorted(COMMAND_PARAMETERS & value.keys())
+    if len(keys) != 1 or value.keys() - COMMAND_PARAMETERS - _BESIDE:
+        return None
+    command = value[keys[0]]
+    if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
+        return None
+    if names.patch and (found := PATCH.search("\n".join(command))):
+        return names.patch, [found.group()]
+    return (names.command, value) if names.command and command else None

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import re
 
-from emulator.reading.calls import statement
+from emulator.reading.calls import PATCH, statement
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart
 from emulator.reading.fences import closing_fence, fenced
-from emulator.reading.incoming import HOLD, Incoming
 from emulator.reading.openings import Fence, begins_with_call
-from emulator.reading.patches import PATCH
-from emulator.reading.scanner import After, Scanner
+from emulator.reading.scanner import Position, Scanner
 from emulator.reading.statements import Statement, unreadable
-from emulator.reading.tool_names import WrittenNames
+from emulator.reading.text_buffer import HOLD, TextBuffer
+from emulator.reading.tool_names import ToolNames
 
 SHELLS = frozenset({"bash", "sh", "shell", "zsh"})
 """Labels of fences that hold commands."""
@@ -24,7 +23,7 @@ _PATCH_ENDS = re.compile(r"\*\*\* End Patch[ \t\r]*\n?\Z")
 _HEREDOC = re.compile(r"<<-?[ \t]*[\"']?(?P<word>\w+)")
 
 
-def command_fence(text: Incoming, fence: Fence, names: WrittenNames) -> Scanner:
+def command_fence(text: TextBuffer, fence: Fence, names: ToolNames) -> Scanner:
     """A fence of a shell: a command if it ends the reply, else documentation."""
     looked, closing = len(fence.raw), None
     while closing is None:
@@ -43,17 +42,17 @@ def command_fence(text: Incoming, fence: Fence, names: WrittenNames) -> Scanner:
     return (yield from fenced(text, fence, names))
 
 
-def _command(text: Incoming, fence: Fence, end: int, rest: int) -> Scanner:
+def _command(text: TextBuffer, fence: Fence, end: int, rest: int) -> Scanner:
     raw = text.take(end)
     code = raw[len(fence.raw) :]
     inner = code[: code.rfind("\n") + 1]
     yield BlockStart("command", fence.raw)
     yield BlockDelta(inner, inner)
     yield BlockEnd(code[len(inner) :] + text.take(rest), closed=True)
-    return After.LINE
+    return Position.LINE_START
 
 
-def patch(text: Incoming) -> Scanner:
+def patch(text: TextBuffer) -> Scanner:
     """A patch that begins a line, up to its end, and that of the heredoc around it."""
     yield BlockStart("patch", "")
     word = ""
@@ -63,8 +62,8 @@ def patch(text: Incoming) -> Scanner:
             yield None
             continue
         if line is None:
-            yield BlockEnd("", closed=False, with_reply=True)
-            return After.LINE
+            yield BlockEnd("", closed=False, at_reply_end=True)
+            return Position.LINE_START
         heredoc = None if word else _HEREDOC.search(line)
         word = heredoc["word"] if heredoc else word
         yield BlockDelta(line, text.take(len(line)))
@@ -74,10 +73,10 @@ def patch(text: Incoming) -> Scanner:
         yield None
     last = text.take(len(line)) if word and line and line.strip() == word else ""
     yield BlockEnd(last, closed=True)
-    return After.LINE
+    return Position.LINE_START
 
 
-def read_command(text: str, names: WrittenNames) -> list[Statement]:
+def read_command(text: str, names: ToolNames) -> list[Statement]:
     """The text of a shell's fence."""
     if names.patch and (found := PATCH.search(text)):
         return [statement(names.patch, [found.group()], names, 1)]
@@ -86,7 +85,7 @@ def read_command(text: str, names: WrittenNames) -> list[Statement]:
     return [statement(names.command, [text.strip("\n")], names, 1)]
 
 
-def read_patch(text: str, names: WrittenNames) -> list[Statement]:
+def read_patch(text: str, names: ToolNames) -> list[Statement]:
     """A patch, with or without a heredoc around it. Raises Unreadable."""
     found = PATCH.search(text)
     if found is None or not names.patch:

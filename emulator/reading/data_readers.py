@@ -13,18 +13,18 @@ from emulator.reading.loose_json import values
 from emulator.reading.python_reader import PythonReader
 from emulator.reading.repairs import parse_repaired
 from emulator.reading.statements import MAX_BLOCK, Reader, Statement, unreadable
-from emulator.reading.tool_names import WrittenNames
+from emulator.reading.tool_names import ToolNames
 
-ReadBlock = Callable[[str, WrittenNames], list[Statement]]
+ReadBlock = Callable[[str, ToolNames], list[Statement]]
 
 
 def reader_of(read: ReadBlock) -> Callable[[Collection[str]], Reader]:
     """The factory of readers that collect the block and `read` it at its end."""
-    return lambda names: _Whole(read, WrittenNames.of(names))
+    return lambda names: _Whole(read, ToolNames.of(names))
 
 
 class _Whole:
-    def __init__(self, read: ReadBlock, names: WrittenNames) -> None:
+    def __init__(self, read: ReadBlock, names: ToolNames) -> None:
         self._read = read
         self._names = names
         self._parts: list[str] = []
@@ -45,7 +45,7 @@ class _Whole:
 _CALL = re.compile(r"[\s\[(]*[\"']?[^\W\d][\w.]{0,200}\(")
 
 
-def read_json(text: str, names: WrittenNames) -> list[Statement]:
+def read_json(text: str, names: ToolNames) -> list[Statement]:
     """Values in a row, each a call, a list of calls or an envelope of them; others are skipped.
 
     A fence that says ``json`` may hold ``[f(a=1), g(b=2)]`` all the same.
@@ -59,7 +59,7 @@ def read_json(text: str, names: WrittenNames) -> list[Statement]:
     ]
 
 
-def read_leftover(text: str, names: WrittenNames) -> list[Statement]:  # noqa: ARG001
+def read_leftover(text: str, names: ToolNames) -> list[Statement]:  # noqa: ARG001
     """A tag of a call that stands alone. Raises Unreadable."""
     raise unreadable(
         "a tag of a call stands outside of any call",
@@ -68,7 +68,7 @@ def read_leftover(text: str, names: WrittenNames) -> list[Statement]:  # noqa: A
     )
 
 
-def read_python(text: str, names: WrittenNames) -> list[Statement]:
+def read_python(text: str, names: ToolNames) -> list[Statement]:
     """A whole block of Python, for dialects that may carry it."""
     reader = PythonReader(names)
     return [*reader.feed(text), *reader.close()]
@@ -84,7 +84,7 @@ _STEP = re.compile(
 _BRACKETED = re.compile(r"(?P<name>[\w.\-]+)\[(?P<text>.*)\]\Z", re.DOTALL)
 
 
-def read_react(text: str, names: WrittenNames) -> list[Statement]:
+def read_react(text: str, names: ToolNames) -> list[Statement]:
     """``Action: name`` and ``Action Input: {...}``; also ``Action: name(a=1)``, ``name[text]``."""
     found: list[Statement] = []
     steps = list(_STEP.finditer(text))
@@ -104,9 +104,7 @@ def read_react(text: str, names: WrittenNames) -> list[Statement]:
     return found
 
 
-def _action(
-    action: str, argument_text: str | None, names: WrittenNames, line: int
-) -> list[Statement]:
+def _action(action: str, argument_text: str | None, names: ToolNames, line: int) -> list[Statement]:
     if names.find(action) or argument_text is not None:
         return [_with_input(action, argument_text or "", names, line)]
     bracketed = _BRACKETED.match(action)
@@ -115,7 +113,7 @@ def _action(
     return [Statement(s.source, line + s.line - 1) for s in read_python(action, names)]
 
 
-def _with_input(name: str, argument_text: str, names: WrittenNames, line: int) -> Statement:
+def _with_input(name: str, argument_text: str, names: ToolNames, line: int) -> Statement:
     body = argument_text.removeprefix("```json").removeprefix("```").strip()
     if body[:1] in ("{", "["):
         return statement(name, next(values(body, first=True)).value, names, line)
@@ -138,7 +136,7 @@ _YAML_SIZE = 1 << 16  # PyYAML's scanner is slow
 _YAML_NODES = 10_000  # aliases can multiply
 
 
-def read_yaml(text: str, names: WrittenNames) -> list[Statement]:
+def read_yaml(text: str, names: ToolNames) -> list[Statement]:
     """``name: f`` with ``arguments:`` below, one or a list of them."""
     import yaml
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _WIDTH = 100
 
@@ -85,3 +85,51 @@ def _window(text: str, column: int) -> tuple[str, int]:
     start = max(0, column - 1 - _WIDTH // 2)
     left, right = "..." if start else "", "..." if start + _WIDTH < len(text) else ""
     return f"{left}{text[start : start + _WIDTH]}{right}", column and column - start + len(left)
+
+
+_NAMED_ARGUMENT = re.compile(
+    r"argument \"(?P<argument>[^\"]{1,200})\"|\): (?P<path>[^\W\d][\w\-]{0,200})[.:\[]"
+)
+_CALLED_FUNCTION = re.compile(r"[^\W\d][\w.\-]{0,200}")
+
+
+def locate(diagnostic: Diagnostic, text: str, line: int, *, sole: bool = True) -> Diagnostic:
+    """``diagnostic`` with its place in ``text``; the call that it is about begins in ``line`` of that.
+
+    Where other calls begin in that line too (not ``sole``), only a word that stands there once is marked.
+    """
+    start = _offset(text, line)
+    for word in _words(diagnostic.message):
+        sought = re.compile(rf"(?<![\w.\-]){re.escape(word)}(?![\w\-])")
+        found = sought.search(text, start)
+        if found is not None and (sole or not sought.search(text, found.end())):
+            return _at(diagnostic, text, found.start())
+    return _at(diagnostic, text, start, marked=False)
+
+
+def _words(message: str) -> list[str]:
+    """What to look for: the argument that the message names, else the function."""
+    named = _NAMED_ARGUMENT.search(message)
+    called = _CALLED_FUNCTION.match(message)
+    words = [named["argument"] or named["path"]] if named else []
+    return [*words, called.group()] if called else words
+
+
+def _offset(text: str, line: int) -> int:
+    at = 0
+    for _ in range(line - 1):
+        at = text.find("\n", at) + 1
+        if not at:
+            return 0
+    return at
+
+
+def _at(diagnostic: Diagnostic, text: str, place: int, *, marked: bool = True) -> Diagnostic:
+    begin = text.rfind("\n", 0, place) + 1
+    end = text.find("\n", place)
+    return replace(
+        diagnostic,
+        line=text.count("\n", 0, place) + 1,
+        column=place - begin + 1 if marked else 0,
+        source_line=text[begin : end if end >= 0 else len(text)],
+    )

@@ -24,7 +24,7 @@ _TYPED = r"(?:\s+(?:string=[\"']?(?P<{0}_string>\w+)|type=[\"']?(?P<{0}_type>\w+
 
 
 @dataclass(frozen=True)
-class Argument:
+class ArgumentElement:
     """A kind of element that holds one argument.
 
     ``opening`` has the group ``key``; ``implied``: a further opening at the beginning of a line closes
@@ -37,20 +37,20 @@ class Argument:
     implied: bool = False
 
 
-ARGUMENTS: tuple[Argument, ...] = (
-    Argument(
+ARGUMENTS: tuple[ArgumentElement, ...] = (
+    ArgumentElement(
         "equals",  # <parameter=city>
         rf"<{PREFIX}(?:parameter|param|arg)={_KEY.format('equals')}>",
         rf"</{PREFIX}(?:parameter|param|arg)>",
         implied=True,
     ),
-    Argument(
+    ArgumentElement(
         "named",  # <parameter name="city" string="true">
         rf"<{PREFIX}(?:parameter|param|arg(?:ument)?)\s+name={_KEY.format('named')}"
         rf"{_TYPED.format('named')}>",
         rf"</{PREFIX}(?:parameter|param|arg(?:ument)?)>",
     ),
-    Argument(
+    ArgumentElement(
         "pair",  # <arg_key>city</arg_key><arg_value>
         rf"<{PREFIX}arg_key{SUFFIX}>(?P<pair>[^<]{{1,200}})</{PREFIX}arg_key{SUFFIX}>\s*"
         rf"(?:<{PREFIX}arg_type>(?P<pair_type>[^<]{{0,40}})</{PREFIX}arg_type>\s*)?"
@@ -58,12 +58,12 @@ ARGUMENTS: tuple[Argument, ...] = (
         rf"</{PREFIX}arg_value{SUFFIX}>",
         implied=True,
     ),
-    Argument(
+    ArgumentElement(
         "kimi",  # <|open|>argument key="city" type="string"<|sep|>
         rf"<\|open\|>argument\s+key={_KEY.format('kimi')}{_TYPED.format('kimi')}<\|sep\|>",
         r"<\|close\|>argument<\|sep\|>",
     ),
-    Argument(
+    ArgumentElement(
         "solar",  # <|tool_arg:start|>city<|tool_arg:value|>
         r"<\|tool_arg:start\|>(?P<solar>[^<]{1,200})<\|tool_arg:value\|>",
         r"<\|tool_arg:end\|>",

@@ -45,19 +45,19 @@ class BlockDelta:
 class BlockEnd:
     """The block ends. `closed` is False where the reply ended inside it.
 
-    `with_reply`: nothing but the end of the reply has ended it. Where that end was a cut, the block
+    `at_reply_end`: nothing but the end of the reply has ended it. Where that end was a cut, the block
     was cut too, however whole it may look: what has no closing of its own might have gone on.
     """
 
     raw: str
     closed: bool
-    with_reply: bool = False
+    at_reply_end: bool = False
 
 
 Event = Reasoning | Text | BlockStart | BlockDelta | BlockEnd
 
 
-def merged(events: Iterable[Event]) -> list[Event]:
+def merge_events(events: Iterable[Event]) -> list[Event]:
     """`events` with neighbours of a kind joined: the same for every way to cut a reply."""
     out: list[Event] = []
     for event in events:

@@ -6,14 +6,14 @@ Knows that a fence in a triple-quoted string closes nothing, and that models for
 from __future__ import annotations
 
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Text
-from emulator.reading.incoming import HOLD, Incoming
 from emulator.reading.lexing import PythonScan
 from emulator.reading.openings import FENCES, Fence, fence_in, sniff
-from emulator.reading.scanner import After, Scanner
-from emulator.reading.tool_names import WrittenNames
+from emulator.reading.scanner import Position, Scanner
+from emulator.reading.text_buffer import HOLD, TextBuffer
+from emulator.reading.tool_names import ToolNames
 
 
-def fenced(text: Incoming, fence: Fence, names: WrittenNames) -> Scanner:
+def fenced(text: TextBuffer, fence: Fence, names: ToolNames) -> Scanner:
     """From the opening fence on; the first line of code says what the code is."""
     text.take(len(fence.raw))
     blank = 0
@@ -44,7 +44,7 @@ def closing_fence(line: str, fence: Fence) -> int | None:
     return len(line) - len(begun.lstrip(fence.run[0]))
 
 
-def _documentation(text: Incoming, fence: Fence) -> Scanner:
+def _documentation(text: TextBuffer, fence: Fence) -> Scanner:
     """A fence that is prose: nothing begins inside it."""
     begins = True
     while True:
@@ -56,30 +56,30 @@ def _documentation(text: Incoming, fence: Fence) -> Scanner:
                 end = closing_fence(part, fence) if begins else None
                 if end is not None:
                     yield Text(text.take(end))
-                    return After.PROSE
+                    return Position.MID_LINE
                 begins = False
                 yield Text(text.take(len(part)))
             if text.final:
-                return After.LINE
+                return Position.LINE_START
             yield None
             continue
         end = closing_fence(line, fence) if begins else None
         if end is not None:
             yield Text(text.take(end))
-            return After.PROSE
+            return Position.MID_LINE
         begins = line.endswith("\n")
         yield Text(text.take(len(line)))
 
 
-def _fenced_code(text: Incoming, fence: Fence, names: WrittenNames, *, lexed: bool) -> Scanner:
+def _fenced_code(text: TextBuffer, fence: Fence, names: ToolNames, *, lexed: bool) -> Scanner:
     scan = PythonScan() if lexed else None
     begins = not fence.code
     while True:
         line = text.line()
         if line is None:
             if text.final:
-                yield BlockEnd("", closed=False, with_reply=True)
-                return After.LINE
+                yield BlockEnd("", closed=False, at_reply_end=True)
+                return Position.LINE_START
             yield None
             continue
         in_string = scan is not None and scan.quote
@@ -96,10 +96,10 @@ def _fenced_code(text: Incoming, fence: Fence, names: WrittenNames, *, lexed: bo
         rest = line[end:].strip()
         if rest and rest.lower() in FENCES and fence_in(line, names):
             yield BlockEnd("", closed=True)  # the next fence opens, this one forgot to close
-            return After.LINE
+            return Position.LINE_START
         closing = text.take(end if rest else len(line))
         yield BlockEnd(closing, closed=True)
-        return After.LINE if closing.endswith("\n") else After.PROSE
+        return Position.LINE_START if closing.endswith("\n") else Position.MID_LINE
 
 
 def _glued_fence(line: str, fence: Fence, scan: PythonScan | None) -> int | None:

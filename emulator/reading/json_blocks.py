@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Generator
 
-from emulator.reading.bare import Verdict
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Text
-from emulator.reading.incoming import HEAD, HOLD, Incoming
 from emulator.reading.lexing import JsonScan
-from emulator.reading.named import bare_header, named_calls, named_opens
+from emulator.reading.named_calls import bare_header, named_calls, named_opens
 from emulator.reading.openings import json_opens, names_a_call
-from emulator.reading.scanner import After, Scanner
-from emulator.reading.tool_names import WrittenNames
+from emulator.reading.scanner import Position, Scanner, Verdict
+from emulator.reading.text_buffer import HEAD, HOLD, TextBuffer
+from emulator.reading.tool_names import ToolNames
 
 #: What goes on behind a value in its line: then it is spoken of, or its result is told. Words that begin
 #: a further message are none.
@@ -23,7 +22,7 @@ _GOES_ON = re.compile(
 _MAY_GO_ON = re.compile(r"(?:[,:(][ \t]*|[-=]|[a-z]{1,12})\Z")
 
 
-def spoken_of(text: Incoming, names: WrittenNames, start: int = 0) -> Generator[None, None, int]:
+def spoken_of(text: TextBuffer, names: ToolNames, start: int = 0) -> Generator[None, None, int]:
     """The length of the value in brackets that begins ``start`` characters on, if a sentence follows it.
 
     Nothing is taken. It is 0 for a value that is not spoken of, is cut off, or is too long to be held.
@@ -51,23 +50,23 @@ def spoken_of(text: Incoming, names: WrittenNames, start: int = 0) -> Generator[
         yield None
 
 
-def json_line(text: Incoming, names: WrittenNames) -> Scanner:
+def json_line(text: TextBuffer, names: ToolNames) -> Scanner:
     """JSON that begins a line and is a call, unless a sentence goes on behind it."""
     spoken = yield from spoken_of(text, names)
     if spoken:
         yield Text(text.take(spoken))
-        return After.PROSE
+        return Position.MID_LINE
     return (yield from json_calls(text, names))
 
 
-def named_line(text: Incoming, names: WrittenNames) -> Scanner:
+def named_line(text: TextBuffer, names: ToolNames) -> Scanner:
     """A name and its JSON that begin a line: calls, unless only the name says so and a sentence goes on."""
     head, whole = text.head()
     header = bare_header(head, whole, names)
     spoken = (yield from spoken_of(text, names, header)) if header else 0
     if spoken:
         yield Text(text.take(spoken))
-        return After.PROSE
+        return Position.MID_LINE
     return (yield from named_calls(text, names))
 
 
@@ -75,7 +74,7 @@ def named_line(text: Incoming, names: WrittenNames) -> Scanner:
 _BETWEEN = re.compile(r"[\s,;\]}]*")
 
 
-def json_calls(text: Incoming, names: WrittenNames) -> Scanner:
+def json_calls(text: TextBuffer, names: ToolNames) -> Scanner:
     """JSON that is a call for sure, and the calls that follow it."""
     yield BlockStart("json", "")
     more = True
@@ -87,18 +86,18 @@ def json_calls(text: Incoming, names: WrittenNames) -> Scanner:
             raw = text.take((len(text.text) if end is None else end) - text.at)
             yield BlockDelta(raw, raw)
             if end is None and text.final:
-                yield BlockEnd("", closed=False, with_reply=True)
-                return After.LINE
+                yield BlockEnd("", closed=False, at_reply_end=True)
+                return Position.LINE_START
             if end is None:
                 yield None
         more = yield from _another(text, names)
     head, _ = text.head()
     extra = len(head) - len(head.lstrip("]}"))  # brackets too many
     yield BlockEnd(text.take(extra), closed=True)
-    return After.PROSE
+    return Position.MID_LINE
 
 
-def _another(text: Incoming, names: WrittenNames) -> Generator[Event | None, None, bool]:
+def _another(text: TextBuffer, names: ToolNames) -> Generator[Event | None, None, bool]:
     """Whether one more call follows; what stands before it belongs to the block."""
     while True:
         head, whole = text.head()
@@ -118,7 +117,7 @@ def _another(text: Incoming, names: WrittenNames) -> Generator[Event | None, Non
         yield None
 
 
-def json_perhaps(text: Incoming, names: WrittenNames, *, midline: bool) -> Scanner:
+def json_perhaps(text: TextBuffer, names: ToolNames, *, midline: bool) -> Scanner:
     """JSON that is a call only if its end, or within a line what follows it, says so."""
     scan, scanned, end = JsonScan(), 0, None
     while end is None:
@@ -139,14 +138,14 @@ def json_perhaps(text: Incoming, names: WrittenNames, *, midline: bool) -> Scann
     raw = text.take(scanned)
     if not is_call:
         yield Text(raw)
-        return After.PROSE
+        return Position.MID_LINE
     yield BlockStart("json", "")
     yield BlockDelta(raw, raw)
-    yield BlockEnd("", closed=end is not None, with_reply=end is None)
-    return After.PROSE
+    yield BlockEnd("", closed=end is not None, at_reply_end=end is None)
+    return Position.MID_LINE
 
 
-def _follows(text: Incoming, end: int) -> Generator[Event | None, None, str]:
+def _follows(text: TextBuffer, end: int) -> Generator[Event | None, None, str]:
     """The first character after `end` in its line that is no space; "" if there is none."""
     while True:
         window, whole = text.head(HOLD)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from emulator.reading.endings import overlap
 from emulator.reading.events import Reasoning, Text
 from emulator.reading.tags import REASONING
+from emulator.reading.text_buffer import partial_match
 
 
 class LeadingReasoning:
@@ -39,7 +39,7 @@ class LeadingReasoning:
         if self._closing is not None:
             thought, closed, rest = text.partition(self._closing)
             if not closed:
-                thought = text[: len(text) - overlap(text, self._closing)]
+                thought = text[: len(text) - partial_match(text, self._closing)]
                 self._held = text[len(thought) :]
             if thought:
                 yield Reasoning(thought, thought)

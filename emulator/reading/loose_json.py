@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from emulator.reading.calls import JSON, loads
 from emulator.reading.lexing import JsonScan, in_code, outside_strings
-from emulator.reading.repairs import straight_quotes
+from emulator.reading.repairs import Repair, straight_quotes
 from emulator.reading.statements import unreadable
 from sandbox.parsing import literal
 
@@ -81,14 +81,6 @@ _JSON_TO_PYTHON = {json_word: word for word, json_word in _PYTHON_TO_JSON.items(
 def _words(table: dict[str, str]) -> Callable[[str], str]:
     pattern = re.compile(rf"\b(?:{'|'.join(table)})\b")
     return in_code(lambda text: pattern.sub(lambda match: table[match.group()], text))
-
-
-@dataclass(frozen=True)
-class Repair:
-    """A change of JSON text, tried only while it does not parse."""
-
-    why: str
-    apply: Callable[[str], str]
 
 
 def _without_comments(text: str) -> str:

@@ -9,7 +9,7 @@ from emulator.reading.calls import JSON
 from emulator.reading.elements import Elements
 from emulator.reading.loose_json import values
 from emulator.reading.statements import unreadable
-from emulator.reading.tool_names import WrittenNames
+from emulator.reading.tool_names import ToolNames
 
 #: DeepSeek's tokens use look-alikes of bar and space; so many tools print them plain.
 _PLAIN = str.maketrans("｜▁", "|_")
@@ -18,10 +18,10 @@ _TRAILING = re.compile(r"(?:</?[\w:|.\-]{1,60}>|<\|?[\w/:| ]{1,60}\|?>|\[/?[A-Z_
 _LONGEST = 64
 
 
-class Block:
+class MarkupBlock:
     """The text of a block, as it was written and with look-alikes made plain."""
 
-    def __init__(self, text: str, names: WrittenNames) -> None:
+    def __init__(self, text: str, names: ToolNames) -> None:
         self.text = text
         self.plain = text.translate(_PLAIN)
         self.names = names

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from emulator.command_tools import COMMAND_PARAMETERS
-from emulator.reading.bare import Verdict, opens
-from emulator.reading.named import named_opens
-from emulator.reading.tool_names import WRITTEN_NAME, WrittenNames
+from emulator.reading.bare_code import opens
+from emulator.reading.named_calls import named_opens
+from emulator.reading.scanner import Verdict
+from emulator.reading.tool_names import WRITTEN_NAME, ToolNames
 
 # ---------------------------------------------------------------------------- fences
 
@@ -43,7 +44,7 @@ class Fence:
     code: str = ""  # code on the fence's own line
 
 
-def fence_in(line: str, names: WrittenNames) -> Fence | None:
+def fence_in(line: str, names: ToolNames) -> Fence | None:
     """The fence that a whole line opens, if it opens one."""
     match = _FENCE.match(line)
     if match is None:
@@ -61,7 +62,7 @@ def fence_in(line: str, names: WrittenNames) -> Fence | None:
     return Fence(indent, run, language, line)
 
 
-def begins_with_call(text: str, names: WrittenNames) -> bool:
+def begins_with_call(text: str, names: ToolNames) -> bool:
     """Whether the text begins with a call of an offered function, perhaps printed or in a list."""
     bare = re.sub(r"^(?:\s|[\[(]|await |print\(|[^\W\d]\w* = )*", "", text)
     word = WRITTEN_NAME.match(bare)
@@ -83,7 +84,7 @@ _SNIFFED: tuple[tuple[re.Pattern[str], str], ...] = (
 _PATCHES = re.compile(r"\*\*\* Begin Patch\b|apply_patch\s+<<")
 
 
-def sniff(line: str, language: str, names: WrittenNames) -> str | None:
+def sniff(line: str, language: str, names: ToolNames) -> str | None:
     """The dialect of a fence by its language and first line; None for documentation."""
     text = line.strip()
     if text.startswith("Traceback (most recent call last)"):
@@ -134,17 +135,17 @@ _DESCRIBED = re.compile(r"""["'](?:description|properties)["']\s*:""")
 
 
 @dataclass(frozen=True)
-class Found:
+class Opening:
     """A verdict, and for JSON whether the value has to end before it is sure that it is a call."""
 
     verdict: Verdict
     sure: bool = True
 
 
-NO, MAYBE = Found(Verdict.NO), Found(Verdict.MAYBE)
+NO, MAYBE = Opening(Verdict.NO), Opening(Verdict.MAYBE)
 
 
-def json_opens(head: str, whole: bool, names: WrittenNames) -> Found:
+def json_opens(head: str, whole: bool, names: ToolNames) -> Opening:
     """Whether JSON that means a call begins here."""
     if head[:2] in _NO_JSON:
         return NO
@@ -155,15 +156,15 @@ def json_opens(head: str, whole: bool, names: WrittenNames) -> Found:
     key, value = match["key"], match["value"]
     if match["open"]:
         if match["open"] == "[" and key in COMMAND_PARAMETERS and (names.command or names.patch):
-            return Found(Verdict.YES, sure=False)
+            return Opening(Verdict.YES, sure=False)
         if key in _CALL_KEYS or names.find(key):
-            return Found(Verdict.YES)
+            return Opening(Verdict.YES)
     elif value is not None and key in _NAME_KEYS:
-        return Found(Verdict.YES, sure=not names or names.find(value) is not None)
-    return Found(Verdict.YES, sure=False) if key in _EARLY_KEYS else NO
+        return Opening(Verdict.YES, sure=not names or names.find(value) is not None)
+    return Opening(Verdict.YES, sure=False) if key in _EARLY_KEYS else NO
 
 
-def names_a_call(text: str, names: WrittenNames) -> bool:
+def names_a_call(text: str, names: ToolNames) -> bool:
     """Whether JSON text names an offered function where calls name theirs, or has all that a call has."""
     if (names.command or names.patch) and _COMMAND.match(text):
         return True
@@ -188,7 +189,7 @@ _YAML = re.compile(
 )
 
 
-def react_opens(head: str, whole: bool, names: WrittenNames) -> Found:
+def react_opens(head: str, whole: bool, names: ToolNames) -> Opening:
     """``Action: get_weather``, with an offered function."""
     text = head.lstrip(" \t*").lower()
     after = text.removeprefix("action").lstrip(" \t*0123456789")
@@ -198,12 +199,12 @@ def react_opens(head: str, whole: bool, names: WrittenNames) -> Found:
         # An action that nobody offered: the line with its input tells that it is one.
         word = following.lstrip(" \t*")[: len("action input")].lower().replace("_", " ")
         if word == "action input":
-            return Found(Verdict.YES)
+            return Opening(Verdict.YES)
         return MAYBE if "action input".startswith(word) and not whole else NO
     return _line_opens(head, whole, begins, lambda line: _is_action(line, names))
 
 
-def _is_action(line: str, names: WrittenNames) -> bool:
+def _is_action(line: str, names: ToolNames) -> bool:
     match = _REACT.match(line)
     if match is None:
         return False
@@ -215,38 +216,38 @@ def _is_action(line: str, names: WrittenNames) -> bool:
 _YAML_WORDS = ("name:", "function:", "tool:", "tool_", "function_")
 
 
-def yaml_opens(head: str, whole: bool, names: WrittenNames) -> Found:
+def yaml_opens(head: str, whole: bool, names: ToolNames) -> Opening:
     """``name: get_weather`` at the beginning of a line, with an offered function."""
     text = head.removeprefix("- ")
     begins = head == "-" or any(word.startswith(text[: len(word)]) for word in _YAML_WORDS)
     return _line_opens(head, whole, begins, lambda line: _is_yaml_call(line, names))
 
 
-def _is_yaml_call(line: str, names: WrittenNames) -> bool:
+def _is_yaml_call(line: str, names: ToolNames) -> bool:
     match = _YAML.match(line + "\n")
     return bool(match and (match["calls"] or names.find(match["name"])))
 
 
-def _line_opens(head: str, whole: bool, begins: bool, test: Callable[[str], bool]) -> Found:
+def _line_opens(head: str, whole: bool, begins: bool, test: Callable[[str], bool]) -> Opening:
     line, newline, _ = head.partition("\n")
     if not begins:
         return NO
     if newline or whole:
-        return Found(Verdict.YES) if test(line) else NO
+        return Opening(Verdict.YES) if test(line) else NO
     return MAYBE
 
 
-def code_opens(head: str, whole: bool, names: WrittenNames) -> Found:
-    """Code outside of a fence; see `bare.opens`."""
-    return Found(opens(head, whole, names)) if names else NO
+def code_opens(head: str, whole: bool, names: ToolNames) -> Opening:
+    """Code outside of a fence; see `bare_code.opens`."""
+    return Opening(opens(head, whole, names)) if names else NO
 
 
-def call_opens(head: str, whole: bool, names: WrittenNames) -> Found:
-    """A name, then JSON; see `named.named_opens`."""
-    return Found(named_opens(head, whole, names)[0]) if names else NO
+def call_opens(head: str, whole: bool, names: ToolNames) -> Opening:
+    """A name, then JSON; see `named_calls.named_opens`."""
+    return Opening(named_opens(head, whole, names)[0]) if names else NO
 
 
-def patch_opens(head: str, whole: bool, names: WrittenNames) -> Found:
+def patch_opens(head: str, whole: bool, names: ToolNames) -> Opening:
     """A patch, or the heredoc of one, where ``apply_patch`` is offered."""
     begins = bool(names.patch) and any(
         word.startswith(head[: len(word)]) for word in ("*** Begin Patch", "apply_patch <<")
@@ -257,14 +258,14 @@ def patch_opens(head: str, whole: bool, names: WrittenNames) -> Found:
 _FINAL = ">>>all\n"
 
 
-def channel_opens(head: str, whole: bool, names: WrittenNames) -> Found:  # noqa: ARG001
+def channel_opens(head: str, whole: bool, names: ToolNames) -> Opening:  # noqa: ARG001
     """Functionary's channel for words."""
     if head.startswith(_FINAL):
-        return Found(Verdict.YES)
+        return Opening(Verdict.YES)
     return MAYBE if not whole and head and _FINAL.startswith(head) else NO
 
 
-def fence_opens(head: str, whole: bool, names: WrittenNames) -> Found:
+def fence_opens(head: str, whole: bool, names: ToolNames) -> Opening:
     """A fence at the beginning of a line."""
     begins = re.match(r"[ \t]*(?:`{3}|~{3}|`{0,2}\Z|~{0,2}\Z)", head) is not None
     return _line_opens(head, whole, begins, lambda line: fence_in(line, names) is not None)
@@ -274,7 +275,7 @@ def fence_opens(head: str, whole: bool, names: WrittenNames) -> Found:
 DULL = r"[ \t]{0,40}[\d,.;:!?%&|+=)\]}/#$^]"
 
 #: What may begin with a line, in the order in which it is asked.
-LINES: tuple[tuple[str, Callable[[str, bool, WrittenNames], Found]], ...] = (
+LINES: tuple[tuple[str, Callable[[str, bool, ToolNames], Opening]], ...] = (
     ("fence", fence_opens),
     ("channel", channel_opens),
     ("patch", patch_opens),

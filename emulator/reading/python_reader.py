@@ -17,7 +17,7 @@ from emulator.reading.lexing import PythonScan
 from emulator.reading.repairs import parse_repaired
 from emulator.reading.rewrites import rewritten
 from emulator.reading.statements import MAX_BLOCK, MAX_STATEMENTS, Statement, Unreadable, unreadable
-from emulator.reading.tool_names import WrittenNames
+from emulator.reading.tool_names import ToolNames
 
 #: Words that go on with the compound statement before them.
 _CONTINUES = re.compile(r"(?:else|elif|except|finally)\b")
@@ -55,7 +55,7 @@ class PythonReader:
     """See `statements.Reader`. After a fault nothing more is returned: order matters."""
 
     def __init__(self, names: Collection[str] = ()) -> None:
-        self._names = WrittenNames.of(names)
+        self._names = ToolNames.of(names)
         self._partial: list[str] = []  # of the line that has not ended yet
         self._lines: list[str] = []  # of the statement that has not closed yet
         self._decorating = False  # nothing but decorators has come of that statement

@@ -7,7 +7,7 @@ import builtins
 import warnings
 
 from emulator.reading.lexing import PythonScan
-from emulator.reading.tool_names import WrittenNames
+from emulator.reading.tool_names import ToolNames
 from sandbox import parsing
 from sandbox.parsing import walk
 
@@ -49,7 +49,7 @@ def dotted(node: ast.AST) -> str | None:
     return ".".join([node.id, *reversed(parts)])
 
 
-def called(node: ast.AST | None, names: WrittenNames) -> str | None:
+def called(node: ast.AST | None, names: ToolNames) -> str | None:
     """The Python name of the offered function that `node` calls, if it is such a call."""
     if isinstance(node, ast.Await):
         node = node.value
@@ -70,7 +70,7 @@ def is_pythons_own(call: ast.Call) -> bool:
     )
 
 
-def gives_tool(code: str | ast.AST, names: WrittenNames) -> bool:
+def passes_tool(code: str | ast.AST, names: ToolNames) -> bool:
     """Whether the code gives an offered function away as a value: ``map(get_weather, cities)``."""
     tree = _tree(code)
     return tree is not None and any(
@@ -94,7 +94,7 @@ def _values(node: ast.AST) -> list[ast.expr]:
     return []
 
 
-def calls_tool(code: str | ast.AST, names: WrittenNames) -> bool:
+def calls_tool(code: str | ast.AST, names: ToolNames) -> bool:
     """Whether the code calls an offered function anywhere. False for what does not parse."""
     tree = _tree(code)
     return tree is not None and any(called(node, names) for node in walk(tree))

@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection
 
 from emulator.reading.commands import read_command, read_patch
 from emulator.reading.data_readers import read_json, read_leftover, read_react, read_yaml, reader_of
-from emulator.reading.markup import read_markup
+from emulator.reading.markup_reader import read_markup
 from emulator.reading.python_reader import PythonReader
 from emulator.reading.python_syntax import calls_tool as _calls_tool
-from emulator.reading.python_syntax import gives_tool
+from emulator.reading.python_syntax import passes_tool
 from emulator.reading.statements import Reader, Statement, Unreadable
-from emulator.reading.tool_names import WRITTEN_NAME, WrittenNames
+from emulator.reading.tool_names import WRITTEN_NAME, ToolNames
 
 __all__ = [
     "READERS",
@@ -50,18 +50,18 @@ def read(dialect: str, text: str, names: Collection[str] = ()) -> list[Statement
 
 def calls_tool(source: str, names: Collection[str]) -> bool:
     """Whether the statement calls an offered function; code that calls none is documentation."""
-    return _calls_tool(source, WrittenNames.of(names))
+    return _calls_tool(source, ToolNames.of(names))
 
 
-def uses_tool(statement: Statement, names: WrittenNames) -> bool:
+def uses_tool(statement: Statement, names: ToolNames) -> bool:
     """Whether it calls one, or gives one to what may call it."""
-    if not names.may_stand_in(statement.source):
+    if not names.may_occur_in(statement.source):
         return False
     code = statement.tree or statement.source
-    return _calls_tool(code, names) or gives_tool(code, names)
+    return _calls_tool(code, names) or passes_tool(code, names)
 
 
 def mentions_tool(text: str, names: Collection[str]) -> bool:
     """Whether an offered name occurs in the text; a broken block without one is documentation."""
-    offered = WrittenNames.of(names)
+    offered = ToolNames.of(names)
     return any(offered.find(match.group()) for match in WRITTEN_NAME.finditer(text))

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 
-from emulator.reading.bare import Verdict
 from emulator.reading.events import Event, Reasoning
-from emulator.reading.incoming import Incoming
-from emulator.reading.scanner import After, Scanner
+from emulator.reading.scanner import Position, Scanner, Verdict
 from emulator.reading.tags import REASONING
+from emulator.reading.text_buffer import TextBuffer
 
 _QUOTES = frozenset("`'\"“‘”’")
 _LONGEST = max(map(len, REASONING))
 
 
-def mentioned(text: Incoming, tag: str) -> Verdict:
+def mentioned(text: TextBuffer, tag: str) -> Verdict:
     """Whether the tag at hand stands in quotes, and so is only spoken of."""
     if text.last not in _QUOTES:
         return Verdict.NO
@@ -24,7 +23,7 @@ def mentioned(text: Incoming, tag: str) -> Verdict:
     return Verdict.YES if following in _QUOTES else Verdict.NO
 
 
-def reasoning(text: Incoming, closings: tuple[str, ...], ended: Callable[[], None]) -> Scanner:
+def reasoning(text: TextBuffer, closings: tuple[str, ...], ended: Callable[[], None]) -> Scanner:
     """Up to the first of ``closings`` that is not only spoken of; ``ended`` is told of it."""
     yield from blank(text)
     again = yield from _opened_again(text)
@@ -43,12 +42,12 @@ def reasoning(text: Incoming, closings: tuple[str, ...], ended: Callable[[], Non
             raw = text.take(len(closing))
             yield Reasoning(raw, raw)
         elif text.final:
-            return After.LINE
+            return Position.LINE_START
         else:
             yield None
 
 
-def _opened_again(text: Incoming) -> Generator[Event | None, None, str | None]:
+def _opened_again(text: TextBuffer) -> Generator[Event | None, None, str | None]:
     """The tag that a model writes although the template, or itself, has opened one already."""
     again = None
     while True:
@@ -64,11 +63,11 @@ def _opened_again(text: Incoming) -> Generator[Event | None, None, str | None]:
             yield None
 
 
-def blank(text: Incoming) -> Scanner:
+def blank(text: TextBuffer) -> Scanner:
     """Line ends around reasoning belong to its tags."""
     while True:
         rest = text.text[text.at :]
         yield Reasoning("", text.take(len(rest) - len(rest.lstrip("\r\n"))))
         if len(text) or text.final:
-            return After.LINE
+            return Position.LINE_START
         yield None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from emulator.reading.lexing import in_code, outside_strings
 from emulator.reading.python_syntax import parse
-from emulator.reading.tool_names import WrittenNames
+from emulator.reading.tool_names import ToolNames
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ REPAIRS: tuple[Repair, ...] = (
 )
 
 
-def parse_repaired(source: str, names: WrittenNames) -> tuple[ast.Module, str]:
+def parse_repaired(source: str, names: ToolNames) -> tuple[ast.Module, str]:
     """Tree and text of `source`, repaired only as far as needed.
 
     Raises the SyntaxError of the text as it was written.
@@ -100,5 +100,5 @@ def parse_repaired(source: str, names: WrittenNames) -> tuple[ast.Module, str]:
     raise first
 
 
-def _respelt(source: str, names: WrittenNames) -> str:
+def _respelt(source: str, names: ToolNames) -> str:
     return in_code(names.respell)(source) if names.need_respelling else source

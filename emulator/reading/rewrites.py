@@ -11,12 +11,12 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from emulator.reading.async_code import driven, is_concurrent
 from emulator.reading.calls import HALF, calls_in, statement, whole_characters
-from emulator.reading.concurrent import driven, is_concurrent
 from emulator.reading.python_syntax import called, dotted, is_pythons_own, parse
 from emulator.reading.repairs import parse_repaired
 from emulator.reading.statements import Unreadable
-from emulator.reading.tool_names import WrittenNames
+from emulator.reading.tool_names import ToolNames
 from sandbox.parsing import children
 
 
@@ -30,11 +30,11 @@ class Rewrite:
 
     why: str
     on: type[ast.AST] | tuple[type[ast.AST], ...]
-    apply: Callable[[ast.AST, WrittenNames], ast.AST | list[ast.stmt]]
+    apply: Callable[[ast.AST, ToolNames], ast.AST | list[ast.stmt]]
     top: bool = False
 
 
-def _constants(node: ast.AST, names: WrittenNames) -> ast.AST:
+def _constants(node: ast.AST, names: ToolNames) -> ast.AST:
     assert isinstance(node, ast.Name)
     values = {"true": True, "false": False, "null": None}
     if isinstance(node.ctx, ast.Load) and node.id in values and not names.find(node.id):
@@ -45,7 +45,7 @@ def _constants(node: ast.AST, names: WrittenNames) -> ast.AST:
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def _characters(node: ast.AST, _: WrittenNames) -> ast.AST:
+def _characters(node: ast.AST, _: ToolNames) -> ast.AST:
     assert isinstance(node, ast.Constant)
     if not isinstance(node.value, str) or not _SURROGATE.search(node.value):
         return node
@@ -55,7 +55,7 @@ def _characters(node: ast.AST, _: WrittenNames) -> ast.AST:
         raise SyntaxError(HALF) from None
 
 
-def _awaited(node: ast.AST, _: WrittenNames) -> ast.AST:
+def _awaited(node: ast.AST, _: ToolNames) -> ast.AST:
     assert isinstance(node, ast.Await)
     return node.value
 
@@ -67,7 +67,7 @@ _SYNC: dict[type[ast.AST], type[ast.AST]] = {
 }
 
 
-def _synchronous(node: ast.AST, _: WrittenNames) -> ast.AST:
+def _synchronous(node: ast.AST, _: ToolNames) -> ast.AST:
     fields = {name: getattr(node, name) for name in node._fields if hasattr(node, name)}
     return _SYNC[type(node)](**fields)
 
@@ -75,7 +75,7 @@ def _synchronous(node: ast.AST, _: WrittenNames) -> ast.AST:
 _DRIVERS = frozenset({"asyncio.run", "asyncio.create_task", "asyncio.ensure_future"})
 
 
-def _undriven(node: ast.AST, _: WrittenNames) -> ast.AST:
+def _undriven(node: ast.AST, _: ToolNames) -> ast.AST:
     assert isinstance(node, ast.Call)
     written = dotted(node.func)
     if written in _DRIVERS and len(node.args) == 1:
@@ -92,7 +92,7 @@ def _undriven(node: ast.AST, _: WrittenNames) -> ast.AST:
 _METHODS = frozenset("invoke ainvoke run arun call acall execute __call__ remote".split())
 
 
-def _renamed(node: ast.AST, names: WrittenNames) -> ast.AST:
+def _renamed(node: ast.AST, names: ToolNames) -> ast.AST:
     assert isinstance(node, ast.Call)
     written = dotted(node.func)
     if written is None or is_pythons_own(node):
@@ -109,7 +109,7 @@ def _statements(expressions: list[ast.expr]) -> list[ast.stmt]:
     return [ast.Expr(expression) for expression in expressions]
 
 
-def _quoted(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+def _quoted(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
     assert isinstance(node, ast.Expr)
     match node.value:
         case ast.Constant(value=str(text)):
@@ -134,7 +134,7 @@ def _quoted(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
     return found
 
 
-def _json_calls(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+def _json_calls(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
     assert isinstance(node, ast.Expr)
     if not isinstance(node.value, (ast.Dict, ast.List)):
         return node
@@ -149,7 +149,7 @@ def _json_calls(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
 _SCHEMA_BASES = frozenset({"BaseModel", "pydantic.BaseModel", "TypedDict", "typing.TypedDict"})
 
 
-def _declared(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+def _declared(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
     assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
     if names.find(node.name):
         return []
@@ -165,7 +165,7 @@ _STUB_MODULES = frozenset(
 )
 
 
-def _imported(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+def _imported(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
     assert isinstance(node, (ast.Import, ast.ImportFrom))
     if isinstance(node, ast.ImportFrom) and node.module in _SCHEMA_MODULES:
         return []
@@ -183,7 +183,7 @@ def _imported(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
     return kept + aliases if isinstance(kept, list) else kept
 
 
-def _is_stub_module(name: str, names: WrittenNames) -> bool:
+def _is_stub_module(name: str, names: ToolNames) -> bool:
     return name in _STUB_MODULES or names.find(name) is not None
 
 
@@ -195,7 +195,7 @@ def _kept(
     return [anew()] if aliases else []
 
 
-def _main_guard(node: ast.AST, _: WrittenNames) -> ast.AST | list[ast.stmt]:
+def _main_guard(node: ast.AST, _: ToolNames) -> ast.AST | list[ast.stmt]:
     assert isinstance(node, ast.If)
     match node.test:
         case ast.Compare(
@@ -205,7 +205,7 @@ def _main_guard(node: ast.AST, _: WrittenNames) -> ast.AST | list[ast.stmt]:
     return node
 
 
-def _undeclared(node: ast.AST, _: WrittenNames) -> ast.AST | list[ast.stmt]:
+def _undeclared(node: ast.AST, _: ToolNames) -> ast.AST | list[ast.stmt]:
     assert isinstance(node, ast.AnnAssign)
     return node if node.value else []
 
@@ -213,7 +213,7 @@ def _undeclared(node: ast.AST, _: WrittenNames) -> ast.AST | list[ast.stmt]:
 _LANGUAGES = frozenset({"python", "py", "python3", "tool_code", "json", "tool_call", "code"})
 
 
-def _language(node: ast.AST, names: WrittenNames) -> ast.AST | list[ast.stmt]:
+def _language(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
     assert isinstance(node, ast.Expr)
     match node.value:
         case ast.Name(id=word) if word in _LANGUAGES and not names.find(word):
@@ -256,7 +256,7 @@ _INNER = {
 
 
 class _Rewriter(ast.NodeTransformer):
-    def __init__(self, names: WrittenNames) -> None:
+    def __init__(self, names: ToolNames) -> None:
         self._names = names
         self.changed = False
 
@@ -282,7 +282,7 @@ class _Rewriter(ast.NodeTransformer):
 _DEEP = 60
 
 
-def _stands(tree: ast.AST, names: WrittenNames) -> bool:
+def _stands(tree: ast.AST, names: ToolNames) -> bool:
     """Whether no inner row applies anywhere in ``tree``, as in nearly all that models write.
 
     Rows build new nodes, and leave the tree as it is. Of a deep tree it is for the rewriter to say.
@@ -300,7 +300,7 @@ def _stands(tree: ast.AST, names: WrittenNames) -> bool:
 
 
 @dataclass(frozen=True)
-class Piece:
+class RewrittenStatement:
     """A statement after all rows; `line` is that of the statement it came from."""
 
     node: ast.stmt
@@ -308,12 +308,12 @@ class Piece:
     changed: bool
 
 
-def rewritten(tree: ast.Module, names: WrittenNames) -> list[Piece]:
+def rewritten(tree: ast.Module, names: ToolNames) -> list[RewrittenStatement]:
     """The statements of `tree` after all rows. Raises RecursionError on a tree too deep."""
     return [piece for node in tree.body for piece in _pieces(node, names)]
 
 
-def _pieces(node: ast.stmt, names: WrittenNames) -> Iterator[Piece]:
+def _pieces(node: ast.stmt, names: ToolNames) -> Iterator[RewrittenStatement]:
     line = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
     rewriter = _Rewriter(names)
     statements: list[ast.AST] = [node if _stands(node, names) else rewriter.visit(node)]
@@ -328,4 +328,4 @@ def _pieces(node: ast.stmt, names: WrittenNames) -> Iterator[Piece]:
             statements = step
     for new in statements:
         assert isinstance(new, ast.stmt)
-        yield Piece(ast.fix_missing_locations(new) if changed else new, line, changed)
+        yield RewrittenStatement(ast.fix_missing_locations(new) if changed else new, line, changed)

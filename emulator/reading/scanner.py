@@ -13,12 +13,22 @@ from enum import Enum, auto
 from emulator.reading.events import Event
 
 
-class After(Enum):
-    """Where in the prose the splitter stands after a block."""
+class Verdict(Enum):
+    """The answer of a test of text that may still be incomplete."""
 
-    LINE = auto()  # at the beginning of a line, or of something like one
-    LINE_NOT_CODE = auto()  # ... of which is known that it is no code
-    PROSE = auto()  # within a line
+    NO = auto()
+    MAYBE = auto()
+    """More text decides."""
+    YES = auto()
 
 
-Scanner = Generator[Event | None, None, After]
+class Position(Enum):
+    """Where in the prose the splitter continues after a block."""
+
+    LINE_START = auto()
+    LINE_START_NOT_CODE = auto()
+    """At the beginning of a line that is known not to be code."""
+    MID_LINE = auto()
+
+
+Scanner = Generator[Event | None, None, Position]

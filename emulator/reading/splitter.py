@@ -1,7 +1,7 @@
 """Split a reply, as it streams in, into reasoning, prose and blocks that may be a program.
 
 Sans-IO: text in, events out; the events are the same for every way to cut the text (see
-`events.merged`), and their `raw` joined gives back the reply. Of the tools it knows the names
+`events.merge_events`), and their `raw` joined gives back the reply. Of the tools it knows the names
 alone. Whether a block is a program is for the readers and the pipeline to say; a block that is
 none can be given back as prose, byte for byte.
 
@@ -16,13 +16,18 @@ from collections.abc import Collection, Generator
 from functools import lru_cache
 
 from emulator.reading import blocks, commands, json_blocks
-from emulator.reading.bare import Verdict
-from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Reasoning, Text, merged
+from emulator.reading.events import (
+    BlockEnd,
+    BlockStart,
+    Event,
+    Reasoning,
+    Text,
+    merge_events,
+)
 from emulator.reading.fences import fenced
-from emulator.reading.incoming import Incoming
 from emulator.reading.openings import DULL, FENCES, LINES, Fence, fence_in, json_opens
 from emulator.reading.reasoning import blank, mentioned, reasoning
-from emulator.reading.scanner import After, Scanner
+from emulator.reading.scanner import Position, Scanner, Verdict
 from emulator.reading.tags import (
     AMBIGUOUS,
     LEFTOVER,
@@ -32,19 +37,8 @@ from emulator.reading.tags import (
     Tags,
     may_be_element,
 )
-from emulator.reading.tool_names import WrittenNames
-
-__all__ = [
-    "BlockDelta",
-    "BlockEnd",
-    "BlockStart",
-    "Event",
-    "Reasoning",
-    "Splitter",
-    "Text",
-    "merged",
-    "split",
-]
+from emulator.reading.text_buffer import TextBuffer
+from emulator.reading.tool_names import ToolNames
 
 #: A longer run of backticks is decoration.
 _RUN = 64
@@ -63,24 +57,24 @@ _ELEMENT_BEGINS = re.compile(r"<[\w｜|]")
 class Splitter:
     """One reply. `names`: the offered functions, as Python names or written -> Python name.
 
-    `reasoning_open`: the prompt's template has opened the reasoning already; `ended_reasoning`
-    says that a closing tag has come. `unopened` says that a `</think>` came which nothing had
+    `reasoning_open`: the prompt's template has opened the reasoning already; `reasoning_ended`
+    says that a closing tag has come. `unopened_reasoning` says that a `</think>` came which nothing had
     opened: all text before it was reasoning (R1's templates do that), and the next reply of that
     model should be split with `reasoning_open`.
     """
 
     def __init__(self, names: Collection[str] = (), *, reasoning_open: bool = False) -> None:
-        self._names = WrittenNames.of(names)
+        self._names = ToolNames.of(names)
         self._tags, self._known, self._heads = _tags_and_tokens(self._names)
         self._longest = len(self._known[0])
-        self._text = Incoming()
+        self._text = TextBuffer()
         self._inline = 0  # backticks that opened the code span we are in
         self._opened = reasoning_open
         self._events = self._reply(reasoning_open)
         self._shells = False
-        self.unopened = False
+        self.unopened_reasoning = False
         self._read = False  # a block was: then a closing tag too many says nothing
-        self.ended_reasoning = False
+        self.reasoning_ended = False
 
     def feed(self, text: str) -> list[Event]:
         """What can be said now."""
@@ -99,19 +93,19 @@ class Splitter:
                 break
             if event.raw or isinstance(event, (BlockStart, BlockEnd)):
                 events.append(event)
-        return merged(events)
+        return merge_events(events)
 
     def _reply(self, reasoning_open: bool) -> Generator[Event | None, None, None]:
-        after = After.LINE
+        after = Position.LINE_START
         if reasoning_open:
             after = yield from self._reasoning(tuple(REASONING.values()))
         while len(self._text) or not self._text.final:
-            found: Scanner | After | None = None
-            if after is not After.PROSE:
-                found = yield from self._line(code=after is After.LINE)
+            found: Scanner | Position | None = None
+            if after is not Position.MID_LINE:
+                found = yield from self._line(code=after is Position.LINE_START)
             if found is None:
                 found = yield from self._prose()
-            after = found if isinstance(found, After) else (yield from found)
+            after = found if isinstance(found, Position) else (yield from found)
 
     def _line(self, *, code: bool) -> Generator[Event | None, None, Scanner | None]:
         """At the beginning of a line: the scanner of what begins with it, if anything does."""
@@ -180,7 +174,7 @@ class Splitter:
             return commands.command_fence(self._text, fence, self._names)
         return fenced(self._text, fence, self._names)
 
-    def _prose(self) -> Generator[Event | None, None, Scanner | After]:
+    def _prose(self) -> Generator[Event | None, None, Scanner | Position]:
         """Within a line of prose, up to its end or to what begins in it."""
         text = self._text
         while True:
@@ -189,7 +183,7 @@ class Splitter:
             yield Text(text.take((match.start() if match else len(text.text)) - text.at))
             if match is None:
                 if text.final:
-                    return After.LINE
+                    return Position.LINE_START
                 yield None
                 continue
             found = self._point(match.group())
@@ -198,7 +192,7 @@ class Splitter:
             elif isinstance(found, str):
                 yield Text(text.take(len(found)))
                 if found == "\n":
-                    return After.LINE
+                    return Position.LINE_START
             elif not isinstance(found, Verdict):
                 return found
 
@@ -283,7 +277,7 @@ class Splitter:
 
     def _silent(self, token: str) -> Scanner:
         yield Reasoning("", self._text.take(len(token)))
-        return After.LINE
+        return Position.LINE_START
 
     def _thinking(self, tag: str) -> Scanner:
         self._opened = True
@@ -291,7 +285,7 @@ class Splitter:
         return (yield from self._reasoning((REASONING[tag],)))
 
     def _unopened(self, closing: str) -> Scanner:
-        self.unopened |= not self._opened
+        self.unopened_reasoning |= not self._opened
         yield Reasoning("", self._text.take(len(closing)))
         return (yield from blank(self._text))
 
@@ -299,11 +293,11 @@ class Splitter:
         return reasoning(self._text, closings, self._reasoning_ended)
 
     def _reasoning_ended(self) -> None:
-        self.ended_reasoning = True
+        self.reasoning_ended = True
 
 
 @lru_cache(maxsize=64)  # by identity: the names of a toolset stay the same
-def _tags_and_tokens(names: WrittenNames) -> tuple[Tags, tuple[str, ...], frozenset[str]]:
+def _tags_and_tokens(names: ToolNames) -> tuple[Tags, tuple[str, ...], frozenset[str]]:
     """What opens a block; all tags and tokens that are known by heart, the longest first; how these begin."""
     tags = Tags(names)
     closings = [closing for closing in REASONING.values() if closing not in AMBIGUOUS]
@@ -317,5 +311,5 @@ def _tags_and_tokens(names: WrittenNames) -> tuple[Tags, tuple[str, ...], frozen
 def split(text: str, names: Collection[str] = (), *, reasoning_open: bool = False) -> list[Event]:
     """The events of a whole reply; one that closes reasoning it never opened is split as such."""
     splitter = Splitter(names, reasoning_open=reasoning_open)
-    events = merged([*splitter.feed(text), *splitter.close()])
-    return split(text, names, reasoning_open=True) if splitter.unopened else events
+    events = merge_events([*splitter.feed(text), *splitter.close()])
+    return split(text, names, reasoning_open=True) if splitter.unopened_reasoning else events

@@ -19,12 +19,12 @@ MAX_STATEMENTS = 5000
 class Statement:
     """One top-level statement: valid Python, named like the stubs; 1-based line in the block.
 
-    `written` is how it stands in the block, and `tree` what its source says, where the reader tells.
+    `original` is how it stands in the block, and `tree` what its source says, where the reader tells.
     """
 
     source: str
     line: int
-    written: str = field(default="", compare=False)
+    original: str = field(default="", compare=False)
     tree: ast.stmt | None = field(default=None, compare=False, repr=False)
     """To be looked at only; its lines are those of nothing in particular."""
 

@@ -12,10 +12,10 @@ from functools import partial
 from typing import Protocol
 
 from emulator.command_tools import COMMAND_TOOLS
-from emulator.reading.bare import Verdict
-from emulator.reading.body import Body
+from emulator.reading.argument_scan import ArgumentScan
 from emulator.reading.lexing import PythonScan
-from emulator.reading.tool_names import WrittenNames
+from emulator.reading.scanner import Verdict
+from emulator.reading.tool_names import ToolNames
 
 _ANTHROPIC = "antml"
 
@@ -94,8 +94,8 @@ LEFTOVER = frozenset(
 LEFTOVER_LINES = frozenset({"</parameter>", "</function>", "</invoke>", "<parameter name="})
 
 
-class Inside(Protocol):
-    """Knows where the values inside of a block are; see `body.Body`."""
+class BodyScan(Protocol):
+    """Knows where the values inside of a block are; see `argument_scan.ArgumentScan`."""
 
     @property
     def whole(self) -> bool: ...
@@ -103,7 +103,7 @@ class Inside(Protocol):
     def closes(self, following: str, *, final: bool) -> Verdict: ...
 
 
-class Code:
+class CodeScan:
     """Python between tags: a tag inside of a string closes nothing."""
 
     def __init__(self) -> None:
@@ -143,9 +143,9 @@ class Tag:
     endless: bool = False
     by_name: bool = False
 
-    def body(self) -> Inside:
+    def body(self) -> BodyScan:
         """A scanner of what stands in the block."""
-        return Code() if self.dialect == "python" else Body(by_name=self.by_name)
+        return CodeScan() if self.dialect == "python" else ArgumentScan(by_name=self.by_name)
 
 
 def _element(name: str, dialect: str = "markup", *, framed: bool = False) -> Tag:
@@ -220,7 +220,7 @@ class Tags:
     """All tags that open a block, for the functions that are offered."""
 
     def __init__(self, names: Collection[str]) -> None:
-        offered = WrittenNames.of(names)
+        offered = ToolNames.of(names)
         names = set(offered)
         if offered.command:
             names |= COMMAND_TOOLS  # <execute_command>, whatever the tool's own name is
@@ -237,7 +237,7 @@ class Tags:
         known = [tag for opening, tag in self.literal.items() if head.startswith(opening)]
         return max(known, key=lambda tag: len(tag.opening), default=None) or self.element(head)
 
-    def element(self, head: str, names: WrittenNames | None = None) -> Tag | None:
+    def element(self, head: str, names: ToolNames | None = None) -> Tag | None:
         """The tag of the element that ``head`` begins with; with ``names`` also one of a slip of them."""
         match = _ELEMENT.match(head)
         if match is not None:

@@ -32,7 +32,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _LIKE, _SHORTEST, _LONGEST = 0.84, 4, 100
 
 
-class WrittenNames(Collection[str]):
+class ToolNames(Collection[str]):
     """Offered names, by every spelling that leads to them; as a collection those spellings.
 
     `names` are Python names, or a mapping of written (wire) name -> Python name.
@@ -50,9 +50,9 @@ class WrittenNames(Collection[str]):
         )
 
     @staticmethod
-    def of(names: Collection[str]) -> WrittenNames:
+    def of(names: Collection[str]) -> ToolNames:
         """The same, where ``names`` are that already: to read them takes a while if they are many."""
-        return names if isinstance(names, WrittenNames) else WrittenNames(names)
+        return names if isinstance(names, ToolNames) else ToolNames(names)
 
     def __len__(self) -> int:
         return len(self._python)
@@ -85,7 +85,7 @@ class WrittenNames(Collection[str]):
         """The Python name of the tool that applies patches."""
         return self._python.get(PATCH_TOOL)
 
-    def may_stand_in(self, code: str) -> bool:
+    def may_occur_in(self, code: str) -> bool:
         """False only where no offered name is in valid Python, which takes no parser to tell."""
         # Python reads other letters than these as the same name.
         return not code.isascii() or not self._last_words.isdisjoint(_IDENTIFIER.findall(code))
@@ -138,6 +138,6 @@ def _begins_one(text: str, words: Sequence[str]) -> bool:
 
 
 @lru_cache(maxsize=64)  # clients offer the same tools with every request
-def written_names(names: frozenset[str] | tuple[tuple[str, str], ...]) -> WrittenNames:
+def cached_tool_names(names: frozenset[str] | tuple[tuple[str, str], ...]) -> ToolNames:
     """The names of tools: Python names, or pairs of what may be written and the Python name that it means."""
-    return WrittenNames(dict(names) if isinstance(names, tuple) else names)
+    return ToolNames(dict(names) if isinstance(names, tuple) else names)

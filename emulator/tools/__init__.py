@@ -5,7 +5,7 @@ In comes the ``tools`` array of a request; `toolset.Toolset.parse` is the only d
 
 Laws:
 
-* Schemas are from strangers: `guards` bounds them before anything recursive looks at one.
+* Schemas are from strangers: `schema` bounds them before anything recursive looks at one.
 * One authority on values: `validator`. Coercion (`coercion`) only moves a value to where the schema
   leaves one reading; what leaves `Toolset.bind` is valid, whatever a sandbox handed in.
 * Every name has two forms, on the wire and in Python (`names`); nothing outside needs to know both.

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from emulator.tools import commands
+from emulator.tools import command_arguments
 from emulator.tools.coercion import Coercion, walk
 from emulator.tools.diagnosis import Diagnosis
-from emulator.tools.expanded import ExpandedSchema
+from emulator.tools.expanded_schema import ExpandedSchema
 from emulator.tools.problems import BindError, Problem, brief, written_call
 from emulator.tools.tool import Tool
-from emulator.tools.trees import Parameter, Tree
+from emulator.tools.type_trees import Parameter, TypeTree
 
 _CONTAINERS = (list, tuple, dict)
 _JSON = (bool, int, float, str, *_CONTAINERS, type(None))
@@ -45,7 +45,7 @@ def bind(tool: Tool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str
         raise BindError(written(), problems)
     arguments = dict(zip((p.name for p in tool.arguments), plain, strict=False))
     arguments |= {tool.wire_name(key): value for key, value in named.items()}
-    arguments = commands.fitted(tool, arguments)
+    arguments = command_arguments.fitted(tool, arguments)
     if not _stand_as_they_are(tool, arguments):
         arguments = Coercion(reading).members(arguments, tool.parameters)
         if not tool.validator.is_valid(arguments):
@@ -174,7 +174,7 @@ def _spread(
     return ([], sole) if is_full and not fits_alone else ([sole], {})
 
 
-def _may_be_object(tree: Tree) -> bool:
+def _may_be_object(tree: TypeTree) -> bool:
     if "anyOf" in tree:
         return any(map(_may_be_object, tree["anyOf"]))
     return not tree or "$ref" in tree or tree.get("type") == "object"

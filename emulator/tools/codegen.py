@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from emulator.tools.models import Model
-from emulator.tools.trees import Parameter, Tree
+from emulator.tools.schema_models import SchemaModel
+from emulator.tools.type_trees import Parameter, TypeTree
 from sandbox.parsing import parse
 
 _ROOT = "ToolsetRoot"
@@ -25,7 +25,7 @@ MAX_REMARK = 600
 _GENERATING = threading.Lock()
 
 
-def source(models: Sequence[Model]) -> str:
+def source(models: Sequence[SchemaModel]) -> str:
     """One class statement for each model, in order; "" for none."""
     if not models:
         return ""
@@ -73,7 +73,7 @@ def _classes(document: str) -> dict[str, ast.ClassDef]:
     return {node.name: node for node in module.body if isinstance(node, ast.ClassDef)}
 
 
-def _definition(model: Model) -> Tree:
+def _definition(model: SchemaModel) -> TypeTree:
     return {
         "type": "object",
         "properties": {f"f{n}": _field(field) for n, field in enumerate(model.fields)},
@@ -82,7 +82,7 @@ def _definition(model: Model) -> Tree:
     }
 
 
-def _field(field: Parameter) -> Tree:
+def _field(field: Parameter) -> TypeTree:
     tree = _spelt(field.tree)
     notes = [(field.remark("description") or "")[:MAX_REMARK]]
     if isinstance(field.schema, dict) and isinstance(field.schema.get("format"), str):
@@ -96,7 +96,7 @@ def _field(field: Parameter) -> Tree:
     return {**tree, "description": description} if description else tree
 
 
-def _spelt(tree: Tree, *, inside: bool = False) -> Tree:
+def _spelt(tree: TypeTree, *, inside: bool = False) -> TypeTree:
     """A tree in words that the generator renders well: it knows no tuples, and makes a class of
     its own of every bounded scalar `inside` something else."""
     if "$ref" in tree:
@@ -117,7 +117,7 @@ def _spelt(tree: Tree, *, inside: bool = False) -> Tree:
     return spelt
 
 
-def _optional(tree: Tree) -> Tree:
+def _optional(tree: TypeTree) -> TypeTree:
     """``anyOf`` of one kind and null as a list of types, under which bounds can stand."""
     parts = tree.get("anyOf", ())
     if len(parts) == 2 and parts[1] == {"type": "null"} and "type" in parts[0]:
@@ -128,11 +128,11 @@ def _optional(tree: Tree) -> Tree:
 _KINDS = frozenset({"type", "enum", "anyOf", "items", "prefixItems", "additionalProperties"})
 
 
-def _reference(name: str) -> Tree:
+def _reference(name: str) -> TypeTree:
     return {"$ref": f"#/$defs/{name}"}
 
 
-def _renamed(class_: ast.ClassDef, model: Model) -> str:
+def _renamed(class_: ast.ClassDef, model: SchemaModel) -> str:
     for statement in class_.body:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             field = model.fields[int(statement.target.id.removeprefix("f"))]

@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from emulator.tools import names, shapes
-from emulator.tools.expanded import ExpandedSchema
-from emulator.tools.guards import Schema
+from emulator.tools import expansion, names
+from emulator.tools.expanded_schema import ExpandedSchema
+from emulator.tools.schema import Schema
 from emulator.tools.validator import same
 
 #: Alternatives tried for one call: a long list of a wide union. What is left is not coerced.
@@ -118,7 +118,7 @@ class Coercion:
         parts = self.reading.alternatives(schema)
         if parts:
             return self._union(value, parts, schema, wrapped)
-        kinds = shapes.types(view)
+        kinds = expansion.types(view)
         return self._single(value, kinds[0], view, schema, wrapped) if kinds else value
 
     def _single(
@@ -126,14 +126,14 @@ class Coercion:
     ) -> Any:
         if kind == "integer" and isinstance(value, float) and value.is_integer():
             return int(value)  # valid as it is, but 3.0 is no int to a client in most languages
-        if shapes.is_of(value, kind):
+        if expansion.is_of(value, kind):
             return self._inside(value, kind, view, schema)
         if kind in SCALARS:
             coerced = SCALARS[kind](value)
             return value if coerced is _NOT_COERCED else coerced
         if isinstance(value, str):
             coerced = _parsed(value)
-            if shapes.is_of(coerced, kind):
+            if expansion.is_of(coerced, kind):
                 coerced = self._inside(coerced, kind, view, schema)
                 if self.reading.admits(coerced, schema):
                     return coerced
@@ -168,7 +168,7 @@ class Coercion:
                 readings.append(coerced)
         if len(readings) == 1:
             return readings[0]
-        meant = [part for part in parts if self.reading.is_meant(value, part)]
+        meant = [part for part in parts if self.reading.matches_kind(value, part)]
         if not readings and len(meant) == 1:  # so that what is wrong inside can be said
             return self.value(value, meant[0], wrapped=wrapped)
         return value

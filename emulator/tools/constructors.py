@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from emulator.tools.models import Model
+from emulator.tools.schema_models import SchemaModel
 
 _CONSTRUCT = """\
 def _construct(model, names, args, fields):
@@ -29,7 +29,7 @@ def _construct(model, names, args, fields):
 """
 
 
-def preamble(models: Sequence[Model]) -> str:
+def preamble(models: Sequence[SchemaModel]) -> str:
     """A constructor for each of `models`; "" for none. Positional arguments follow field order."""
     if not models:
         return ""
@@ -41,6 +41,6 @@ def preamble(models: Sequence[Model]) -> str:
     return "\n\n".join([_CONSTRUCT, *functions])
 
 
-def _names(model: Model) -> str:
+def _names(model: SchemaModel) -> str:
     """(Python name, wire name) of each field, as a literal."""
     return repr(tuple((field.python_name, field.name) for field in model.fields))

@@ -14,11 +14,11 @@ from itertools import islice
 from typing import Any
 
 from emulator.tools import names
-from emulator.tools.expanded import ExpandedSchema
-from emulator.tools.guards import Schema
-from emulator.tools.models import Catalog
+from emulator.tools.expanded_schema import ExpandedSchema
 from emulator.tools.problems import Problem, brief, shown
-from emulator.tools.trees import annotation
+from emulator.tools.schema import Schema
+from emulator.tools.schema_models import Catalog
+from emulator.tools.type_trees import annotation
 from emulator.tools.validator import compile_validator
 
 MAX_PROBLEMS = 8
@@ -84,7 +84,7 @@ class Diagnosis:
             return
         parts = self.reading.alternatives(schema)
         if parts:
-            meant = [part for part in parts if self.reading.is_meant(value, part)]
+            meant = [part for part in parts if self.reading.matches_kind(value, part)]
             inside = self._reasons(value, meant[0], path) if len(meant) == 1 else iter(())
             yield next(inside, None) or self._unexpected(value, self._annotation(schema), path)
             yield from inside

@@ -13,10 +13,10 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from emulator.tools import names, shapes
-from emulator.tools.guards import Definitions
-from emulator.tools.results import UNTOLD, Returns
-from emulator.tools.trees import Parameter
+from emulator.tools import expansion, names
+from emulator.tools.return_types import UNKNOWN_RETURN, ReturnType
+from emulator.tools.schema import Definitions
+from emulator.tools.type_trees import Parameter
 
 MAX_DESCRIPTION = 4_000
 MAX_REMARK = 1_000
@@ -49,7 +49,7 @@ def function(
     *,
     extra: str | None = None,
     definitions: Definitions,
-    returns: Returns = UNTOLD,
+    returns: ReturnType = UNKNOWN_RETURN,
 ) -> str:
     """One stub. `extra` is the type of further keyword arguments; None where there are none."""
     docstring = _docstring(description, parameters, definitions, returns.remark)
@@ -116,13 +116,13 @@ def _docstring(
 
 def _remark(parameter: Parameter, definitions: Definitions) -> str:
     """What is said of one parameter: its description, then bounds that its type does not show."""
-    view = shapes.expand(parameter.schema, definitions)
+    view = expansion.expand(parameter.schema, definitions)
     remark = parameter.remark("description")
     if remark is None and "$ref" not in parameter.tree:
         remark = view.get("description")
     notes = _bounds(_sole_kind(view, definitions))
     if isinstance(view.get("items"), dict):
-        inside = _bounds(shapes.expand(view["items"], definitions))
+        inside = _bounds(expansion.expand(view["items"], definitions))
         notes += [f"each item {', '.join(inside)}"] if inside else []
     if "enum" in view and "Literal[" not in parameter.annotation:
         notes.append(f"one of {_shown(view['enum'], 600)}")
@@ -135,8 +135,10 @@ def _remark(parameter: Parameter, definitions: Definitions) -> str:
 
 def _sole_kind(view: dict[str, Any], definitions: Definitions) -> dict[str, Any]:
     """What an optional value is when it is not null: Pydantic writes `anyOf: [it, null]`."""
-    parts = [p for p in shapes.alternatives(view) if p not in ({"type": "null"}, {"const": None})]
-    return shapes.expand(parts[0], definitions) if len(parts) == 1 else view
+    parts = [
+        p for p in expansion.alternatives(view) if p not in ({"type": "null"}, {"const": None})
+    ]
+    return expansion.expand(parts[0], definitions) if len(parts) == 1 else view
 
 
 def _bounds(view: dict[str, Any]) -> list[str]:

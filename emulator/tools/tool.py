@@ -10,11 +10,11 @@ from typing import Any
 import jsonschema_rs
 
 from emulator.events import ToolKind
-from emulator.tools import shapes
+from emulator.tools import expansion
 from emulator.tools.effects import Effect
 from emulator.tools.lark_grammar import LarkGrammar
-from emulator.tools.results import UNTOLD, Returns
-from emulator.tools.trees import Parameter
+from emulator.tools.return_types import UNKNOWN_RETURN, ReturnType
+from emulator.tools.type_trees import Parameter
 from emulator.tools.validator import compile_validator
 
 _TYPES: Mapping[str, type] = {"string": str, "integer": int, "boolean": bool}
@@ -40,15 +40,15 @@ class Tool:
     kind: ToolKind = "function"
     effect: Effect = Effect.ORDERED
     """How its calls may leave beside others."""
-    returns: Returns = UNTOLD
+    return_type: ReturnType = UNKNOWN_RETURN
     """What its results are, as far as it says."""
     grammar: LarkGrammar | None = None
     """What the text of a custom tool must fit, besides its schema."""
 
     @cached_property
-    def members(self) -> shapes.Members:
+    def members(self) -> expansion.Members:
         """Which argument names there are."""
-        return shapes.members(self.parameters, self.parameters.get("$defs", {}))
+        return expansion.members(self.parameters, self.parameters.get("$defs", {}))
 
     @cached_property
     def scalars(self) -> Mapping[str, type]:

@@ -18,12 +18,12 @@ from typing import Any
 
 from emulator import json_codec
 from emulator.tools import binding, codegen, constructors, names, stubs
-from emulator.tools.guards import SchemaError, guard, kind_of
-from emulator.tools.items import Item, read_item
-from emulator.tools.models import Catalog, Model
 from emulator.tools.problems import BindError, Problem
+from emulator.tools.schema import SchemaError, guard, kind_of
+from emulator.tools.schema_models import Catalog, SchemaModel
 from emulator.tools.tool import Tool
-from emulator.tools.trees import annotation
+from emulator.tools.tool_items import ToolItem, read_item
+from emulator.tools.type_trees import annotation
 
 __all__ = ["BindError", "Problem", "SchemaError", "Tool", "Toolset"]
 
@@ -40,9 +40,9 @@ class Toolset:
     """The tools of one request."""
 
     tools: tuple[Tool, ...]
-    models: tuple[Model, ...]
+    models: tuple[SchemaModel, ...]
     """Nested objects, as the constructors that the stubs show and the preamble defines."""
-    written: tuple[Mapping[str, Any], ...] = field(default=(), repr=False, compare=False)
+    definitions: tuple[Mapping[str, Any], ...] = field(default=(), repr=False, compare=False)
     """The items that it was read from; `parse` makes an equal toolset of them, in any process."""
 
     @classmethod
@@ -165,7 +165,7 @@ def _key(tools: Sequence[Mapping[str, Any]], skip: Collection[str]) -> bytes:
 
 
 def _parsed(tools: Sequence[Mapping[str, Any]], skip: Collection[str]) -> Toolset:
-    read: dict[str, Item] = {}
+    read: dict[str, ToolItem] = {}
     for n, written in enumerate(tools):
         if not isinstance(written, Mapping):
             raise SchemaError(f"a tool must be an object, not {kind_of(written)}", f"tools[{n}]")
@@ -186,7 +186,7 @@ def _parsed(tools: Sequence[Mapping[str, Any]], skip: Collection[str]) -> Toolse
             catalog.parameters(item.parameters, item.parameters.get("$defs", {})),
             item.kind,
             item.effect,
-            item.returns,
+            item.return_type,
             item.grammar,
         )
         for name, item in read.items()
@@ -196,7 +196,7 @@ def _parsed(tools: Sequence[Mapping[str, Any]], skip: Collection[str]) -> Toolse
     return Toolset(parsed, catalog.models, used)
 
 
-def _guard_length(tools: Sequence[Tool], models: Sequence[Model]) -> None:
+def _guard_length(tools: Sequence[Tool], models: Sequence[SchemaModel]) -> None:
     """Definitions may be short and used often: what grows from them is bounded here."""
     parameters = [p for tool in tools for p in tool.arguments]
     parameters += [field for model in models for field in model.fields]
@@ -217,7 +217,7 @@ def _stub(tool: Tool) -> str:
         tool.arguments,
         extra=further,
         definitions=definitions,
-        returns=tool.returns,
+        returns=tool.return_type,
     )
 
 

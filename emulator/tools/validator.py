@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import jsonschema_rs
 
-from emulator.tools.guards import Schema, SchemaError, at
+from emulator.tools.schema import Schema, SchemaError, at
 
 _REGEX = jsonschema_rs.RegexOptions(size_limit=1_000_000)
 

@@ -11,7 +11,7 @@ from emulator.answering.grammar.words import words
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart
 from emulator.reading.readers import READERS, Unreadable, uses_tool
 from emulator.reading.splitter import split
-from emulator.reading.tool_names import WrittenNames
+from emulator.reading.tool_names import ToolNames
 from tests.support.agent_syntaxes import AGENT_SYNTAXES, AgentSyntax
 from tests.support.formats import FORMATS, VARIANTS, reply
 from tests.support.gbnf import Grammar, grammar
@@ -45,7 +45,7 @@ def attempts(text: str, names: frozenset[str]) -> list[str]:
 
 
 def is_attempt(block: DraftBlock, names: frozenset[str]) -> bool:
-    offered = WrittenNames(names)
+    offered = ToolNames(names)
     try:
         statements = [*block.reader.feed(block.inner), *block.reader.close()]
     except Unreadable:

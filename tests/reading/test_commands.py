@@ -10,8 +10,9 @@ from typing import Any
 import openai
 import pytest
 
+from emulator.reading.events import BlockDelta, BlockEnd, BlockStart
 from emulator.reading.readers import READERS, Unreadable, calls_tool
-from emulator.reading.splitter import BlockDelta, BlockEnd, BlockStart, Splitter
+from emulator.reading.splitter import Splitter
 from tests.support.agent_syntaxes import AGENT_SYNTAXES, PATCH, WORDS, AgentSyntax
 from tests.support.chat import BOTH, plain
 from tests.support.scripted import ScriptedUpstream

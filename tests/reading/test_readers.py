@@ -15,7 +15,7 @@ from emulator.reading.readers import READERS, Statement, Unreadable, calls_tool,
 from emulator.reading.repairs import REPAIRS
 from emulator.reading.rewrites import REWRITES
 from emulator.reading.statements import MAX_BLOCK
-from emulator.reading.tool_names import WrittenNames
+from emulator.reading.tool_names import ToolNames
 from tests.support.replies import NAMES, Block, _with_blocks, cases, events
 
 BLOCKS = [
@@ -207,7 +207,7 @@ def test_plain_python_is_left_as_it_was_written(code: str) -> None:
     ],
 )
 def test_a_written_name_finds_its_function(written: str, python_name: str | None) -> None:
-    assert WrittenNames(NAMES).find(written) == python_name
+    assert ToolNames(NAMES).find(written) == python_name
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_a_broken_block_is_told_from_documentation_by_the_names_in_it(
 
 
 def test_a_value_that_means_no_call_gives_none() -> None:
-    names = WrittenNames(NAMES)
+    names = ToolNames(NAMES)
     for value in (None, 3, "get_time", [], {}, {"name": "Alice"}, {"city": {"name": "Oslo"}}):
         assert list(calls_in(value, names)) == []
 

@@ -6,18 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.reading.incoming import HOLD
-from emulator.reading.splitter import (
+from emulator.reading.events import (
     BlockDelta,
     BlockEnd,
     BlockStart,
     Event,
     Reasoning,
-    Splitter,
     Text,
-    merged,
-    split,
+    merge_events,
 )
+from emulator.reading.splitter import Splitter, split
+from emulator.reading.text_buffer import HOLD
 from tests.support.replies import NAMES, Case, cases, described, events
 
 CASES = tuple(cases())
@@ -83,7 +82,7 @@ def test_a_reply_is_read_the_same_however_it_is_cut(data: st.DataObject) -> None
     case = data.draw(st.sampled_from(CASES))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(case.reply)), max_size=12)))
     assert described(events(case, cuts)) == case.expected
-    assert merged(events(case, cuts)) == merged(events(case))
+    assert merge_events(events(case, cuts)) == merge_events(events(case))
 
 
 @settings(max_examples=400, deadline=None)
@@ -93,9 +92,9 @@ def test_any_text_is_split_the_same_however_it_is_cut(
 ) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(reply)), max_size=8)))
     whole = cut(reply, [], reasoning_open=reasoning_open)
-    assert merged(cut(reply, cuts, reasoning_open=reasoning_open)) == merged(whole)
+    assert merge_events(cut(reply, cuts, reasoning_open=reasoning_open)) == merge_events(whole)
     each = cut(reply, list(range(1, len(reply))), reasoning_open=reasoning_open)
-    assert merged(each) == merged(whole)
+    assert merge_events(each) == merge_events(whole)
     assert "".join(event.raw for event in whole) == reply
     assert well_formed(whole)
 
@@ -144,7 +143,7 @@ def test_a_reply_that_closes_reasoning_it_never_opened_says_so() -> None:
     splitter = Splitter(NAMES)
     splitter.feed("Weather.</think>Hi")
     splitter.close()
-    assert splitter.unopened
+    assert splitter.unopened_reasoning
 
 
 def test_a_whole_reply_that_closes_reasoning_it_never_opened_is_split_as_reasoning() -> None:

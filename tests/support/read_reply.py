@@ -8,15 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Reasoning, Text
 from emulator.reading.readers import READERS, Statement, Unreadable, calls_tool
-from emulator.reading.splitter import (
-    BlockDelta,
-    BlockEnd,
-    BlockStart,
-    Reasoning,
-    Splitter,
-    Text,
-)
+from emulator.reading.splitter import Splitter
 from tests.support.formats import Call
 from tests.support.replies import NAMES
 
@@ -53,8 +47,8 @@ def found_in(reply: str, cuts: Sequence[int] = (), *, cut_off: bool = False) -> 
             case BlockDelta(text, written):
                 block.append(text)
                 raw += written
-            case BlockEnd(written, closed, with_reply):
-                if not (cut_off and (with_reply or not closed)):
+            case BlockEnd(written, closed, at_reply_end):
+                if not (cut_off and (at_reply_end or not closed)):
                     _read(found, dialect, block, raw + written)
     return found
 

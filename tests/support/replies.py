@@ -21,17 +21,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from emulator.reading.readers import READERS, Statement, Unreadable
-from emulator.reading.splitter import (
+from emulator.reading.events import (
     BlockDelta,
     BlockEnd,
     BlockStart,
     Event,
     Reasoning,
-    Splitter,
     Text,
-    merged,
+    merge_events,
 )
+from emulator.reading.readers import READERS, Statement, Unreadable
+from emulator.reading.splitter import Splitter
 
 #: Written name -> Python name of the tools that every reply is read with.
 NAMES = {
@@ -133,7 +133,7 @@ def _with_blocks(found: Sequence[Event]) -> Iterator[Event | Block]:
         if isinstance(event, (Text, Reasoning)):
             prose.append(event)
             continue
-        yield from merged(prose)
+        yield from merge_events(prose)
         prose = []
         block.append(event)
         if isinstance(event, BlockEnd):
@@ -142,4 +142,4 @@ def _with_blocks(found: Sequence[Event]) -> Iterator[Event | Block]:
             yield Block(block[0].dialect, event.closed, deltas)
             block = []
     assert not block
-    yield from merged(prose)
+    yield from merge_events(prose)

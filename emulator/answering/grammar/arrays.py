@@ -13,8 +13,8 @@ from emulator.answering.grammar import scalars
 from emulator.answering.grammar.notation import counted, literal, python
 from emulator.answering.grammar.rules import NoValue, Rules
 from emulator.answering.grammar.sequences import chain
-from emulator.tools.expanded import ExpandedSchema
-from emulator.tools.guards import Schema
+from emulator.tools.expanded_schema import ExpandedSchema
+from emulator.tools.schema import Schema
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from emulator.tools import shapes
-from emulator.tools.expanded import ExpandedSchema
-from emulator.tools.guards import Schema
+from emulator.tools import expansion
+from emulator.tools.expanded_schema import ExpandedSchema
+from emulator.tools.schema import Schema
 
 _MOST_VARIANTS = 64
 _MOST_UNDECIDED = 5
@@ -74,7 +74,7 @@ def _cases(view: dict[str, Any], reading: ExpandedSchema, depth: int) -> Iterato
         names = [
             name
             for name in dependent
-            if name in shapes.members(view, reading.definitions).properties
+            if name in expansion.members(view, reading.definitions).properties
         ]
         for given in list(product((True, False), repeat=len(names)))[:_MOST_VARIANTS]:
             case = rest
@@ -120,11 +120,11 @@ def _values(schema: Schema, reading: ExpandedSchema) -> list[Any]:
 
 
 def _both(view: dict[str, Any], more: Schema, reading: ExpandedSchema) -> dict[str, Any]:
-    return shapes.expand({"allOf": [view, more]}, reading.definitions)
+    return expansion.expand({"allOf": [view, more]}, reading.definitions)
 
 
 def _shape(view: dict[str, Any], reading: ExpandedSchema) -> Shape:
-    inside = shapes.members(
+    inside = expansion.members(
         {name: part for name, part in view.items() if name not in ("if", "then", "else")},
         reading.definitions,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from emulator.answering.grammar.rules import NoValue, Rules
-from emulator.tools.guards import Definitions, Schema, children, reference
+from emulator.tools.schema import Definitions, Schema, children, reference
 
 _MOST_SEEN = 200
 

@@ -19,9 +19,9 @@ from emulator.answering.grammar.notation import counted, either, literal, python
 from emulator.answering.grammar.rules import NoValue, Rules
 from emulator.answering.grammar.sequences import Recursion, chain
 from emulator.answering.tiny.copying import Source
-from emulator.tools import shapes
-from emulator.tools.expanded import ExpandedSchema
-from emulator.tools.guards import Schema, reference
+from emulator.tools import expansion
+from emulator.tools.expanded_schema import ExpandedSchema
+from emulator.tools.schema import Schema, reference
 
 MAX_DEPTH = 28
 """Schemas inside of one another; deeper values are not offered."""
@@ -98,7 +98,7 @@ class Values:
             return self._choice(view["enum"] if "enum" in view else [view["const"]], schema)
         if parts := self._reading.alternatives(schema):
             return self._either(parts, place)
-        kinds = shapes.types(view)
+        kinds = expansion.types(view)
         if not kinds:
             return self._rules.leaf("value")
         return self._kind(kinds[0], view, schema, place)

@@ -14,7 +14,7 @@ from emulator.answering.grammar.automata import END, Many, One, either, maybe, o
 from emulator.command_tools import COMMAND_PARAMETERS, COMMAND_TOOLS
 from emulator.reading.calls import ARGUMENT_KEYS, CALLS_KEYS
 from emulator.reading.commands import SHELLS
-from emulator.reading.tool_names import WrittenNames
+from emulator.reading.tool_names import ToolNames
 
 PROSE: Mapping[str, str] = {
     "prose": r'(sign | [B-Z] head | "A" action)? ("\n" line)*',
@@ -114,7 +114,7 @@ def words(tools: frozenset[str]) -> Mapping[str, str]:
 
     Of very many tools a name may be followed by anything.
     """
-    offered = WrittenNames(tools)
+    offered = ToolNames(tools)
     tools = tools if sum(map(len, tools)) <= _LONGEST else frozenset()
     names = tools | (COMMAND_TOOLS if offered.command else frozenset())
     patches = _PATCHES if offered.patch else ()

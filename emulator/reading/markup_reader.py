@@ -10,11 +10,11 @@ import re
 
 from emulator.reading.calls import statement
 from emulator.reading.data_readers import read_python
-from emulator.reading.forms import FORMS, Form
-from emulator.reading.markup_block import Block
+from emulator.reading.markup_block import MarkupBlock
+from emulator.reading.markup_forms import FORMS, MarkupForm
 from emulator.reading.python_syntax import calls_tool
 from emulator.reading.statements import Statement, Unreadable, unreadable
-from emulator.reading.tool_names import WrittenNames
+from emulator.reading.tool_names import ToolNames
 
 _BEGINS = re.compile("|".join(form.opening for form in FORMS), re.MULTILINE)
 _BY_KEY = {form.key: form for form in FORMS}
@@ -30,9 +30,9 @@ _LEADING = re.compile(rf"(?:\s|{_FRAME})*")
 _MAY_BE_PYTHON = re.compile(r"[^\W\d]|\[\s*[^\W\d]|\[\s*[\"']\w+\(|[\"'#@(]")
 
 
-def read_markup(text: str, names: WrittenNames) -> list[Statement]:
+def read_markup(text: str, names: ToolNames) -> list[Statement]:
     """The calls in ``text``. Raises Unreadable where there is none."""
-    block = Block(text, names)
+    block = MarkupBlock(text, names)
     found = _as_python(block)
     at = 0
     while at or not found:
@@ -59,14 +59,14 @@ def read_markup(text: str, names: WrittenNames) -> list[Statement]:
     return found
 
 
-def _is_command(form: Form, name: str, names: WrittenNames) -> bool:
+def _is_command(form: MarkupForm, name: str, names: ToolNames) -> bool:
     return form.key == "element" and names.runs_commands(name)
 
 
 _REST_OF_NAME = re.compile(r"commentary|analysis")
 
 
-def _name_of(block: Block, match: re.Match[str], form: Form) -> str:
+def _name_of(block: MarkupBlock, match: re.Match[str], form: MarkupForm) -> str:
     """The function's name; it may end like the channel that can stand behind it."""
     start, end = match.span(form.key)
     rest = _REST_OF_NAME.match(block.plain, end)
@@ -75,7 +75,7 @@ def _name_of(block: Block, match: re.Match[str], form: Form) -> str:
     return block.text[start:end].strip()
 
 
-def _as_python(block: Block) -> list[Statement]:
+def _as_python(block: MarkupBlock) -> list[Statement]:
     """The statements of a block that is Python from its beginning to its end."""
     leading = _LEADING.match(block.plain)
     start = leading.end() if leading else 0
@@ -88,7 +88,7 @@ def _as_python(block: Block) -> list[Statement]:
     return found if any(calls_tool(one.source, block.names) for one in found) else []
 
 
-def _python(block: Block, start: int) -> list[Statement]:
+def _python(block: MarkupBlock, start: int) -> list[Statement]:
     line = 1 + block.text.count("\n", 0, start)
     found = read_python(block.text[start : max(start, block.end)], block.names)
     return [Statement(one.source, one.line + line - 1) for one in found]

@@ -10,20 +10,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from emulator.command_tools import COMMAND_PARAMETERS
-from emulator.reading.arguments import MARK, children, gemma, marked
 from emulator.reading.calls import JSON, calls_in
 from emulator.reading.elements import PREFIX, SUFFIX
-from emulator.reading.markup_block import Block
+from emulator.reading.markup_arguments import MARK, children, gemma, marked
+from emulator.reading.markup_block import MarkupBlock
 from emulator.reading.statements import unreadable
 
 _NAME = r"(?P<{0}>[\w.\-:/]{{1,200}})"
 
 
-Read = Callable[[Block, re.Match[str], str], tuple[list[tuple[str, JSON]], int]]
+Read = Callable[[MarkupBlock, re.Match[str], str], tuple[list[tuple[str, JSON]], int]]
 
 
 @dataclass(frozen=True)
-class Form:
+class MarkupForm:
     """How a call begins. ``opening`` has a group called as the row, which is the function's name."""
 
     key: str
@@ -38,7 +38,7 @@ _BAD_ARGUMENTS = re.compile(r"\s*(?:```\w*\s*)?(?P<text>[^\s<\[`][^\n]{0,200})")
 
 
 def _json_or_none(
-    block: Block, match: re.Match[str], name: str
+    block: MarkupBlock, match: re.Match[str], name: str
 ) -> tuple[list[tuple[str, JSON]], int]:
     """The arguments as a JSON object, or no arguments where nothing or a further tag follows."""
     begins = _JSON_FOLLOWS.match(block.text, match.end())
@@ -59,7 +59,9 @@ def _json_or_none(
     return [(name, None)], match.end()
 
 
-def _elements(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple[str, JSON]], int]:
+def _elements(
+    block: MarkupBlock, match: re.Match[str], name: str
+) -> tuple[list[tuple[str, JSON]], int]:
     if _JSON_FOLLOWS.match(block.text, match.end()):
         return _json_or_none(block, match, name)
     found = block.elements.arguments(match.end(), framed=match.group().startswith("<"))
@@ -83,17 +85,23 @@ def _elements(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple
     return [(name, arguments)], end
 
 
-def _gemma(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple[str, JSON]], int]:
+def _gemma(
+    block: MarkupBlock, match: re.Match[str], name: str
+) -> tuple[list[tuple[str, JSON]], int]:
     arguments, end = gemma(block.text, match.end())
     return [(name, arguments)], end
 
 
-def _marked(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple[str, JSON]], int]:
+def _marked(
+    block: MarkupBlock, match: re.Match[str], name: str
+) -> tuple[list[tuple[str, JSON]], int]:
     arguments, end = marked(block.text, match.end())
     return [(name, arguments)], end
 
 
-def _command(block: Block, start: int, name: str) -> tuple[list[tuple[str, JSON]], int] | None:
+def _command(
+    block: MarkupBlock, start: int, name: str
+) -> tuple[list[tuple[str, JSON]], int] | None:
     """``<execute_command><command>ls</command></execute_command>``, ``<bash>ls</bash>``."""
     end = block.text.find(f"</{name}>", start)
     inner = block.text[start:end]
@@ -110,7 +118,9 @@ def _command(block: Block, start: int, name: str) -> tuple[list[tuple[str, JSON]
     return None
 
 
-def _element(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple[str, JSON]], int]:
+def _element(
+    block: MarkupBlock, match: re.Match[str], name: str
+) -> tuple[list[tuple[str, JSON]], int]:
     if match.group().endswith("/>"):
         return [(name, None)], match.end()
     if match.lastgroup == "element" and block.names.runs_commands(name):
@@ -129,14 +139,16 @@ def _element(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple[
 _QUOTED = re.compile(r"(?P<quote>[\"'])(?P<text>.*)(?P=quote)\]\s*\Z", re.DOTALL)
 
 
-def _announced(block: Block, match: re.Match[str], name: str) -> tuple[list[tuple[str, JSON]], int]:
+def _announced(
+    block: MarkupBlock, match: re.Match[str], name: str
+) -> tuple[list[tuple[str, JSON]], int]:
     value = _QUOTED.match(block.text, match.end())
     if value is None:
         raise unreadable("the call is cut off", line=block.line(match.start()))
     return [(name, [value["text"]])], len(block.text)
 
 
-def _json(block: Block, match: re.Match[str], _: str) -> tuple[list[tuple[str, JSON]], int]:
+def _json(block: MarkupBlock, match: re.Match[str], _: str) -> tuple[list[tuple[str, JSON]], int]:
     value, end = block.json(match.start())
     return list(calls_in(value, block.names)) or list(_by_key(value)), end
 
@@ -153,103 +165,103 @@ def _name(key: str) -> str:
     return _NAME.format(key)
 
 
-FORMS: tuple[Form, ...] = (
-    Form(
+FORMS: tuple[MarkupForm, ...] = (
+    MarkupForm(
         "marked",
         "MiniMax M3",
         rf"{re.escape(MARK)}\s*<invoke name=[\"']?(?P<marked>[^\"'>]{{1,200}})[\"']?>",
         _marked,
     ),
-    Form(
+    MarkupForm(
         "equals",
         "<function=f><parameter=a>1</parameter></function>; also with JSON inside",
         rf"<{PREFIX}function=\s*[\"']?(?P<equals>[^\s<>\"']{{1,200}})[\"']?\s*>",
         _elements,
     ),
-    Form(
+    MarkupForm(
         "named",
         '<invoke name="f"><parameter name="a">1</parameter></invoke>; also function, tool, call',
         rf"<{PREFIX}(?:invoke|function|function_call|tool_call|tool|call)\s+name="
         r"[\"']?(?P<named>[^\"'<>]{1,200}?)[\"']?\s*>",
         _elements,
     ),
-    Form(
+    MarkupForm(
         "claude_2",
         "<invoke><tool_name>f</tool_name><parameters><a>1</a></parameters></invoke>",
         r"<invoke>\s*<tool_name>\s*(?P<claude_2>[^\s<>]{1,200})\s*</tool_name>\s*(?:<parameters>)?",
         _element,
     ),
-    Form(
+    MarkupForm(
         "pairs",
         "<tool_call>f <arg_key>a</arg_key><arg_value>1</arg_value></tool_call>",
         rf"(?:<{PREFIX}(?:\w{{1,20}}_)?tool_call{SUFFIX}>\s*|^[ \t]*|(?<=>)){_name('pairs')}\s*"
         rf"(?:<tool_sep{SUFFIX}>\s*)?(?=<{PREFIX}arg_key|</{PREFIX}(?:\w{{1,20}}_)?tool_call)",
         _elements,
     ),
-    Form(
+    MarkupForm(
         "solar_2",
         "<|tool_call:start|>f, <|tool_arg:start|>a<|tool_arg:value|>1<|tool_arg:end|>",
         rf"<\|tool_call:start\|>\s*{_name('solar_2')}",
         _elements,
     ),
-    Form(
+    MarkupForm(
         "kimi_3",
         '<|open|>call tool="f"<|sep|><|open|>argument key="a"<|sep|>1<|close|>argument<|sep|>',
         r"<\|open\|>call\s+tool=\"(?P<kimi_3>[^\"]{1,200})\"[^<]{0,200}<\|sep\|>",
         _elements,
     ),
-    Form(
+    MarkupForm(
         "deepseek",
         "<|tool_call_begin|>function<|tool_sep|>f, then JSON; Kimi's functions.f:0",
         r"<\|tool_call_begin\|>(?!function<\|tool_sep\|>\s*<)\s*(?:function<\|tool_sep\|>)?"
         rf"\s*{_name('deepseek')}\s*(?:<\|tool_sep\|>|<\|tool_call_argument_begin\|>)?",
         _json_or_none,
     ),
-    Form(
+    MarkupForm(
         "harmony",
         "to=functions.f <|message|> then JSON",
         r"\bto=(?:functions\.)?(?P<harmony>[\w.\-]{1,200}?)(?=commentary|analysis|[^\w.\-])"
         r"(?:[^{<]{0,60}<\|\w{1,20}\|>){0,4}[^{<]{0,60}(?=\{)",
         _json_or_none,
     ),
-    Form(
+    MarkupForm(
         "mistral",
         "[TOOL_CALLS]f[ARGS] then JSON, perhaps with a [CALL_ID]",
         r"(?:\[TOOL_CALLS\]\s*|(?<=\})\s*)(?P<mistral>[\w.\-]{1,200})\s*"
         r"(?:\[CALL_ID\]\w*)?(?:\[ARGS\]|(?=\s*\{))",
         _json_or_none,
     ),
-    Form(
+    MarkupForm(
         "solar",
         "<|tool_call:name|>f<|tool_call:args|> then JSON",
         rf"<\|tool_call:name\|>{_name('solar')}<\|tool_call:args\|>",
         _json_or_none,
     ),
-    Form(
+    MarkupForm(
         "functionary", ">>>f, then JSON", rf">>>\s*{_name('functionary')}\s*(?=\{{)", _json_or_none
     ),
-    Form(
+    MarkupForm(
         "announced",
         "[tool_call: f for 'x'], as agents' histories have it: one value for the first parameter",
         r"\[tool_call:\s*(?P<announced>[\w.\-]{1,200})\s+for\s+(?=[\"'])",
         _announced,
     ),
-    Form("gemma", "call:f{a:<escape>1<escape>}", rf"\bcall:{_name('gemma')}(?=\{{)", _gemma),
-    Form(
+    MarkupForm("gemma", "call:f{a:<escape>1<escape>}", rf"\bcall:{_name('gemma')}(?=\{{)", _gemma),
+    MarkupForm(
         "element",
         "<f><a>1</a></f>",
         r"<(?P<element>[A-Za-z_][\w.\-]{0,200})(?:\s?/)?>",
         _element,
     ),
-    Form(
+    MarkupForm(
         "bare",
         "f then JSON; what is left when special tokens are stripped",
         r"(?<![\w.\-:=|])(?:functions\.|function(?=\w))?(?P<bare>[A-Za-z_][\w.\-]{0,200})(?::\d{1,4})?"
         r"(?=\s*(?:```\w*\s*)?\{)",
         _json_or_none,
     ),
-    Form("json", "a call in JSON", r"(?P<json>\{|\[(?=\s*[\[{]))", _json),
-    Form(
+    MarkupForm("json", "a call in JSON", r"(?P<json>\{|\[(?=\s*[\[{]))", _json),
+    MarkupForm(
         "python",
         "a call in Python",
         r"(?P<python>\[\s*[\w.]{1,400}\s*\(|(?<![\w.])[A-Za-z_][\w.]{0,400}\()",

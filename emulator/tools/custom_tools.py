@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from emulator.tools.guards import SchemaError
 from emulator.tools.lark_grammar import LarkGrammar, UnusableGrammar
+from emulator.tools.schema import SchemaError
 from emulator.tools.validator import enforceable
 
 MAX_GRAMMAR = 50_000

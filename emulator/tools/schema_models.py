@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from emulator.tools import names, shapes
-from emulator.tools.guards import Definitions, Schema, children, reference
-from emulator.tools.trees import Parameter, Tree, bounds, choice
+from emulator.tools import expansion, names
+from emulator.tools.schema import Definitions, Schema, children, reference
+from emulator.tools.type_trees import Parameter, TypeTree, bounds, choice
 
 MAX_MODELS = 300
 #: Schemas read for one tool. Lists of lists of one another have more paths than anyone can walk.
@@ -29,7 +29,7 @@ _REMARKS = ("title", "description", "default", "examples")
 
 
 @dataclass(frozen=True)
-class Model:
+class SchemaModel:
     """A nested object with named fields; its name is unique in the toolset."""
 
     name: str
@@ -45,19 +45,19 @@ class Catalog:
     def __init__(self, taken: frozenset[str]) -> None:
         self._taken = set(taken)
         self._names: dict[str, str] = {}
-        self._models: dict[str, Model] = {}
+        self._models: dict[str, SchemaModel] = {}
         self._keys: dict[tuple[int, str], tuple[Definitions, str]] = {}
         self._waiting: list[tuple[str, Schema, Definitions]] = []
         self._budget = MAX_TREES
 
     @property
-    def models(self) -> tuple[Model, ...]:
+    def models(self) -> tuple[SchemaModel, ...]:
         return tuple(self._models[name] for name in self._names.values())
 
     def parameters(self, schema: Schema, definitions: Definitions) -> tuple[Parameter, ...]:
         """The members of an object schema as parameters, in schema order."""
         self._budget = MAX_TREES
-        parameters = tuple(self._fields(shapes.members(schema, definitions), definitions))
+        parameters = tuple(self._fields(expansion.members(schema, definitions), definitions))
         while self._waiting:  # models in models: not by recursion, a chain of them may be long
             name, described, its_definitions = self._waiting.pop(0)
             self._models[name] = self._described(name, described, its_definitions)
@@ -70,20 +70,20 @@ class Catalog:
         hint: str = "",
         *,
         item: bool = False,
-        seen: shapes.Seen = frozenset(),
-    ) -> Tree:
+        seen: expansion.Seen = frozenset(),
+    ) -> TypeTree:
         """The kind of value that `schema` describes; `hint` names a model that has no title."""
         self._budget -= 1
         if self._budget < 0 or len(seen) > MAX_SEEN:
             return {}
-        view, passed = shapes.expand_seen(schema, definitions, seen)
+        view, passed = expansion.expand_seen(schema, definitions, seen)
         if "const" in view:
             return choice([view["const"]])
         if "enum" in view:
             return choice(view["enum"])
-        if shapes.branches(view) and "properties" not in view:
-            return self._union(shapes.alternatives(view), definitions, hint, item, passed)
-        kinds = shapes.types(view)
+        if expansion.branches(view) and "properties" not in view:
+            return self._union(expansion.alternatives(view), definitions, hint, item, passed)
+        kinds = expansion.types(view)
         if len(kinds) > 1:
             each = ({**view, "type": kind} for kind in kinds)
             return self._union(each, definitions, hint, item, passed)
@@ -92,7 +92,7 @@ class Catalog:
         if kinds[0] == "array":
             return self._array(view, definitions, hint, passed)
         if kinds[0] == "object":
-            inside = shapes.members(view, definitions, passed)
+            inside = expansion.members(view, definitions, passed)
             if inside.properties and len(self._names) < MAX_MODELS:
                 return {"$ref": self._model(schema, definitions, hint, item)}
             return self._dictionary(view, definitions, hint, passed)
@@ -104,9 +104,9 @@ class Catalog:
         definitions: Definitions,
         hint: str,
         item: bool,
-        seen: shapes.Seen,
-    ) -> Tree:
-        trees: list[Tree] = []
+        seen: expansion.Seen,
+    ) -> TypeTree:
+        trees: list[TypeTree] = []
         for part in parts:
             tree = self.tree(part, definitions, hint, item=item, seen=seen)
             for one in tree.get("anyOf", [tree]):
@@ -118,9 +118,9 @@ class Catalog:
         return trees[0] if len(trees) == 1 else {"anyOf": trees}
 
     def _array(
-        self, view: dict[str, Any], definitions: Definitions, hint: str, seen: shapes.Seen
-    ) -> Tree:
-        tree: Tree = {"type": "array", **bounds(view, "array")}
+        self, view: dict[str, Any], definitions: Definitions, hint: str, seen: expansion.Seen
+    ) -> TypeTree:
+        tree: TypeTree = {"type": "array", **bounds(view, "array")}
         first = view.get("prefixItems")
         rest = view.get("items")
         if first and rest in (None, False):
@@ -135,8 +135,8 @@ class Catalog:
         return tree
 
     def _dictionary(
-        self, view: dict[str, Any], definitions: Definitions, hint: str, seen: shapes.Seen
-    ) -> Tree:
+        self, view: dict[str, Any], definitions: Definitions, hint: str, seen: expansion.Seen
+    ) -> TypeTree:
         values = [*view.get("patternProperties", {}).values()]
         extra = view.get("additionalProperties")
         if isinstance(extra, dict) or (extra is True and values):
@@ -155,7 +155,7 @@ class Catalog:
             # A definition is described where it stands, an object in place where it is used: there
             # the parameter's own remark says it.
             referred = reference(bare)
-            about = shapes.expand(bare if referred else schema, definitions)
+            about = expansion.expand(bare if referred else schema, definitions)
             title = about.get("title", referred)
             name = names.class_name(title, hint, self._taken, item=item)
             self._taken.add(name)
@@ -163,10 +163,10 @@ class Catalog:
             self._waiting.append((name, bare if referred else schema, definitions))
         return self._names[key]
 
-    def _described(self, name: str, schema: Schema, definitions: Definitions) -> Model:
-        inside = shapes.members(schema, definitions)
-        about = shapes.expand(schema, definitions) if reference(schema) else {}
-        return Model(
+    def _described(self, name: str, schema: Schema, definitions: Definitions) -> SchemaModel:
+        inside = expansion.members(schema, definitions)
+        about = expansion.expand(schema, definitions) if reference(schema) else {}
+        return SchemaModel(
             name,
             tuple(self._fields(inside, definitions)),
             open=inside.extra not in (None, False),
@@ -185,7 +185,7 @@ class Catalog:
             known = self._keys[(id(definitions), written)] = (definitions, digest)
         return known[1]
 
-    def _fields(self, inside: shapes.Members, definitions: Definitions) -> Iterator[Parameter]:
+    def _fields(self, inside: expansion.Members, definitions: Definitions) -> Iterator[Parameter]:
         python_names = names.parameter_names(inside.properties)
         for name, schema in inside.properties.items():
             yield Parameter(

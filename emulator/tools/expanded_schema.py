@@ -10,8 +10,8 @@ from typing import Any
 
 import jsonschema_rs
 
-from emulator.tools import shapes
-from emulator.tools.guards import Definitions, Schema
+from emulator.tools import expansion
+from emulator.tools.schema import Definitions, Schema
 from emulator.tools.validator import compile_validator
 
 
@@ -23,15 +23,15 @@ class ExpandedSchema:
 
     def __init__(self, definitions: Definitions) -> None:
         self.definitions = definitions
-        self._views: dict[int, tuple[Schema, dict[str, Any], shapes.Seen]] = {}
+        self._views: dict[int, tuple[Schema, dict[str, Any], expansion.Seen]] = {}
         self._parts: dict[int, tuple[Schema, tuple[Schema, ...]]] = {}
-        self._members: dict[int, tuple[Schema, shapes.Members]] = {}
+        self._members: dict[int, tuple[Schema, expansion.Members]] = {}
         self._validators: dict[int, tuple[Schema, jsonschema_rs.Validator]] = {}
 
-    def view(self, part: Schema, seen: shapes.Seen = frozenset()) -> dict[str, Any]:
+    def view(self, part: Schema, seen: expansion.Seen = frozenset()) -> dict[str, Any]:
         """`part` without references and ``allOf``."""
         if id(part) not in self._views:
-            view, passed = shapes.expand_seen(part, self.definitions, seen)
+            view, passed = expansion.expand_seen(part, self.definitions, seen)
             self._views[id(part)] = (part, view, passed)
         return self._views[id(part)][1]
 
@@ -41,10 +41,10 @@ class ExpandedSchema:
         if id(part) not in self._parts:
             view = self.view(part)
             passed = self._views[id(part)][2]
-            kinds = shapes.types(view)
+            kinds = expansion.types(view)
             found: list[Schema] = []
-            if shapes.branches(view) and "properties" not in view:
-                for branch in shapes.alternatives(view):
+            if expansion.branches(view) and "properties" not in view:
+                for branch in expansion.alternatives(view):
                     self.view(branch, passed)  # what led here leads nowhere new from here
                     found += self.alternatives(branch) or (branch,)
             elif len(kinds) > 1:
@@ -52,10 +52,10 @@ class ExpandedSchema:
             self._parts[id(part)] = (part, tuple(found))
         return self._parts[id(part)][1]
 
-    def members(self, part: Schema) -> shapes.Members:
+    def members(self, part: Schema) -> expansion.Members:
         """What an object under `part` may hold."""
         if id(part) not in self._members:
-            self._members[id(part)] = (part, shapes.members(part, self.definitions))
+            self._members[id(part)] = (part, expansion.members(part, self.definitions))
         return self._members[id(part)][1]
 
     def admits(self, value: object, part: Schema) -> bool:
@@ -67,11 +67,11 @@ class ExpandedSchema:
             self._validators[id(part)] = (part, validator)
         return self._validators[id(part)][1].is_valid(value)
 
-    def is_meant(self, value: object, part: Schema) -> bool:
+    def matches_kind(self, value: object, part: Schema) -> bool:
         """Whether a value is of an alternative's kind, and its tags (``const``) agree."""
         view = self.view(part)
-        kinds = shapes.types(view)
-        if kinds and not any(shapes.is_of(value, kind) for kind in kinds):
+        kinds = expansion.types(view)
+        if kinds and not any(expansion.is_of(value, kind) for kind in kinds):
             return False
         if not isinstance(value, dict):
             return True

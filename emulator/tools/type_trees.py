@@ -2,7 +2,7 @@
 
 A tree is JSON Schema again, but only ``$ref`` to a model, ``enum``, ``anyOf``, arrays, dictionaries
 and scalars with their bounds. Signatures, model source and messages are all written from that one
-form, so they cannot disagree. `models.Catalog` reads schemas into trees.
+form, so they cannot disagree. `schema_models.Catalog` reads schemas into trees.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from emulator.tools.guards import Schema
+from emulator.tools.schema import Schema
 from emulator.tools.validator import same
 
-Tree = dict[str, Any]
+TypeTree = dict[str, Any]
 
 MAX_CHOICES = 60
 MAX_CHOICE_CHARACTERS = 2_000
@@ -38,7 +38,7 @@ class Parameter:
     python_name: str
     schema: Schema
     required: bool
-    tree: Tree
+    tree: TypeTree
 
     @property
     def annotation(self) -> str:
@@ -64,7 +64,7 @@ class Parameter:
         )
 
 
-def annotation(tree: Tree) -> str:
+def annotation(tree: TypeTree) -> str:
     """A tree as Python writes it: ``list[Person] | None``."""
     if "$ref" in tree:
         return str(tree["$ref"])
@@ -83,7 +83,7 @@ def annotation(tree: Tree) -> str:
     return _SCALARS.get(str(kind), "Any")
 
 
-def _is_of(value: Any, tree: Tree) -> bool:
+def _is_of(value: Any, tree: TypeTree) -> bool:
     """Whether `value` is of the outermost type of `tree`."""
     if "enum" in tree:
         return any(same(value, each) for each in tree["enum"])
@@ -95,7 +95,7 @@ def _is_of(value: Any, tree: Tree) -> bool:
     return kind == tree.get("type", kind) or (kind == "integer" and tree.get("type") == "number")
 
 
-def choice(values: list[Any]) -> Tree:
+def choice(values: list[Any]) -> TypeTree:
     """One of `values`; merely their types, where source could not hold them or not so many."""
     if None in values and len(values) > 1:
         return {"anyOf": [choice([v for v in values if v is not None]), {"type": "null"}]}
@@ -126,6 +126,6 @@ _KINDS: tuple[tuple[type, str], ...] = (
 )
 
 
-def bounds(view: dict[str, Any], kind: str) -> Tree:
+def bounds(view: dict[str, Any], kind: str) -> TypeTree:
     """What an expanded schema says of the size of a value of type `kind`."""
     return {k: view[k] for k in _BOUNDS.get(kind, ()) if k in view}

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from emulator.events import ToolKind
-from emulator.tools import schemas
-from emulator.tools.custom import custom_input
+from emulator.tools import schema_cleaning
+from emulator.tools.custom_tools import custom_input
 from emulator.tools.effects import Effect, effect_of, hints_of
-from emulator.tools.guards import SchemaError
 from emulator.tools.lark_grammar import LarkGrammar
-from emulator.tools.results import Returns, returns_of
+from emulator.tools.return_types import ReturnType, find_return_type
+from emulator.tools.schema import SchemaError
 
 MAX_NAME = 128
 
@@ -24,7 +24,7 @@ _NAME_PUNCTUATION = frozenset("_-.:/")
 
 
 @dataclass(frozen=True)
-class Item:
+class ToolItem:
     """One item of a ``tools`` array, read but not yet named in Python."""
 
     name: str
@@ -33,11 +33,11 @@ class Item:
     kind: ToolKind
     place: str
     effect: Effect
-    returns: Returns
+    return_type: ReturnType
     grammar: LarkGrammar | None
 
 
-def read_item(item: Mapping[str, Any], place: str) -> Item:
+def read_item(item: Mapping[str, Any], place: str) -> ToolItem:
     """Read an item that stands at `place` (``tools[2]``). Raises SchemaError whose `param` begins with it."""
     kind = item.get("type", "function")
     if kind not in ("function", "custom"):
@@ -60,7 +60,7 @@ def read_item(item: Mapping[str, Any], place: str) -> Item:
     written, grammar = inside.get("parameters"), None
     if kind == "custom":
         written, grammar = custom_input(inside, place)
-    parameters = schemas.clean(written, f"{place}.parameters")
+    parameters = schema_cleaning.clean_schema(written, f"{place}.parameters")
     effect = effect_of(
         name,
         description or "",
@@ -69,8 +69,8 @@ def read_item(item: Mapping[str, Any], place: str) -> Item:
         hints=hints_of(item, inside),
         schema=written if isinstance(written, Mapping) else {},
     )
-    returns = returns_of(description or "", inside, item)
-    return Item(name, description or "", parameters, kind, place, effect, returns, grammar)
+    returns = find_return_type(description or "", inside, item)
+    return ToolItem(name, description or "", parameters, kind, place, effect, returns, grammar)
 
 
 def _names(parameters: Mapping[str, Any]) -> list[str]:

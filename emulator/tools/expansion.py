@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from emulator.tools.guards import Definitions, Schema, reference
+from emulator.tools.schema import Definitions, Schema, reference
 from emulator.tools.validator import matcher
 
 Seen = frozenset[str]

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 
-from emulator.reading.bare import Verdict
 from emulator.reading.elements import PREFIX, SUFFIX
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart
-from emulator.reading.incoming import Incoming
 from emulator.reading.lexing import JsonScan
-from emulator.reading.scanner import After, Scanner
-from emulator.reading.tool_names import WrittenNames
+from emulator.reading.scanner import Position, Scanner, Verdict
+from emulator.reading.text_buffer import TextBuffer
+from emulator.reading.tool_names import ToolNames
 
 #: What tells that a call follows, whatever its name; several may stand in a row.
 _LEAD = (
@@ -52,7 +51,7 @@ _HEADER_ENDS = re.compile(r"[{<]")
 _BETWEEN = re.compile(r"[\s;`]*")
 
 
-def named_opens(head: str, whole: bool, names: WrittenNames) -> tuple[Verdict, int]:
+def named_opens(head: str, whole: bool, names: ToolNames) -> tuple[Verdict, int]:
     """Whether a call begins so, and the length of its header."""
     if _GAP.search(_HEADER_ENDS.split(head, maxsplit=1)[0]):
         return Verdict.NO, 0  # the patterns below would look at it in too many ways
@@ -70,7 +69,7 @@ def named_opens(head: str, whole: bool, names: WrittenNames) -> tuple[Verdict, i
     return (Verdict.NO if whole or not _may_open(head, names) else Verdict.MAYBE), 0
 
 
-def bare_header(head: str, whole: bool, names: WrittenNames) -> int:
+def bare_header(head: str, whole: bool, names: ToolNames) -> int:
     """The length of the header of a call that begins with nothing but an offered name, and has JSON."""
     verdict, length = named_opens(head, whole, names)
     header = head[:length]
@@ -78,11 +77,11 @@ def bare_header(head: str, whole: bool, names: WrittenNames) -> int:
     return length if verdict is Verdict.YES and head[length : length + 1] == "{" and not led else 0
 
 
-def _glued(match: re.Match[str], names: WrittenNames) -> bool:
+def _glued(match: re.Match[str], names: ToolNames) -> bool:
     return names.find(match["name"]) is not None
 
 
-def _may_open(head: str, names: WrittenNames) -> bool:
+def _may_open(head: str, names: ToolNames) -> bool:
     text = head.strip(" \t")
     squeezed = re.sub(r"[ \t]+", "", text[:_LEADING])
     if any(lead.startswith(squeezed) for lead in _LEADS):
@@ -103,7 +102,7 @@ def _begins_one(written: str) -> bool:
     return any(word.startswith(written) for word in _WORDS)
 
 
-def named_calls(text: Incoming, names: WrittenNames) -> Scanner:
+def named_calls(text: TextBuffer, names: ToolNames) -> Scanner:
     """The call at hand, and the calls that follow it."""
     yield BlockStart("markup", "")
     while True:
@@ -116,7 +115,7 @@ def named_calls(text: Incoming, names: WrittenNames) -> Scanner:
             continue
         if verdict is Verdict.NO:
             yield BlockEnd(text.take(skipped) if "`" in head[:skipped] else "", closed=True)
-            return After.PROSE
+            return Position.MID_LINE
         raw = text.take(skipped + length)
         yield BlockDelta(raw, raw)
         scanner = (
@@ -125,12 +124,12 @@ def named_calls(text: Incoming, names: WrittenNames) -> Scanner:
             else None
         )
         whole_call = yield from (scanner or _value(text))
-        if whole_call is After.LINE_NOT_CODE:  # the reply ended within it
-            yield BlockEnd("", closed=False, with_reply=True)
-            return After.LINE
+        if whole_call is Position.LINE_START_NOT_CODE:  # the reply ended within it
+            yield BlockEnd("", closed=False, at_reply_end=True)
+            return Position.LINE_START
 
 
-def _value(text: Incoming) -> Scanner:
+def _value(text: TextBuffer) -> Scanner:
     """A value in brackets."""
     scan = JsonScan()
     while True:
@@ -138,13 +137,13 @@ def _value(text: Incoming) -> Scanner:
         raw = text.take((len(text.text) if end is None else end) - text.at)
         yield BlockDelta(raw, raw)
         if end is not None:
-            return After.PROSE
+            return Position.MID_LINE
         if text.final:
-            return After.LINE_NOT_CODE
+            return Position.LINE_START_NOT_CODE
         yield None
 
 
-def _pairs(text: Incoming) -> Scanner:
+def _pairs(text: TextBuffer) -> Scanner:
     """Elements for key and value, as long as one follows another."""
     while True:
         match = _PAIRS_END.search(text.text, text.at)
@@ -153,7 +152,7 @@ def _pairs(text: Incoming) -> Scanner:
             raw = text.take(max(0, len(text) - keep))
             yield BlockDelta(raw, raw)
             if text.final:
-                return After.LINE_NOT_CODE
+                return Position.LINE_START_NOT_CODE
             yield None
             continue
         following = text.text[match.end() : match.end() + 64].lstrip()
@@ -163,4 +162,4 @@ def _pairs(text: Incoming) -> Scanner:
         raw = text.take(match.end() - text.at)
         yield BlockDelta(raw, raw)
         if not following.startswith("<"):
-            return After.PROSE
+            return Position.MID_LINE

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import ClassVar
 
-from emulator.reading.bare import Verdict
 from emulator.reading.elements import ARGUMENTS, PREFIX, STRUCTURE, SUFFIX
 from emulator.reading.lexing import JsonScan
+from emulator.reading.scanner import Verdict
 
 #: Characters that an opening and a closing tag may have.
 _TAG, _WORD = 400, 64
@@ -48,7 +48,7 @@ class _In(Enum):
     CLOSED = auto()  # a value's closing tag has come; what follows says whether it was one
 
 
-class Body:
+class ArgumentScan:
     """What stands between an opening tag and each place where its closing tag may stand."""
 
     def __init__(self, *, by_name: bool = False) -> None:
@@ -144,7 +144,7 @@ class Body:
         self._state = _In.NOTHING if STRUCTURE.match(rest) else _In.VALUE
         return at, True
 
-    _STEPS: ClassVar[dict[_In, Callable[[Body, int], tuple[int, bool]]]] = {
+    _STEPS: ClassVar[dict[_In, Callable[[ArgumentScan, int], tuple[int, bool]]]] = {
         _In.NOTHING: _nothing,
         _In.BRACKETS: _brackets,
         _In.VALUE: _value,

@@ -12,21 +12,13 @@ import builtins
 import re
 from enum import Enum, auto
 
-from emulator.reading.incoming import HEAD
 from emulator.reading.lexing import PythonScan
 from emulator.reading.python_syntax import calls_tool
 from emulator.reading.repairs import parse_repaired
-from emulator.reading.tool_names import WRITTEN_NAME, WrittenNames
+from emulator.reading.scanner import Verdict
+from emulator.reading.text_buffer import HEAD
+from emulator.reading.tool_names import WRITTEN_NAME, ToolNames
 from sandbox.parsing import walk
-
-
-class Verdict(Enum):
-    """What the beginning of a line, as far as it has come, says about the line."""
-
-    NO = auto()
-    MAYBE = auto()
-    YES = auto()
-
 
 _STATEMENTS = frozenset(
     "for if while try with def class async import from print await return assert del".split()
@@ -37,7 +29,7 @@ _TARGETS = re.compile(  # what may stand between the first word and its `=`
 )
 
 
-def opens(head: str, whole: bool, names: WrittenNames) -> Verdict:
+def opens(head: str, whole: bool, names: ToolNames) -> Verdict:
     """Whether a line that begins with `head` may be code; `whole` says that no more will come."""
     maybe = Verdict.NO if whole else Verdict.MAYBE
     wrappers = _WRAPPERS.match(head)
@@ -78,7 +70,7 @@ def _assignment(head: str, at: int, maybe: Verdict) -> Verdict:
     return Verdict.NO if rest[1] == "=" else Verdict.YES
 
 
-class Kind(Enum):
+class LineKind(Enum):
     """What a whole line turned out to be, with the lines that it continues."""
 
     GOES_ON = auto()
@@ -109,7 +101,7 @@ _SIGNATURE = re.compile(r":\s*(?:str|int|float|bool|list|dict|object|string|numb
 class BareCode:
     """Whole physical lines in, kinds out. Knows what it has seen of this stretch of code."""
 
-    def __init__(self, names: WrittenNames) -> None:
+    def __init__(self, names: ToolNames) -> None:
         self._names = names
         self._scan = PythonScan()
         self._header = False  # the last statement opened a body
@@ -133,33 +125,33 @@ class BareCode:
         """Whether a line that begins so can only be prose; the same then holds of the line."""
         return not self._scan.open and _is_sentence(partial[:HEAD])
 
-    def take(self, line: str) -> Kind:
+    def take(self, line: str) -> LineKind:
         """The kind of the logical line that `line` ends, or GOES_ON while it does not."""
         if not self._scan.open:
             self._lines = [line]
             if not line.strip() or line.lstrip().startswith("#"):
-                return Kind.BLANK
+                return LineKind.BLANK
             if _is_sentence(line):
-                return Kind.PROSE
+                return LineKind.PROSE
             if self._margin is None:
                 self._margin = _indentation(line)
         else:
             self._lines.append(line)
         self._scan.feed(line)
-        return Kind.GOES_ON if self._scan.open else self._kind()
+        return LineKind.GOES_ON if self._scan.open else self._kind()
 
     def breaks_off_in_call(self) -> bool:
         """Whether the logical line that the reply breaks off in begins with a call."""
         word = WRITTEN_NAME.match(self.logical.lstrip(" \t[(>"))
         return bool(word and self._names.find(word.group())) and "(" in self.logical
 
-    def _kind(self) -> Kind:
+    def _kind(self) -> LineKind:
         code = re.sub(r"^[ \t]*(?:>>>|\.\.\.) ", "", self.logical).strip()
         indented = _indentation(self.logical) > (self._margin or 0)
         if indented and not self._header:
-            return Kind.PROSE
+            return LineKind.PROSE
         if code.startswith("@"):
-            return Kind.CODE
+            return LineKind.CODE
         header = _HEADERS.match(code)
         opens_body = bool(header and code.endswith(":"))
         if header and opens_body:
@@ -168,16 +160,16 @@ class BareCode:
         try:
             tree, _ = parse_repaired(code, self._names)
         except SyntaxError:
-            return Kind.CALL if self._meant_as_call(code) else Kind.PROSE
+            return LineKind.CALL if self._meant_as_call(code) else LineKind.PROSE
         if not (opens_body or indented or all(self._is_code(node) for node in tree.body)):
-            return Kind.PROSE
+            return LineKind.PROSE
         self._header = opens_body or indented
         self._assigned |= {
             node.id
             for node in walk(tree)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         }
-        return Kind.CALL if self._calls(tree) else Kind.CODE
+        return LineKind.CALL if self._calls(tree) else LineKind.CODE
 
     def _calls(self, tree: ast.Module) -> bool:
         if calls_tool(tree, self._names):

@@ -8,7 +8,7 @@ HOLD = 1 << 16
 HEAD = 400
 
 
-class Incoming:
+class TextBuffer:
     """Text that scanners look at and take from, in order. `final`: no more will come."""
 
     def __init__(self) -> None:
@@ -63,8 +63,12 @@ class Incoming:
             at, word = min(found)
             return at - self.at, word
         if not self.final:
-            longest = max(map(len, closings), default=1) - 1
-            for start in range(max(self.at, len(self.text) - longest), len(self.text)):
-                if any(word.startswith(self.text[start:]) for word in closings):
-                    return start - self.at, None
+            partial = max((partial_match(self.text, word, self.at) for word in closings), default=0)
+            return len(self) - partial, None
         return len(self), None
+
+
+def partial_match(text: str, word: str, start: int = 0) -> int:
+    """Return the length of the longest proper prefix of ``word`` with which ``text[start:]`` ends."""
+    longest = min(len(word) - 1, len(text) - start)
+    return next((n for n in range(longest, 0, -1) if text.endswith(word[:n])), 0)

@@ -25,7 +25,7 @@ _MAX_NAME = 64
 
 
 @dataclass(frozen=True)
-class Returns:
+class ReturnType:
     """``kind``: how the text of a result is to be read; None where nothing tells."""
 
     kind: Literal["text", "json"] | None = None
@@ -34,10 +34,10 @@ class Returns:
     """The keys that an object has, for the docstring."""
 
 
-UNTOLD = Returns()
+UNKNOWN_RETURN = ReturnType()
 
 
-def returns_of(description: str, *places: Mapping[str, Any]) -> Returns:
+def find_return_type(description: str, *places: Mapping[str, Any]) -> ReturnType:
     """What the definition says; ``places`` are the objects on which an output schema may stand."""
     for place in places:
         for key in _KEYS:
@@ -45,10 +45,10 @@ def returns_of(description: str, *places: Mapping[str, Any]) -> Returns:
             if isinstance(schema, Mapping):
                 kind = schema.get("type")
                 read: Literal["text", "json"] = "text" if kind == "string" else "json"
-                return Returns(read, _annotation(schema), _remark(schema))
+                return ReturnType(read, _annotation(schema), _remark(schema))
     if _JSON.search(description):
-        return Returns("json")
-    return Returns("text", "str") if _TEXT.search(description) else UNTOLD
+        return ReturnType("json")
+    return ReturnType("text", "str") if _TEXT.search(description) else UNKNOWN_RETURN
 
 
 def _annotation(schema: object) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from emulator.tools import dialects, names
-from emulator.tools.guards import (
+from emulator.tools.schema import (
     SCHEMA_KEYWORDS,
     SCHEMA_LIST_KEYWORDS,
     SCHEMA_MAP_KEYWORDS,
@@ -51,7 +51,7 @@ _PLAIN_KEYWORDS = (
 )
 
 
-def clean(parameters: object, param: str) -> dict[str, Any]:
+def clean_schema(parameters: object, param: str) -> dict[str, Any]:
     """A tool's `parameters` as self-contained JSON Schema 2020-12 of an object.
 
     Absent, null or empty parameters make a tool that takes none. `param` is the place in the
@@ -62,7 +62,7 @@ def clean(parameters: object, param: str) -> dict[str, Any]:
     guard(parameters, param)
     if not isinstance(parameters, dict):
         raise SchemaError(f"parameters must be an object, not {kind_of(parameters)}", param)
-    cleaned = _Cleaner(parameters, param).clean()
+    cleaned = _Cleaner(parameters, param).clean_schema()
     guard_application(cleaned, param)
     compile_validator(cleaned, param)
     return cleaned
@@ -77,7 +77,7 @@ class _Cleaner:
         self.definition_names: dict[tuple[str, ...], str] = {}
         self.waiting: list[tuple[str, object, str]] = []
 
-    def clean(self) -> dict[str, Any]:
+    def clean_schema(self) -> dict[str, Any]:
         root = self.schema(self.root, self.param)
         assert isinstance(root, dict)
         definitions: dict[str, Schema] = {}
