@@ -202,11 +202,11 @@ format: $(TESTABLE) ## format and mend what ruff can mend
 	@$(PY) -m ruff format .
 
 .PHONY: bench
-bench: $(RUNNABLE) $(if $(findstring --smoke,$(ARGS)),,$(LITELLM)) ## what the proxy adds, beside a bare pass-through and LiteLLM -> docs/performance.md (ARGS=--smoke: briefly)
+bench: $(RUNNABLE) $(if $(findstring --smoke,$(ARGS)),,$(LITELLM)) ## what the proxy adds, compared with a bare pass-through and LiteLLM -> docs/performance.md (ARGS=--smoke: 40 s)
 	@exec $(PY) -m benchmarks.load $(ARGS)
 
 .PHONY: bench-fronts
-bench-fronts: $(FRONTS) ## a small app under other servers, with 1,000 slow streams each (3 minutes) -> docs/performance.md
+bench-fronts: $(FRONTS) ## a small app under other servers, with 1,000 slow streams each (3 minutes) -> benchmarks/fronts
 	@exec $(FRONTS_VENV)/bin/python -m benchmarks.fronts $(ARGS)
 
 .PHONY: bench-accuracy
@@ -289,12 +289,8 @@ kernel-image: ## build the image of --sandbox docker
 	@docker build -t tool-use-api-emulator-kernel -f sandbox/Dockerfile $(ARGS) .
 
 .PHONY: bench-reading
-bench-reading: $(RUNNABLE) ## what reading costs a character, and how that grows with the length of a reply
+bench-reading: $(RUNNABLE) ## CPU of reading a reply, per character and by length
 	@exec $(PY) -m benchmarks.reading $(ARGS)
-
-.PHONY: bench-sandbox
-bench-sandbox: $(RUNNABLE) system-packages ## how long a program waits for its sandbox
-	@exec $(PY) -m benchmarks.sandbox $(ARGS)
 
 .PHONY: soak
 soak: $(TESTABLE) system-packages ## 500 sessions on each engine, and 2,000 requests, leave nothing behind

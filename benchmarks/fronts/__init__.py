@@ -1,1 +1,1 @@
-"""What could carry bytes in place of gunicorn's threads: `make bench-fronts` -> docs/performance.md."""
+"""Servers that could replace gunicorn's threads: `make bench-fronts` -> benchmarks/fronts/README.md."""

@@ -1,8 +1,9 @@
-"""What could carry the proxy's bytes: `make bench-fronts`, or `python -m benchmarks.fronts`.
+"""Compare HTTP servers for the proxy: `make bench-fronts`, or `python -m benchmarks.fronts`.
 
-The same small pass-through (`benchmarks.load.bare`) under servers that give each stream a thread, and an
-asyncio one that needs none, before one scripted upstream. All run at the same time and take turns: requests
-that are answered at once, for CPU and requests a second, then 1,000 slow streams each. In about 3 minutes.
+The same small pass-through (`benchmarks.load.bare`) runs under servers that use a thread for each stream,
+and an asyncio version of it under servers that use a task, in front of one scripted upstream. All servers
+run at the same time and take turns: first short requests, for CPU and requests per second, then 1,000 slow
+streams each. It takes about 3 minutes and writes the table in README.md in this folder.
 """
 
 from __future__ import annotations
@@ -23,22 +24,20 @@ from benchmarks.load.client import Load
 from benchmarks.load.measure import Figures, Target, one_round
 from benchmarks.report import write_section
 
-PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
+PAGE = Path(__file__).with_name("README.md")
 PACE = slow_streams.Pace(chunks=7, apart=1.0, spread=5.0)
 HEADS = (
-    "server", "app", "an open stream has", "CPU a plain request, ms", "requests/s", "CPU a stream, ms",
-    "memory a stream, KiB", "memory with all, MiB", "threads", "first chunk late, p50 / p99, ms", "whole",
+    "server", "app", "an open stream uses", "CPU per plain request, ms", "requests/s", "CPU per stream, ms",
+    "memory per stream, KiB", "total memory, MiB", "threads", "first chunk late, p50 / p99, ms", "completed",
 )  # fmt: skip
 PLAIN = Case("plain", same(requests.chat("say-200-200")), at_once=8, count=200)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench-fronts", description=__doc__.split("\n")[0])
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="of requests that are answered at once"
-    )
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of short requests")
     parser.add_argument("--streams", type=int, default=1000)
-    parser.add_argument("--no-write", action="store_true", help="leave docs/performance.md alone")
+    parser.add_argument("--no-write", action="store_true", help="do not write README.md")
     options = parser.parse_args()
     began, load = datetime.now(UTC), getloadavg()[0]
     slow_streams.allow_descriptors()
@@ -55,39 +54,41 @@ def main() -> None:
         for _ in range(options.rounds):
             for name, target in targets.items():
                 one_round(PLAIN, target, plain[name])
-        held = {}
+        streams = {}
         for name, target in targets.items():
             target.load.close()
-            held[name] = slow_streams.hold(target.server, options.streams, PACE)
-            print(f"{name}: {held[name].told()}", flush=True)
-    lines = table(plain, held)
+            streams[name] = slow_streams.hold(target.server, options.streams, PACE)
+            print(f"{name}: {streams[name].summary()}", flush=True)
+    lines = table(plain, streams)
     print(*lines, sep="\n")
     if not options.no_write:
         about = (
             f"Measured by `make bench-fronts` on {began:%Y-%m-%d} ({cpu_count()} CPUs), load average "
             f"{load:.0f} when it began. {options.streams} streams of {PACE.chunks} chunks "
-            f"{PACE.apart:g} s apart, begun within {PACE.spread:g} s, one process and "
-            f"{servers.THREADS} threads each; in brackets multiples of the first row."
+            f"{PACE.apart:g} s apart, started within {PACE.spread:g} s, one process and "
+            f"{servers.THREADS} threads each; in brackets: multiples of the first row."
         )
         write_section(PAGE, "fronts", "\n".join([about, "", *lines]))
 
 
-def table(plain: Mapping[str, Figures], held: Mapping[str, slow_streams.Held]) -> Sequence[str]:
+def table(
+    plain: Mapping[str, Figures], slow: Mapping[str, slow_streams.Measurement]
+) -> Sequence[str]:
     rows = [
         "| " + " | ".join(HEADS) + " |",
         "|" + len(HEADS) * "---|",
     ]
-    base, base_held = plain[FRONTS[0].name], held[FRONTS[0].name]
+    base, base_streams = plain[FRONTS[0].name], slow[FRONTS[0].name]
     for front in FRONTS:
-        figures, streams = plain[front.name], held[front.name]
+        figures, streams = plain[front.name], slow[front.name]
         rate, base_rate = statistics.median(figures.rate), statistics.median(base.rate)
         rows.append(
             f"| {front.name} | {front.app} | {front.carrier} "
             f"| {figures.ms:.2f} ({figures.ms / base.ms:.1f}) | {rate:.0f} ({rate / base_rate:.1f}) "
-            f"| {streams.cpu:.1f} ({streams.cpu / base_held.cpu:.1f}) "
-            f"| {streams.memory:.0f} ({streams.memory / base_held.memory:.1f}) "
-            f"| {streams.total:.0f} ({streams.total / base_held.total:.1f}) | {streams.threads} "
-            f"| {_ms(streams.late_median)} / {_ms(streams.late_most)} | {streams.whole} |"
+            f"| {streams.cpu:.1f} ({streams.cpu / base_streams.cpu:.1f}) "
+            f"| {streams.memory:.0f} ({streams.memory / base_streams.memory:.1f}) "
+            f"| {streams.total:.0f} ({streams.total / base_streams.total:.1f}) | {streams.threads} "
+            f"| {_ms(streams.late_median)} / {_ms(streams.late_most)} | {streams.completed} |"
         )
     return rows
 

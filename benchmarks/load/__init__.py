@@ -1,1 +1,4 @@
-"""What the proxy adds to a request, measured beside others: `make bench` -> docs/performance.md."""
+"""CPU, memory and delay that the proxy adds, compared with other servers:
+
+`make bench` -> docs/performance.md.
+"""

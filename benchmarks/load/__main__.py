@@ -1,10 +1,19 @@
-"""What the proxy adds: `make bench`, or `python -m benchmarks.load`. Writes docs/performance.md.
+"""What the proxy adds to a request: `make bench`, or `python -m benchmarks.load`. Writes docs/performance.md.
 
-Beside it run a bare pass-through (Flask and urllib3) under the same gunicorn and, where it is installed
-(`make bench` does that), LiteLLM's proxy, before one scripted upstream on loopback. CPU is that of a server's
-processes, from the kernel's clocks, not the time that passed: the machine may have other work.
+How this is measured:
 
---smoke: a few requests, without LiteLLM and growth; prints ratios beside those of docs/performance.md.
+* Four servers run in front of one scripted upstream on loopback: the proxy; a bare pass-through (Flask
+  and urllib3 under the same gunicorn) that does not look at the bytes; the same pass-through decoding and
+  re-encoding each event (*reparsed*); and LiteLLM's proxy if it is installed (`make bench` installs it).
+* The servers take turns within each round, so other work on the machine affects all of them alike.
+* CPU is the kernel's count for all processes of a server, not elapsed time. Ratios between servers are
+  therefore more reliable than milliseconds, and rates hold only on an idle machine: the page states the
+  load average.
+* The growth table shows the cheapest of several rounds, because other work can only add CPU. The exponent
+  is the k of the best fit of a + b * n**k, so a large constant cost does not hide one that grows.
+
+``--smoke`` sends a few hundred requests, without LiteLLM and growth, and prints its ratios next to those
+of the last full run, which are stored in this folder. It takes less than 40 s and writes nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +22,6 @@ import argparse
 import json
 import math
 import platform
-import re
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -45,8 +53,8 @@ RATIOS = (
     ("emulated call, plain", "litellm", 0.15),
     ("emulated call, streamed", "litellm", 0.15),
 )
-"""Case, whose CPU is 1, and what the proxy's shall be at most."""
-_KEPT = re.compile(r"<!-- ratios: (\{.*\}) -->")
+"""Case, the server compared with, and the most CPU that the proxy may use as a multiple of that server's."""
+_STORED = Path(__file__).with_name("ratios.json")
 
 
 def main() -> None:
@@ -83,8 +91,8 @@ def main() -> None:
         for target in targets.values():
             target.load.close()
     starts = [ready(base_url=base_url) for _ in range(3)]
-    held = slow_streams.measure(options.streams, "--threads", str(options.streams + 24))
-    print(held.told(), flush=True)
+    streams = slow_streams.measure(options.streams, "--threads", str(options.streams + 24))
+    print(streams.summary(), flush=True)
     ratios = {**in_ratios(found), **in_milliseconds(grown, idle)}
     tables = [
         *(line for name, figures in found.items() for line in compared(name, figures)),
@@ -92,29 +100,28 @@ def main() -> None:
     page = [
         (
             f"Measured by `make bench` on {began:%Y-%m-%d} ({cpu_count()} CPUs, "
-            f"{platform.system()}, Python {platform.python_version()}); {options.rounds} rounds over "
-            f"all servers in turn. The load average was {load:.0f} when it began: where that is more than "
-            "0 other work ran beside, ratios of CPU hold, and rates and times only roughly."
+            f"{platform.system()}, Python {platform.python_version()}): {options.rounds} rounds, the "
+            f"servers taking turns; load average {load:.0f} at the start."
         ),
-        f"<!-- ratios: {json.dumps(ratios)} -->",
         "",
-        "| case | server | CPU a request, ms | requests/s | proxy's CPU : its | slowest : fastest round |",
+        "| case | server | CPU per request, ms | requests/s | CPU: proxy / this | slowest / fastest |",
         "|---|---|---|---|---|---|",
         *tables,
         "",
         "| target | measured | |",
         "|---|---|---|",
-        *verdicts(found, grown, added, idle, starts, held),
+        *verdicts(found, grown, added, idle, starts, streams),
         "",
-        "| what grows | CPU a request in the cheapest round, ms | exponent |",
+        "| what grows | CPU per request in the cheapest round, ms | exponent |",
         "|---|---|---|",
         *(grown_row(*one) for one in grown),
         replay_row(replays),
         "",
-        held.told(),
+        streams.summary(),
     ]
     if not options.no_write:
         write_section(PAGE, "bench", "\n".join(page))
+        _STORED.write_text(json.dumps(ratios, indent=1) + "\n", "utf-8")
 
 
 def start(running: ExitStack, base_url: str, *, with_litellm: bool) -> dict[str, Target]:
@@ -128,19 +135,18 @@ def start(running: ExitStack, base_url: str, *, with_litellm: bool) -> dict[str,
     if with_litellm:
         litellm = running.enter_context(servers.litellm(base_url))
         targets["litellm"] = Target(litellm, Load(litellm.base_url))
-    time.sleep(3)  # what they do behind their start is not measured
+    time.sleep(3)  # background work after the start is not measured
     return targets
 
 
 def smoke() -> None:
-    kept = _KEPT.search(PAGE.read_text("utf-8")) if PAGE.exists() else None
-    stored: dict[str, float] = json.loads(kept[1]) if kept else {}
+    stored: dict[str, float] = json.loads(_STORED.read_text("utf-8"))
     with ExitStack() as running:
         base_url = running.enter_context(servers.upstream())
         targets = start(running, base_url, with_litellm=False)
         found = {case.name: compare(case, targets, 3) for case in (*cases.PASSED, *cases.EMULATED)}
     for name, ratio in in_ratios(found).items():
-        print(f"{name}: {ratio:.2f} (docs/performance.md: {stored.get(name, 'nothing')})")
+        print(f"{name}: {ratio:.2f} (stored: {stored.get(name, 'none')})")
 
 
 def ready(base_url: str) -> float:
@@ -150,9 +156,9 @@ def ready(base_url: str) -> float:
 
 
 def replayed(target: Target, counts: Sequence[int], rounds: int) -> dict[int, float]:
-    """Milliseconds of CPU of a whole conversation with a program of so many calls, each behind the last.
+    """Milliseconds of CPU of a whole conversation whose program makes ``count`` dependent calls:
 
-    Of the cheapest round.
+    the cheapest round.
     """
     found = dict.fromkeys(counts, math.inf)
     for _ in range(rounds):
@@ -169,9 +175,7 @@ def replay_row(found: Mapping[int, float]) -> str:
     listed = ", ".join(f"{count} calls: {cost:.0f}" for count, cost in found.items())
     power = exponent(counts, costs)
     shown = "-" if power is None else f"{power:.1f}"
-    return (
-        f"| a program's whole conversation, each call needing the one before | {listed} | {shown} |"
-    )
+    return f"| a whole conversation of dependent calls | {listed} | {shown} |"
 
 
 def grown_row(growth: cases.Growth, figures: Sequence[Figures]) -> str:
@@ -180,7 +184,7 @@ def grown_row(growth: cases.Growth, figures: Sequence[Figures]) -> str:
     listed = ", ".join(
         f"{size:,}: {cost:.1f}" for size, cost in zip(growth.sizes, costs, strict=True)
     )
-    shown = "(nothing to speak of)" if power is None else f"{power:.1f}"
+    shown = "(negligible)" if power is None else f"{power:.1f}"
     return f"| {growth.name}, {growth.unit} | {listed} | {shown} |"
 
 
@@ -194,7 +198,8 @@ def compared(name: str, figures: Mapping[str, Figures]) -> list[str]:
 
 
 def in_ratios(found: Mapping[str, Mapping[str, Figures]]) -> dict[str, float]:
-    """The proxy's CPU as a multiple of the others'; for emulated calls also of the bare plain answer."""
+    """The proxy's CPU as a multiple of each other server's; emulated calls are also compared with a bare
+    plain answer."""
     plain = found[cases.PASSED[0].name]["bare"].ms
     ratios = {}
     for name, figures in found.items():
@@ -211,11 +216,11 @@ def in_milliseconds(
     grown: Sequence[tuple[cases.Growth, Sequence[Figures]]],
     idle: Mapping[str, tuple[float, float]],
 ) -> dict[str, float]:
-    kept = {
+    largest = {
         f"{growth.name} x{growth.sizes[-1]}": round(figures[-1].least, 1)
         for growth, figures in grown
     }
-    return kept | {f"idle MiB {name}": round(memory) for name, (memory, _) in idle.items()}
+    return largest | {f"idle MiB {name}": round(memory) for name, (memory, _) in idle.items()}
 
 
 def verdicts(
@@ -224,9 +229,9 @@ def verdicts(
     added: Mapping[str, float],
     idle: Mapping[str, tuple[float, float]],
     starts: Sequence[float],
-    held: slow_streams.Held,
+    streams: slow_streams.Measurement,
 ) -> list[str]:
-    """The targets, each with what came of it."""
+    """A row for each target: the limit, the measured value, and whether it is met."""
     rows: list[tuple[str, float, float, str]] = []
     for name, other, most in RATIOS:
         if other in found[name]:
@@ -234,19 +239,20 @@ def verdicts(
             rows.append((f"CPU: {name} / {other}", ratio, most, "x"))
     if "litellm" in idle:
         memory = idle["proxy"][0] / idle["litellm"][0]
-        rows.append(("memory when idle / LiteLLM's", memory, 0.4, "x"))
+        rows.append(("idle memory / LiteLLM", memory, 0.4, "x"))
     costs = {growth.name: (growth.sizes, figures) for growth, figures in grown}
     for name, size, most in (
         ("history, passed through", 400, 10.0),
         ("history, emulated call", 400, 10.0),
         ("tools, seen before", 200, 5.0),
     ):
-        rows.append((f"CPU added by {size} in {name}", _between(size, *costs[name]), most, "ms"))
-    rows.append(("time to first chunk added, p50", added["proxy"], 2.0, "ms"))
-    rows.append(("ready after the start", statistics.median(starts), 2.0, "s"))
-    late = 1000 * held.late_median
+        what = name.replace("history", "messages of history").replace("tools, ", "tools ")
+        rows.append((f"CPU added by {size} {what}", _between(size, *costs[name]), most, "ms"))
+    rows.append(("added time to first chunk, p50", added["proxy"], 2.0, "ms"))
+    rows.append(("time from start to ready", statistics.median(starts), 2.0, "s"))
+    late = 1000 * streams.late_median
     rows.append(
-        (f"first chunk of {held.asked} slow streams later than ideal, p50", late, 100, "ms")
+        (f"delay of the first chunk with {streams.count} slow streams, p50", late, 100, "ms")
     )
     return [
         f"| {name} <= {most:g} {unit} | {value:.2f} {unit} | {'met' if value <= most else 'missed'} |"
@@ -255,7 +261,7 @@ def verdicts(
 
 
 def _between(size: int, sizes: Sequence[int], figures: Sequence[Figures]) -> float:
-    """What ``size`` adds over the smallest, on the line between the sizes beside it."""
+    """CPU that ``size`` adds over the smallest size, interpolated between the two nearest measured sizes."""
     for (low, below), (high, above) in pairwise(zip(sizes, figures, strict=True)):
         if low <= size <= high:
             share = (size - low) / (high - low)

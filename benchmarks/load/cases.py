@@ -54,7 +54,7 @@ PASSED = (
 EMULATED = (
     Case("emulated call, plain", same(chat("call", tools=ONE)), PROXIES),
     Case("emulated call, streamed", same(chat("call", tools=ONE, stream=True)), PROXIES),
-    Case("emulated call, another each time", others("fresh"), OURS),
+    Case("emulated call, different each time", others("fresh"), OURS),
 )
 """LiteLLM is asked the same, tools and all, and passes the same reply on as text: it emulates nothing."""
 

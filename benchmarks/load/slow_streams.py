@@ -1,7 +1,7 @@
-"""Many streams that are open at the same time, and say a word now and then.
+"""Many slow streams, open at the same time.
 
-Each stream's chunks come from the upstream at times that are known, so that it can be told how late the
-client got them. One process, one thread, `selectors`: the clients cost little.
+The upstream sends each chunk at a known time, so the delay at the client can be computed. All clients run
+in one process and one thread (`selectors`), to use little CPU themselves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.load import requests, servers
 
 _CONNECT_SECONDS = 10.0
 _LATE_SECONDS = 20.0
-"""After the last stream should have ended: whatever is open then has failed."""
+"""How long after the expected end a stream counts as failed."""
 
 
 @dataclass(frozen=True)
@@ -39,37 +39,38 @@ class Stream:
 
 
 @dataclass
-class Held:
-    asked: int
-    """Streams at the same time."""
+class Measurement:
+    count: int
+    """Streams open at the same time."""
     pace: Pace
-    whole: int
-    """Those that came to their end."""
+    completed: int
+    """Streams that ended with ``[DONE]``."""
     late_median: float
-    """Seconds from when the upstream sent the first chunk until the client had it."""
+    """Seconds from the upstream's first chunk until the client received it, median of all streams."""
     late_most: float
-    """The same of the slowest in a hundred."""
+    """The same at the 99th percentile."""
     memory: float
-    """KiB that a stream adds."""
+    """KiB that each stream adds."""
     total: float
-    """MiB of the server while all are open."""
+    """MiB of the server while all streams are open."""
     cpu: float
-    """Milliseconds of CPU a stream, of all its chunks and its begin."""
+    """Milliseconds of CPU per stream, start and all chunks together."""
     threads: int
 
-    def told(self) -> str:
+    def summary(self) -> str:
+        """One sentence for the page."""
         pace = self.pace
         return (
-            f"{self.asked} streams held at the same time, each of {pace.chunks} chunks "
-            f"{pace.apart:g} s apart, begun within {pace.spread:g} s: {self.whole} came to their end; "
-            f"the first chunk {1000 * self.late_median:.0f} ms later than ideal in the median, "
-            f"{1000 * self.late_most:.0f} ms in the slowest of a hundred (time that passed); "
-            f"{self.memory:.0f} KiB of memory and {self.cpu:.1f} ms of CPU a stream; "
+            f"{self.count} streams open at the same time, each with {pace.chunks} chunks "
+            f"{pace.apart:g} s apart, all started within {pace.spread:g} s: {self.completed} completed; "
+            f"first chunk {1000 * self.late_median:.0f} ms late in the median and "
+            f"{1000 * self.late_most:.0f} ms at the 99th percentile; "
+            f"{self.memory:.0f} KiB of memory and {self.cpu:.1f} ms of CPU per stream; "
             f"{self.threads} threads."
         )
 
 
-def measure(count: int, *settings: str) -> Held:
+def measure(count: int, *settings: str) -> Measurement:
     """Hold ``count`` streams through the proxy."""
     allow_descriptors()
     with servers.upstream() as base_url, servers.proxy(base_url, *settings) as proxy:
@@ -78,13 +79,14 @@ def measure(count: int, *settings: str) -> Held:
 
 
 def allow_descriptors() -> None:
-    """As many as the user may have, for this process and for those that it starts from here on."""
+    """Raise the limit of open files to the hard limit, for this process and every process it starts
+    afterwards."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def hold(server: servers.Server, count: int, pace: Pace = Pace()) -> Held:
-    """Hold ``count`` streams through a server that passes on what the scripted upstream says."""
+def hold(server: servers.Server, count: int, pace: Pace = Pace()) -> Measurement:
+    """Open ``count`` streams through ``server`` and read each to its end."""
     model = f"say-{4 * pace.chunks}-4-{int(1000 * pace.apart)}"
     body = requests.chat(model, stream=True)
     address = urlsplit(server.base_url)
@@ -93,11 +95,11 @@ def hold(server: servers.Server, count: int, pace: Pace = Pace()) -> Held:
         f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     ).encode()
     memory, cpu = server.memory(), server.cpu()
-    look = pace.spread + pace.apart + 0.2  # when all have had a chunk, and none its last
+    sample_after = pace.spread + pace.apart + 0.2  # every stream has a chunk, none has ended
     last = pace.spread + pace.apart * (pace.chunks + 1) + _LATE_SECONDS
     selector = selectors.DefaultSelector()
     streams: list[Stream] = []
-    held, threads, ended = 0.0, 0, 0
+    total, threads, ended = 0.0, 0, 0
     began = time.perf_counter()
     while ended < count and (now := time.perf_counter()) - began < last:
         while len(streams) < count and now - began >= pace.spread * len(streams) / count:
@@ -112,34 +114,34 @@ def hold(server: servers.Server, count: int, pace: Pace = Pace()) -> Held:
                 ended += 1
                 continue
             selector.register(connection, selectors.EVENT_READ, stream)
-        if not held and now - began > look:
-            held, threads = server.memory(), server.threads()
+        if not total and now - began > sample_after:
+            total, threads = server.memory(), server.threads()
         for key, _ in selector.select(0.005):
             ended += _read(selector, key.fileobj, key.data)
     cpu = server.cpu() - cpu
     for key in list(selector.get_map().values()):
         assert isinstance(key.fileobj, socket.socket)
         key.fileobj.close()
-    # A stream without a first chunk is later than any other.
+    # A stream without a first chunk counts as infinitely late.
     firsts = sorted(
         one.first - one.began - pace.apart if one.first else math.inf for one in streams
     )
-    whole = sum(one.data.endswith(b"0\r\n\r\n") and b"[DONE]" in one.data for one in streams)
-    return Held(
+    completed = sum(one.data.endswith(b"0\r\n\r\n") and b"[DONE]" in one.data for one in streams)
+    return Measurement(
         count,
         pace,
-        whole,
+        completed,
         statistics.median(firsts),
         firsts[int(len(firsts) * 0.99)],
-        1024 * (held - memory) / count,
-        held,
+        1024 * (total - memory) / count,
+        total,
         1000 * cpu / count,
         threads,
     )
 
 
 def _read(selector: selectors.BaseSelector, connection: object, stream: Stream) -> int:
-    """Take what has come; 1 at a stream's end."""
+    """Read the available bytes. Returns 1 when the stream has ended, otherwise 0."""
     assert isinstance(connection, socket.socket)
     try:
         data = connection.recv(65536)
