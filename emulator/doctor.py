@@ -11,22 +11,21 @@ import sys
 from emulator.engines import place_options
 from emulator.settings import Settings
 from sandbox import checks
-from sandbox.fences import Check
-from sandbox.places import PLACES
+from sandbox.report import Check, render
 
 
 def examine(settings: Settings) -> list[Check]:
     """Every engine that the settings name, and the fences of the place where kernels run."""
-    found = [checks.check("monty")] if "monty" in settings.engines else []
+    found = [checks.check_monty()] if "monty" in settings.engines else []
     if "kernel" in settings.engines:
-        found += PLACES[settings.sandbox].checks(place_options(settings))
+        found += checks.check_place(settings.sandbox, place_options(settings))
     return found
 
 
 def main(settings: Settings) -> int:
     """Print the table; returns the exit code, 0 if nothing that is needed is off."""
     found = examine(settings)
-    sys.stdout.write(f"{checks.render(found)}\n")
+    sys.stdout.write(f"{render(found)}\n")
     if settings.sandbox == "none":
         sys.stdout.write("\n--sandbox none: kernels run without any of these fences.\n")
     return 0 if all(check.ok for check in found if check.needed) else 1

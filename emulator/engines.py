@@ -13,11 +13,11 @@ from pydantic import SecretStr
 from emulator.settings import Settings
 from sandbox.engine import Engine, Limits
 from sandbox.errors import SandboxUnavailable
-from sandbox.places import PLACES
+from sandbox.kernel.places import PLACES
 from sandbox.pool import TakePlace
 
 if TYPE_CHECKING:
-    from sandbox.kernel import KernelEngine
+    from sandbox.kernel.engine import KernelEngine
 
 log = structlog.get_logger()
 
@@ -27,7 +27,7 @@ PROGRAM_KERNELS = "kernels of programs"
 
 
 def _monty(_: Settings, limits: Limits, __: TakePlace | None) -> Engine:
-    from sandbox.monty import MontyEngine
+    from sandbox.monty.engine import MontyEngine
 
     return MontyEngine(limits)
 
@@ -37,7 +37,7 @@ _LIBRARIES = 512 * 2**20
 
 
 def _kernel(settings: Settings, limits: Limits, take_place: TakePlace | None) -> Engine:
-    from sandbox.kernel import KernelEngine
+    from sandbox.kernel.engine import KernelEngine
 
     engine = KernelEngine(
         replace(limits, memory=_LIBRARIES),
@@ -114,7 +114,7 @@ class InterpreterEngines:
             log.warning("code interpreter off", reason=error.reason, fix=error.fix)
 
     def _open(self, memory_limit: str) -> KernelEngine:
-        from sandbox.kernel import KernelEngine
+        from sandbox.kernel.engine import KernelEngine
 
         settings = self._settings
         limits = Limits(

@@ -2,7 +2,8 @@
 
 import sys
 
-from sandbox.checks import check_all, render
+from sandbox.checks import check_all
+from sandbox.report import render
 
 if __name__ == "__main__":
     checks = check_all()

@@ -5,14 +5,14 @@ Does not stop: a fence that a program can still get over; tests/sandbox/test_esc
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from sandbox import fences
 from sandbox.engine import Engine, Finished, Paused
 from sandbox.errors import SandboxError, SandboxUnavailable
-from sandbox.fences import Check
-from sandbox.kernel import KernelEngine
-from sandbox.monty import MontyEngine
+from sandbox.kernel.engine import KernelEngine
+from sandbox.kernel.places import PLACES, Options
+from sandbox.monty.engine import MontyEngine
+from sandbox.report import Check
 
 _PROGRAM = "answer = ask(6, by=7)\nprint(answer)\nanswer"
 _EXPECTED = [
@@ -20,32 +20,35 @@ _EXPECTED = [
     Finished("42\n", 42, "42"),
 ]
 
-ENGINES: dict[str, Callable[[], Engine]] = {
-    "monty": lambda: MontyEngine(warm=1),
-    "kernel (bubblewrap)": lambda: KernelEngine(warm=0),
-}
-
 
 def check_all() -> list[Check]:
     """The engines, and each fence of the bubblewrap sandbox. Takes about a second."""
-    return [*map(check, ENGINES), *fences.checks()]
+    return [check_monty(), *check_place("bubblewrap", {})]
 
 
-def render(checks: Sequence[Check]) -> str:
-    width = max(len(each.name) for each in checks)
-    lines = []
-    for each in checks:
-        word = "works" if each.ok else "OFF" if each.needed else "weak"
-        lines.append(f"{each.name:{width}}  {word:5}  {each.detail}")
-        if each.fix:
-            lines.append(f"{'':{width}}         fix: {each.fix}")
-    return "\n".join(lines)
+def check_monty() -> Check:
+    """Whether the monty engine works."""
+    return check("monty", MontyEngine)
 
 
-def check(name: str, make: Callable[[], Engine] | None = None) -> Check:
-    """Run one program with a pause on the engine that `make` makes, or of this name in ENGINES."""
+def check_place(place: str, options: Options) -> list[Check]:
+    """Whether a kernel works in this place, and each of its fences."""
+    if place == "none":
+        place = "bubblewrap"  # what the operator does without
+    row = PLACES[place]
+    if row.provisioner is None:
+        return row.fences(options)
+    name = f"kernel ({place})"
+    return [
+        check(name, lambda: KernelEngine(place=place, warm=0, **options)),
+        *row.fences(options),
+    ]
+
+
+def check(name: str, make: Callable[[], Engine]) -> Check:
+    """Run one program with a pause on the engine that `make` makes."""
     began = time.perf_counter()
-    engine = (make or ENGINES[name])()
+    engine = make()
     try:
         with engine.session(frozenset({"ask"})) as session:
             steps = [session.start(_PROGRAM), session.resume(42)]

@@ -10,9 +10,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from sandbox.values import JSON
+from sandbox.inside import values
+
+JSON: TypeAlias = values.JSON
 
 ONLY_READS = -1
+
+LOOK = "_look"
+"""How the name of a function that returns its only argument begins. A host that follows values through a
+program puts calls of such functions into it and defines them in the preamble."""
 
 
 @dataclass(frozen=True)

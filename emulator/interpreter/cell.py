@@ -16,7 +16,7 @@ from emulator.tools.effects import Effect
 from emulator.tools.toolset import BindError, Toolset
 from sandbox.engine import ONLY_READS, Finished, Paused, Step
 from sandbox.errors import ProgramFailed, SandboxDied, SandboxLimit, SandboxTimeout
-from sandbox.notebook import Notebook
+from sandbox.kernel.notebook import Notebook
 from sandbox.outputs import Output
 
 _FAULTS = {

@@ -14,7 +14,7 @@ from emulator.events import CreatedFile
 from emulator.interpreter.kernel_records import SyncedFiles
 from emulator.storage.container_files import ROOT
 from emulator.storage.containers import Containers
-from sandbox.notebook import FileFault, Notebook, Seen
+from sandbox.kernel.notebook import FileFault, Notebook, Seen
 
 MOST_FILES = 1000
 """Files of a kernel that are looked at."""

@@ -29,10 +29,10 @@ from emulator.storage.container_rows import Container
 from emulator.storage.containers import Containers
 from emulator.tools.toolset import Toolset
 from sandbox.errors import SandboxError
-from sandbox.notebook import Notebook
+from sandbox.kernel.notebook import Notebook
 
 if TYPE_CHECKING:
-    from sandbox.kernel import KernelEngine
+    from sandbox.kernel.engine import KernelEngine
 
 _GIVE_IN_SECONDS = 0.5
 """For a cell that is interrupted."""

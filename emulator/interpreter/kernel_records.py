@@ -23,7 +23,7 @@ from emulator.programs.program import Call
 from emulator.settings import MemoryLimit, Order
 from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
 from emulator.tools.toolset import Toolset
-from sandbox.parked import Parked
+from sandbox.kernel.parked import Parked
 
 log = structlog.get_logger()
 

@@ -22,11 +22,11 @@ from emulator.storage.container_rows import Container
 from emulator.storage.containers import Containers
 from emulator.tools.toolset import Toolset
 from sandbox.errors import SandboxBusy, SandboxError
-from sandbox.notebook import Notebook
-from sandbox.parked import Parked
+from sandbox.kernel.notebook import Notebook
+from sandbox.kernel.parked import Parked
 
 if TYPE_CHECKING:
-    from sandbox.kernel import KernelEngine
+    from sandbox.kernel.engine import KernelEngine
 
 
 class ContainerKernel:

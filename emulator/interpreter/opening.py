@@ -20,7 +20,7 @@ from emulator.storage.sweeper import Sweeper
 log = structlog.get_logger()
 
 if TYPE_CHECKING:
-    from sandbox.kernel import KernelEngine
+    from sandbox.kernel.engine import KernelEngine
 
 
 def open_interpreter(

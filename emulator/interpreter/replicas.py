@@ -9,7 +9,7 @@ from emulator.interpreter.kernel_records import KernelRecords
 from emulator.interpreter.shared_approvals import SharedApprovals
 from emulator.settings import Settings
 from emulator.storage.key_value import KeyValueStore
-from sandbox.places import PLACES
+from sandbox.kernel.places import PLACES
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,8 @@ from sandbox.errors import SandboxBusy, SandboxDied, SandboxError
 
 if TYPE_CHECKING:
     from emulator.interpreter.kernels import ContainerKernel
-    from sandbox.kernel import KernelEngine
-    from sandbox.notebook import Notebook
+    from sandbox.kernel.engine import KernelEngine
+    from sandbox.kernel.notebook import Notebook
 
 log = structlog.get_logger()
 

@@ -38,7 +38,7 @@ from emulator.programs.scopes import restore, separate
 from emulator.programs.top_level_return import leave_at_returns
 from emulator.programs.unknown import TOGETHER, WAIT, definitions
 from emulator.programs.uses import read_as_text
-from sandbox.looks import LOOK
+from sandbox.engine import LOOK
 from sandbox.parsing import line_map, parse, walk
 
 _RESERVED = (LATER, SEEN, LOOK, WAIT, TOGETHER)

@@ -17,9 +17,8 @@ from typing import Any
 
 from emulator.programs.placeholders import Prepared
 from emulator.programs.program import Program
-from sandbox.engine import Finished, Paused, Step
+from sandbox.engine import JSON, Finished, Paused, Step
 from sandbox.parsing import parse
-from sandbox.values import JSON
 
 _MAX_DEPTH = 20
 """Of lists and dicts in an argument."""

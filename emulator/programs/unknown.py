@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from sandbox.values import JSON
+from sandbox.engine import JSON
 
 WAIT = "_wait"
 TOGETHER = "_together"

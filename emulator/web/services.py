@@ -47,7 +47,7 @@ from sandbox.engine import Engine
 
 if TYPE_CHECKING:
     from emulator.web.server.keeper import Keeper
-    from sandbox.kernel import KernelEngine
+    from sandbox.kernel.engine import KernelEngine
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from emulator.answering.taught_syntax import taught_syntax
 from emulator.answering.tool_choice import Choice
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
-from sandbox.monty import MontyEngine
+from sandbox.monty.engine import MontyEngine
 from tests.conftest import StartProxy
 from tests.support.agents import broken_prefixes, converse
 from tests.support.chat import BOTH, plain

@@ -19,7 +19,7 @@ import pytest
 
 from emulator import __version__
 from sandbox.engine import Finished, Limits
-from sandbox.kernel import KernelEngine
+from sandbox.kernel.engine import KernelEngine
 from tests.support.docker_command import ROOT, docker
 from tests.support.processes import free_port
 from tests.support.scripted import ScriptedUpstream

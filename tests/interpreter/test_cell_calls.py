@@ -8,10 +8,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from sandbox import fences
+from sandbox.fences import probes
 from tests.support.scripted import ScriptedUpstream
 
-_PROBLEM = fences.problem()
+_PROBLEM = probes.problem()
 pytestmark = pytest.mark.skipif(_PROBLEM is not None, reason=f"no sandbox for kernels: {_PROBLEM}")
 
 

@@ -16,14 +16,14 @@ import pytest
 
 from app import create_app
 from emulator.settings import Settings
-from sandbox import fences
 from sandbox.engine import Limits
-from sandbox.kernel import KernelEngine
-from sandbox.kernel_session import STUB
+from sandbox.fences import probes
+from sandbox.kernel.engine import KernelEngine
+from sandbox.kernel.session import STUB
 from tests.support.containers import Container
 from tests.support.serving import serve
 
-_PROBLEM = fences.problem()
+_PROBLEM = probes.problem()
 pytestmark = pytest.mark.skipif(_PROBLEM is not None, reason=f"no sandbox for kernels: {_PROBLEM}")
 
 

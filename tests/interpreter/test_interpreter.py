@@ -18,13 +18,13 @@ import httpx2
 import openai
 import pytest
 
-from sandbox import fences
-from sandbox.kernel_session import STUB
+from sandbox.fences import probes
+from sandbox.kernel.session import STUB
 from tests.conftest import StartProxy
 from tests.support.containers import Container
 from tests.support.scripted import ScriptedUpstream
 
-_PROBLEM = fences.problem()
+_PROBLEM = probes.problem()
 pytestmark = pytest.mark.skipif(_PROBLEM is not None, reason=f"no sandbox for kernels: {_PROBLEM}")
 
 INTERPRETER = {"type": "code_interpreter", "container": {"type": "auto"}}

@@ -11,14 +11,14 @@ from typing import Any
 import openai
 import pytest
 
-from sandbox import fences
+from sandbox.fences import probes
 from tests.support.chat import BOTH, calls
 from tests.support.responses_client import ask as ask_response
 from tests.support.responses_client import ask_stream, check_events
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import function, strings
 
-_PROBLEM = fences.problem()
+_PROBLEM = probes.problem()
 pytestmark = pytest.mark.skipif(_PROBLEM is not None, reason=f"no sandbox for kernels: {_PROBLEM}")
 
 INTERPRETER: Any = {"type": "code_interpreter", "container": {"type": "auto"}}

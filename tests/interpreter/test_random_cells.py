@@ -14,12 +14,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from sandbox import fences
+from sandbox.fences import probes
 from tests.support.random_cells import NAMES, CellWriter, reference, result, stretches
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import function, strings
 
-_PROBLEM = fences.problem()
+_PROBLEM = probes.problem()
 pytestmark = pytest.mark.skipif(_PROBLEM is not None, reason=f"no sandbox for kernels: {_PROBLEM}")
 
 TOOLS = [function(name, strings("about")) for name in NAMES]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from app import create_app
 from emulator.answering.python_calls import literal
 from emulator.settings import Settings
-from sandbox.monty import MontyEngine
+from sandbox.monty.engine import MontyEngine
 from tests.conftest import StartProxy
 from tests.support.agents import broken_prefixes, converse
 from tests.support.chat import plain

@@ -18,7 +18,7 @@ from emulator.settings import Order
 from emulator.tools.toolset import Toolset
 from sandbox.engine import Engine, Limits, Session
 from sandbox.errors import Unsupported
-from sandbox.monty import MontyEngine
+from sandbox.monty.engine import MontyEngine
 from tests.support.random_programs import NAMES, TOOLS, on_the_wire, result
 
 TOOLSET = Toolset.parse(TOOLS)

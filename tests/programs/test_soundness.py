@@ -21,8 +21,8 @@ from emulator.settings import Order
 from emulator.tools.toolset import Toolset
 from sandbox.engine import Engine, Limits
 from sandbox.errors import SandboxUnavailable
-from sandbox.kernel import KernelEngine
-from sandbox.monty import MontyEngine
+from sandbox.kernel.engine import KernelEngine
+from sandbox.monty.engine import MontyEngine
 from tests.support.random_programs import TOOLS, Writer, reference, result
 
 TOOLSET = Toolset.parse(TOOLS)

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import fences
+from sandbox.fences import probes
 from tests.support.consoles import EXAMPLES, run_example
 from tests.support.scripted import Reply, ScriptedUpstream
 
-_PROBLEM = fences.problem()
+_PROBLEM = probes.problem()
 pytestmark = pytest.mark.skipif(_PROBLEM is not None, reason=f"no sandbox for kernels: {_PROBLEM}")
 
 README = (EXAMPLES / "README.md").read_text()

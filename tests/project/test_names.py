@@ -216,7 +216,7 @@ def test_the_modules_that_pages_name_are_there() -> None:
         ("emulator.settings", True),
         ("settings.Settings", True),
         ("Settings.api_key", True),
-        ("sandbox.docker.IMAGE", True),
+        ("sandbox.fences.docker.IMAGE", True),
         ("ast.parse", True),
         ("settings.Nothing", False),
         ("Settings.nothing", False),

@@ -15,7 +15,8 @@ import pytest
 
 import emulator
 from emulator.upstream import local_model
-from sandbox import docker, gateway
+from sandbox.fences import docker
+from sandbox.kernel import gateway
 from tests.support import processes
 from tests.support.places import needs_bubblewrap
 from tests.support.scripted import ScriptedUpstream
@@ -179,7 +180,7 @@ own = importlib.metadata.distribution("tool-use-api-emulator")
 """
 IN_A_KERNEL = f"""
 from sandbox.engine import Limits
-from sandbox.kernel import KernelEngine
+from sandbox.kernel.engine import KernelEngine
 with KernelEngine(Limits(seconds=60), warm=0) as engine, engine.session(frozenset()) as session:
     print(session.start({LOOK!r}).value)
 """

@@ -11,12 +11,12 @@ import httpx2
 import openai
 import pytest
 
-from sandbox import fences
+from sandbox.fences import probes
 from tests.conftest import StartProxy
 from tests.support.responses_client import ask, ask_stream, check_events, fetch, without_ids
 from tests.support.scripted import ScriptedUpstream
 
-_PROBLEM = fences.problem()
+_PROBLEM = probes.problem()
 pytestmark = pytest.mark.skipif(_PROBLEM is not None, reason=f"no sandbox for kernels: {_PROBLEM}")
 
 Json = dict[str, Any]

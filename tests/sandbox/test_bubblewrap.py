@@ -14,10 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import bubblewrap
-from sandbox.engine import Finished, Limits, Session
-from sandbox.kernel import KernelEngine
-from sandbox.values import JSON
+from sandbox.engine import JSON, Finished, Limits, Session
+from sandbox.fences import bubblewrap
+from sandbox.kernel.engine import KernelEngine
 from tests.support.places import needs_bubblewrap
 
 MiB = 2**20

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from sandbox import cgroups
-from sandbox.cgroups import Group
 from sandbox.errors import SandboxUnavailable
+from sandbox.fences import cgroups
+from sandbox.fences.cgroups import Group
 from tests.support.ordinary_user import NOBODY, ROOT, ordinary_user
 from tests.support.places import needs_bubblewrap
 
@@ -26,10 +26,11 @@ pytestmark = [
 
 TRIED = """
 import json
-from sandbox import cgroups, fences
+from sandbox.fences import cgroups
+from sandbox.fences import probes
 from sandbox.engine import Limits
 from sandbox.errors import SandboxError
-from sandbox.kernel import KernelEngine
+from sandbox.kernel.engine import KernelEngine
 
 program = '''
 import os, select, signal
@@ -54,7 +55,7 @@ with KernelEngine(Limits(seconds=60.0, memory=2**27), place="bubblewrap", warm=0
     except SandboxError as error:
         held = str(error)
 left = [group.name for folder in cgroups.folders() for group in folder.glob("emulator-kernel-*")]
-print(json.dumps({"told": [each.name for each in fences.missing()], "held": held, "left": left}))
+print(json.dumps({"told": [each.name for each in probes.missing()], "held": held, "left": left}))
 """
 """An ordinary user's server: a program of which each process keeps to its limit, and all do not."""
 
@@ -116,7 +117,7 @@ def test_a_delegated_group_bounds_an_ordinary_users_kernel_as_a_whole(
 HANDED_DOWN = """
 import sys
 from pathlib import Path
-from sandbox import cgroups
+from sandbox.fences import cgroups
 
 folder = Path(sys.argv[1])
 try:

@@ -19,11 +19,11 @@ import pytest
 from emulator import doctor
 from emulator.engines import open_engines
 from emulator.settings import Settings
-from sandbox import container, docker, docker_fences
-from sandbox.docker import Room
 from sandbox.engine import Engine, Finished, Limits
 from sandbox.errors import SandboxDied, SandboxLimit, SandboxUnavailable
-from sandbox.leftovers import mark
+from sandbox.fences import container, docker, docker_probes
+from sandbox.fences.docker import Room
+from sandbox.fences.leftovers import mark
 from tests.conftest import StartProxy
 from tests.support.places import CONFIG, IN_DOCKER, containers, kernels
 
@@ -123,8 +123,8 @@ def test_a_command_that_ends_at_once_is_told_or_leaves_no_container() -> None:
 
 _SERVER = """
 import sys
-from sandbox.kernel import KernelEngine
-from sandbox.leftovers import mark
+from sandbox.kernel.engine import KernelEngine
+from sandbox.fences.leftovers import mark
 
 with KernelEngine(place="docker", image=sys.argv[1], warm=0) as engine:
     with engine.session(frozenset({"ask"})) as session:
@@ -247,7 +247,7 @@ def test_a_fence_that_is_taken_away_turns_the_engine_off(
     change, name = TAKEN_AWAY[fence]
     walls = docker.walls
     monkeypatch.setattr(docker, "walls", lambda room, user: walls(room, user) | change)
-    broken = [check.name for check in docker_fences.checks(CONFIG["image"], "") if not check.ok]
+    broken = [check.name for check in docker_probes.checks(CONFIG["image"], "") if not check.ok]
     assert name in broken
     with kernels(LIMITS) as engine, pytest.raises(SandboxUnavailable, match="this does not hold"):
         engine.warm_up()
@@ -255,11 +255,11 @@ def test_a_fence_that_is_taken_away_turns_the_engine_off(
 
 def test_all_fences_hold() -> None:
     """Where one does not the other tests are skipped, so this one must not be."""
-    assert [check for check in docker_fences.checks(CONFIG["image"], "") if not check.ok] == []
+    assert [check for check in docker_probes.checks(CONFIG["image"], "") if not check.ok] == []
 
 
 def test_an_image_that_is_not_there_is_told() -> None:
-    problem = docker_fences.problem({"image": "nobody/nothing"})
+    problem = docker_probes.problem({"image": "nobody/nothing"})
     assert problem is not None
     assert (problem.reason, problem.fix) == (
         "the Docker engine has no image nobody/nothing:latest",
@@ -275,13 +275,13 @@ def test_an_image_without_ipykernel_is_told() -> None:
         made.wait()
         made.commit(repository="bare")
         made.remove()
-    problem = docker_fences.problem({"image": "bare"})
+    problem = docker_probes.problem({"image": "bare"})
     assert problem is not None
     assert "python3 finds ipykernel" in problem.reason
 
 
 def test_an_engine_that_is_not_there_is_told() -> None:
-    problem = docker_fences.problem({"host": "unix:///nonexistent"})
+    problem = docker_probes.problem({"host": "unix:///nonexistent"})
     assert problem is not None
     assert problem.reason.startswith("the Docker engine fails: ")
     assert problem.fix.startswith("start Docker on this machine")

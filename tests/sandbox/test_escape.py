@@ -24,8 +24,7 @@ from textwrap import dedent
 
 import pytest
 
-from sandbox import bubblewrap, cgroups, syscalls
-from sandbox.engine import Engine, Finished, Limits, Paused, Session
+from sandbox.engine import JSON, Engine, Finished, Limits, Paused, Session
 from sandbox.errors import (
     ProgramFailed,
     SandboxDied,
@@ -35,9 +34,9 @@ from sandbox.errors import (
     SandboxUnavailable,
     Unsupported,
 )
-from sandbox.kernel import KernelEngine
-from sandbox.monty import MontyEngine
-from sandbox.values import JSON
+from sandbox.fences import bubblewrap, cgroups, syscalls
+from sandbox.kernel.engine import KernelEngine
+from sandbox.monty.engine import MontyEngine
 from tests.support.ordinary_user import NOBODY, ordinary_user
 from tests.support.places import IN_DOCKER, OWN_VARIABLES, REFUSALS, kernels, problem
 from tests.support.promises import (
@@ -122,7 +121,7 @@ def host() -> Iterator[dict[str, JSON]]:
             "port": tcp.getsockname()[1],
             "victim": victim.pid,
             "name": os.uname().nodename,
-            "project": str(ROOT / "sandbox" / "kernel.py"),
+            "project": str(ROOT / "sandbox" / "engine.py"),
             "packages": sysconfig.get_path("purelib"),
             "clone": syscalls.EXAMINED[platform.machine()]["clone"],
         }

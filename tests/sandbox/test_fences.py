@@ -20,14 +20,15 @@ import pytest
 from emulator import doctor
 from emulator.engines import open_engines
 from emulator.settings import Settings
-from sandbox import cgroups, fences, leftovers, seccomp, syscalls
-from sandbox.cgroups import Group, Roots
 from sandbox.errors import SandboxBusy, SandboxDied, SandboxUnavailable
-from sandbox.fences import FENCES, Check, Fence
+from sandbox.fences import cgroups, leftovers, probes, seccomp, syscalls
+from sandbox.fences.cgroups import Group, Roots
+from sandbox.fences.probes import FENCES, Fence
 from sandbox.pool import WarmPool
+from sandbox.report import Check
 
 ROOT = Path(__file__).parents[2]
-no_bubblewrap = fences.problem()
+no_bubblewrap = probes.problem()
 needs_bubblewrap = pytest.mark.skipif(no_bubblewrap is not None, reason=str(no_bubblewrap))
 
 ENOSYS, EPERM = seccomp.refuse(errno.ENOSYS), seccomp.refuse(errno.EPERM)
@@ -234,7 +235,8 @@ def _members(group: Group) -> set[int]:
 
 _KILLED = """
 import os, signal, subprocess, sys, tempfile
-from sandbox import cgroups, leftovers
+from sandbox.fences import cgroups
+from sandbox.fences import leftovers
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", leftovers.mark()],
                  start_new_session=True)
 tempfile.mkdtemp(prefix=f"{leftovers.mark()}-")
@@ -289,7 +291,7 @@ def test_what_belongs_to_a_living_server_is_not_abandoned() -> None:
 
 def test_every_fence_holds_where_there_is_a_sandbox() -> None:
     """Where a fence does not hold the other tests are skipped, so this one must not be."""
-    found = fences.checks()
+    found = probes.checks()
     if found[0].name == "bubblewrap":
         pytest.skip(found[0].detail)
     assert [check.name for check in found] == [*(fence.name for fence in FENCES), "control group"]
@@ -302,13 +304,13 @@ def test_a_fence_that_does_not_hold_turns_the_engine_off(monkeypatch: pytest.Mon
         "moat", "the moat is wet", "found = 'dry'", lambda found: found == "wet", "add water"
     )
     raising = Fence("wall", "the wall stands", "1 / 0", lambda found: found == 1, "add bricks")
-    monkeypatch.setattr(fences, "FENCES", (*FENCES, broken, raising))
-    assert fences.checks()[-3:-1] == [
+    monkeypatch.setattr(probes, "FENCES", (*FENCES, broken, raising))
+    assert probes.checks()[-3:-1] == [
         Check("moat", False, "this does not hold: the moat is wet (found 'dry')", "add water"),
         Check("wall", False, "this does not hold: the wall stands "
               "(found 'ZeroDivisionError: division by zero')", "add bricks"),
     ]  # fmt: skip
-    problem = fences.problem()
+    problem = probes.problem()
     assert problem is not None
     assert (problem.reason, problem.fix) == (
         "this does not hold: the moat is wet (found 'dry')", "add water",

@@ -27,9 +27,9 @@ from sandbox.errors import (
     SandboxTimeout,
     SandboxUnavailable,
 )
-from sandbox.gateway import Gateway, GatewayKernel
-from sandbox.kernel import KernelEngine
-from sandbox.notebook import Seen
+from sandbox.kernel.engine import KernelEngine
+from sandbox.kernel.gateway import Gateway, GatewayKernel
+from sandbox.kernel.notebook import Seen
 from sandbox.outputs import Displayed, Printed
 from tests.conftest import StartProxy
 from tests.support import gateways

@@ -15,10 +15,9 @@ from textwrap import dedent
 
 import pytest
 
-from sandbox.engine import Engine, Finished, Limits, Paused
+from sandbox.engine import JSON, Engine, Finished, Limits, Paused
 from sandbox.errors import SandboxError
-from sandbox.kernel import KernelEngine
-from sandbox.values import JSON
+from sandbox.kernel.engine import KernelEngine
 from tests.support.places import kernels
 from tests.support.promises import ACTING
 

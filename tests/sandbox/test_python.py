@@ -25,7 +25,7 @@ import pytest
 
 from sandbox.engine import Engine, Limits, Paused
 from sandbox.errors import ProgramFailed, Unsupported
-from sandbox.monty import MontyEngine
+from sandbox.monty.engine import MontyEngine
 from tests.support.places import kernels
 
 LIMITS = Limits(seconds=5)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox.engine import Engine, Finished
-from sandbox.monty import MontyEngine
-from sandbox.shadows import rename_shadows
+from sandbox.monty.engine import MontyEngine
+from sandbox.monty.shadows import rename_shadows
 
 PROGRAMS = [
     "[id for id in ['a', 'b']]",

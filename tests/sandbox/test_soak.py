@@ -24,10 +24,10 @@ from emulator.storage.container_rows import Container
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
 from emulator.tools.toolset import Toolset
-from sandbox import cgroups, leftovers
 from sandbox.engine import Engine, Finished, Limits, Paused
 from sandbox.errors import SandboxError
-from sandbox.monty import MontyEngine
+from sandbox.fences import cgroups, leftovers
+from sandbox.monty.engine import MontyEngine
 from tests.support.places import containers as docker_containers
 from tests.support.places import kernels, needs_bubblewrap
 

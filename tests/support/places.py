@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from sandbox import docker, docker_fences, fences
 from sandbox.engine import Limits
 from sandbox.errors import SandboxUnavailable
-from sandbox.kernel import KernelEngine
+from sandbox.fences import docker, docker_probes, probes
+from sandbox.kernel.engine import KernelEngine
 
 PLACE = os.environ.get("KERNEL_PLACE", "bubblewrap")
 IN_DOCKER = PLACE == "docker"
@@ -42,7 +42,7 @@ OWN_VARIABLES = {
 @cache
 def problem() -> SandboxUnavailable | None:
     """Why no kernel can be had here, or None."""
-    return docker_fences.problem(CONFIG) if IN_DOCKER else fences.problem()
+    return docker_probes.problem(CONFIG) if IN_DOCKER else probes.problem()
 
 
 def kernels(limits: Limits, **options: Any) -> KernelEngine:

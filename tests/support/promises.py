@@ -240,8 +240,9 @@ ACTING: dict[str, tuple[str, str, tuple[str, ...]]] = {
 """A program, what looks at its value where no kernel does, and what may come of it."""
 
 MODULES = (
-    "bubblewrap", "docker", "container", "docker_kernels", "docker_fences", "seccomp", "cgroups",
-    "leftovers", "provisioners", "kernel", "kernel_session", "notebook", "jupyter", "gateway", "monty",
+    "fences/bubblewrap", "fences/docker", "fences/container", "fences/docker_probes", "fences/seccomp",
+    "fences/cgroups", "fences/leftovers", "kernel/provisioners", "kernel/docker_provisioner",
+    "kernel/engine", "kernel/session", "kernel/notebook", "kernel/jupyter", "kernel/gateway", "monty/engine",
 )  # fmt: skip
 
 
@@ -384,7 +385,7 @@ interpreter, as an ordinary user; in containers of a real engine by `make test-d
 
 
 def _confession(name: str) -> list[str]:
-    doc = import_module(f"sandbox.{name}").__doc__ or ""
+    doc = import_module(f"sandbox.{name.replace('/', '.')}").__doc__ or ""
     return [
         "- " + " ".join(paragraph.split())
         for paragraph in doc.split("\n\n")

@@ -20,7 +20,7 @@ from emulator import departure
 from emulator.settings import Settings
 from emulator.web.middleware.disconnects import Departures
 from sandbox.engine import Limits
-from sandbox.monty import MontyEngine
+from sandbox.monty.engine import MontyEngine
 from tests.conftest import StartProxy
 from tests.support.places import needs_bubblewrap
 from tests.support.raw_http import read_until, send

@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from emulator import logs
-from sandbox import fences
+from sandbox.fences import probes
 from tests.conftest import StartProxy
 from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
@@ -177,7 +177,7 @@ def test_keys_are_neither_in_a_sandbox_nor_in_metrics_errors_or_logs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Both are in the server's own environment here, as deployments have them."""
-    if (why := fences.problem()) is not None:
+    if (why := probes.problem()) is not None:
         pytest.skip(str(why))
     monkeypatch.setenv("EMULATOR_API_KEY", UPSTREAMS)
     monkeypatch.setenv("EMULATOR_CLIENT_KEYS", CLIENTS)

@@ -1,0 +1,206 @@
+"""Try the fences of a bubblewrap sandbox from within, before any program gets in.
+
+Each probe is a few lines that run behind the fences as a kernel does; what it found comes back as
+JSON and is judged here. A fence that does not hold turns the kernel engine off.
+
+Stops: starting kernels on a machine where a fence silently came to nothing.
+Does not stop: what no probe asks; tests/sandbox/test_escape.py asks much more.
+"""
+
+import errno
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sandbox.errors import SandboxUnavailable
+from sandbox.fences import bubblewrap, cgroups
+from sandbox.fences.rlimits import SET_LIMITS
+from sandbox.report import Check
+
+_MiB = 1024 * 1024
+_MEMORY = 64 * _MiB
+_PROCESSES = 64
+
+
+@dataclass(frozen=True)
+class Fence:
+    """`probe` is Python that sets `found`, or raises; `holds` judges what it found."""
+
+    name: str
+    promise: str
+    probe: str
+    holds: Callable[[Any], bool]
+    fix: str = bubblewrap.PERMIT_FIX
+
+
+_HOST_FILES = ("/etc/passwd", "/etc/shadow", "/sys/kernel", str(Path(__file__)))
+_NAMESPACES = ("pid", "net", "ipc", "uts", "mnt")
+
+
+def _all_our_own(found: Any) -> bool:
+    return all(found[kind] != str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in _NAMESPACES)
+
+
+FENCES = (
+    Fence(
+        "interpreter", "the interpreter starts and finds ipykernel",
+        "import importlib.util; found = importlib.util.find_spec('ipykernel') is not None",
+        lambda found: found is True,
+        "install ipykernel for this interpreter, in its own prefix",
+    ),
+    Fence(
+        "namespaces", "pid, net, ipc, uts and mount namespaces of its own",
+        f"found = {{kind: os.readlink(f'/proc/self/ns/{{kind}}') for kind in {_NAMESPACES}}}",
+        _all_our_own,
+    ),
+    Fence(
+        "seccomp", "unlisted system calls do not exist, inet sockets are refused",
+        "import ctypes, socket; libc = ctypes.CDLL(None, use_errno=True); libc.unshare(0x10000000)\n"
+        "found = [status['Seccomp'], ctypes.get_errno(), failing(lambda: socket.socket())]",
+        lambda found: found == ["2", errno.ENOSYS, errno.EOPNOTSUPP],
+        "use a Linux kernel with CONFIG_SECCOMP_FILTER",
+    ),
+    Fence(
+        "network", "no interface but its own loopback",
+        "found = [line.split(':')[0].strip() for line in open('/proc/net/dev') if ':' in line]",
+        lambda found: found == ["lo"],
+    ),
+    Fence(
+        "files", "no file of the host's but the interpreter's and the system's libraries",
+        f"found = [path for path in {_HOST_FILES!r} if os.path.exists(path)]",
+        lambda found: found == [],
+        "do not keep the project within the interpreter's own prefix",
+    ),
+    Fence(
+        "/proc/sys", "settings of the host cannot be changed",
+        "found = [failing(lambda: open(path, 'r+')) for path in "
+        "('/proc/sys/kernel/hostname', '/proc/sys/vm/overcommit_memory', '/proc/sysrq-trigger')]",
+        lambda found: all(error in (errno.EROFS, errno.EACCES, errno.ENOENT) for error in found),
+    ),
+    Fence(
+        "privileges", "no root, no capabilities, no way to gain them",
+        "found = [os.getuid() > 0, status['NoNewPrivs'], sorted({status[name].strip('0') for name "
+        "in ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb')})]",
+        lambda found: found == [True, "1", [""]],
+    ),
+    Fence(
+        "memory", "a process that wants more than its share gets MemoryError",
+        f"found = ''\ntry: bytearray({2 * _MEMORY})\nexcept MemoryError: found = 'MemoryError'",
+        lambda found: found == "MemoryError",
+        "use a Linux kernel that knows RLIMIT_AS",
+    ),
+    Fence(
+        "processes", "processes and threads are limited",
+        "found = resource.getrlimit(resource.RLIMIT_NPROC)",
+        lambda found: found == [_PROCESSES, _PROCESSES],
+        "use a Linux kernel that knows RLIMIT_NPROC",
+    ),
+)  # fmt: skip
+
+_PROBE = """\
+import json, os
+def failing(attempt):
+    try:
+        attempt()
+    except OSError as error:
+        return error.errno
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+status = {name: value.strip() for name, value in status.items()}
+report = {}
+for name, probe in PROBES:
+    try:
+        exec(probe)
+        report[name] = found
+    except Exception as error:
+        report[name] = f"{type(error).__name__}: {error}"
+print(json.dumps(report))
+"""
+
+
+def problem() -> SandboxUnavailable | None:
+    """None if every fence that is needed holds here, else the first that does not."""
+    for check in checks():
+        if check.needed and not check.ok:
+            return SandboxUnavailable(check.detail, check.fix)
+    return None
+
+
+def checks() -> list[Check]:
+    """Start one sandbox and try each fence in it. Takes about 0.1 s."""
+    try:
+        report = _report()
+    except SandboxUnavailable as error:
+        return [Check("bubblewrap", ok=False, detail=error.reason, fix=error.fix)]
+    return [*(judge(fence, report.get(fence.name)) for fence in FENCES), _group()]
+
+
+def judge(fence: Fence, found: Any) -> Check:
+    """Whether what its probe found keeps the promise."""
+    try:
+        holds = fence.holds(found)
+    except (TypeError, LookupError, ValueError):  # the probe gave its error's text instead
+        holds = False
+    if holds:
+        return Check(fence.name, ok=True, detail=fence.promise)
+    broken = f"this does not hold: {fence.promise} (found {found!r})"
+    return Check(fence.name, ok=False, detail=broken, fix=fence.fix)
+
+
+def _group() -> Check:
+    name, promise = "control group", "memory and processes are bounded as a whole"
+    found = cgroups.find()
+    if isinstance(found, SandboxUnavailable):
+        return Check(name, ok=False, detail=found.reason, fix=found.fix, needed=False)
+    return Check(name, ok=True, detail=promise)
+
+
+def probe(fences: Iterable[Fence]) -> str:
+    """Python source that limits itself (see SET_LIMITS), tries each fence and prints a report."""
+    probes = [(fence.name, fence.probe) for fence in fences]
+    return f"{SET_LIMITS}\nPROBES = {probes!r}\n{_PROBE}"
+
+
+def _report() -> dict[str, Any]:
+    limits = f"{_MEMORY},10,{_PROCESSES},{_MiB}"
+    # -I: neither the working directory nor the environment chooses what is imported.
+    command = [sys.executable, "-I", "-c", probe(FENCES), limits]
+    with bubblewrap.sandboxed(
+        command, data_size=_MiB, memory=_MEMORY, processes=_PROCESSES
+    ) as launch:
+        try:
+            done = subprocess.run(
+                launch.command,
+                pass_fds=launch.pass_fds,
+                capture_output=True,
+                text=True,
+                timeout=30,
+                check=False,
+                env={},
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise SandboxUnavailable(
+                f"bubblewrap does not start: {error}", bubblewrap.PERMIT_FIX
+            ) from error
+        finally:
+            if launch.group is not None:
+                launch.group.remove()
+    try:
+        report = json.loads(done.stdout)
+    except ValueError:
+        words = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise SandboxUnavailable(
+            f"bubblewrap makes no sandbox here: {words[-1]}", bubblewrap.PERMIT_FIX
+        ) from None
+    assert isinstance(report, dict)
+    return report
+
+
+def missing() -> Iterator[Check]:
+    """Fences that can be done without and are not there: the operator is told."""
+    check = _group()
+    if not check.ok:
+        yield check

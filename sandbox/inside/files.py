@@ -1,0 +1,119 @@
+"""A kernel's files, for the host: the part of `sandbox.kernel.notebook` that runs *inside* a kernel.
+
+Sent there as text, beside `sandbox.inside.stub`, which offers these functions as its own.
+"""
+
+import atexit
+import base64
+import importlib.metadata
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+
+_DEPTH = 8
+
+# Bound here, before any program: one that breaks `os` or `open` for itself breaks nothing of this.
+_scandir, _open, _close, _lstat, _pread, _pwrite = (
+    os.scandir, os.open, os.close, os.lstat, os.pread, os.pwrite,
+)  # fmt: skip
+_makedirs, _unlink, _join, _dirname = os.makedirs, os.unlink, os.path.join, os.path.dirname
+
+DATA = os.getcwd()  # noqa: PTH109
+"""The data folder is where a kernel starts, or what `own_folder` has made."""
+
+
+def own_folder() -> None:
+    """Make a data folder for this kernel alone, where it may share a machine with others.
+
+    It goes with the kernel, if that ends in peace. A kernel that starts in /mnt/data has that to
+    itself: so says whoever starts kernels there.
+    """
+    global DATA  # noqa: PLW0603 - one kernel, one session
+    if DATA == "/mnt/data":
+        return
+    DATA = tempfile.mkdtemp(prefix="kernel-")
+    atexit.register(shutil.rmtree, DATA, ignore_errors=True)
+    os.chdir(DATA)
+
+
+def libraries(names: Sequence[str]) -> dict[str, str]:
+    """Installed distributions among `names` -> their versions."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def files(most: int) -> list[list[str | int]]:
+    """[path, size, modification time in ns] of regular files, none hidden, links not followed."""
+    found: list[list[str | int]] = []
+    for path in _walk(DATA, "", _DEPTH):
+        status = _lstat(_join(DATA, path))
+        if stat.S_ISREG(status.st_mode):
+            found.append([path, status.st_size, status.st_mtime_ns])
+        if len(found) >= most:
+            break
+    return found
+
+
+def _walk(folder: str, prefix: str, depth: int) -> Iterator[str]:
+    try:
+        entries = sorted(_scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        if entry.name.startswith((".", "__pycache__")):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            if depth > 1:
+                yield from _walk(entry.path, f"{prefix}{entry.name}/", depth - 1)
+        else:
+            yield prefix + entry.name
+
+
+def read(path: str, start: int, size: int) -> str | None:
+    """`size` bytes of a file from `start` on as base64, or None if it cannot be read."""
+    try:
+        descriptor = _open(_join(DATA, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        return base64.b64encode(_pread(descriptor, size, start)).decode()
+    except OSError:
+        return None
+    finally:
+        _close(descriptor)
+
+
+def write(path: str, start: int, content: str) -> str | None:
+    """Write base64 `content` at `start`, which empties the file if it is 0; what went wrong, or None."""
+    whole = _join(DATA, path)
+    try:
+        _makedirs(_dirname(whole), exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        descriptor = _open(whole, flags | (0 if start else os.O_TRUNC), 0o644)
+    except OSError as error:
+        return error.strerror or "it cannot be opened"
+    try:
+        left = base64.b64decode(content)
+        while left:
+            written = _pwrite(descriptor, left, start)
+            left, start = left[written:], start + written
+    except OSError as error:
+        return error.strerror or "it cannot be written"
+    finally:
+        _close(descriptor)
+    return None
+
+
+def remove(path: str) -> None:
+    """Remove a file, if it is there."""
+    try:
+        _unlink(_join(DATA, path))
+    except OSError:
+        return

@@ -1,0 +1,72 @@
+"""Where kernels run: in Docker containers. A `KernelProvisioner` beside those of `provisioners`.
+
+Stops: what `sandbox.fences.docker` says; a kernel in there ends with its server, which holds its standard
+input; a second connection to what a program may have put in a socket's place (as everywhere).
+
+Does not stop: what `sandbox.fences.docker` says.
+"""
+
+from typing import Any, cast
+
+from jupyter_client.connect import KernelConnectionInfo
+from traitlets import Float, Integer, Unicode
+
+from sandbox.fences import docker
+from sandbox.fences.bubblewrap import RUN
+from sandbox.fences.container import Container
+from sandbox.fences.docker import Room
+from sandbox.kernel.provisioners import CONNECTION, Place, as_json, for_manager, new_connection
+
+# Runs in the kernel's process before what `provisioners` starts there: the first line of what will be its
+# lifeline is the content of its connection file, which so stands in no environment and no image.
+_RECEIVE = f"""\
+import os
+line = b""
+while not line.endswith(b"\\n"):
+    line += os.read(0, 65536) or os._exit(1)
+with open({CONNECTION!r}, "wb") as file:
+    file.write(line)
+"""
+
+
+class DockerProvisioner(Place):
+    """Launch a kernel in a container made by the Docker engine of this machine."""
+
+    image = Unicode(docker.IMAGE, help="image that has ipykernel for its python3")
+    host = Unicode("", help="URL of the engine; empty: what the environment says")
+    processes = Integer(-1, help="no limit for the user: the container as a whole has one")
+    all_processes = Integer(64, help="processes and threads in the container")
+    cpus = Float(1.0, help="processors that the container may use")
+
+    @property
+    def container(self) -> Container:
+        return cast(Container, self.process)
+
+    async def launch_kernel(self, cmd: list[str], **_: Any) -> KernelConnectionInfo:
+        inside = new_connection(f"{RUN}/s")
+        room = Room(self.memory, self.data_size, self.all_processes, self.cpus)
+        command = ["python3", cmd[1], _RECEIVE + cmd[2], *cmd[3:]]
+        # Of what is typed a Popen, only what `Process` names is used.
+        self.process = Container(self.host, self.image, command, room)  # type: ignore[assignment]
+        self.pid = self.container.pid
+        self.container.tell(as_json(inside) + b"\n")
+        # As with bubblewrap, nothing is shared: the host goes to the sockets in the kernel's own folder.
+        outside = f"{self.container.root}{RUN}/s"
+        await self._bound(outside)
+        self.connection_info = for_manager({**inside, "ip": outside})
+        return self.connection_info
+
+    def watch(self) -> int:
+        return self.container.watch()
+
+    def signal_now(self, signum: int) -> None:
+        if self.process is not None:
+            self.container.send_signal(signum)
+
+    def out_of_memory(self) -> bool:
+        return self.process is not None and self.container.out_of_memory
+
+    async def cleanup(self, restart: bool = False) -> None:
+        await super().cleanup(restart=restart)
+        if self.process is not None:
+            self.container.close()

@@ -1,0 +1,252 @@
+"""Kernels on a Jupyter Kernel Gateway or Enterprise Gateway, over its REST and websocket API.
+
+Stops: messages above 4 MiB and more than a few unread ones; a kernel's end going unnoticed; a
+program's kernel serving another program; two connections to one session (the older one ends). What
+confines the program is where the gateway runs it (a container, a pod): that is its operator's to
+say, and nothing here can check it.
+
+Does not stop: anything that the gateway lets a program do, to other sessions' files too where kernels
+share a machine; whoever holds the token.
+
+The API is Jupyter's (jupyter-server.readthedocs.io, "REST API" and "WebSocket kernel wire
+protocols"; the default protocol: one JSON object a message). jupyter-kernel-client would bring 150 MB
+of pyarrow and put the token into the URL, where logs keep it; `websockets` bounds what it receives.
+Tested with Jupyter Kernel Gateway 3.0 and Jupyter Enterprise Gateway 3.3.
+"""
+
+import contextlib
+import json
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+
+from sandbox.errors import SandboxDied, SandboxUnavailable
+from sandbox.kernel.connection import LARGEST_MESSAGE, LONGEST_QUEUE, NOTHING, Message, run_own
+from sandbox.kernel.stub import STUB_LOADER
+
+if TYPE_CHECKING:
+    from websockets.sync.client import ClientConnection
+
+_PATIENCE = 60.0
+"""Seconds for a gateway to start a kernel: it may have to find a machine first."""
+INSTALL_FIX = 'pip install "websockets~=16.0"'
+_FIX = "check the gateway's URL and token, and that it runs"
+_GONE = ("restarting", "autorestarting", "dead", "terminating")
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """Where kernels are had. `url` may have a path; `kernel` names a kernelspec of the gateway's."""
+
+    url: str
+    token: str = ""
+    kernel: str = "python3"
+
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"token {self.token}"} if self.token else {}
+
+    def problem(self) -> SandboxUnavailable | None:
+        """None if the gateway answers and has the kernel, else what is wrong."""
+        try:
+            answer = httpx2.get(
+                f"{self.url.rstrip('/')}/api/kernelspecs", headers=self.headers(), timeout=10.0
+            )
+            answer.raise_for_status()
+            known = sorted(answer.json()["kernelspecs"])
+        except (httpx2.HTTPError, ValueError, LookupError, TypeError) as error:
+            return SandboxUnavailable(f"the gateway does not answer as one: {error}", _FIX)
+        if self.kernel not in known:
+            return SandboxUnavailable(
+                f"the gateway has no kernel {self.kernel!r}", f"use one of {', '.join(known)}"
+            )
+        return None
+
+
+class GatewayKernel:
+    """One remote kernel and the connection to it. Used by one thread at a time."""
+
+    def __init__(self, gateway: Gateway, setup: str, at: Mapping[str, str] | None = None) -> None:
+        """Start a kernel and run `setup` in it, or connect to the one `at` an `address`.
+
+        Whoever was connected there, from wherever, is no more; what the kernel has said to nobody meanwhile
+        comes first. Raises SandboxUnavailable, SandboxDied where there is no such kernel any more.
+        """
+        self._gateway = gateway
+        self._session = uuid.UUID(at["session"]).hex if at else uuid.uuid4().hex
+        self._http = httpx2.Client(
+            base_url=gateway.url.rstrip("/"), headers=gateway.headers(), timeout=_PATIENCE
+        )
+        self._id: str | None = None
+        self._socket: ClientConnection | None = None
+        try:
+            if at is not None:
+                self._id = str(uuid.UUID(at["kernel"]))
+                self._check_there()
+                self._socket = self._connect()
+                return
+            self._id = self._start()
+            self._socket = self._connect()
+            self._wait_until_ready()
+            run_own(self, STUB_LOADER, _PATIENCE)
+            run_own(self, setup, _PATIENCE)
+        except BaseException as error:
+            if at is not None:
+                self.leave()
+            self.dispose()
+            if isinstance(error, TimeoutError):
+                raise SandboxUnavailable(
+                    f"the gateway's kernel said nothing for {_PATIENCE:g} s", _FIX
+                ) from error
+            raise
+
+    def _start(self) -> str:
+        try:
+            answer = self._http.post("/api/kernels", json={"name": self._gateway.kernel})
+        except httpx2.HTTPError as error:
+            raise SandboxUnavailable(f"the gateway cannot be reached: {error}", _FIX) from error
+        if answer.status_code != httpx2.codes.CREATED:
+            raise SandboxUnavailable(
+                f"the gateway starts no kernel: {answer.status_code} {answer.text[:200]}", _FIX
+            )
+        started = answer.json()
+        if not (isinstance(started, dict) and isinstance(started.get("id"), str)):
+            raise SandboxUnavailable("the gateway's answer names no kernel", _FIX)
+        return str(uuid.UUID(started["id"]))
+
+    def _check_there(self) -> None:
+        """Raises SandboxDied if the gateway has no such kernel any more, SandboxUnavailable."""
+        try:
+            answer = self._http.get(f"/api/kernels/{self._id}")
+        except httpx2.HTTPError as error:
+            raise SandboxUnavailable(f"the gateway cannot be reached: {error}", _FIX) from error
+        if answer.status_code == httpx2.codes.NOT_FOUND:
+            raise SandboxDied("the gateway has this kernel no more")
+        if answer.status_code != httpx2.codes.OK:
+            raise SandboxUnavailable(f"the gateway shows no kernel: {answer.status_code}", _FIX)
+
+    def _connect(self) -> "ClientConnection":
+        try:
+            from websockets.exceptions import WebSocketException
+            from websockets.sync.client import connect
+        except ImportError as error:
+            raise SandboxUnavailable(
+                "the websockets library is not installed",
+                INSTALL_FIX,
+            ) from error
+        url = self._gateway.url.rstrip("/").replace("http", "ws", 1)
+        try:
+            return connect(
+                f"{url}/api/kernels/{self._id}/channels?session_id={self._session}",
+                additional_headers=self._gateway.headers(),
+                max_size=LARGEST_MESSAGE,
+                max_queue=LONGEST_QUEUE,
+                open_timeout=_PATIENCE,
+                compression=None,
+            )
+        except (OSError, WebSocketException) as error:
+            raise SandboxUnavailable(f"the gateway offers no websocket: {error}", _FIX) from error
+
+    def _wait_until_ready(self) -> None:
+        sent = self._send("shell", "kernel_info_request", {})
+        for channel, message in self.messages(_PATIENCE):
+            if channel == "shell" and message["parent_header"].get("msg_id") == sent:
+                return
+
+    def execute(
+        self, code: str, *, silent: bool = False, expressions: Mapping[str, str] = NOTHING
+    ) -> str:
+        """Send code to run; returns the id that its messages will name as their parent."""
+        content = {
+            "code": code, "silent": silent, "store_history": False,
+            "user_expressions": dict(expressions),
+            "allow_stdin": True, "stop_on_error": False,
+        }  # fmt: skip
+        return self._send("shell", "execute_request", content)
+
+    def answer(self, value: str) -> None:
+        self._send("stdin", "input_reply", {"status": "ok", "value": value})
+
+    def _send(self, channel: str, kind: str, content: dict[str, Any]) -> str:
+        from websockets.exceptions import ConnectionClosed
+
+        identity = uuid.uuid4().hex
+        header = {
+            "msg_id": identity, "msg_type": kind, "session": self._session, "username": "",
+            "version": "5.3", "date": "",
+        }  # fmt: skip
+        message = {
+            "channel": channel, "header": header, "parent_header": {}, "metadata": {},
+            "content": content, "buffers": [],
+        }  # fmt: skip
+        assert self._socket is not None
+        try:
+            self._socket.send(json.dumps(message))
+        except ConnectionClosed as error:
+            raise SandboxDied(f"the gateway has closed the connection ({error})") from error
+        return identity
+
+    def messages(self, seconds: float) -> Iterator[tuple[str, Message]]:
+        """(channel, message) as they come. Raises TimeoutError when `seconds` have passed without
+        the consumer having left, SandboxDied when the kernel or the connection ends."""
+        from websockets.exceptions import ConnectionClosed
+
+        until = time.monotonic() + seconds
+        assert self._socket is not None
+        while True:
+            try:
+                frame = self._socket.recv(timeout=max(0.0, until - time.monotonic()))
+            except ConnectionClosed as error:
+                raise SandboxDied(f"the gateway has closed the connection ({error})") from error
+            if not isinstance(frame, str):
+                continue  # buffers: nothing of ours has any
+            try:
+                message = json.loads(frame)
+                channel, kind = message["channel"], message["header"]["msg_type"]
+                parent, content = message["parent_header"], message["content"]
+                gone = kind == "status" and not parent and content["execution_state"] in _GONE
+                read = {"parent_header": dict(parent), "msg_type": kind, "content": dict(content)}
+            except (ValueError, TypeError, LookupError, RecursionError):
+                continue  # not a Jupyter message: nobody's
+            if gone:
+                raise SandboxDied("the kernel ended while the program ran")
+            yield channel, read
+
+    def interrupt(self) -> None:
+        with contextlib.suppress(httpx2.HTTPError):
+            self._http.post(f"/api/kernels/{self._id}/interrupt", timeout=5.0)
+
+    def barrier(self) -> str | None:
+        """Ask for a message on iopub after all that the kernel has said until now. The id of its parent.
+
+        The control channel answers while the program waits, and its status goes the way of all outputs.
+        """
+        return self._send("control", "kernel_info_request", {})
+
+    def address(self) -> dict[str, str] | None:
+        """What another process connects to this kernel by. Whoever has it, and the token, has the kernel."""
+        return {"kernel": self._id, "session": self._session} if self._id is not None else None
+
+    def leave(self) -> None:
+        """Let the kernel live on, for whoever connects to its `address`; `dispose` ends the connection."""
+        self._id = None
+
+    def alive(self) -> bool:
+        return (
+            self._id is not None and self._socket is not None and self._socket.state.name == "OPEN"
+        )
+
+    def kill(self) -> None:
+        if self._id is not None:
+            kernel, self._id = self._id, None
+            with contextlib.suppress(httpx2.HTTPError):
+                self._http.delete(f"/api/kernels/{kernel}", timeout=10.0)
+
+    def dispose(self) -> None:
+        self.kill()
+        if self._socket is not None:
+            self._socket.close()
+        self._http.close()

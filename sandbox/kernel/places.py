@@ -1,0 +1,89 @@
+"""Where kernels can run: one row a place. Adding a place is a row here and the module that it names.
+
+Stops: nothing by itself; each row names what does. Does not stop: what that module does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from sandbox.errors import SandboxUnavailable
+from sandbox.fences import docker_probes, probes
+from sandbox.kernel.connection import Connected
+from sandbox.report import Check
+
+Options = Mapping[str, Any]
+"""What a place is told: values for the keys of `KernelPlace.options`, and traits of its provisioner."""
+
+
+@dataclass(frozen=True)
+class KernelPlace:
+    """One place. Libraries that only it needs are imported when it is used."""
+
+    problem: Callable[[Options], SandboxUnavailable | None]
+    """Why no kernel can be had there, asked before the first one; it may sweep up after dead servers."""
+    fences: Callable[[Options], list[Check]]
+    """Tries each fence of the place. Takes up to a second."""
+    provisioner: str | None = None
+    """``module:class`` of jupyter_client's provisioner, or None where `connect` makes the kernels."""
+    connect: Callable[[Options], Callable[..., Connected]] | None = None
+    """Gives what makes a kernel from the source of its setup, or connects to the one ``at`` an address."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What the place is told by an operator -> the setting that says it."""
+    weak: Callable[[], Sequence[Check]] = tuple
+    """Fences that can be done without and are not there: an operator is told at the start."""
+
+
+def _gateway_problem(options: Options) -> SandboxUnavailable | None:
+    from sandbox.kernel.gateway import Gateway
+
+    return Gateway(**options).problem()
+
+
+def _check_gateway(options: Options) -> list[Check]:
+    if (problem := _gateway_problem(options)) is not None:
+        return [Check("gateway", ok=False, detail=problem.reason, fix=problem.fix)]
+    detail = f"{options['url']} offers {options['kernel']}; its fences are its own"
+    return [Check("gateway", ok=True, detail=detail)]
+
+
+def _connect_gateway(options: Options) -> Callable[..., Connected]:
+    from sandbox.kernel.gateway import Gateway, GatewayKernel
+
+    return partial(GatewayKernel, Gateway(**options))
+
+
+def _unsandboxed() -> Sequence[Check]:
+    detail = "kernels run unsandboxed: the model's code has your account"
+    return [Check("sandbox", ok=False, detail=detail, fix="leave out --sandbox none", needed=False)]
+
+
+PLACES: Mapping[str, KernelPlace] = {
+    "bubblewrap": KernelPlace(
+        provisioner="sandbox.kernel.provisioners:BubblewrapProvisioner",
+        problem=lambda _: probes.problem(),
+        fences=lambda _: probes.checks(),
+        weak=lambda: [*probes.missing()],
+    ),
+    "docker": KernelPlace(
+        provisioner="sandbox.kernel.docker_provisioner:DockerProvisioner",
+        problem=docker_probes.problem,
+        fences=lambda options: docker_probes.checks(**options),
+        options={"image": "docker_image", "host": "docker_host"},
+    ),
+    "gateway": KernelPlace(
+        connect=_connect_gateway,
+        problem=_gateway_problem,
+        fences=_check_gateway,
+        options={"url": "gateway_url", "token": "gateway_token", "kernel": "gateway_kernel"},
+    ),
+    "none": KernelPlace(
+        provisioner="sandbox.kernel.provisioners:UnsandboxedProvisioner",
+        problem=lambda _: None,
+        fences=lambda _: probes.checks(),
+        weak=_unsandboxed,
+    ),
+}

@@ -1,0 +1,305 @@
+"""Where kernels run: `KernelProvisioner`s for jupyter_client. Knows nothing of programs.
+
+Stops: in every place, by rlimits: address space beyond the kernel's start, processes and threads,
+open files, file size, CPU time, core dumps. In `bubblewrap` what `sandbox.fences.bubblewrap` says; and the
+kernel dies with the thread that launched it.
+
+Does not stop: in `none`, which is only for operators who say its name: files, network, processes,
+memory in many processes, anything that this user may do.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from jupyter_client.connect import KernelConnectionInfo
+from jupyter_client.kernelspec import KernelSpec
+from jupyter_client.provisioning.factory import KernelProvisionerFactory
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
+from traitlets import Integer
+
+from sandbox import cores
+from sandbox.errors import SandboxUnavailable
+from sandbox.fences import bubblewrap
+from sandbox.fences.bubblewrap import inherited
+from sandbox.fences.cgroups import Group
+from sandbox.fences.leftovers import mark
+from sandbox.fences.rlimits import SET_LIMITS
+
+CONNECTION = f"{bubblewrap.RUN}/connection.json"
+"""The kernel's connection file, inside the sandbox."""
+_CHANNELS = ("shell", "iopub", "stdin", "hb", "control")
+_MiB = 1024 * 1024
+
+# Runs in the kernel's process before ipykernel.
+#
+# The host holds the other end of stdin and never writes. bwrap ends a sandbox with its host, but
+# only from some moment of its start on; a host that dies before that is noticed here.
+#
+# ipykernel imports debugpy where it is installed: a fifth of a kernel's memory and half of its start, for a
+# debugger that nobody can ask for here. A program that imports it itself finds it.
+_LAUNCH = f"""\
+import os, sys, threading
+lifeline = os.dup(0)
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+threading.Thread(target=lambda: os.read(lifeline, 1) or os._exit(1), daemon=True).start()
+from ipykernel.kernelapp import IPKernelApp
+{SET_LIMITS}
+sys.modules["debugpy"] = None
+kernel = IPKernelApp.instance()
+kernel.initialize()
+del sys.modules["debugpy"]
+kernel.start()
+"""
+
+
+class Process(Protocol):
+    """What is used of `subprocess.Popen`, whatever it is that runs the kernel."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def stderr(self) -> IO[bytes] | None: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def kill(self) -> None: ...
+
+
+def kernel_spec(provisioner: str, config: Mapping[str, int | str]) -> KernelSpec:
+    """The kernelspec of ipykernel under `provisioner`, ``module:class``; `config` sets its traits."""
+    name = provisioner.lower().replace(":", "-")
+    # What an installed entry point would do; this project also runs from a plain checkout.
+    KernelProvisionerFactory.provisioners[name] = EntryPoint(
+        name, provisioner, KernelProvisionerFactory.GROUP_NAME
+    )
+    quiet = ["--HistoryManager.enabled=False", "--log-level=CRITICAL"]
+    return KernelSpec(
+        argv=[sys.executable, "-c", _LAUNCH, "-f", CONNECTION, *quiet],
+        display_name="Python",
+        language="python",
+        metadata={
+            "kernel_provisioner": {"provisioner_name": name, "config": dict(config)},
+        },
+    )
+
+
+class Place(LocalProvisioner):
+    """What every local place shares: ipykernel over ipc://, told its sockets by a descriptor."""
+
+    memory = Integer(256 * _MiB, help="bytes a process may map beyond the kernel's start")
+    cpu_seconds = Integer(600, help="CPU seconds in a kernel's life")
+    processes = Integer(64, help="processes and threads")
+    data_size = Integer(64 * _MiB, help="bytes in /mnt/data, and in /tmp")
+
+    @property
+    def popen(self) -> Process:
+        assert self.process is not None
+        return self.process
+
+    def watch(self) -> int:
+        """A descriptor of the caller's that is readable once the kernel has ended."""
+        return os.pidfd_open(self.popen.pid)
+
+    async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
+        limits = f"{self.memory},{self.cpu_seconds},{self.processes},{self.data_size}"
+        argv = self.kernel_spec.argv
+        return {**kwargs, "cmd": [*argv[:3], limits, *argv[3:]]}
+
+    @abstractmethod
+    def signal_now(self, signum: int) -> None:
+        """Signal the kernel, without waiting; SIGKILL takes all that it started along."""
+
+    def out_of_memory(self) -> bool:
+        """Whether the kernel, or what it started, was killed for want of memory."""
+        return False
+
+    async def send_signal(self, signum: int) -> None:
+        self.signal_now(signum)
+
+    async def cleanup(self, restart: bool = False) -> None:
+        await super().cleanup(restart=restart)
+        if isinstance(self.process, subprocess.Popen) and self.process.stdin is not None:
+            self.process.stdin.close()
+
+    def is_running(self) -> bool:
+        return self.process is not None and self.popen.poll() is None
+
+    def _spawn(self, command: Sequence[str], **how: Any) -> None:
+        # The kernel's own stderr is heard only until it is ready: see _bound.
+        with cores.everywhere():
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                **how,
+            )
+        self.pid = self.popen.pid
+
+    async def _bound(self, sockets: str, patience: float = 30.0) -> None:
+        """Wait until the kernel has bound its sockets; SandboxUnavailable tells its last words.
+
+        The host connects once, now, while only our own code has run in there, and never again
+        (see kernel.py): what a program later puts in their place is nobody's peer.
+        """
+        paths = [Path(f"{sockets}-{number}") for number in range(1, len(_CHANNELS) + 1)]
+        until = time.monotonic() + patience
+        assert self.popen.stderr is not None
+        with self.popen.stderr as stderr:
+            while not all(path.exists() for path in paths):
+                ended = not self.is_running()
+                if ended or time.monotonic() > until:
+                    self.signal_now(signal.SIGKILL)
+                    self.popen.kill()
+                    self.popen.wait()
+                    words = stderr.read(65536).decode(errors="replace").strip().splitlines()
+                    within = "" if ended else f" within {patience:g} s"
+                    raise SandboxUnavailable(
+                        f"a kernel did not get ready{within}: {(words or ['no message'])[-1]}",
+                        "see `python -m sandbox`",
+                    )
+                await asyncio.sleep(0.005)
+
+
+class BubblewrapProvisioner(Place):
+    """Launch a kernel under bubblewrap (0.8 or later), as root or as an ordinary user."""
+
+    init_pid: int | None = None
+    """bwrap's init, pid 1 of the sandbox, as the host sees it."""
+    kernel_pid: int | None = None
+    """The kernel, its child, as the host sees it."""
+    group: Group | None = None
+    """What bounds all its processes together, where that can be had."""
+
+    async def launch_kernel(self, cmd: list[str], **_: Any) -> KernelConnectionInfo:
+        inside = new_connection(f"{bubblewrap.RUN}/s")
+        read_info, write_info = os.pipe()
+        with os.fdopen(read_info) as info, inherited(as_json(inside)) as connection:
+            try:
+                options = f"--info-fd {write_info} --perms 0444 --ro-bind-data {connection}".split()
+                with bubblewrap.sandboxed(
+                    cmd,
+                    data_size=self.data_size,
+                    memory=self.memory,
+                    processes=self.processes,
+                    options=[*options, CONNECTION],
+                    pass_fds=(write_info, connection),
+                ) as launch:
+                    self.group = launch.group
+                    self._spawn(launch.command, env={}, pass_fds=launch.pass_fds)
+            finally:
+                os.close(write_info)
+            self.init_pid = _reported_pid(info.fileno())
+        # Nothing of the host's file system is shared with the kernel, not even a socket's folder.
+        outside = f"/proc/{self.init_pid}/root{bubblewrap.RUN}/s"
+        await self._bound(outside)
+        self.kernel_pid = _only_child(self.init_pid)
+        self.connection_info = for_manager({**inside, "ip": outside})
+        return self.connection_info
+
+    def signal_now(self, signum: int) -> None:
+        # While bwrap runs, so do its init and the kernel: neither pid is anyone else's.
+        pid = self.init_pid if signum == signal.SIGKILL else self.kernel_pid
+        if self.is_running() and pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signum)
+
+    def out_of_memory(self) -> bool:
+        return self.group is not None and self.group.out_of_memory()
+
+    async def cleanup(self, restart: bool = False) -> None:
+        await super().cleanup(restart=restart)
+        if self.group is not None:
+            self.group.remove()
+            self.group = None
+
+
+class UnsandboxedProvisioner(Place):
+    """Launch a kernel as a plain process of this user. Only by the operator's explicit word."""
+
+    processes = Integer(-1, help="no limit: the kernel counts this user's processes everywhere")
+    folder: str | None = None
+
+    async def launch_kernel(self, cmd: list[str], **_: Any) -> KernelConnectionInfo:
+        self.folder = tempfile.mkdtemp(prefix=f"{mark()}-")
+        sockets = f"{self.folder}/s"
+        info = new_connection(sockets)
+        with inherited(as_json(info)) as connection:
+            command = [part.replace(CONNECTION, f"/dev/fd/{connection}") for part in cmd]
+            environment = {**bubblewrap.ENVIRONMENT, "HOME": self.folder, "IPYTHONDIR": self.folder}
+            self._spawn(
+                command,
+                cwd=self.folder,
+                env=environment,
+                pass_fds=(connection,),
+                start_new_session=True,
+            )
+            await self._bound(sockets)
+        self.connection_info = for_manager(info)
+        return self.connection_info
+
+    def signal_now(self, signum: int) -> None:
+        if self.is_running():
+            with contextlib.suppress(ProcessLookupError):
+                (os.killpg if signum == signal.SIGKILL else os.kill)(self.popen.pid, signum)
+
+    async def cleanup(self, restart: bool = False) -> None:
+        await super().cleanup(restart=restart)
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def new_connection(sockets: str) -> dict[str, Any]:
+    """A connection file's content, for sockets named `sockets`-1 ... `sockets`-5."""
+    return {
+        **{f"{channel}_port": number for number, channel in enumerate(_CHANNELS, 1)},
+        "transport": "ipc",
+        "ip": sockets,
+        "key": secrets.token_hex(32),
+        "signature_scheme": "hmac-sha256",
+    }
+
+
+def for_manager(connection: dict[str, Any]) -> KernelConnectionInfo:
+    # jupyter_client types the key as str and compares it as bytes.
+    info: Any = {**connection, "key": connection["key"].encode()}
+    return info  # type: ignore[no-any-return]
+
+
+def as_json(content: dict[str, Any]) -> bytes:
+    return json.dumps(content).encode()
+
+
+def _only_child(init: int | None) -> int:
+    """The kernel's pid: no program has run yet, so bwrap's init has no other child."""
+    return int(Path(f"/proc/{init}/task/{init}/children").read_text().split()[0])
+
+
+def _reported_pid(descriptor: int, patience: float = 10.0) -> int | None:
+    """What bwrap reports on --info-fd, or None if it ended without."""
+    report = b""
+    readable = select.poll()  # select(2) knows no descriptor beyond 1023
+    readable.register(descriptor, select.POLLIN)
+    while readable.poll(1000 * patience):
+        chunk = os.read(descriptor, 4096)
+        report += chunk
+        if not chunk or b"}" in chunk:
+            break
+    try:
+        return int(json.loads(report)["child-pid"])
+    except (ValueError, KeyError):
+        return None

@@ -1,0 +1,92 @@
+"""Monty's errors, sorted by whose fault they are: the program's, the worker's, or Monty's own lack."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NoReturn
+
+import pydantic_monty as pm
+
+from sandbox.engine import Limits
+from sandbox.errors import (
+    Frame,
+    ProgramFailed,
+    SandboxDied,
+    SandboxLimit,
+    SandboxTimeout,
+    Unsupported,
+    render_traceback,
+)
+from sandbox.monty.gaps import is_gap
+from sandbox.monty.pieces import Pieces
+from sandbox.parsing import parse
+
+_NOT_CATCHABLE = re.compile(r"(?:feed|turn) time limit exceeded|memory limit exceeded: ")
+
+
+class Errors:
+    """Of one session."""
+
+    def __init__(self, pieces: Pieces, limits: Limits, printed: Callable[[], str]) -> None:
+        self._pieces = pieces
+        self._limits = limits
+        self._printed = printed
+
+    @contextmanager
+    def sorted(self) -> Iterator[None]:
+        """Sort Monty's errors by whose fault they are."""
+        try:
+            yield
+        except pm.MontySyntaxError as error:
+            self._syntax(error)
+        except pm.MontyRuntimeError as error:
+            self._runtime(error)
+        except pm.MontyCrashedError as error:
+            if error.timed_out:
+                raise SandboxTimeout(self._limits.seconds) from error
+            raise SandboxDied(str(error)) from error
+        except (pm.MontyConversionError, pm.MontyDisconnectError) as error:
+            raise SandboxDied(str(error)) from error
+
+    def _syntax(self, error: pm.MontySyntaxError) -> NoReturn:
+        """Valid Python that Monty cannot parse is its own lack; else CPython's words are better."""
+        trace = error.traceback()
+        try:
+            parse(self._pieces.running)
+        except SyntaxError as wrong:
+            line, text = wrong.lineno or 1, (wrong.text or "").strip()
+            frames = [Frame(line, "<module>", text)]
+            kind, message = type(wrong).__name__, wrong.msg
+            traceback = render_traceback(frames, kind, message)
+            raise ProgramFailed(kind, message, line, traceback, self._printed()) from error
+        except (ValueError, RecursionError, MemoryError) as wrong:
+            self._fail(error, type(wrong).__name__, str(wrong), trace)
+        raise Unsupported(str(error), trace[0].line if trace else None) from error
+
+    def _runtime(self, error: pm.MontyRuntimeError) -> NoReturn:
+        inner, trace = error.exception(), error.traceback()
+        kind, message = type(inner).__name__, str(inner)
+        if _NOT_CATCHABLE.match(message):
+            if isinstance(inner, TimeoutError):
+                raise SandboxTimeout(self._limits.seconds) from error
+            if isinstance(inner, MemoryError):
+                # The cap on printed text reports itself as memory, outside any line of the program.
+                over_output = message.endswith(f"> {self._limits.output} bytes")
+                raise SandboxLimit("output" if over_output else "memory") from error
+        if message.startswith("suspension limit"):
+            raise SandboxLimit("calls") from error
+        if is_gap(inner, message):
+            raise Unsupported(message, self._pieces.line_of(trace)) from error
+        self._fail(error, kind, message, trace)
+
+    def _fail(
+        self, error: Exception, kind: str, message: str, trace: Sequence[pm.Frame]
+    ) -> NoReturn:
+        frames = self._pieces.frames(trace)
+        raise ProgramFailed(
+            kind,
+            message,
+            self._pieces.line_of(trace),
+            render_traceback(frames, kind, message),
+            self._printed(),
+        ) from error

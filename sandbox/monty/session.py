@@ -1,0 +1,228 @@
+"""One session of Monty: a worker's REPL, which pauses where a program calls one of the given names."""
+
+import ast
+import os
+import re
+import signal
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+import pydantic_monty as pm
+
+from sandbox.awaits import settle_awaits
+from sandbox.engine import Finished, Limits, Paused, Step
+from sandbox.errors import (
+    Frame,
+    ProgramFailed,
+    SandboxLimit,
+    Unsupported,
+    render_traceback,
+)
+from sandbox.inside.values import JSON, RECORDS, NotPlain, plain
+from sandbox.monty.errors import Errors
+from sandbox.monty.gaps import BUILTINS, OPAQUE, holds_opaque
+from sandbox.monty.language import check
+from sandbox.monty.lazy import write_out
+from sandbox.monty.looks import without_looks
+from sandbox.monty.pieces import Pieces
+from sandbox.monty.shadows import rename_shadows
+from sandbox.parsing import line_map, misplaced, parse
+
+RECORDS[pm.MontyClassProxy] = lambda proxy: proxy.attributes
+
+_GUARDS = re.compile(r"\b(?:try|suppress)\b")
+
+
+@lru_cache(maxsize=64)  # a program is run again on each of its turns
+def _for_monty(source: str, names: frozenset[str]) -> tuple[str, dict[int, int]]:
+    """The source that means to Monty what `source` means to CPython, and whence its lines came.
+
+    Raises Unsupported, and SyntaxError for what only CPython's compiler finds.
+    """
+    source = settle_awaits(source, names)
+    try:
+        tree = parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return source, {}  # Monty finds it too
+    for line, words in misplaced(tree):
+        raise SyntaxError(words, ("<program>", line, 1, source.splitlines()[line - 1]))
+    lines: dict[int, int] = {}
+    if write_out(tree):
+        source = ast.unparse(ast.fix_missing_locations(tree))
+        tree, before = parse(source), tree
+        lines = line_map(before, tree)
+    check(without_looks(tree), names)
+    return rename_shadows(source), lines
+
+
+class MontySession:
+    """One worker's REPL. `_suspended` is the call that waits for `resume`, if any."""
+
+    def __init__(self, checkout: pm.MontySession, names: frozenset[str], limits: Limits) -> None:
+        self._checkout = checkout
+        self._worker = checkout.worker_pid  # not told while it runs
+        self._names = names
+        self._limits = limits
+        self._pieces = Pieces()
+        self._printed = pm.CollectString()
+        self._suspended: pm.FunctionSnapshot | None = None
+        self._pauses = 0
+        self._guarded = False
+        self._errors = Errors(self._pieces, limits, lambda: self._printed.output)
+
+    def run_preamble(self, source: str) -> None:
+        step = self._feed(source)
+        if not isinstance(step, Finished):
+            raise Unsupported("the preamble calls a pausing name")
+        self._pieces.end_preamble()
+
+    def start(self, source: str) -> Step:
+        if self._suspended is not None:
+            raise RuntimeError("the program is paused: resume it before starting another piece")
+        return self._feed(self._prepared(source))
+
+    def _prepared(self, source: str) -> str:
+        try:
+            source, self._pieces.lines = _for_monty(source, self._names)
+        except SyntaxError as error:
+            # What CPython's compiler says of a whole piece before it runs any of it.
+            line, text = error.lineno or 1, (error.text or "").strip()
+            traceback = render_traceback([Frame(line, "<module>", text)], "SyntaxError", error.msg)
+            raise ProgramFailed("SyntaxError", error.msg, line, traceback) from error
+        return source
+
+    def _feed(self, source: str) -> Step:
+        self._pieces.add(source)
+        self._guarded = self._guarded or bool(_GUARDS.search(source))
+        self._printed = pm.CollectString(max_bytes=self._limits.output)
+        with self._errors.sorted():
+            return self._advance(self._checkout.feed_start(source, print_callback=self._printed))
+
+    def resume(self, value: JSON) -> Step:
+        if self._suspended is None:
+            raise RuntimeError("the program is not paused")
+        call, self._suspended = self._suspended, None
+        with self._errors.sorted():
+            return self._advance(call.resume({"return_value": value}))
+
+    def kill(self) -> None:
+        if self._worker is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._worker, signal.SIGKILL)
+
+    def _advance(self, snapshot: pm.SyncSnapshot) -> Step:
+        """Answer all that needs no host until the program pauses or finishes."""
+        while True:
+            match snapshot:
+                case pm.MontyComplete():
+                    return self._finished(snapshot.output)
+                case pm.NameLookupSnapshot():
+                    snapshot = self._look_up(snapshot)
+                case pm.FunctionSnapshot() if snapshot.is_os_function:
+                    snapshot = self._refuse(snapshot)
+                case pm.FunctionSnapshot() if snapshot.function_name in self._names:
+                    try:
+                        paused = self._paused(snapshot)
+                    except NotPlain as error:
+                        snapshot = snapshot.resume({"exception": TypeError(str(error))})
+                        continue
+                    self._suspended = snapshot
+                    return paused
+                case pm.FunctionSnapshot():
+                    snapshot = self._unknown_call(snapshot)
+                case _:
+                    raise Unsupported("monty waits for a future that nobody owes it")
+
+    def _look_up(self, snapshot: pm.NameLookupSnapshot) -> pm.SyncSnapshot:
+        name = snapshot.variable_name
+        if name in self._names and snapshot.object_id is None:
+            if self._guarded:
+                # Monty raises where a pausing function is called back by a builtin (`map`, `key=`);
+                # a program with a try statement could mistake that for the tool's own failure.
+                raise Unsupported(
+                    f"{name} is used as a value in a program that catches errors",
+                    self._pieces.line(snapshot.position),
+                )
+            return snapshot.resume(value=_callable_named(name))
+        if name in BUILTINS:
+            raise Unsupported(f"monty has no {name}", self._pieces.line(snapshot.position))
+        return snapshot.resume()
+
+    def _unknown_call(self, snapshot: pm.FunctionSnapshot) -> pm.SyncSnapshot:
+        # Monty reports a call of any undefined name as a call of the host's.
+        name = snapshot.function_name
+        if name in BUILTINS:
+            raise Unsupported(f"monty has no {name}", self._pieces.line(snapshot.position))
+        return snapshot.resume({"exception": NameError(f"name '{name}' is not defined")})
+
+    def _refuse(self, snapshot: pm.FunctionSnapshot) -> pm.SyncSnapshot:
+        # Monty reports open, os.environ and import as function calls too; they are not tools.
+        name = snapshot.function_name
+        if name == "import":
+            raise Unsupported(
+                f"monty has no module {snapshot.args[0]}", self._pieces.line(snapshot.position)
+            )
+        refusal = f"{name} is not permitted here; only the given functions reach the outside"
+        return snapshot.resume({"exception": PermissionError(refusal)})
+
+    def _paused(self, snapshot: pm.FunctionSnapshot) -> Paused:
+        name, line = snapshot.function_name, self._pieces.line(snapshot.position)
+        self._pauses += 1
+        if self._pauses > self._limits.pauses:
+            raise SandboxLimit("calls")
+        values = [*snapshot.args, *snapshot.kwargs.values()]
+        if any(holds_opaque(value) for value in values):
+            raise Unsupported(f"monty loses the type of an argument of {name}", line)
+        return Paused(
+            name,
+            tuple(
+                plain(value, f"{name}() argument {i}")
+                for i, value in enumerate(snapshot.args, start=1)
+            ),
+            {
+                key: plain(value, f"{name}() argument {key}")
+                for key, value in snapshot.kwargs.items()
+            },
+            line,
+        )
+
+    def _finished(self, output: Any) -> Finished:
+        stdout = self._printed.output
+        if output is None:
+            return Finished(stdout)
+        if isinstance(output, str) and OPAQUE.match(output):
+            return Finished(stdout, None, output)
+        try:
+            text = _shown(output)
+        except ValueError as error:  # CPython writes no number of so many digits
+            raise ProgramFailed(
+                "ValueError", str(error), None, f"ValueError: {error}", stdout
+            ) from error
+        if len(text) > self._limits.output:
+            raise SandboxLimit("output")
+        try:
+            return Finished(stdout, plain(output), text)
+        except NotPlain:
+            return Finished(stdout, None, text)
+
+
+def _callable_named(name: str) -> Any:
+    """A function by which Monty knows a pausing name that is used as a value. Never called."""
+
+    def pausing() -> None: ...
+
+    pausing.__name__ = name
+    return pausing
+
+
+def _shown(value: Any) -> str:
+    """repr(value), with objects of the program's own classes as their constructor call."""
+    if isinstance(value, pm.MontyClassProxy):
+        fields = ", ".join(f"{name}={_shown(item)}" for name, item in value.attributes.items())
+        return f"{value.name}({fields})"
+    if type(value) is list:
+        return f"[{', '.join(map(_shown, value))}]"
+    if type(value) is dict:
+        return f"{{{', '.join(f'{_shown(k)}: {_shown(v)}' for k, v in value.items())}}}"
+    return repr(value)

@@ -1,0 +1,26 @@
+"""What a check of engines and fences reports, and how an operator reads it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of a report. `fix` is empty when `ok`; what is not `needed` may fail and be told."""
+
+    name: str
+    ok: bool
+    detail: str
+    fix: str = ""
+    needed: bool = True
+
+
+def render(checks: Sequence[Check]) -> str:
+    width = max(len(each.name) for each in checks)
+    lines = []
+    for each in checks:
+        word = "works" if each.ok else "OFF" if each.needed else "weak"
+        lines.append(f"{each.name:{width}}  {word:5}  {each.detail}")
+        if each.fix:
+            lines.append(f"{'':{width}}         fix: {each.fix}")
+    return "\n".join(lines)
