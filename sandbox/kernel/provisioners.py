@@ -154,7 +154,7 @@ class Place(LocalProvisioner):
         """Wait until the kernel has bound its sockets; SandboxUnavailable tells its last words.
 
         The host connects once, now, while only our own code has run in there, and never again
-        (see kernel.py): what a program later puts in their place is nobody's peer.
+        (see `sandbox.kernel.jupyter`): what a program later puts in their place is nobody's peer.
         """
         paths = [Path(f"{sockets}-{number}") for number in range(1, len(_CHANNELS) + 1)]
         until = time.monotonic() + patience
