@@ -29,11 +29,11 @@ from benchmarks.bfcl_parsers import Calls, Parser, parsers
 from benchmarks.bfcl_truth import Case
 from benchmarks.report import write_section
 from emulator import logs
+from emulator.answering.call_policy import CallPolicy
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.prose import Prose
-from emulator.answering.reply import Reply
-from emulator.answering.stops import StopFilter
-from emulator.answering.tool_choice import Choice
+from emulator.answering.reply_reader import ReplyReader
+from emulator.answering.stop_filter import StopFilter
 from emulator.engines import open_engines
 from emulator.programs.driver import Driver
 from emulator.settings import Settings
@@ -92,7 +92,7 @@ def read_by_us(engine: Engine, reply: RealReply) -> Calls:
     toolset = Toolset.parse(reply.case.tools)
     driver = Driver((engine,), toolset, order="dataflow")
     draft = ProgramDraft(driver, required=False, by_statement=False, seed=0)
-    read = Reply(draft, Prose(StopFilter(None), hold=False), Choice())
+    read = ReplyReader(draft, Prose(StopFilter(None), hold=False), CallPolicy())
     for _ in read.feed(reply.text):
         pass
     for _ in read.close():

@@ -18,12 +18,12 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from emulator.answering.call_policy import CallPolicy
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.prose import Prose
-from emulator.answering.reply import Reply
-from emulator.answering.reply_splitter import Begins
-from emulator.answering.stops import StopFilter
-from emulator.answering.tool_choice import Choice
+from emulator.answering.reply_reader import ReplyReader
+from emulator.answering.reply_splitter import ReasoningStart
+from emulator.answering.stop_filter import StopFilter
 from emulator.programs.driver import Driver
 from emulator.reading.tags import REASONING, TAGS
 from emulator.tools.toolset import Toolset
@@ -161,7 +161,7 @@ def read(chunks: Iterable[str]) -> None:
     """All that is done with a reply, but for running what it calls."""
     draft = ProgramDraft(Driver((NoEngine(),), TOOLSET), required=False, by_statement=True, seed=0)
     prose = Prose(StopFilter(None), hold=False)
-    reply = Reply(draft, prose, Choice(), begins=Begins.UNKNOWN)
+    reply = ReplyReader(draft, prose, CallPolicy(), reasoning_start=ReasoningStart.UNKNOWN)
     for chunk in chunks:
         for _ in reply.feed(chunk):
             pass

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from emulator import json_codec, traces
-from emulator.answering.asked import Asked, read_request
+from emulator.answering.answer_request import AnswerRequest, read_request
 from emulator.answering.first_turn import first_turn
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.prose import Prose
-from emulator.answering.reply import Reply
-from emulator.answering.stops import StopFilter
+from emulator.answering.reply_reader import ReplyReader
+from emulator.answering.stop_filter import StopFilter
 from emulator.answering.turn_state import TurnState
-from emulator.answering.verdicts import Refused
+from emulator.answering.verdicts import UnusableReply
 from emulator.engines import open_engines
 from emulator.errors import BadRequest
 from emulator.events import AnswerEvent, ContentDelta, ToolCall
@@ -86,15 +86,15 @@ def explain(
 
     ``engines`` run the program in it; without any they are opened for this reply.
     """
-    asked = read_request(request, "", Routes(settings).of(request.model))
-    if asked.interpreter is not None:
+    answer_request = read_request(request, "", Routes(settings).of(request.model))
+    if answer_request.interpreter is not None:
         raise BadRequest("code_interpreter runs cells; only function tools are explained.", "tools")
-    if asked.relayed:
+    if answer_request.relayed:
         return Explanation((Section("Relayed", "No tool may be called: nothing is emulated."),))
-    messages, fields = first_turn(asked, habit="python", engines=settings.engines)
-    profile = asked.profile
+    messages, fields = first_turn(answer_request, habit="python", engines=settings.engines)
+    profile = answer_request.profile
     shown = [
-        Section("Tools as Python", asked.toolset.stubs or "none"),
+        Section("Tools as Python", answer_request.toolset.stubs or "none"),
         Section(f"Prompt (profile {profile.name})", "\n\n".join(map(_message, messages))),
     ]
     if "grammar" in fields:
@@ -108,33 +108,33 @@ def explain(
                 running.callback(engine.close)
         driver = Driver(
             engines,
-            asked.toolset,
+            answer_request.toolset,
             max_calls=settings.program_calls,
-            order=asked.order,
-            one_at_a_time=asked.choice.one_at_a_time,
+            order=answer_request.order,
+            one_at_a_time=answer_request.call_policy.one_at_a_time,
         )
-        state = TurnState(messages, fields, asked.choice, None)
-        judged = _judged(settings, asked, driver, state, reply)
+        state = TurnState(messages, fields, answer_request.call_policy, None)
+        judged = _judged(settings, answer_request, driver, state, reply)
     return Explanation((*shown, *judged.sections), judged.usable)
 
 
 def _judged(
-    settings: Settings, asked: Asked, driver: Driver, state: TurnState, reply: str
+    settings: Settings, answer_request: AnswerRequest, driver: Driver, state: TurnState, reply: str
 ) -> Explanation:
     """What `answerer` would make of the reply, told in sections."""
     draft = ProgramDraft(
         driver,
-        required=asked.choice.required,
+        required=answer_request.call_policy.required,
         by_statement=settings.stream_calls != "block",
         seed=0,
-        barren=barren_calls(asked.request.messages),
+        repeated_calls=barren_calls(answer_request.chat.messages),
     )
-    hold = asked.choice.required or asked.answer_format is not None
-    reading = Reply(
+    hold = answer_request.call_policy.required or answer_request.answer_format is not None
+    reading = ReplyReader(
         draft,
-        Prose(StopFilter(asked.request.stop), hold=hold),
-        asked.choice,
-        answer_format=asked.answer_format,
+        Prose(StopFilter(answer_request.chat.stop), hold=hold),
+        answer_request.call_policy,
+        answer_format=answer_request.answer_format,
         recover_reasoning=settings.recover_reasoning,
     )
     trace = Trace("explained", "", "")
@@ -148,15 +148,15 @@ def _judged(
     if turn.program:
         sections.append(Section("Program", _program(turn)))
     if calls := [event for event in events if isinstance(event, ToolCall)]:
-        waits = "\n(here the program waits for results)" if draft.stopped else ""
+        waits = "\n(here the program waits for results)" if draft.is_done else ""
         sections.append(Section("Calls", "\n".join(map(_call, calls)) + waits))
-    elif draft.wrote and not draft.rejected:
+    elif draft.has_code and not draft.diagnostics:
         sections.append(Section("Calls", "none: the program ran to its end without one"))
-    if draft.rejected:
-        sections.append(Section("Diagnostics", render(draft.rejected)))
+    if draft.diagnostics:
+        sections.append(Section("Diagnostics", render(draft.diagnostics)))
     verdict = reading.verdict
-    if isinstance(verdict, Refused):
-        state.refused(reading, verdict)
+    if isinstance(verdict, UnusableReply):
+        state.add_repair(reading, verdict)
         asking = _message(state.messages[-1])
         sections.append(Section(f"Not usable ({verdict.kind}): the model is asked again", asking))
         return Explanation(tuple(sections), usable=False)

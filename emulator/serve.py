@@ -112,11 +112,11 @@ def _begin(app: Flask, settings: Settings, say: Say, first: bool) -> None:
 def _check_files(settings: Settings) -> None:
     """Raises `CannotServe` with what is wrong with the files that the settings name."""
     if any(row.template for row in settings.profiles):
-        from emulator.answering.own_template import TemplateUnusable, check
+        from emulator.answering.custom_template import InvalidTemplate, check_templates
 
         try:
-            check(settings)
-        except TemplateUnusable as error:
+            check_templates(settings)
+        except InvalidTemplate as error:
             raise CannotServe(str(error)) from error
     if settings.client_keys_file:
         try:
@@ -142,11 +142,11 @@ def _with_local_model(settings: Settings, running: ExitStack) -> Settings:
 
 def _read_ahead(settings: Settings) -> None:
     """Let the embedded model begin with what every prompt begins with, beside all else."""
-    from emulator.answering.tiny.turn import opening
+    from emulator.answering.tiny.turn import opening_messages
     from emulator.upstream import local_model
 
     threading.Thread(
-        target=local_model.read_ahead, args=(settings.base_url, opening()), daemon=True
+        target=local_model.read_ahead, args=(settings.base_url, opening_messages()), daemon=True
     ).start()
 
 

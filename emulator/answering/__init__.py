@@ -1,10 +1,10 @@
 """One answer: ask the model, read its reply, judge it, ask again. Out come answer events for any front.
 
-    ChatCompletionRequest -> Asked -> messages -> Reply (splitter, draft, verdict) -> AnswerEvents
+    ChatCompletionRequest -> AnswerRequest -> messages -> ReplyReader -> verdict -> AnswerEvents
 
-`pipeline.Pipeline` is the door: `read` looks at a request once and gives `asked.Asked`; `answer` gives
+`pipeline.Pipeline` is the door: `read` looks at a request once and gives `AnswerRequest`; `answer` gives
 the events of one answer. Where nothing is to be emulated, `relay` passes the upstream's own chunks on.
-Otherwise `answerer` asks turn by turn: `first_turn` makes the prompt, `reply` reads one reply, a draft
+Otherwise `answerer` asks turn by turn: `first_turn` makes the prompt, `reply_reader` reads one reply, a draft
 (`program_draft`, or `cell_draft` with a code interpreter) runs what is in it, `turn_state` says what to
 ask next.
 

@@ -20,7 +20,7 @@ _NAME = "answer"
 _PLACE = "response_format"
 
 
-class Misformed(Exception):
+class FormatMismatch(Exception):
     """The text does not hold what was asked for; ``str()`` says why, in words for the model."""
 
 
@@ -60,14 +60,14 @@ class AnswerFormat:
         return render("format.jinja", schema=self.schema)
 
     def read(self, text: str) -> str:
-        """The answer in ``text`` as JSON, coerced and valid. Raises `Misformed`."""
+        """The answer in ``text`` as JSON, coerced and valid. Raises `FormatMismatch`."""
         try:
             found = [value.value for value in loose_json.values(text)]
         except Unreadable as error:
-            raise Misformed(str(error)) from error
+            raise FormatMismatch(str(error)) from error
         objects = [value for value in found if isinstance(value, dict)]
         if not objects:
-            raise Misformed("there is no JSON object in the answer")
+            raise FormatMismatch("there is no JSON object in the answer")
         problem = None
         # Models like to think aloud in JSON too: the last object that fits is the answer.
         for value in reversed(objects):
@@ -76,7 +76,7 @@ class AnswerFormat:
             except BindError as error:
                 problem = problem or error
         assert problem is not None
-        raise Misformed("\n".join(str(p) for p in problem.problems)) from problem
+        raise FormatMismatch("\n".join(str(p) for p in problem.problems)) from problem
 
     def _checked(self, value: dict[str, Any]) -> dict[str, Any]:
         return value if self.toolset is None else self.toolset.bind(_NAME, [value], {})

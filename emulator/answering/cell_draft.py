@@ -12,12 +12,12 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from emulator import traces
-from emulator.answering.bench import Bench
+from emulator.answering.interpreter_session import InterpreterSession
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.quotations import Quotations
 from emulator.answering.quoted_cells import quoted_parts
 from emulator.answering.recording import record_block, record_cell
-from emulator.answering.verdicts import Answered, Ran, Refused, Verdict
+from emulator.answering.verdicts import CellResult, FinalReply, UnusableReply, Verdict
 from emulator.events import (
     AnswerEvent,
     CodeComplete,
@@ -62,12 +62,12 @@ class _Block:
 
 
 class CellDraft:
-    """See `reply.Drafting`. ``draft`` reads what is no Python block."""
+    """See `CodeDraft`. ``draft`` reads what is no Python block."""
 
     def __init__(
         self,
         draft: ProgramDraft,
-        bench: Bench,
+        session: InterpreterSession,
         toolset: Toolset,
         quotations: Quotations | None = None,
         order: Order = "auto",
@@ -76,7 +76,7 @@ class CellDraft:
         self._order = order
         self._quotations = quotations
         self._quoted: list[str] = []
-        self._bench = bench
+        self._session = session
         self._toolset = toolset
         self._block: _Block | None = None
         self._id = ""
@@ -85,25 +85,25 @@ class CellDraft:
         self._calls: list[ToolCall] = []
         own = tuple((name, name) for name in NAMES)
         self.names = cached_tool_names((*own, *toolset.spellings))
-        self.offered = draft.offered
-        self.wrote = False
+        self.offered_names = draft.offered_names
+        self.has_code = False
 
     @property
-    def stopped(self) -> bool:
-        return (self.wrote and self._block is None) or self._draft.stopped
+    def is_done(self) -> bool:
+        return (self.has_code and self._block is None) or self._draft.is_done
 
     @property
-    def begun(self) -> bool:
+    def has_open_call(self) -> bool:
         return False
 
     @property
-    def cut(self) -> str:
-        return self._draft.cut
+    def truncated_block(self) -> str:
+        return self._draft.truncated_block
 
     @property
     def verdict(self) -> Verdict | None:
         if self._cell_verdict is None and self._quoted and not self.calls:
-            return Refused("quoted", {"quoted": self._quoted})
+            return UnusableReply("quoted", {"quoted": self._quoted})
         return self._cell_verdict or self._draft.verdict
 
     @property
@@ -115,27 +115,29 @@ class CellDraft:
         return self._draft.dialects
 
     @property
-    def suspicious(self) -> bool:
-        return self._draft.suspicious
+    def has_repeated_calls(self) -> bool:
+        return self._draft.has_repeated_calls
 
-    def released(self) -> Iterator[ToolCall]:
-        return self._draft.released()
+    def release_calls(self) -> Iterator[ToolCall]:
+        return self._draft.release_calls()
 
-    def saved(self) -> Saved | None:
+    def saved_program(self) -> Saved | None:
         """A cell is kept by its kernel alone."""
-        return self._draft.saved()
+        return self._draft.saved_program()
 
     @property
     def code(self) -> str:
         """The cell, "" where there is none."""
         return self._code or ""
 
-    def begin(self, dialect: str, raw: str, *, in_a_row: bool = False) -> Iterator[AnswerEvent]:
+    def start_block(
+        self, dialect: str, raw: str, *, in_a_row: bool = False
+    ) -> Iterator[AnswerEvent]:
         self._block = _Block(dialect, [raw], in_a_row)
         if dialect == "python" and raw.strip(" \t\n`~").lower() in _LABELS:
             self._block.id = self._id = new_id(PREFIX)
-            self.wrote = True
-            yield CodeStarted(self._id, self._bench.container.id)
+            self.has_code = True
+            yield CodeStarted(self._id, self._session.container.id)
 
     def feed(self, text: str, raw: str) -> Iterator[AnswerEvent]:
         block = self._opened()
@@ -144,7 +146,7 @@ class CellDraft:
         if block.id:
             yield CodeDelta(text)
 
-    def end(self, raw: str, *, cut_off: bool) -> Iterator[AnswerEvent | str]:
+    def end_block(self, raw: str, *, cut_off: bool) -> Iterator[AnswerEvent | str]:
         block = self._opened()
         block.pieces.append(raw)
         self._block = None
@@ -152,23 +154,23 @@ class CellDraft:
         if block.id and cut_off:
             yield CodeFinished("incomplete")
         elif block.id and self._quotes(text):
-            self.wrote = False
+            self.has_code = False
             yield CodeFinished("incomplete")
         elif block.id:
             self._code = text
             record_block(block.dialect, block.pieces, ())
         elif cut_off or (code := self._meant(block, text)) is None:
-            yield from self._draft.begin(
+            yield from self._draft.start_block(
                 block.dialect, "".join(block.pieces), in_a_row=block.in_a_row
             )
             yield from self._draft.feed(text, "")
-            yield from self._draft.end("", cut_off=cut_off)
+            yield from self._draft.end_block("", cut_off=cut_off)
         elif self._quotes(text) or self._quotes(code):
             yield "".join(block.pieces)
         else:
-            self._code, self._id, self.wrote = code, new_id(PREFIX), True
+            self._code, self._id, self.has_code = code, new_id(PREFIX), True
             record_block(block.dialect, block.pieces, ())
-            yield CodeStarted(self._id, self._bench.container.id)
+            yield CodeStarted(self._id, self._session.container.id)
             yield CodeDelta(code)
 
     def finish(self) -> Iterator[AnswerEvent]:
@@ -179,8 +181,8 @@ class CellDraft:
         record_cell(self._code)
         yield CodeComplete(self._code)
         key = self._id.removeprefix(PREFIX)
-        run = self._bench.interpreter.run(
-            self._bench.container, self._code, self._toolset, key, self._order
+        run = self._session.interpreter.run(
+            self._session.container, self._code, self._toolset, key, self._order
         )
         events = run_events(run)
         with traces.timed("sandbox cell"):
@@ -230,14 +232,14 @@ def run_events(progress: Iterator[Progress]) -> Generator[AnswerEvent, None, Ver
                 yield CodeFinished("incomplete", outputs)
                 for key, call in calls.items():
                     yield ToolCall(key, call.name, call.arguments, call.kind)
-                return Answered()
+                return FinalReply()
             case Execution():
                 done = step.status == "completed"
                 yield CodeFinished("completed" if done else "failed", step.outputs, step.files)
-                return Ran(step.told(), failed=step.status == "failed")
+                return CellResult(step.told(), failed=step.status == "failed")
     # The same result came twice at the same time: the other request has taken the cell on.
     yield CodeFinished("incomplete")
-    return Ran("(the block was run on by another request)", failed=False)
+    return CellResult("(the block was run on by another request)", failed=False)
 
 
 def _wrapped(statements: Sequence[Statement]) -> str | None:

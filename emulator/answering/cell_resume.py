@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 
-from emulator.answering.bench import Bench
 from emulator.answering.cell_draft import PREFIX, run_events
-from emulator.answering.verdicts import Answered, Ran
+from emulator.answering.interpreter_session import InterpreterSession
+from emulator.answering.verdicts import CellResult, FinalReply
 from emulator.events import (
     AnswerEvent,
     CodeComplete,
@@ -29,17 +29,17 @@ from emulator.programs.saved import object_of, value_of
 from emulator.protocol import Message
 
 
-def go_on(
-    bench: Bench, messages: Sequence[Message]
-) -> Generator[AnswerEvent, None, Answered | ProgramEnded | None]:
+def resume_cell(
+    session: InterpreterSession, messages: Sequence[Message]
+) -> Generator[AnswerEvent, None, FinalReply | ProgramEnded | None]:
     """Run on the cell whose result ends ``messages``.
 
-    Returns `Answered` if it has called again or still lacks results, how it ended, or None when there is
+    Returns `FinalReply` if it has called again or still lacks results, how it ended, or None when there is
     none to run on.
     """
     last = messages[-1]
-    waiting = bench.interpreter.waiting(last.tool_call_id or "") if last.role == "tool" else None
-    if waiting is None or waiting.container_id != bench.container.id:
+    waiting = session.interpreter.waiting(last.tool_call_id or "") if last.role == "tool" else None
+    if waiting is None or waiting.container_id != session.container.id:
         return None
     if not _as_made(messages, waiting.calls):
         return None
@@ -48,24 +48,24 @@ def go_on(
     if missing:
         if fruitless_rounds(messages, waiting.calls.keys()) >= MOST_ROUNDS:
             return None
-        yield UpstreamAccepted(container_id=bench.container.id)
+        yield UpstreamAccepted(container_id=session.container.id)
         for key in missing:
             call = waiting.calls[key]
             yield ToolCall(key, call.name, call.arguments, call.kind)
-        return Answered()
-    yield UpstreamAccepted(container_id=bench.container.id)
+        return FinalReply()
+    yield UpstreamAccepted(container_id=session.container.id)
     # An item of its own: the Agents SDK drops an item whose id it has seen in an earlier response.
-    yield CodeStarted(new_id(PREFIX), bench.container.id)
+    yield CodeStarted(new_id(PREFIX), session.container.id)
     yield CodeDelta(waiting.code)
     yield CodeComplete(waiting.code)
     values = {key: value_of(text) for key, text in results.items()}
-    verdict = yield from run_events(bench.interpreter.go_on(bench.container, values))
-    if isinstance(verdict, Ran):
+    verdict = yield from run_events(session.interpreter.go_on(session.container, values))
+    if isinstance(verdict, CellResult):
         code = waiting.code.rstrip("\n")
         if verdict.failed:
             return ProgramEnded(code, waiting.ids, failure=verdict.output)
         return ProgramEnded(code, waiting.ids, output=verdict.output or "(nothing was printed)")
-    return Answered()
+    return FinalReply()
 
 
 def _as_made(messages: Sequence[Message], calls: Mapping[str, Call]) -> bool:

@@ -15,8 +15,8 @@ from typing import Any
 import structlog
 
 from emulator import json_codec
-from emulator.answering.passages import ended_passage
-from emulator.answering.transcript import ModelMessage, Passage
+from emulator.answering.program_transcript import program_transcript
+from emulator.answering.transcript import ModelMessage, TranscriptSpan
 from emulator.events import ToolCall
 from emulator.programs.ended import (
     ProgramEnded,
@@ -45,7 +45,7 @@ class Conversation:
         self._client = client
         self._start = f"{client}\n{model}"
 
-    def passages(self, toolset: Toolset, ended: ProgramEnded | None = None) -> list[Passage]:
+    def passages(self, toolset: Toolset, ended: ProgramEnded | None = None) -> list[TranscriptSpan]:
         """What the model saw of the history; ``ended`` is a program or cell that ended just now."""
         values = [value for key, value in self._kept.items() if key.startswith("ended:")]
         programs = remembered(values, self._messages)
@@ -56,12 +56,12 @@ class Conversation:
                 if self._store is not None:
                     remember(self._store, self._client, ended, self._messages)
         programs = apart(programs)
-        shown = [ended_passage(one, self._messages, toolset) for one in programs]
+        shown = [program_transcript(one, self._messages, toolset) for one in programs]
         inside = {at for one in programs for at in range(one.start + 1, one.stop)}
         again = [one for one in self._asked_again() if one.start not in inside]
         return sorted([*again, *shown], key=lambda one: (one.start, one.stop))
 
-    def keep_asked_again(
+    def save_repair_messages(
         self, exchange: Sequence[ModelMessage], words: str, calls: Sequence[ToolCall]
     ) -> None:
         """Keep the replies that were of no use and what was said to them, before the answer that was."""
@@ -128,12 +128,12 @@ class Conversation:
     def _owner(self) -> str:
         return hashlib.sha256(_bytes(self._client)).hexdigest()
 
-    def _asked_again(self) -> Iterator[Passage]:
+    def _asked_again(self) -> Iterator[TranscriptSpan]:
         """The exchanges that stood before answers of the history."""
         for key, at in self._answers.items():
             value = self._kept.get(key)
             if value is not None and (exchange := _load(value)) is not None:
-                yield Passage(at, at, exchange)
+                yield TranscriptSpan(at, at, exchange)
 
     def _put(self, key: str, value: bytes) -> None:
         if self._store is None or len(value) > MAX_VALUE_BYTES:

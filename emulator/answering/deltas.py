@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from emulator.answering.profiles import Profile
-from emulator.answering.usage import Meter
+from emulator.answering.usage_counter import UsageCounter
 from emulator.errors import UpstreamFailed
 from emulator.upstream.interface import Reply
 
 
 @dataclass(frozen=True)
-class Delta:
+class ReplyDelta:
     """Reasoning, and what was said behind it."""
 
     reasoning: str
@@ -25,7 +25,7 @@ class Delta:
     """That of a chunk, which is a delta of its own."""
 
 
-def deltas(reply: Reply, profile: Profile, meter: Meter) -> Iterator[Delta]:
+def read_deltas(reply: Reply, profile: Profile, meter: UsageCounter) -> Iterator[ReplyDelta]:
     """What ``reply`` says, as it comes; nothing that has come waits for more.
 
     Raises `UpstreamFailed`, behind what came before the fault.
@@ -33,8 +33,8 @@ def deltas(reply: Reply, profile: Profile, meter: Meter) -> Iterator[Delta]:
     reasoning: list[str] = []
     content: list[str] = []
 
-    def pending() -> Delta:
-        delta = Delta("".join(reasoning), "".join(content))
+    def pending() -> ReplyDelta:
+        delta = ReplyDelta("".join(reasoning), "".join(content))
         reasoning.clear()
         content.clear()
         return delta
@@ -49,7 +49,7 @@ def deltas(reply: Reply, profile: Profile, meter: Meter) -> Iterator[Delta]:
                 if (reason or (thought and content)) and (reasoning or content):
                     yield pending()
                 if reason:
-                    yield Delta(thought, words, reason)
+                    yield ReplyDelta(thought, words, reason)
                     continue
                 if thought:
                     reasoning.append(thought)

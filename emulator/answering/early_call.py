@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from emulator import json_codec
-from emulator.answering.open_text import SYNTAXES, Opening, OpenText
+from emulator.answering.open_text import SYNTAXES, OpenCall, OpenText
 from emulator.events import ArgumentsDelta, CallStarted, pieces, serialize_arguments
 from emulator.reading.lexing import PythonScan
 from emulator.tools.tool import Tool
@@ -104,7 +104,7 @@ class EarlyCall:
         told = serialize_arguments(arguments, tool.kind)
         yield from self._told(told if tool.kind == "custom" else told.removesuffix('"}'))
 
-    def _certain(self, tool: Tool, opening: Opening) -> dict[str, Any] | None:
+    def _certain(self, tool: Tool, opening: OpenCall) -> dict[str, Any] | None:
         """The arguments so far, if more text at the end of the last one leaves them valid."""
         names = [*opening.kwargs] or [p.python_name for p in tool.arguments[: len(opening.args)]]
         value = [*opening.args, *opening.kwargs.values()][-1]

@@ -24,7 +24,7 @@ class OpenText:
 
 
 @dataclass(frozen=True)
-class Opening:
+class OpenCall:
     """A call as far as its last text, which is still open."""
 
     name: str
@@ -33,12 +33,12 @@ class Opening:
 
 
 @dataclass(frozen=True)
-class Syntax:
+class CallSyntax:
     """How calls are written."""
 
     open_text: Callable[[str], OpenText | None]
     """The text that is open at the end."""
-    opening: Callable[[str, str], Opening | None]
+    opening: Callable[[str, str], OpenCall | None]
     """The call in front of it and with it, if it is one, by what is missing at its end but for brackets."""
     decoded: Callable[[str, str], str]
     """A piece of the text, escapes undone, by the quote in front of it. Raises ValueError or SyntaxError."""
@@ -62,7 +62,7 @@ def _open_python_text(text: str) -> OpenText | None:
     return OpenText(begins, scan.quote, "r" if before[-1:] in ("r", "R") else "")
 
 
-def _python_opening(text: str, quote: str) -> Opening | None:
+def _python_opening(text: str, quote: str) -> OpenCall | None:
     scan = PythonScan()
     scan.feed(text)
     try:
@@ -72,7 +72,7 @@ def _python_opening(text: str, quote: str) -> Opening | None:
         return None
 
 
-def _python_call(tree: ast.Module) -> Opening | None:
+def _python_call(tree: ast.Module) -> OpenCall | None:
     match tree.body:
         case [ast.Expr(value=ast.Call() as call)]:
             pass
@@ -87,7 +87,7 @@ def _python_call(tree: ast.Module) -> Opening | None:
         case [*_, ast.Constant(value=str())] if isinstance(call.func, ast.Name):
             args = [ast.literal_eval(node) for node in call.args]
             kwargs = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
-            return Opening(call.func.id, args, kwargs)
+            return OpenCall(call.func.id, args, kwargs)
     return None
 
 
@@ -119,7 +119,7 @@ def _open_json_text(text: str) -> OpenText | None:
     return OpenText(still_open[0], '"') if still_open else None
 
 
-def _json_opening(text: str, quote: str) -> Opening | None:
+def _json_opening(text: str, quote: str) -> OpenCall | None:
     text = text[text.index("{") :]
     scan = JsonScan()
     scan.feed(text)
@@ -136,7 +136,7 @@ def _json_opening(text: str, quote: str) -> Opening | None:
         return None
     if not arguments or not isinstance([*arguments.values()][-1], str):
         return None
-    return Opening(name, [], arguments)
+    return OpenCall(name, [], arguments)
 
 
 def _decoded_json(piece: str, quote: str) -> str:
@@ -147,8 +147,8 @@ _JSON_ESCAPE = re.compile(
     r"(?<!\\)(?:\\\\)*(\\(?:u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?)\Z"
 )
 
-SYNTAXES: Mapping[str, Syntax] = {
-    "python": Syntax(_open_python_text, _python_opening, _decoded_python, _PYTHON_ESCAPE),
-    "markup": Syntax(_open_json_text, _json_opening, _decoded_json, _JSON_ESCAPE),
+SYNTAXES: Mapping[str, CallSyntax] = {
+    "python": CallSyntax(_open_python_text, _python_opening, _decoded_python, _PYTHON_ESCAPE),
+    "markup": CallSyntax(_open_json_text, _json_opening, _decoded_json, _JSON_ESCAPE),
 }
 """By the dialect of the block."""

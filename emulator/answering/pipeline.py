@@ -14,15 +14,15 @@ from functools import partial
 import structlog
 
 from emulator import metrics, traces
+from emulator.answering.answer_request import AnswerRequest, read_request
 from emulator.answering.answerer import Answerer
-from emulator.answering.asked import Asked, read_request
-from emulator.answering.bench import Bench, open_bench
 from emulator.answering.first_turn import first_turn
-from emulator.answering.habits import Habits
+from emulator.answering.interpreter_session import InterpreterSession, open_session
+from emulator.answering.model_habits import ModelHabits
 from emulator.answering.native.answer import may_be_native, native_answer
-from emulator.answering.native.probe import Probe
+from emulator.answering.native.probe import ToolProbe
 from emulator.answering.relay import relay, relayed_messages
-from emulator.answering.usage import estimated_tokens
+from emulator.answering.usage_counter import estimate_tokens
 from emulator.errors import BadRequest, UpstreamFailed
 from emulator.events import AnswerEvent, RelayedChunk, UpstreamAccepted
 from emulator.interpreter.attachments import written_out
@@ -53,19 +53,19 @@ class Pipeline:
     store: KeyValueStore | None = None
     interpreter: Cells | None = None
     files: Files | None = None
-    habits: Habits = field(default_factory=Habits)
-    probe: Probe = field(default_factory=lambda: Probe(None))
+    habits: ModelHabits = field(default_factory=ModelHabits)
+    probe: ToolProbe = field(default_factory=lambda: ToolProbe(None))
     profile: str = ""
     """By which all requests are read, in place of those that their models' names choose."""
 
     def read(
         self,
-        request: ChatCompletionRequest,
+        chat: ChatCompletionRequest,
         client: str = "",
         *,
         interpreter_by_default: bool = False,
         order: Order | None = None,
-    ) -> Asked:
+    ) -> AnswerRequest:
         """What ``request`` asks for; ``client`` is whose containers and files may be used, ``order`` what a
         header says of which calls leave together.
 
@@ -73,45 +73,47 @@ class Pipeline:
         one that the client's key is not for.
         """
         if (trace := traces.current.get()) is not None:
-            trace.model, trace.streamed = request.model, bool(request.stream)
-        route = self.upstreams.route(request.model, client, request.model_extra or ())
-        asked = read_request(
-            request,
+            trace.model, trace.streamed = chat.model, bool(chat.stream)
+        route = self.upstreams.route(chat.model, client, chat.model_extra or ())
+        request = read_request(
+            chat,
             client,
             route.with_profile(self.profile) if self.profile else route,
             interpreter_by_default=interpreter_by_default,
             order=order,
         )
-        if self.store is None and asked.order == "auto":
+        if self.store is None and request.order == "auto":
             # What is kept back could only be asked of the model again.
-            asked = replace(asked, order="dataflow")
-        _tell_dropped(asked.dropped)
-        if asked.interpreter is not None:
+            request = replace(request, order="dataflow")
+        _tell_dropped(request.unsupported_tools)
+        if request.interpreter is not None:
             if self.interpreter is None or self.files is None:
                 raise BadRequest("The code interpreter is off here.", "tools", "interpreter_off")
         elif self.files is not None:  # no upstream knows the files that were uploaded here
-            messages = written_out(request.messages, self.files, client)
-            if any(map(operator.is_not, messages, request.messages)):
-                asked = replace(asked, request=request.model_copy(update={"messages": messages}))
-        return replace(asked, choice=replace(asked.choice, programs=self.store is not None))
+            messages = written_out(chat.messages, self.files, client)
+            if any(map(operator.is_not, messages, chat.messages)):
+                request = replace(request, chat=chat.model_copy(update={"messages": messages}))
+        return replace(
+            request, call_policy=replace(request.call_policy, programs=self.store is not None)
+        )
 
-    def answer(self, asked: Asked) -> Iterator[AnswerEvent]:
+    def answer(self, request: AnswerRequest) -> Iterator[AnswerEvent]:
         """One answer as it comes, `UpstreamAccepted` before the events of each reply of the upstream.
 
         Raises `EmulatorError`, before the first event or after any.
         """
         trace = traces.current.get()
-        events = self._answered(asked)
+        events = self._answered(request)
         return events if trace is None else traces.watched(trace, events)
 
-    def _answered(self, asked: Asked) -> Generator[AnswerEvent, None, None]:
+    def _answered(self, request: AnswerRequest) -> Generator[AnswerEvent, None, None]:
         until = self.upstreams.deadline()
-        routes = [asked.route, *self._fallbacks(asked)]
+        routes = [request.route, *self._fallbacks(request)]
         for route in routes[:-1]:
             said = False
             silent: list[AnswerEvent] = []
             try:
-                for event in self._answer(asked.instead(route), until):
+                for event in self._answer(request.with_route(route), until):
                     if said or isinstance(event, UpstreamAccepted):
                         yield event
                         continue
@@ -127,73 +129,81 @@ class Pipeline:
             else:
                 yield from silent if not said else ()
                 return
-        yield from self._answer(asked.instead(routes[-1]), until)
+        yield from self._answer(request.with_route(routes[-1]), until)
 
-    def _is_native(self, asked: Asked, until: float) -> bool:
+    def _is_native(self, request: AnswerRequest, until: float) -> bool:
         """Whether the upstream is to call the tools itself."""
-        tools = asked.settings.tools
-        if tools == "emulate" or not may_be_native(asked):
+        tools = request.settings.tools
+        if tools == "emulate" or not may_be_native(request):
             return False
         if tools == "native":
             return True
         with traces.unrecorded():
             return self.probe.calls_tools(
-                asked.route, lambda: self.upstreams.turns(asked.route, asked.client, until)
+                request.route, lambda: self.upstreams.turns(request.route, request.client, until)
             )
 
-    def _fallbacks(self, asked: Asked) -> list[Route]:
+    def _fallbacks(self, request: AnswerRequest) -> list[Route]:
         """Where to ask instead; only where as many choices come of one answer."""
-        fallbacks = self.upstreams.routes.fallbacks(asked.route)
-        return [route for route in fallbacks if asked.instead(route).answers == asked.answers]
+        fallbacks = self.upstreams.routes.fallbacks(request.route)
+        return [
+            route
+            for route in fallbacks
+            if request.with_route(route).choice_count == request.choice_count
+        ]
 
-    def _answer(self, asked: Asked, until: float) -> Iterator[AnswerEvent]:
-        upstream = self.upstreams.turns(asked.route, asked.client, until)
-        if asked.relayed:
-            _record(asked, "relayed")
-            return relay(asked, upstream, self.store)
-        if self._is_native(asked, until):
-            _record(asked, "native")
-            return native_answer(asked, upstream, self.engines)
-        _record(asked, "emulated")
+    def _answer(self, request: AnswerRequest, until: float) -> Iterator[AnswerEvent]:
+        upstream = self.upstreams.turns(request.route, request.client, until)
+        if request.relayed:
+            _record(request, "relayed")
+            return relay(request, upstream, self.store)
+        if self._is_native(request, until):
+            _record(request, "native")
+            return native_answer(request, upstream, self.engines)
+        _record(request, "emulated")
         answerer = Answerer(
             upstream=upstream,
             engines=self.engines,
             store=self.store,
             habits=self.habits,
-            asked=asked,
-            open_bench=self._bench(asked),
+            request=request,
+            open_session=self._session(request),
         )
         return answerer.events()
 
-    def prompt_tokens(self, asked: Asked) -> int:
+    def prompt_tokens(self, request: AnswerRequest) -> int:
         """How long the prompt for an answer is, as near as can be told without the model's tokenizer."""
-        if asked.relayed:
-            return estimated_tokens(relayed_messages(asked))
-        messages, _ = first_turn(asked, habit="python", engines=[e.name for e in self.engines])
-        return estimated_tokens(messages)
+        if request.relayed:
+            return estimate_tokens(relayed_messages(request))
+        messages, _ = first_turn(request, habit="python", engines=[e.name for e in self.engines])
+        return estimate_tokens(messages)
 
-    def _bench(self, asked: Asked) -> Callable[[], Bench] | None:
-        if asked.interpreter is None or self.interpreter is None or self.files is None:
+    def _session(self, request: AnswerRequest) -> Callable[[], InterpreterSession] | None:
+        if request.interpreter is None or self.interpreter is None or self.files is None:
             return None
         return partial(
-            open_bench,
+            open_session,
             self.interpreter,
             self.files,
             self.settings,
-            asked.client,
-            asked.request,
-            asked.interpreter,
-            few_shot=asked.profile.few_shot,
+            request.client,
+            request.chat,
+            request.interpreter,
+            few_shot=request.profile.few_shot,
         )
 
 
-def _record(asked: Asked, mode: Mode) -> None:
+def _record(request: AnswerRequest, mode: Mode) -> None:
     """What the trace is to know of the request and of where it goes."""
     trace = traces.current.get()
     if trace is None:
         return
-    trace.mode, trace.upstream, trace.profile = mode, asked.route.target.name, asked.profile.name
-    toolset = asked.toolset
+    trace.mode, trace.upstream, trace.profile = (
+        mode,
+        request.route.target.name,
+        request.profile.name,
+    )
+    toolset = request.toolset
     trace.tools = toolset.wire_names
     # Of the toolset, which is there once for all requests: a request with its messages is not kept.
     trace.stubs = lambda: toolset.stubs

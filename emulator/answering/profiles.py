@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from emulator.answering.reply_splitter import Begins
+from emulator.answering.reply_splitter import ReasoningStart
 from emulator.settings import Settings
 from emulator.upstream_settings import GrammarField, ProfileRow
 
@@ -124,11 +124,11 @@ _MAY_REASON = re.compile(
 """Families of which some templates open the reasoning."""
 
 
-def begins(profile: Profile, model: str) -> Begins:
+def reasoning_start_of(profile: Profile, model: str) -> ReasoningStart:
     """How the replies of ``model`` begin, as far as its name tells."""
     if profile.begins_inside:
-        return Begins.INSIDE_UNTIL_SHOWN
-    return Begins.PERHAPS_INSIDE if _MAY_REASON.search(model) else Begins.UNKNOWN
+        return ReasoningStart.INSIDE_UNTIL_SHOWN
+    return ReasoningStart.PERHAPS_INSIDE if _MAY_REASON.search(model) else ReasoningStart.UNKNOWN
 
 
 def choose(setting: str, model: str, rows: Sequence[ProfileRow] = ()) -> Profile:

@@ -12,7 +12,7 @@ from emulator.answering.early_call import EarlyCall
 from emulator.answering.open_text import SYNTAXES
 from emulator.answering.quotations import Quotations
 from emulator.answering.recording import record_block, record_run
-from emulator.answering.verdicts import Answered, Refused, Verdict
+from emulator.answering.verdicts import FinalReply, UnusableReply, Verdict
 from emulator.errors import ModelFailed
 from emulator.events import AnswerEvent, ArgumentsDelta, CallStarted, ToolCall, call_id
 from emulator.programs import validate
@@ -32,7 +32,7 @@ from emulator.reading.tool_names import cached_tool_names
 class ProgramDraft:
     """Collects the blocks of one reply that call offered tools, and runs them.
 
-    ``barren`` are calls that go round in a circle: they are valid, but the model is to be asked first.
+    ``repeated_calls`` are valid, but returned the same result before: the model is asked first.
     """
 
     def __init__(
@@ -42,24 +42,24 @@ class ProgramDraft:
         required: bool,
         by_statement: bool,
         seed: int,
-        barren: Collection[Call] = (),
+        repeated_calls: Collection[Call] = (),
         quotations: Quotations | None = None,
-        early: bool = False,
+        stream_arguments: bool = False,
     ) -> None:
-        """``early``: a call may be told while the model still writes it."""
+        """``stream_arguments``: a call may be told while the model still writes it."""
         self._driver = driver
         self._toolset = driver.toolset
         self._required = required
         self._by_statement = by_statement
         self._seed = seed
-        self._barren = barren
+        self._repeated_calls = repeated_calls
         self._suspect: DraftBlock | None = None
         self._quotations = quotations
-        self._may_be_early = early
+        self._may_stream = stream_arguments
         self._early: EarlyCall | None = None
         self._block: DraftBlock | None = None
         self._recorded: list[Recorded] = []
-        self.cut = ""
+        self.truncated_block = ""
         self.quoted: list[str] = []
         self._id = secrets.token_hex(10)
         self.names = cached_tool_names(self._toolset.spellings)
@@ -69,7 +69,7 @@ class ProgramDraft:
         """What has been run as far as it goes: to run it again gives nothing else."""
         self.calls: list[ToolCall] = []
         self.dialects: set[str] = set()
-        self.rejected: list[Diagnostic] = []
+        self.diagnostics: list[Diagnostic] = []
         self._waits = False
         self._output = ""
         self._written = ""
@@ -79,12 +79,12 @@ class ProgramDraft:
         """The program up to the fault for which it was rejected."""
 
     @property
-    def offered(self) -> list[str]:
+    def offered_names(self) -> list[str]:
         """The functions that can be called, as the model writes them."""
         return sorted(self._toolset.names)
 
     @property
-    def wrote(self) -> bool:
+    def has_code(self) -> bool:
         """Whether a program has begun: what follows it is no prose."""
         return bool(self.program.statements)
 
@@ -93,32 +93,34 @@ class ProgramDraft:
         return self.program.source
 
     @property
-    def stopped(self) -> bool:
+    def is_done(self) -> bool:
         """Nothing that follows can call now: the program waits for results, or is of no use.
 
         A block is read to its end all the same: the rest of it is for when the results have come.
         """
-        return (self._waits and self._block is None) or bool(self.rejected)
+        return (self._waits and self._block is None) or bool(self.diagnostics)
 
     @property
     def verdict(self) -> Verdict | None:
         """What came of the code; None where there was none."""
         if self.calls:
-            return Answered()
-        if self.rejected:
-            return Refused("invalid", {"diagnostics": self.rejected, "output": self._output})
-        if self.cut:
-            return Refused("cut", {"tail": self.cut[-TAIL:]})
-        if self.quoted and not self.wrote:
-            return Refused("quoted", {"quoted": self.quoted})
-        return Refused("output", {"diagnostics": self._output}) if self.wrote else None
+            return FinalReply()
+        if self.diagnostics:
+            return UnusableReply(
+                "invalid", {"diagnostics": self.diagnostics, "output": self._output}
+            )
+        if self.truncated_block:
+            return UnusableReply("cut", {"tail": self.truncated_block[-TAIL:]})
+        if self.quoted and not self.has_code:
+            return UnusableReply("quoted", {"quoted": self.quoted})
+        return UnusableReply("output", {"diagnostics": self._output}) if self.has_code else None
 
-    def saved(self) -> Saved | None:
+    def saved_program(self) -> Saved | None:
         """The program, to be gone on with when results come; None if it was not read to its end."""
-        if self.cut or self.quoted or not self.calls:
+        if self.truncated_block or self.quoted or not self.calls:
             return None
         ids = tuple(call.id for call in self.calls)
-        failure = render(self.rejected)
+        failure = render(self.diagnostics)
         program = self._given_up or self.program
         return Saved(
             program,
@@ -129,18 +131,20 @@ class ProgramDraft:
             written="" if failure else self._written,
         )
 
-    def begin(self, dialect: str, raw: str, *, in_a_row: bool = False) -> Iterator[AnswerEvent]:
+    def start_block(
+        self, dialect: str, raw: str, *, in_a_row: bool = False
+    ) -> Iterator[AnswerEvent]:
         """A block opens; ``in_a_row`` if no word stands between it and the block before."""
         self._block = DraftBlock(dialect, READERS[dialect](self.names), [raw], in_a_row)
-        if self._may_be_early and dialect in SYNTAXES:
-            self._may_be_early = (
+        if self._may_stream and dialect in SYNTAXES:
+            self._may_stream = (
                 False  # only the first block: later calls may have to wait for its calls
             )
             self._early = EarlyCall(
                 dialect,
                 self._toolset,
                 call_id(self._id, 0),
-                is_free=lambda tool: all(call.name != tool.name for call in self._barren),
+                is_free=lambda tool: all(call.name != tool.name for call in self._repeated_calls),
                 quotes=lambda text: self._quotations is not None and self._quotations.holds(text),
             )
         return iter(())
@@ -162,7 +166,7 @@ class ProgramDraft:
         if self._take(block, statements) and self._by_statement:
             yield from self._run(block)
 
-    def end(self, raw: str, *, cut_off: bool) -> Iterator[ToolCall | str]:
+    def end_block(self, raw: str, *, cut_off: bool) -> Iterator[ToolCall | str]:
         """The block is over. Gives its calls, or the block itself, as it was, if it is no program.
 
         With ``cut_off`` nothing is read but the statements that had closed before; ``cut`` is then the block.
@@ -179,7 +183,7 @@ class ProgramDraft:
             self._reject(block.error.diagnostics, block.added_to(self.program))
         elif block.is_program:
             yield from self._run(block)
-            if not self.rejected:
+            if not self.diagnostics:
                 if (program := block.added_to(self.program)) is not None:
                     whole = len(program.statements) == len(block.statements)
                     as_written = whole and block.dialect == "python"
@@ -187,20 +191,20 @@ class ProgramDraft:
                     self.program = program
                     record_run(program)
                 self.dialects.add(block.dialect)
-        elif self.cut:
+        elif self.truncated_block:
             pass  # it is neither a call nor words
         elif not block.is_quoted and (unknown := self._attempted(block)):
             self._reject(unknown)
-        elif not self.begun:
+        elif not self.has_open_call:
             yield block.raw
-        if self.begun and not self.cut:
+        if self.has_open_call and not self.truncated_block:
             raise self._broken_off(["it did not become a call"])
 
     def _read_out(self, block: DraftBlock, *, cut_off: bool) -> None:
         if cut_off:
             # The cut fell into a statement: however whole that may look, it is half of one.
             if block.is_program or block.means_a_call(self.names):
-                self.cut = block.raw
+                self.truncated_block = block.raw
         elif block.error is None:
             try:
                 self._take(block, block.reader.close())
@@ -277,11 +281,11 @@ class ProgramDraft:
             self._ran = program
             self._waits = outcome.stopped
             self._output = outcome.output
-        if not self.calls and (again := [call for call in calls if call in self._barren]):
+        if not self.calls and (again := [call for call in calls if call in self._repeated_calls]):
             self._reject([_repeated(program, call) for call in again])
             self._suspect = block
             return
-        if self.begun and calls and not self._told(calls[0]):
+        if self.has_open_call and calls and not self._told(calls[0]):
             raise self._broken_off(["it went on as another call"])
         for call in calls:
             self._recorded.append(Recorded(call))
@@ -294,7 +298,7 @@ class ProgramDraft:
             record_run(program)
 
     @property
-    def begun(self) -> bool:
+    def has_open_call(self) -> bool:
         """Whether a call has been told of and is not whole yet: no other may be in its place."""
         return self._early is not None and self._early.begun is not None and not self.calls
 
@@ -306,25 +310,25 @@ class ProgramDraft:
         return ModelFailed("\n".join([message, *reasons]), code="model_invalid")
 
     @property
-    def suspicious(self) -> bool:
+    def has_repeated_calls(self) -> bool:
         """Whether nothing is wrong with the calls but that they have been made before."""
         return self._suspect is not None
 
-    def released(self) -> Iterator[ToolCall]:
+    def release_calls(self) -> Iterator[ToolCall]:
         """The suspicious calls, since nothing better came of asking."""
         block = self._suspect
         if block is None:
             return
-        self._suspect, self._given_up, self._barren, self._ran = None, None, (), None
-        self.rejected.clear()
+        self._suspect, self._given_up, self._repeated_calls, self._ran = None, None, (), None
+        self.diagnostics.clear()
         yield from self._run(block)
         self.program = block.added_to(self.program) or self.program
         self.dialects.add(block.dialect)
 
     def _reject(self, diagnostics: Sequence[Diagnostic], program: Program | None = None) -> None:
-        if self.begun:
+        if self.has_open_call:
             raise self._broken_off([render(diagnostics)])
-        self.rejected += [self._foreign.as_written(one, program) for one in diagnostics]
+        self.diagnostics += [self._foreign.as_written(one, program) for one in diagnostics]
         self._given_up = self._given_up or program
 
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-from emulator.answering.own_template import render_own
+from emulator.answering.call_policy import CallPolicy
+from emulator.answering.custom_template import render_custom
+from emulator.answering.foreign_syntax import foreign_call_syntax
 from emulator.answering.profiles import Profile
-from emulator.answering.taught_syntax import taught_syntax
-from emulator.answering.tool_choice import Choice
 from emulator.answering.transcript import (
     ModelMessage,
-    Passage,
+    TranscriptSpan,
     joined,
     merged,
     render,
@@ -37,7 +37,7 @@ _PYTHON = {
 
 
 @dataclass(frozen=True)
-class Workplace:
+class SandboxDescription:
     """What a model is to know of the interpreter's sandbox."""
 
     libraries: Mapping[str, str]
@@ -49,41 +49,41 @@ class Workplace:
 def instruct(
     messages: Sequence[Message],
     toolset: Toolset,
-    choice: Choice,
+    choice: CallPolicy,
     profile: Profile,
     answer_format: str = "",
     *,
-    passages: Sequence[Passage] = (),
+    passages: Sequence[TranscriptSpan] = (),
     habit: str = "python",
     engines: Collection[str] = ("monty", "kernel"),
-    workplace: Workplace | None = None,
+    sandbox: SandboxDescription | None = None,
 ) -> list[ModelMessage]:
     """The messages for a turn in which the model may call ``toolset``'s functions.
 
     ``answer_format`` is what to tell of the form of a final answer; ``passages`` what the model saw of
     the history; ``habit`` the dialect in which the model has been calling; ``engines`` the names of those
-    that run programs; ``workplace`` where its code runs, if there is an interpreter.
+    that run programs; ``sandbox`` where its code runs, if there is an interpreter.
     """
     instructions = answer_format
-    if workplace is not None:
+    if sandbox is not None:
         instructions = render(
             "interpreter.jinja",
             stubs=toolset.stubs if toolset.tools else "",
             choice=str(choice),
-            libraries=", ".join(f"{name} {v}" for name, v in workplace.libraries.items()),
-            files=workplace.files,
+            libraries=", ".join(f"{name} {v}" for name, v in sandbox.libraries.items()),
+            files=sandbox.files,
             answer_format=answer_format,
-            taught=taught_syntax(messages),
+            taught=foreign_call_syntax(messages),
         )
     elif toolset.tools:
-        say = partial(render_own, profile.template) if profile.template else _tools_prompt
+        say = partial(render_custom, profile.template) if profile.template else _tools_prompt
         instructions = say(
             stubs=toolset.stubs,
             choice=str(choice),
             one_at_a_time=choice.one_at_a_time,
             programs=choice.programs,
             python=_PYTHON["kernel" if "kernel" in engines else "monty"],
-            taught=taught_syntax(messages),
+            taught=foreign_call_syntax(messages),
             answer_format=answer_format,
             habit=habit,
         )
@@ -98,7 +98,7 @@ def _tools_prompt(**values: str | bool) -> str:
     return render("tools.jinja", **values)
 
 
-def repair(reply: str, **facts: Any) -> list[ModelMessage]:
+def repair_messages(reply: str, **facts: Any) -> list[ModelMessage]:
     """What to append when a reply was no use: the reply itself, and what is wrong with it."""
     return [
         {"role": "assistant", "content": reply or "..."},
@@ -106,7 +106,9 @@ def repair(reply: str, **facts: Any) -> list[ModelMessage]:
     ]
 
 
-def ran(words: str, code: str, output: str, *, failed: bool, last: bool) -> list[ModelMessage]:
+def cell_messages(
+    words: str, code: str, output: str, *, failed: bool, last: bool
+) -> list[ModelMessage]:
     """A cell that was run, and what came of it; ``last`` if no other may be run."""
     block = render("calls.jinja", text=words, source=code.rstrip("\n"))
     said = [

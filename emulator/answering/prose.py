@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emulator.answering.stops import StopFilter
+from emulator.answering.stop_filter import StopFilter
 
 
 class Prose:

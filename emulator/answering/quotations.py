@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from emulator import json_codec
-from emulator.answering.transcript import written_calls
+from emulator.answering.transcript import render_calls
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 
@@ -94,7 +94,7 @@ class Quotations:
     @cached_property
     def _own(self) -> frozenset[str]:
         """The calls that the model has made in this conversation, as it is told of them."""
-        written = written_calls(self._messages, self._toolset)
+        written = render_calls(self._messages, self._toolset)
         return frozenset(_plain(squeezed(call)) for call in written)
 
 

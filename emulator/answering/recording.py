@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from emulator import traces
-from emulator.answering.verdicts import Answered, Refused, Verdict
+from emulator.answering.verdicts import FinalReply, UnusableReply, Verdict
 from emulator.programs.program import Outcome, Program
 from emulator.reading.diagnostics import Diagnostic, render
 from emulator.reading.readers import Statement, Unreadable
@@ -52,12 +52,12 @@ def record_verdict(verdict: Verdict, finish_reason: str | None) -> None:
     if turn is None:
         return
     turn.finish_reason = finish_reason
-    if isinstance(verdict, Refused):
+    if isinstance(verdict, UnusableReply):
         turn.verdict = verdict.kind
         told = verdict.facts.get("diagnostics") or ""
         turn.diagnostics = told if isinstance(told, str) else _told(told)
     else:
-        turn.verdict = "answered" if isinstance(verdict, Answered) else "ran"
+        turn.verdict = "answered" if isinstance(verdict, FinalReply) else "ran"
 
 
 def _told(diagnostics: Sequence[object]) -> str:

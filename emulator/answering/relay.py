@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from emulator import json_codec
-from emulator.answering.asked import Asked
+from emulator.answering.answer_request import AnswerRequest
+from emulator.answering.call_policy import NO_TOOLS
 from emulator.answering.conversation import Conversation
-from emulator.answering.stops import StopFilter
-from emulator.answering.tool_choice import NO_TOOLS
+from emulator.answering.stop_filter import StopFilter
 from emulator.answering.transcript import transcript
-from emulator.answering.usage import Meter
-from emulator.answering.verdicts import told_reason
+from emulator.answering.usage_counter import UsageCounter
+from emulator.answering.verdicts import answer_finish_reason
 from emulator.errors import UpstreamFailed
 from emulator.events import (
     AnswerEvent,
@@ -34,28 +34,28 @@ from emulator.upstream.interface import Turns
 
 
 def relay(
-    asked: Asked, upstream: Turns, store: KeyValueStore | None = None
+    request: AnswerRequest, upstream: Turns, store: KeyValueStore | None = None
 ) -> Iterator[UpstreamAccepted | RelayedChunk]:
     """`UpstreamAccepted`, chunks with choices, and one with the usage if the upstream tells it.
 
     Raises `UpstreamFailed`, before the first item or after any.
     """
-    request = asked.request
-    profile, settings = asked.profile, asked.settings
-    passed_on = request.passed_on(profile.withholds(settings.drop_fields))
-    if asked.stops_here:
+    chat = request.chat
+    profile, settings = request.profile, request.settings
+    passed_on = chat.passed_on(profile.withholds(settings.drop_fields))
+    if request.finds_stop_string:
         passed_on.pop("stop", None)
     fields = profile.written(passed_on)
     fields["stream_options"] = {"include_usage": True}
     usage: dict[str, Any] | None = None
     last: dict[str, Any] = {}
     answered = False
-    left = settings.max_reply_chars * (request.n or 1)
-    with upstream.open(relayed_messages(asked, store, plain=profile.plain), fields) as reply:
+    left = settings.max_reply_chars * (chat.n or 1)
+    with upstream.open(relayed_messages(request, store, plain=profile.plain), fields) as reply:
         yield UpstreamAccepted(headers=reply.headers)
         for chunk in reply:
             usage = chunk.pop("usage", None) or usage
-            chunk["object"], chunk["model"] = "chat.completion.chunk", request.model
+            chunk["object"], chunk["model"] = "chat.completion.chunk", chat.model
             last = chunk
             if choices := chunk.get("choices"):
                 answered = True
@@ -63,7 +63,7 @@ def relay(
                 for choice in choices:
                     left -= _size(choice)
             if left < 0:  # as long as any reply may be: the rest is not waited for
-                yield RelayedChunk({**last, "choices": [_cut(n) for n in range(request.n or 1)]})
+                yield RelayedChunk({**last, "choices": [_cut(n) for n in range(chat.n or 1)]})
                 break
         if not answered:
             raise UpstreamFailed("The upstream's answer has no choices.")
@@ -84,17 +84,19 @@ def _cut(index: int) -> dict[str, Any]:
     return {"index": index, "delta": {}, "finish_reason": "length"}
 
 
-def spelled_out(asked: Asked, events: Iterable[AnswerEvent]) -> Iterator[AnswerEvent]:
+def expand_relayed_chunks(
+    request: AnswerRequest, events: Iterable[AnswerEvent]
+) -> Iterator[AnswerEvent]:
     """The same answer without `RelayedChunk`: what its chunks say, and how it finished. One choice.
 
     Reasoning between tags at its beginning is reasoning: these APIs have a place of its own for that.
     """
     finish_reason: FinishReason = "stop"
     stop_sequence: str | None = None
-    words = _Words(asked.request.stop if asked.stops_here else None)
+    words = _Words(request.chat.stop if request.finds_stop_string else None)
     relayed = False
     calls = _Calls()
-    meter = Meter()
+    meter = UsageCounter()
     meter.begin()
     for event in events:
         if not isinstance(event, RelayedChunk):
@@ -104,13 +106,13 @@ def spelled_out(asked: Asked, events: Iterable[AnswerEvent]) -> Iterator[AnswerE
         meter.count(event.chunk)
         for choice in event.chunk["choices"]:
             delta = choice.get("delta") or {}
-            if reasoning := asked.profile.reasoning(delta):
+            if reasoning := request.profile.reasoning(delta):
                 yield ReasoningDelta(reasoning)
             yield from words.feed(delta.get("content") or "")
             for piece in delta.get("tool_calls") or ():
                 yield from calls.feed(piece)
             if reason := choice.get("finish_reason"):
-                finish_reason = "tool_calls" if calls.any else told_reason(reason)
+                finish_reason = "tool_calls" if calls.any else answer_finish_reason(reason)
             # vLLM and SGLang tell which stop string it was.
             if isinstance(matched := choice.get("stop_reason"), str):
                 stop_sequence = matched
@@ -120,7 +122,7 @@ def spelled_out(asked: Asked, events: Iterable[AnswerEvent]) -> Iterator[AnswerE
     if relayed:
         yield from words.close()
         yield from calls.close()
-        yield Finish(finish_reason, meter.usage(relayed_messages(asked)), stop_sequence)
+        yield Finish(finish_reason, meter.usage(relayed_messages(request)), stop_sequence)
 
 
 class _Words:
@@ -169,22 +171,22 @@ class _Calls:
 
 
 def relayed_messages(
-    asked: Asked, store: KeyValueStore | None = None, *, plain: bool = False
+    request: AnswerRequest, store: KeyValueStore | None = None, *, plain: bool = False
 ) -> list[dict[str, Any]]:
     """The client's messages, unless they hold what a model without tools cannot read.
 
     With ``plain`` a developer is the system, and parts that are all text are one text.
     """
-    request = asked.request
+    chat = request.chat
     if any(
-        m.tool_calls or m.function_call or m.role in ("tool", "function") for m in request.messages
+        m.tool_calls or m.function_call or m.role in ("tool", "function") for m in chat.messages
     ):
-        conversation = Conversation(store, asked.client, request.messages, request.model)
-        return transcript(request.messages, NO_TOOLS, conversation.passages(NO_TOOLS))
-    sent = [message.model_dump(exclude_unset=True) for message in request.messages]
+        conversation = Conversation(store, request.client, chat.messages, chat.model)
+        return transcript(chat.messages, NO_TOOLS, conversation.passages(NO_TOOLS))
+    sent = [message.model_dump(exclude_unset=True) for message in chat.messages]
     if not plain:
         return sent
-    for message, told in zip(request.messages, sent, strict=True):
+    for message, told in zip(chat.messages, sent, strict=True):
         if message.role == "developer":
             told["role"] = "system"
         if isinstance(message.content, list) and message.content and not message.other_parts:

@@ -16,7 +16,7 @@ from emulator.reading.splitter import Splitter
 from emulator.reading.tags import REASONING
 
 
-class Begins(Enum):
+class ReasoningStart(Enum):
     """How the replies of a model begin, as far as is known."""
 
     OUTSIDE = "outside reasoning, or they open it themselves"
@@ -33,15 +33,18 @@ _REACH = 64
 
 
 class ReplySplitter:
-    """`Splitter`'s `feed` and `close`; ``begins`` says what this reply has shown of the model."""
+    """`Splitter`'s `feed` and `close`; ``reasoning_start`` says what this reply has shown of the model."""
 
-    def __init__(self, names: Collection[str], begins: Begins) -> None:
+    def __init__(self, names: Collection[str], reasoning_start: ReasoningStart) -> None:
         self._names = names
-        self._known = begins
-        self._splitter = Splitter(names, reasoning_open=begins is Begins.INSIDE)
-        self._settled = begins in (Begins.INSIDE, Begins.OUTSIDE)
-        """Whether it is known how this reply begins."""
-        self._hold_words = begins in (Begins.INSIDE_UNTIL_SHOWN, Begins.PERHAPS_INSIDE)
+        self._known = reasoning_start
+        self._splitter = Splitter(names, reasoning_open=reasoning_start is ReasoningStart.INSIDE)
+        self._settled = reasoning_start in (ReasoningStart.INSIDE, ReasoningStart.OUTSIDE)
+        """Whether it is known how this reply starts."""
+        self._hold_words = reasoning_start in (
+            ReasoningStart.INSIDE_UNTIL_SHOWN,
+            ReasoningStart.PERHAPS_INSIDE,
+        )
         self._holds = self._hold_words
         self._held: list[Event] = []
         self._spoke = False
@@ -49,14 +52,14 @@ class ReplySplitter:
         self._size = 0
         self._sent = 0
         self._tail = ""
-        self.begins: Begins | None = None
+        self.reasoning_start: ReasoningStart | None = None
 
     def apart(self) -> list[Event]:
         """The upstream sends the reasoning in a field of its own: there is none in the text."""
-        if self._known is Begins.INSIDE and not self._size:
+        if self._known is ReasoningStart.INSIDE and not self._size:
             self._splitter = Splitter(self._names)
-            self._known = Begins.OUTSIDE
-        return self._settle(Begins.OUTSIDE)
+            self._known = ReasoningStart.OUTSIDE
+        return self._settle(ReasoningStart.OUTSIDE)
 
     def feed(self, text: str) -> list[Event]:
         """What can be said now."""
@@ -64,7 +67,7 @@ class ReplySplitter:
         events = self._splitter.feed(text)
         if self._settled:
             if self._splitter.unopened_reasoning or self._splitter.reasoning_ended:
-                self.begins = self._shown()
+                self.reasoning_start = self._shown()
             return events
         self._text.append(text)
         window = self._tail + text
@@ -78,16 +81,16 @@ class ReplySplitter:
         """The rest; with ``cut_off`` the reply was to go on."""
         events = self._splitter.close()
         if self._settled:
-            self.begins = self._at_the_end(cut_off=cut_off)
+            self.reasoning_start = self._at_the_end(cut_off=cut_off)
             return events
         events, settled = self._considered(events), self._is_settled()
         if settled:
             return events
         self._settled = True
         if not cut_off:
-            self.begins = Begins.OUTSIDE
+            self.reasoning_start = ReasoningStart.OUTSIDE
             return [*events, *self._held]
-        if self._known is Begins.INSIDE_UNTIL_SHOWN:
+        if self._known is ReasoningStart.INSIDE_UNTIL_SHOWN:
             return [*events, *_as_reasoning(self._held)]
         return [*events, *_uncalled(self._held)]
 
@@ -101,10 +104,10 @@ class ReplySplitter:
                 if inside:
                     before = _as_reasoning([*self._held, *events[:place]])
                     self._held.clear()
-                    return [*before, *self._settle(Begins.INSIDE), *events[place:]]
+                    return [*before, *self._settle(ReasoningStart.INSIDE), *events[place:]]
                 return [
                     *self._held_with(events[:place]),
-                    *self._settle(Begins.OUTSIDE),
+                    *self._settle(ReasoningStart.OUTSIDE),
                     *events[place:],
                 ]
         return self._held_with(events)
@@ -126,16 +129,16 @@ class ReplySplitter:
         if end is None:
             return []
         thought = text[self._sent : end]
-        self._settle(Begins.INSIDE)
+        self._settle(ReasoningStart.INSIDE)
         self._splitter = Splitter(self._names)
         return merge_events([Reasoning(thought, thought), *self._splitter.feed(text[end:])])
 
     def _is_settled(self) -> bool:
         return self._settled
 
-    def _settle(self, begins: Begins) -> list[Event]:
+    def _settle(self, reasoning_start: ReasoningStart) -> list[Event]:
         """It is known now; what was held and is not taken back."""
-        self.begins = begins
+        self.reasoning_start = reasoning_start
         self._settled = True
         events, self._held = self._held, []
         self._text.clear()
@@ -143,16 +146,16 @@ class ReplySplitter:
 
     # Once it is known
 
-    def _shown(self) -> Begins:
-        inside = self._splitter.unopened_reasoning or self._known is Begins.INSIDE
-        return Begins.INSIDE if inside else self.begins or Begins.OUTSIDE
+    def _shown(self) -> ReasoningStart:
+        inside = self._splitter.unopened_reasoning or self._known is ReasoningStart.INSIDE
+        return ReasoningStart.INSIDE if inside else self.reasoning_start or ReasoningStart.OUTSIDE
 
-    def _at_the_end(self, *, cut_off: bool) -> Begins | None:
-        if self._known is Begins.INSIDE and not (self._splitter.reasoning_ended or cut_off):
-            return Begins.UNKNOWN  # it does no longer
+    def _at_the_end(self, *, cut_off: bool) -> ReasoningStart | None:
+        if self._known is ReasoningStart.INSIDE and not (self._splitter.reasoning_ended or cut_off):
+            return ReasoningStart.UNKNOWN  # it does no longer
         if self._splitter.unopened_reasoning:
-            return Begins.INSIDE
-        return self.begins
+            return ReasoningStart.INSIDE
+        return self.reasoning_start
 
 
 def _as_reasoning(events: Iterable[Event]) -> list[Event]:

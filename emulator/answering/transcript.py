@@ -1,7 +1,7 @@
 """The history as the model reads it: calls as Python blocks, their results as user messages.
 
 A model without tool calling knows neither the tool role nor ``tool_calls``. What the model saw when a
-message was made, where that is more than the client's messages say, comes in as `Passage`s.
+message was made, where that is more than the client's messages say, comes in as `TranscriptSpan`s.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ModelMessage = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Passage:
+class TranscriptSpan:
     """What the model knows of the history from ``start`` to before ``stop``."""
 
     start: int
@@ -43,7 +43,7 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class ToldResult:
+class RenderedResult:
     """A result and what it is the result of."""
 
     call: str
@@ -56,7 +56,7 @@ def render(template: str, **values: Any) -> str:
 
 
 def transcript(
-    messages: Sequence[Message], toolset: Toolset, passages: Sequence[Passage] = ()
+    messages: Sequence[Message], toolset: Toolset, passages: Sequence[TranscriptSpan] = ()
 ) -> list[ModelMessage]:
     """The history without the tool role; ``passages`` in order, none inside another."""
     rendered: list[ModelMessage] = []
@@ -71,21 +71,21 @@ def transcript(
     return merged([*rendered, *_rendered(messages[at:], mentions, toolset)])
 
 
-def written_calls(messages: Sequence[Message], toolset: Toolset) -> list[str]:
+def render_calls(messages: Sequence[Message], toolset: Toolset) -> list[str]:
     """The calls that the assistant has made, as `transcript` writes them."""
     return [
         write_call(function, toolset) for message in messages for _, function in _calls(message)
     ]
 
 
-def results_by_id(messages: Sequence[Message], toolset: Toolset) -> dict[str, ToldResult]:
+def rendered_results(messages: Sequence[Message], toolset: Toolset) -> dict[str, RenderedResult]:
     """The results among ``messages``, which hold their calls too, by the ids of the calls."""
     mentions: dict[str, str] = {}
-    results: dict[str, ToldResult] = {}
+    results: dict[str, RenderedResult] = {}
     for message in messages:
         mentions |= _mentions(message, toolset)
         if _is_result(message) and (key := message.tool_call_id):
-            results[key] = ToldResult(mentions.get(key, _FORGOTTEN), message.text)
+            results[key] = RenderedResult(mentions.get(key, _FORGOTTEN), message.text)
     return results
 
 
@@ -120,7 +120,7 @@ def _rendered(
 ) -> list[ModelMessage]:
     """``mentions``: how calls are named where their results are told; grows by the calls of ``messages``."""
     rendered: list[ModelMessage] = []
-    results: list[ToldResult] = []
+    results: list[RenderedResult] = []
     parts: list[Any] = []
 
     def flush() -> None:
@@ -133,7 +133,7 @@ def _rendered(
     for message in messages:
         if _is_result(message):
             call = mentions.get(message.tool_call_id or message.name or "", _FORGOTTEN)
-            results.append(ToldResult(call, message.text))
+            results.append(RenderedResult(call, message.text))
             parts += message.other_parts
             continue
         flush()

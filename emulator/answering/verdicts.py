@@ -10,12 +10,12 @@ from emulator.events import FinishReason
 
 
 @dataclass(frozen=True)
-class Answered:
+class FinalReply:
     """The turn is the answer: calls, or prose."""
 
 
 @dataclass(frozen=True)
-class Ran:
+class CellResult:
     """A cell was run in the code interpreter; the model is to go on with its output."""
 
     output: str
@@ -23,7 +23,7 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class Refused:
+class UnusableReply:
     """The turn is of no use; ``kind`` and ``facts`` say what to ask for (prompts/repair.jinja)."""
 
     kind: str
@@ -34,7 +34,7 @@ _ENDED = frozenset("stop tool_calls function_call eos eos_token end_turn stop_se
 """The upstream's finish reasons that say that the model itself has ended the reply."""
 
 
-def is_cut(finish_reason: str | None) -> bool:
+def is_truncated(finish_reason: str | None) -> bool:
     """Whether something else than the model has ended the reply, so that it may not be whole.
 
     That is a token limit, a filter (OpenAI), a lack of resources (DeepSeek), a worker that was stopped
@@ -43,11 +43,11 @@ def is_cut(finish_reason: str | None) -> bool:
     return finish_reason not in _ENDED
 
 
-def told_reason(finish_reason: str | None) -> FinishReason:
+def answer_finish_reason(finish_reason: str | None) -> FinishReason:
     """The reason for an answer that is no call, in OpenAI's words."""
     if finish_reason == "content_filter":
         return "content_filter"
-    return "stop" if finish_reason is None or not is_cut(finish_reason) else "length"
+    return "stop" if finish_reason is None or not is_truncated(finish_reason) else "length"
 
 
-Verdict = Answered | Ran | Refused
+Verdict = FinalReply | CellResult | UnusableReply

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from emulator.answering.pipeline import Pipeline
-from emulator.answering.relay import spelled_out
+from emulator.answering.relay import expand_relayed_chunks
 from emulator.anthropic.request import (
     CountRequest,
     Json,
@@ -32,12 +32,14 @@ class Answer:
 def answer(pipeline: Pipeline, request: MessagesRequest, client: str = "") -> Answer:
     """Raises `BadRequest`, `NotFound` at once."""
     try:
-        asked = replace(pipeline.read(chat_request(request), client), stops_here=True)
+        answer_request = replace(
+            pipeline.read(chat_request(request), client), finds_stop_string=True
+        )
     except BadRequest as error:
         raise told_as_sent(error) from error
     writer = MessageWriter(request.model, thinks=request.thinks)
-    events = writer.write(spelled_out(asked, pipeline.answer(asked)))
-    return Answer(events, asked.dropped)
+    events = writer.write(expand_relayed_chunks(answer_request, pipeline.answer(answer_request)))
+    return Answer(events, answer_request.unsupported_tools)
 
 
 def count_tokens(pipeline: Pipeline, request: CountRequest, client: str = "") -> int:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from emulator.answering.tool_choice import INTERPRETER
+from emulator.answering.call_policy import INTERPRETER
 from emulator.anthropic.blocks import messages
 from emulator.anthropic.tools import chat_tools, is_code_execution
 from emulator.errors import BadRequest

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from emulator.answering.tool_choice import INTERPRETER
+from emulator.answering.call_policy import INTERPRETER
 from emulator.errors import BadRequest
 
 Json = dict[str, Any]

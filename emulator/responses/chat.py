@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from emulator.answering.tool_choice import INTERPRETER
+from emulator.answering.call_policy import INTERPRETER
 from emulator.errors import BadRequest
 from emulator.protocol import EMULATED, ChatCompletionRequest, Message, validated
 from emulator.responses.items import Json
@@ -102,7 +102,7 @@ def _place(n: int, places: Sequence[str]) -> str:
 
 
 def _going_on(tool: Json, containers: Sequence[str]) -> Json:
-    """An interpreter that is to choose its container takes that of the conversation (`bench.Auto`)."""
+    """An interpreter that is to choose its container takes that of the conversation (`AutoContainer`)."""
     container = tool.get("container")
     if tool["type"] != INTERPRETER or not isinstance(container, Mapping):
         return tool

@@ -13,9 +13,9 @@ from functools import partial
 
 import structlog
 
-from emulator.answering.asked import Asked
+from emulator.answering.answer_request import AnswerRequest
 from emulator.answering.pipeline import Pipeline
-from emulator.answering.relay import spelled_out
+from emulator.answering.relay import expand_relayed_chunks
 from emulator.errors import BadRequest, EmulatorError
 from emulator.events import UpstreamAccepted, new_id
 from emulator.protocol import Message
@@ -57,7 +57,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class _Read:
-    asked: Asked
+    answer_request: AnswerRequest
     before: list[Json]
     """The items of the responses before."""
     input_items: list[Json]
@@ -80,8 +80,8 @@ class ResponseFront:
     ) -> Answer:
         """Raises `BadRequest`, `NotFound` or `StoreUnavailable` at once."""
         read = self._read(client, request, input_items, order=order)
-        asked, input_items, brought = read.asked, read.input_items, read.brought
-        answer = spelled_out(asked, self.pipeline.answer(asked))
+        answer_request, input_items, brought = read.answer_request, read.input_items, read.brought
+        answer = expand_relayed_chunks(answer_request, self.pipeline.answer(answer_request))
         start, event_log = begun(request), EventLog()
         writer = ResponseWriter(start, brought)
         events = writer.write(event_log.record(answer))
@@ -99,7 +99,7 @@ class ResponseFront:
             keep = self._in_conversation(keep, client, request.conversation, input_items)
         if keep is not _not_kept:
             events = _keeping(keep, events)
-        return Answer(writer, events, asked.dropped, start, keep)
+        return Answer(writer, events, answer_request.unsupported_tools, start, keep)
 
     def _in_conversation(
         self, keep: Callable[[Json], None], client: str, key: str, input_items: list[Json]
@@ -118,15 +118,17 @@ class ResponseFront:
 
     def input_tokens(self, client: str, request: ResponseRequest, input_items: list[Json]) -> Json:
         """How long the prompt is, as near as can be told. Raises as `answer`."""
-        asked = self._read(client, request, input_items).asked
-        tokens = self.pipeline.prompt_tokens(asked)
+        answer_request = self._read(client, request, input_items).answer_request
+        tokens = self.pipeline.prompt_tokens(answer_request)
         return {"object": "response.input_tokens", "input_tokens": tokens}
 
     def compact(self, client: str, request: ResponseRequest, input_items: list[Json]) -> Json:
         """The conversation so far, as what the user said and the model's summary. Raises `EmulatorError`."""
         plain = request.model_copy(update={"tools": None, "tool_choice": None, "text": None})
         read = self._read(client, plain, input_items, further_messages=[compaction.question()])
-        answer = spelled_out(read.asked, self.pipeline.answer(read.asked))
+        answer = expand_relayed_chunks(
+            read.answer_request, self.pipeline.answer(read.answer_request)
+        )
         summary, usage = compaction.collected(answer)
         return {
             "id": new_id("resp_"),
@@ -165,10 +167,10 @@ class ResponseFront:
             if not told and further_messages:
                 raise BadRequest("input is missing: there is nothing to sum up.", param="input")
             chat = chat_request(request, [*told, *further_messages], offered.tools, containers)
-            asked = self.pipeline.read(chat, client, order=order)
+            answer_request = self.pipeline.read(chat, client, order=order)
         except BadRequest as error:
             raise told_as_sent(error, offered.places) from error
-        return _Read(asked, before, input_items, brought)
+        return _Read(answer_request, before, input_items, brought)
 
 
 def _not_kept(response: Json) -> None:

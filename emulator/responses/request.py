@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from emulator import json_codec
-from emulator.answering.tool_choice import RUN_HERE
+from emulator.answering.call_policy import SUPPORTED_TYPES
 from emulator.errors import BadRequest
 from emulator.protocol import Lenient, read_object, validated
 from emulator.responses import items
@@ -135,7 +135,7 @@ def parse_request(body: bytes, *, model: str | None = None) -> tuple[ResponseReq
 
 def supported(kind: Any, place: str) -> None:
     """Raises `BadRequest` for a tool that must be called and cannot be run here."""
-    choosable = RUN_HERE | CLIENT_TOOLS.keys()
+    choosable = SUPPORTED_TYPES | CLIENT_TOOLS.keys()
     if not isinstance(kind, str) or kind not in choosable:
         known = ", ".join(sorted(choosable))
         message = f"{place} is {quoted(kind)}; supported here are {known}."

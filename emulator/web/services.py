@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from emulator.answering.native.probe import Probe
+from emulator.answering.native.probe import ToolProbe
 from emulator.answering.pipeline import Pipeline
 from emulator.client_keys import ClientKeys
 from emulator.engines import PROGRAM_KERNELS, open_engines
@@ -132,7 +132,7 @@ def open_services(
             store=key_values if settings.programs == "on" else None,
             interpreter=interpreter,
             files=stores.files,
-            probe=Probe(key_values),
+            probe=ToolProbe(key_values),
         )
         kernel_counts = KernelCounts(programs=engines, interpreter=[interpreter])
         requests = _open_requests(opening, settings, kernel_counts, keeper)

@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from emulator.answering.habits import Habits
+from emulator.answering.model_habits import ModelHabits
 from emulator.answering.pipeline import Pipeline
 from emulator.chat.front import complete
 from emulator.errors import EmulatorError
@@ -83,7 +83,7 @@ def warm_up(pipeline: Pipeline) -> None:
         # Any other one gets ready with a first request.
         engines=pipeline.engines[:1],
         store=None,
-        habits=Habits(),
+        habits=ModelHabits(),
     )
     try:
         for _ in complete(dry, dry.read(parse_chat(_REQUEST)), ""):

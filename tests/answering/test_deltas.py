@@ -7,9 +7,9 @@ from typing import Any, Self
 
 import pytest
 
-from emulator.answering.deltas import Delta, deltas
+from emulator.answering.deltas import ReplyDelta, read_deltas
 from emulator.answering.profiles import Profile
-from emulator.answering.usage import Meter
+from emulator.answering.usage_counter import UsageCounter
 from emulator.errors import UpstreamFailed
 from emulator.upstream.interface import Chunk
 
@@ -42,8 +42,8 @@ def _chunk(finish_reason: str | None = None, **delta: Any) -> Chunk:
     return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
 
 
-def _read(reply: _Reply) -> Iterator[Delta]:
-    return deltas(reply, Profile("any", ""), Meter())
+def _read(reply: _Reply) -> Iterator[ReplyDelta]:
+    return read_deltas(reply, Profile("any", ""), UsageCounter())
 
 
 SAY_A, SAY_B = _chunk(content="a"), _chunk(content="b")
@@ -54,37 +54,43 @@ USAGE: Chunk = {"choices": [], "usage": {"completion_tokens": 2}}
 @pytest.mark.parametrize(
     ("come", "read"),
     [
-        pytest.param([[SAY_A, SAY_B]], [Delta("", "ab")], id="words that came together are one"),
         pytest.param(
-            [[SAY_A], [SAY_B]], [Delta("", "a"), Delta("", "b")], id="what has come does not wait"
+            [[SAY_A, SAY_B]], [ReplyDelta("", "ab")], id="words that came together are one"
         ),
         pytest.param(
-            [[THINK, THINK, SAY_A]], [Delta("hmhm", "a")], id="words stand behind the reasoning"
+            [[SAY_A], [SAY_B]],
+            [ReplyDelta("", "a"), ReplyDelta("", "b")],
+            id="what has come does not wait",
+        ),
+        pytest.param(
+            [[THINK, THINK, SAY_A]],
+            [ReplyDelta("hmhm", "a")],
+            id="words stand behind the reasoning",
         ),
         pytest.param(
             [[SAY_A, THINK]],
-            [Delta("", "a"), Delta("hm", "")],
+            [ReplyDelta("", "a"), ReplyDelta("hm", "")],
             id="reasoning behind words comes behind them",
         ),
         pytest.param(
             [[SAY_A, SAY_B, _chunk("stop"), USAGE]],
-            [Delta("", "ab"), Delta("", "", "stop")],
+            [ReplyDelta("", "ab"), ReplyDelta("", "", "stop")],
             id="the end is told behind the words",
         ),
         pytest.param(
             [[SAY_A, _chunk("length", content="b")]],
-            [Delta("", "a"), Delta("", "b", "length")],
+            [ReplyDelta("", "a"), ReplyDelta("", "b", "length")],
             id="a chunk that ends the reply is a delta of its own",
         ),
         pytest.param(
             [[_chunk(role="assistant"), SAY_A, USAGE]],
-            [Delta("", "a")],
+            [ReplyDelta("", "a")],
             id="the usage that ends a piece holds nothing back",
         ),
     ],
 )
 def test_what_has_come_together_is_read_together(
-    come: list[list[Chunk]], read: list[Delta]
+    come: list[list[Chunk]], read: list[ReplyDelta]
 ) -> None:
     assert list(_read(_Reply(*come))) == read
 
@@ -92,11 +98,11 @@ def test_what_has_come_together_is_read_together(
 def test_what_came_before_a_fault_is_read_before_it() -> None:
     """A call that was whole by then is made, whatever broke off behind it."""
     read = _read(_Reply([SAY_A, SAY_B], then=UpstreamFailed("broken off")))
-    assert next(read) == Delta("", "ab")
+    assert next(read) == ReplyDelta("", "ab")
     with pytest.raises(UpstreamFailed):
         next(read)
 
 
 def test_what_stands_before_two_ends_is_not_lost() -> None:
     """Of two [DONE] the first looked like a chunk that was still to follow."""
-    assert list(_read(_Reply([SAY_A, SAY_B], then="[DONE]"))) == [Delta("", "ab")]
+    assert list(_read(_Reply([SAY_A, SAY_B], then="[DONE]"))) == [ReplyDelta("", "ab")]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from emulator.answering.grammar.calls import gbnf
-from emulator.answering.tiny.copying import Source
+from emulator.answering.tiny.copying import CopySource
 from emulator.tools.toolset import Toolset
 from tests.support.gbnf import admits
 from tests.support.tools import CREATE_EVENT, GET_WEATHER, SEND_MAIL, function, strings
@@ -209,7 +209,7 @@ def test_a_copied_string_stays_on_its_line() -> None:
     ],
 )
 def test_numbers_of_a_source_are_found_once_each(source: str, numbers: list[str]) -> None:
-    assert Source(source).numbers() == numbers
+    assert CopySource(source).numbers() == numbers
 
 
 @pytest.mark.parametrize(

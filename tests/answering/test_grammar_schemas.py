@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from emulator.answering.call_policy import CallPolicy
 from emulator.answering.grammar.calls import gbnf
 from emulator.answering.grammar.fields import grammar_fields
-from emulator.answering.grammar.rules import GrammarUnusable
+from emulator.answering.grammar.rules import UnusableGrammar
 from emulator.answering.grammar.words import PROSE
-from emulator.answering.tool_choice import Choice
 from emulator.tools.toolset import BindError, SchemaError, Toolset
 from tests.support import schema_rows
 from tests.support.gbnf import grammar
@@ -82,7 +82,7 @@ def test_hostile_and_dated_schemas_make_grammars_that_hold(row: schema_rows.Row)
         return
     try:
         text = gbnf(toolset.tools, required=True, parallel=False)
-    except GrammarUnusable:
+    except UnusableGrammar:
         return
     if len(text) > 20_000:
         return  # is made, but takes long to read
@@ -102,8 +102,8 @@ def test_tools_that_no_server_could_hold_go_without_a_grammar() -> None:
     toolset = Toolset.parse(
         [function("f", {"type": "object", "properties": {"x": {"enum": words}}})]
     )
-    assert grammar_fields("grammar", toolset, Choice()) == {}
-    assert grammar_fields("structural_tag", toolset, Choice()) == {}
+    assert grammar_fields("grammar", toolset, CallPolicy()) == {}
+    assert grammar_fields("structural_tag", toolset, CallPolicy()) == {}
 
 
 @pytest.mark.parametrize("case", [*cases()], ids=lambda case: case.title)

@@ -8,7 +8,7 @@ from typing import Any
 import openai
 import pytest
 
-from emulator.answering.habits import Habits
+from emulator.answering.model_habits import ModelHabits
 from tests.conftest import StartProxy
 from tests.support.chat import ASK, BOTH, LONDON, calls, plain
 from tests.support.scripted import USAGE, Reply, ScriptedUpstream
@@ -325,13 +325,16 @@ def test_a_model_that_keeps_calling_in_json_is_told_that_it_may(
 
 
 def test_habits_forget_the_models_that_were_long_unused() -> None:
-    habits = Habits()
+    habits = ModelHabits()
     for n in range(1000):
         for _ in range(4):
-            habits.remember(f"model {n}", {"json"})
-    assert (habits.of("model 0"), habits.of("model 999")) == ("python", "json")
-    habits.remember("model 999", {"python"})
-    assert habits.of("model 999") == "python"
+            habits.record_dialects(f"model {n}", {"json"})
+    assert (habits.usual_dialect("model 0"), habits.usual_dialect("model 999")) == (
+        "python",
+        "json",
+    )
+    habits.record_dialects("model 999", {"python"})
+    assert habits.usual_dialect("model 999") == "python"
 
 
 CUT = Reply("```python\nget_weather('a')\nget_weather('b", finish_reason="length")

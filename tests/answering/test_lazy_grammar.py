@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from emulator.answering.call_policy import CallPolicy
 from emulator.answering.grammar.fields import lazy_grammar
-from emulator.answering.tool_choice import Choice
 from emulator.tools.toolset import Toolset
 from tests.conftest import StartProxy
 from tests.support.gbnf import admits
@@ -56,20 +56,22 @@ def block(*lines: str) -> str:
     ],
 )
 def test_words_are_free_until_a_block_opens(text: str, is_admitted: bool) -> None:
-    assert admits(lazy_grammar(TOOLSET, Choice()), text) is is_admitted
+    assert admits(lazy_grammar(TOOLSET, CallPolicy()), text) is is_admitted
 
 
 @pytest.mark.parametrize(
     ("choice", "text", "is_admitted"),
     [
-        (Choice(required=True), "It is warm.", False),
-        (Choice(required=True), f"Well.\n{block(CALL)}", True),
-        (Choice(required=True, name="send_mail"), block(CALL), False),
-        (Choice(one_at_a_time=True), block(CALL, CALL), False),
-        (Choice(one_at_a_time=True), block(CALL), True),
+        (CallPolicy(required=True), "It is warm.", False),
+        (CallPolicy(required=True), f"Well.\n{block(CALL)}", True),
+        (CallPolicy(required=True, name="send_mail"), block(CALL), False),
+        (CallPolicy(one_at_a_time=True), block(CALL, CALL), False),
+        (CallPolicy(one_at_a_time=True), block(CALL), True),
     ],
 )
-def test_the_tool_choice_holds_in_the_grammar(choice: Choice, text: str, is_admitted: bool) -> None:
+def test_the_tool_choice_holds_in_the_grammar(
+    choice: CallPolicy, text: str, is_admitted: bool
+) -> None:
     assert admits(lazy_grammar(TOOLSET, choice), text) is is_admitted
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from emulator.answering.call_policy import CallPolicy
 from emulator.answering.profiles import choose
-from emulator.answering.prompt import Workplace, instruct, ran, repair
+from emulator.answering.prompt import SandboxDescription, cell_messages, instruct, repair_messages
 from emulator.answering.tiny.turn import tiny_turn
-from emulator.answering.tool_choice import Choice
 from emulator.answering.transcript import transcript
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
@@ -42,10 +42,10 @@ CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
     "results": [USER, CALLED, *RESULTS, {"role": "user", "content": "And now?"}],
 }
 CHOICES = {
-    "auto": Choice(),
-    "required": Choice(required=True),
-    "named": Choice(required=True, name="get_weather"),
-    "one at a time": Choice(one_at_a_time=True),
+    "auto": CallPolicy(),
+    "required": CallPolicy(required=True),
+    "named": CallPolicy(required=True, name="get_weather"),
+    "one at a time": CallPolicy(one_at_a_time=True),
 }
 MODELS = {"default": "gpt-4", "reasoning": "deepseek-r1", "tiny": "smollm2-135m-instruct"}
 
@@ -84,30 +84,30 @@ def test_the_messages_for_a_model_are_golden(conversation: str, choice: str, mod
     assert words == golden(f"{conversation} {choice} {model}", words)
 
 
-WORKPLACES: dict[str, tuple[Workplace, list[Any], str]] = {
-    "alone": (Workplace({}, ()), [], ""),
+WORKPLACES: dict[str, tuple[SandboxDescription, list[Any], str]] = {
+    "alone": (SandboxDescription({}, ()), [], ""),
     "with functions": (
-        Workplace(
+        SandboxDescription(
             {"numpy": "2.4.0", "matplotlib": "3.11.2"}, ("/mnt/data/a.csv", "/mnt/data/b.txt")
         ),
         [GET_WEATHER],
         "",
     ),
-    "with a form": (Workplace({}, ()), [], "Answer as JSON."),
+    "with a form": (SandboxDescription({}, ()), [], "Answer as JSON."),
 }
 
 
 @pytest.mark.parametrize("choice", ["auto", "required"])
-@pytest.mark.parametrize("workplace", WORKPLACES)
-def test_the_words_of_an_interpreter_are_golden(workplace: str, choice: str) -> None:
-    place, tools, form = WORKPLACES[workplace]
+@pytest.mark.parametrize("sandbox", WORKPLACES)
+def test_the_words_of_an_interpreter_are_golden(sandbox: str, choice: str) -> None:
+    place, tools, form = WORKPLACES[sandbox]
     messages = [Message.model_validate(USER)]
     toolset = Toolset.parse(tools)
     told = instruct(
-        messages, toolset, CHOICES[choice], choose("auto", "gpt-4"), form, workplace=place
+        messages, toolset, CHOICES[choice], choose("auto", "gpt-4"), form, sandbox=place
     )
     words = written(told)
-    assert words == golden(f"interpreter {workplace} {choice}", words)
+    assert words == golden(f"interpreter {sandbox} {choice}", words)
 
 
 RUNS: dict[str, dict[str, Any]] = {
@@ -120,7 +120,7 @@ RUNS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("run", RUNS)
 def test_the_words_of_a_cells_output_are_golden(run: str) -> None:
-    words = written(ran("I compute it.", "print(42)\n", **RUNS[run]))
+    words = written(cell_messages("I compute it.", "print(42)\n", **RUNS[run]))
     assert words == golden(f"cell {run}", words)
 
 
@@ -140,7 +140,7 @@ REPAIRS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", REPAIRS)
 def test_the_words_of_a_repair_are_golden(kind: str) -> None:
-    told = repair("the reply", kind=kind.split(maxsplit=1)[0], **REPAIRS[kind])
+    told = repair_messages("the reply", kind=kind.split(maxsplit=1)[0], **REPAIRS[kind])
     words = written(told)
     assert words == golden(f"repair {kind}", words)
 

@@ -13,10 +13,10 @@ import openai
 import pytest
 from hypothesis import strategies as st
 
+from emulator.answering.call_policy import CallPolicy
+from emulator.answering.foreign_syntax import foreign_call_syntax
 from emulator.answering.profiles import choose
 from emulator.answering.prompt import instruct
-from emulator.answering.taught_syntax import taught_syntax
-from emulator.answering.tool_choice import Choice
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 from sandbox.monty.engine import MontyEngine
@@ -253,7 +253,7 @@ def test_a_prompt_that_teaches_another_syntax_is_answered_by_one_line(
 
 def test_what_is_taught_later_does_not_rewrite_the_instructions() -> None:
     messages = [Message(role="user", content="Hi"), Message(role="system", content="<tool_call>")]
-    assert taught_syntax(messages) == ""
+    assert foreign_call_syntax(messages) == ""
 
 
 # Size
@@ -266,7 +266,7 @@ def sizes(tools: list[Any]) -> tuple[int, int, int]:
     """Characters of the tools as JSON, of their stubs, and of all our words with the stubs."""
     toolset = Toolset.parse(tools)
     hello = [Message(role="user", content="Hi")]
-    told = instruct(hello, toolset, Choice(), choose("default", "m"))
+    told = instruct(hello, toolset, CallPolicy(), choose("default", "m"))
     as_json = json.dumps(tools, separators=(",", ":"), ensure_ascii=False)
     return len(as_json), len(toolset.stubs), len(told[0]["content"])
 
@@ -308,7 +308,7 @@ def test_with_an_agents_tools_all_our_words_are_smaller_than_the_json() -> None:
 def test_the_modules_that_the_prompt_names_are_there() -> None:
     hello = [Message(role="user", content="Hi")]
     toolset = Toolset.parse(TOOLS)
-    told = instruct(hello, toolset, Choice(), choose("default", "m"), engines=("monty",))
+    told = instruct(hello, toolset, CallPolicy(), choose("default", "m"), engines=("monty",))
     listed = told[0]["content"].partition("standard library only ")[2].partition(".")[0]
     names = listed.replace(" and ", ", ").split(", ")
     assert len(names) == 7

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from emulator.answering.stops import StopFilter
+from emulator.answering.stop_filter import StopFilter
 from tests.conftest import StartProxy
 from tests.support.chat import ASK, BOTH, LONDON, calls
 from tests.support.raw_http import send
@@ -320,8 +320,8 @@ def test_without_a_tool_that_can_be_run_the_model_just_answers(
     body = {"model": "m", "messages": ASK, "tools": tools, "tool_choice": "auto"}
     status, headers, answer = send(f"{proxy}/v1/chat/completions", body)
     assert (status, answer["choices"][0]["message"]["content"]) == (200, "Hello!")
-    left_out = ", ".join(tool["type"] for tool in tools)
-    assert headers.get("x-emulator-dropped-tools", "") == left_out
+    unsupported_types = ", ".join(tool["type"] for tool in tools)
+    assert headers.get("x-emulator-dropped-tools", "") == unsupported_types
     assert not {"tools", "tool_choice"} & upstream.requests[0].keys()
 
 

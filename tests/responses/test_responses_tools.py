@@ -8,8 +8,8 @@ from typing import Any
 import openai
 import pytest
 
+from emulator.answering.call_policy import NO_TOOLS
 from emulator.answering.prompt import transcript
-from emulator.answering.tool_choice import NO_TOOLS
 from emulator.errors import BadRequest
 from emulator.responses import items
 from emulator.responses.history import messages

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from emulator.answering.tiny.turn import opening
+from emulator.answering.tiny.turn import opening_messages
 from emulator.upstream.local_model import MODEL_NAME, read_ahead, serve
 from tests.conftest import StartProxy
 from tests.support.raw_http import send
@@ -98,7 +98,7 @@ def test_tools_auto_finds_that_this_model_cannot(start_proxy: StartProxy, llama_
 def test_how_prompts_begin_has_been_read_before_the_first_request(start_proxy: StartProxy) -> None:
     """The first request read some 300 tokens of examples, while its client waited."""
     with serve() as url:
-        read_ahead(url, opening())
+        read_ahead(url, opening_messages())
         proxy = start_proxy(base_url=url, profile="tiny")
         _, answer = asked(proxy, messages=[CONVERSATION[-1]])
     usage = answer["usage"]

@@ -12,7 +12,7 @@ from typing import Any
 import openai
 import pytest
 
-from emulator.answering.own_template import TemplateUnusable, check
+from emulator.answering.custom_template import InvalidTemplate, check_templates
 from emulator.settings import Settings
 from emulator.upstream.routes import Routes
 from tests.conftest import StartProxy
@@ -143,8 +143,8 @@ def test_a_template_that_does_not_work_is_told_at_start(
     if template is not None:
         file.write_text(template)
     settings = Settings(profiles=[{"name": "mine", "template": str(file)}])  # type: ignore[list-item]
-    with pytest.raises(TemplateUnusable, match=re.escape(complaint)) as told:
-        check(settings)
+    with pytest.raises(InvalidTemplate, match=re.escape(complaint)) as told:
+        check_templates(settings)
     assert str(file) in str(told.value)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from emulator.answering.grammar import scalars
 from emulator.answering.grammar.notation import counted, literal, python
-from emulator.answering.grammar.rules import NoValue, Rules
+from emulator.answering.grammar.rules import GrammarRules, NoValue
 from emulator.answering.grammar.sequences import chain
 from emulator.tools.expanded_schema import ExpandedSchema
 from emulator.tools.schema import Schema
@@ -21,7 +21,7 @@ from emulator.tools.schema import Schema
 class Arrays:
     """``value`` gives the expression for a value of a schema, whose rules are called after a place."""
 
-    rules: Rules
+    rules: GrammarRules
     reading: ExpandedSchema
     value: Callable[[Schema, str], str]
 

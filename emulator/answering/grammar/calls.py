@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from emulator.answering.grammar.notation import literal
-from emulator.answering.grammar.rules import GrammarUnusable, NoValue, Rules
+from emulator.answering.grammar.rules import GrammarRules, NoValue, UnusableGrammar
 from emulator.answering.grammar.values import Values
 from emulator.answering.grammar.words import PROSE
-from emulator.answering.tiny.copying import Source
+from emulator.answering.tiny.copying import CopySource
 from emulator.tools.tool import Tool
 
 MAX_CALLS = 8
@@ -34,12 +34,12 @@ def gbnf(
     `only` is the one tool (wire or Python name) that may be called, and implies `required`. Without
     `parallel` there is one call at most. With `source`, strings and numbers are copied from that
     text and an enum is held to the values that it mentions. Of what the text lacks, a required
-    argument stays free and an optional choice or number is left out. Raises `GrammarUnusable`, a ValueError,
+    argument stays free and an optional choice or number is left out. Raises `UnusableGrammar`, a ValueError,
     where no tool is left to call or the grammar would be too long.
     """
     offered = [tool for tool in tools if only is None or only in (tool.name, tool.python_name)]
-    rules = Rules()
-    copied = None if source is None else Source(source)
+    rules = GrammarRules()
+    copied = None if source is None else CopySource(source)
     names: list[str] = []
     for n, tool in enumerate(offered):
         try:
@@ -47,7 +47,7 @@ def gbnf(
         except (NoValue, RecursionError):
             continue  # nothing that it could be called with is valid, or it cannot be found
     if not names:
-        raise GrammarUnusable(
+        raise UnusableGrammar(
             f"no tool to call: {only!r} is not among {[tool.name for tool in tools]}"
         )
     rules.add("call", " | ".join(names))
@@ -61,7 +61,7 @@ def gbnf(
     return rules.text()
 
 
-def _call(rules: Rules, name: str, tool: Tool, source: Source | None) -> str:
+def _call(rules: GrammarRules, name: str, tool: Tool, source: CopySource | None) -> str:
     python_names = {parameter.name: parameter.python_name for parameter in tool.arguments}
     values = Values(rules, name, tool.parameters, source)
     arguments = values.members(tool.parameters, name, lambda wire: f"{python_names[wire]}=")

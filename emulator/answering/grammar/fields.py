@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from emulator.answering.call_policy import CallPolicy
 from emulator.answering.grammar.calls import gbnf
-from emulator.answering.grammar.rules import GrammarUnusable
+from emulator.answering.grammar.rules import UnusableGrammar
 from emulator.answering.grammar.words import words
-from emulator.answering.tool_choice import Choice
 from emulator.tools.tool import Tool
 from emulator.tools.toolset import Toolset
 from emulator.upstream_settings import GrammarField
@@ -27,10 +27,10 @@ from emulator.upstream_settings import GrammarField
 OPENING, CLOSING = "```python\n", "```"
 
 
-def lazy_grammar(toolset: Toolset, choice: Choice) -> str:
+def lazy_grammar(toolset: Toolset, choice: CallPolicy) -> str:
     """GBNF: words and then a block of calls, or words alone where no call is required.
 
-    Raises `GrammarUnusable`.
+    Raises `UnusableGrammar`.
     """
     calls = _calls(toolset, choice).splitlines()
     rules = [line.replace("root ::=", "block-calls ::=", 1) for line in calls]
@@ -41,7 +41,7 @@ def lazy_grammar(toolset: Toolset, choice: Choice) -> str:
     return "\n".join([f"root ::= {root}", block, *rules, *spoken]) + "\n"
 
 
-def grammar_fields(field: GrammarField, toolset: Toolset, choice: Choice) -> dict[str, Any]:
+def grammar_fields(field: GrammarField, toolset: Toolset, choice: CallPolicy) -> dict[str, Any]:
     """The fields of a request; none where there is nothing to hold a reply to."""
     if field == "off" or not toolset.tools:
         return {}
@@ -51,16 +51,16 @@ def grammar_fields(field: GrammarField, toolset: Toolset, choice: Choice) -> dic
         if field == "structural_tag":
             return {"response_format": _structural_tag(toolset, choice)}
         text = lazy_grammar(toolset, choice)
-    except GrammarUnusable:
+    except UnusableGrammar:
         return {}
     return {field: {"grammar": text} if field == "structured_outputs" else text}
 
 
-def _calls(toolset: Toolset, choice: Choice) -> str:
+def _calls(toolset: Toolset, choice: CallPolicy) -> str:
     return gbnf(toolset.tools, required=True, only=choice.name, parallel=not choice.one_at_a_time)
 
 
-def _structural_tag(toolset: Toolset, choice: Choice) -> dict[str, Any]:
+def _structural_tag(toolset: Toolset, choice: CallPolicy) -> dict[str, Any]:
     content = {"type": "grammar", "grammar": _calls(toolset, choice)}
     tag = {"type": "tag", "begin": OPENING, "content": content, "end": f"\n{CLOSING}"}
     return {
@@ -75,7 +75,7 @@ def _structural_tag(toolset: Toolset, choice: Choice) -> dict[str, Any]:
     }
 
 
-def _json_schema(toolset: Toolset, choice: Choice) -> dict[str, Any]:
+def _json_schema(toolset: Toolset, choice: CallPolicy) -> dict[str, Any]:
     """One call as an object, which is read like any call that is written as JSON."""
     tools = [tool for tool in toolset.tools if choice.name in (None, tool.python_name)]
     schema = {"anyOf": [_as_object(tool) for tool in tools]}

@@ -22,7 +22,7 @@ _MERELY_ABOUT_PRESENCE = frozenset(
 
 
 @dataclass(frozen=True)
-class Shape:
+class ObjectShape:
     """One plain object."""
 
     properties: Mapping[str, Schema]
@@ -34,14 +34,14 @@ class Shape:
     most: int | None
 
 
-def variants(schema: Schema, reading: ExpandedSchema) -> list[Shape]:
+def variants(schema: Schema, reading: ExpandedSchema) -> list[ObjectShape]:
     """The cases of an object: one for each alternative, and for each side of a condition."""
     return [_shape(view, reading) for view in _cases(reading.view(schema), reading, 0)][
         :_MOST_VARIANTS
     ]
 
 
-def presences(shape: Shape) -> Iterator[frozenset[str]]:
+def presences(shape: ObjectShape) -> Iterator[frozenset[str]]:
     """The sets of undecided members that may be given, others left out."""
     tried = shape.undecided[:_MOST_UNDECIDED]
     for given in product((True, False), repeat=len(tried)):
@@ -123,7 +123,7 @@ def _both(view: dict[str, Any], more: Schema, reading: ExpandedSchema) -> dict[s
     return expansion.expand({"allOf": [view, more]}, reading.definitions)
 
 
-def _shape(view: dict[str, Any], reading: ExpandedSchema) -> Shape:
+def _shape(view: dict[str, Any], reading: ExpandedSchema) -> ObjectShape:
     inside = expansion.members(
         {name: part for name, part in view.items() if name not in ("if", "then", "else")},
         reading.definitions,
@@ -131,7 +131,7 @@ def _shape(view: dict[str, Any], reading: ExpandedSchema) -> Shape:
     mentioned = dict.fromkeys(name for name in _mentioned(view) if name not in inside.required)
     undecided = [name for name in mentioned if name in inside.properties]
     most = view.get("maxProperties")
-    return Shape(
+    return ObjectShape(
         inside.properties,
         frozenset(view.get("required", ())),
         tuple(undecided),

@@ -14,7 +14,7 @@ _DEPTH = 5
 """Of a value of which a schema says nothing."""
 
 
-class GrammarUnusable(ValueError):
+class UnusableGrammar(ValueError):
     """The tools need more rules than a server should be asked to keep, or none of them can be called."""
 
 
@@ -22,7 +22,7 @@ class NoValue(ValueError):
     """Nothing that could be written here is valid."""
 
 
-class Rules:
+class GrammarRules:
     """Named expressions, each added once."""
 
     def __init__(self) -> None:
@@ -33,11 +33,11 @@ class Rules:
         return name in self._rules
 
     def add(self, name: str, body: str) -> str:
-        """Returns the name. Raises `GrammarUnusable`."""
+        """Returns the name. Raises `UnusableGrammar`."""
         self._rules[name] = body
         self._length += len(name) + len(body)
         if self._length > LONGEST:
-            raise GrammarUnusable(f"a grammar of more than {LONGEST} characters")
+            raise UnusableGrammar(f"a grammar of more than {LONGEST} characters")
         return name
 
     def leaf(self, name: str) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from emulator.answering.grammar.rules import NoValue, Rules
+from emulator.answering.grammar.rules import GrammarRules, NoValue
 from emulator.tools.schema import Definitions, Schema, children, reference
 
 _MOST_SEEN = 200
 
 
 def chain(
-    rules: Rules, parts: Sequence[tuple[str, bool]], place: str, least: int, most: int | None
+    rules: GrammarRules, parts: Sequence[tuple[str, bool]], place: str, least: int, most: int | None
 ) -> str:
     """Some of the parts in order, with commas between: those that are required first, then any of the
     others, but `least` to `most` in all.

@@ -14,11 +14,11 @@ from typing import Any
 
 from emulator.answering.grammar import scalars
 from emulator.answering.grammar.arrays import Arrays
-from emulator.answering.grammar.members import Shape, presences, variants
+from emulator.answering.grammar.members import ObjectShape, presences, variants
 from emulator.answering.grammar.notation import counted, either, literal, python
-from emulator.answering.grammar.rules import NoValue, Rules
+from emulator.answering.grammar.rules import GrammarRules, NoValue
 from emulator.answering.grammar.sequences import Recursion, chain
-from emulator.answering.tiny.copying import Source
+from emulator.answering.tiny.copying import CopySource
 from emulator.tools import expansion
 from emulator.tools.expanded_schema import ExpandedSchema
 from emulator.tools.schema import Schema, reference
@@ -38,7 +38,11 @@ class Values:
     """
 
     def __init__(
-        self, rules: Rules, prefix: str, document: Mapping[str, Any], source: Source | None = None
+        self,
+        rules: GrammarRules,
+        prefix: str,
+        document: Mapping[str, Any],
+        source: CopySource | None = None,
     ) -> None:
         definitions = document.get("$defs", {})
         self._rules = rules
@@ -200,7 +204,7 @@ class Values:
 
     def _sequence(
         self,
-        shape: Shape,
+        shape: ObjectShape,
         given: frozenset[str],
         place: str,
         lead: Callable[[str], str],

@@ -6,20 +6,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from emulator import metrics
-from emulator.answering.asked import Asked
-from emulator.answering.native.calls import Judge
-from emulator.answering.native.turn import MarkupDraft, NativeTurn, Verbatim
+from emulator.answering.answer_request import AnswerRequest
+from emulator.answering.call_policy import SUPPORTED_TYPES
+from emulator.answering.native.call_assembly import CallChecker
+from emulator.answering.native.turn import MarkupDraft, NativeTurn, VerbatimProse
 from emulator.answering.quotations import Quotations
 from emulator.answering.recording import record_verdict
-from emulator.answering.reply import Reply
-from emulator.answering.reply_splitter import Begins
-from emulator.answering.sandbox_fault import sandbox_at_fault
-from emulator.answering.stops import StopFilter
-from emulator.answering.tool_choice import RUN_HERE
+from emulator.answering.reply_reader import ReplyReader
+from emulator.answering.reply_splitter import ReasoningStart
+from emulator.answering.sandbox_errors import translate_sandbox_errors
+from emulator.answering.stop_filter import StopFilter
 from emulator.answering.transcript import ModelMessage, render
 from emulator.answering.turn_state import REASONS
-from emulator.answering.usage import Meter
-from emulator.answering.verdicts import Refused
+from emulator.answering.usage_counter import UsageCounter
+from emulator.answering.verdicts import UnusableReply
 from emulator.errors import ModelFailed
 from emulator.events import RelayedChunk, UpstreamAccepted
 from emulator.programs.driver import Driver
@@ -27,67 +27,67 @@ from emulator.upstream.interface import Chunk, Turns
 from sandbox.engine import Engine, fresh_seed
 
 
-def may_be_native(asked: Asked) -> bool:
+def may_be_native(request: AnswerRequest) -> bool:
     """Whether an upstream that calls tools could answer: with functions alone, in one choice."""
-    kinds = {tool.kind for tool in asked.toolset.tools}
-    plain = kinds == {"function"} and asked.interpreter is None and not asked.request.is_legacy
-    return plain and (asked.request.n or 1) == 1
+    kinds = {tool.kind for tool in request.toolset.tools}
+    plain = kinds == {"function"} and request.interpreter is None and not request.chat.is_legacy
+    return plain and (request.chat.n or 1) == 1
 
 
-def native_request(asked: Asked) -> tuple[list[ModelMessage], dict[str, Any]]:
+def native_request(request: AnswerRequest) -> tuple[list[ModelMessage], dict[str, Any]]:
     """The client's messages and fields as they came, but for what the upstream is known to refuse."""
-    request, profile = asked.request, asked.profile
-    sent = request.model_dump(exclude_unset=True, exclude_none=True, by_alias=True)
-    withheld = profile.withholds(asked.settings.drop_fields) | {
+    chat, profile = request.chat, request.profile
+    sent = chat.model_dump(exclude_unset=True, exclude_none=True, by_alias=True)
+    withheld = profile.withholds(request.settings.drop_fields) | {
         "messages",
         "stream",
         "max_tool_calls",
     }
     fields = {name: value for name, value in sent.items() if name not in withheld}
-    if request.tools is not None:  # hosted tools can be run by nobody here
-        fields["tools"] = [t for t in request.tools if t.get("type", "function") in RUN_HERE]
-    messages = [message.model_dump(exclude_unset=True) for message in request.messages]
+    if chat.tools is not None:  # hosted tools can be run by nobody here
+        fields["tools"] = [t for t in chat.tools if t.get("type", "function") in SUPPORTED_TYPES]
+    messages = [message.model_dump(exclude_unset=True) for message in chat.messages]
     return messages, profile.written(fields) | {"stream_options": {"include_usage": True}}
 
 
 def native_answer(
-    asked: Asked, upstream: Turns, engines: Sequence[Engine]
+    request: AnswerRequest, upstream: Turns, engines: Sequence[Engine]
 ) -> Iterator[UpstreamAccepted | RelayedChunk]:
     """The upstream's chunks, and one with the usage. Raises `UpstreamFailed`, `ModelFailed`."""
-    return _NativeAnswer(asked, upstream, engines).events()
+    return _NativeAnswer(request, upstream, engines).events()
 
 
 class _NativeAnswer:
     """The state of one answer over its turns."""
 
-    def __init__(self, asked: Asked, upstream: Turns, engines: Sequence[Engine]) -> None:
-        self._asked = asked
+    def __init__(self, request: AnswerRequest, upstream: Turns, engines: Sequence[Engine]) -> None:
+        self._request = request
         self._upstream = upstream
-        self._messages, self._fields = native_request(asked)
+        self._messages, self._fields = native_request(request)
         self._driver = Driver(
             engines,
-            asked.toolset,
-            max_calls=asked.settings.program_calls,
+            request.toolset,
+            max_calls=request.settings.program_calls,
             order="dataflow",
-            one_at_a_time=asked.choice.one_at_a_time,
+            one_at_a_time=request.call_policy.one_at_a_time,
         )
-        self._judge = Judge(asked.toolset)
-        self._meter = Meter()
+        self._judge = CallChecker(request.toolset)
+        self._meter = UsageCounter()
         self._usage: dict[str, Any] | None = None
         self._id: dict[str, Any] = {}
         self._attempt = 0
         self._said = False
 
     def events(self) -> Iterator[UpstreamAccepted | RelayedChunk]:
-        settings = self._asked.settings
+        settings = self._request.settings
         while True:
-            reply = _reply(self._asked, self._driver, self._attempt, said=self._said)
-            turn = NativeTurn(reply, self._judge, self._asked.choice)
+            reply = _reply(self._request, self._driver, self._attempt, said=self._said)
+            turn = NativeTurn(reply, self._judge, self._request.call_policy)
             yield from self._read(turn)
             too_long = turn.size > settings.max_reply_chars
             verdict = turn.verdict
             record_verdict(verdict, turn.finish_reason)
-            if too_long or not isinstance(verdict, Refused) or self._stands(verdict):
+            if too_long or not isinstance(verdict, UnusableReply) or self._stands(verdict):
                 break
             if self._attempt >= settings.repair_attempts:
                 raise _gave_up(verdict, self._attempt)
@@ -102,7 +102,10 @@ class _NativeAnswer:
 
     def _read(self, turn: NativeTurn) -> Iterator[UpstreamAccepted | RelayedChunk]:
         """One reply, but for its end."""
-        with sandbox_at_fault(), self._upstream.open(self._messages, self._fields) as stream:
+        with (
+            translate_sandbox_errors(),
+            self._upstream.open(self._messages, self._fields) as stream,
+        ):
             self._meter.begin()
             metrics.MODEL_TURNS.inc()
             turn.record()
@@ -113,7 +116,7 @@ class _NativeAnswer:
                 # In a further turn the role has been told.
                 if chunk.get("choices") and (_speaks(chunk) or not self._attempt):
                     yield from map(self._passed, turn.feed(chunk))
-                if turn.done or turn.size > self._asked.settings.max_reply_chars:
+                if turn.done or turn.size > self._request.settings.max_reply_chars:
                     break
             yield from map(self._passed, turn.close())
 
@@ -121,28 +124,28 @@ class _NativeAnswer:
         """All chunks of one answer have one id, and the name of the model that was asked for."""
         self._said = self._said or _speaks(chunk)
         self._id = self._id or {n: chunk[n] for n in ("id", "created") if n in chunk}
-        kind = {"object": "chat.completion.chunk", "model": self._asked.request.model}
+        kind = {"object": "chat.completion.chunk", "model": self._request.chat.model}
         return RelayedChunk({**chunk, **self._id, **kind})
 
-    def _stands(self, verdict: Refused) -> bool:
+    def _stands(self, verdict: UnusableReply) -> bool:
         """A promise is asked for once, and stays an answer where nothing better comes of asking."""
-        asked_for = self._attempt > 0 or not self._asked.settings.repair_attempts
+        asked_for = self._attempt > 0 or not self._request.settings.repair_attempts
         return verdict.kind == "promised" and asked_for
 
 
-def _reply(asked: Asked, driver: Driver, attempt: int, *, said: bool) -> Reply:
+def _reply(request: AnswerRequest, driver: Driver, attempt: int, *, said: bool) -> ReplyReader:
     draft = MarkupDraft(
         driver,
-        required=asked.choice.required,
+        required=request.call_policy.required,
         by_statement=False,
         seed=fresh_seed(),
-        quotations=Quotations(asked.request.messages, asked.toolset),
+        quotations=Quotations(request.chat.messages, request.toolset),
     )
-    prose = Verbatim(StopFilter(None), hold=bool(attempt), lead="\n\n" if said else "")
-    return Reply(draft, prose, asked.choice, begins=Begins.OUTSIDE)
+    prose = VerbatimProse(StopFilter(None), hold=bool(attempt), lead="\n\n" if said else "")
+    return ReplyReader(draft, prose, request.call_policy, reasoning_start=ReasoningStart.OUTSIDE)
 
 
-def _again(turn: NativeTurn, verdict: Refused) -> list[ModelMessage]:
+def _again(turn: NativeTurn, verdict: UnusableReply) -> list[ModelMessage]:
     facts = {"diagnostics": "", "names": [], **verdict.facts}
     if not isinstance(facts["diagnostics"], str):
         facts["diagnostics"] = "\n".join(map(str, facts["diagnostics"]))
@@ -153,7 +156,7 @@ def _again(turn: NativeTurn, verdict: Refused) -> list[ModelMessage]:
     ]
 
 
-def _gave_up(verdict: Refused, attempt: int) -> ModelFailed:
+def _gave_up(verdict: UnusableReply, attempt: int) -> ModelFailed:
     said = verdict.facts.get("diagnostics") or ""
     details = said if isinstance(said, str) else "\n".join(map(str, said))
     message = f"The model {REASONS[verdict.kind]}, also after {attempt} repair attempts."

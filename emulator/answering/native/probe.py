@@ -14,7 +14,12 @@ from collections.abc import Callable
 
 import structlog
 
-from emulator.answering.native.calls import Assembler, Judge, Mended, Pieces
+from emulator.answering.native.call_assembly import (
+    CallAssembler,
+    CallChecker,
+    CallFragments,
+    ValidCall,
+)
 from emulator.errors import UpstreamFailed
 from emulator.storage.key_value import KeyValueStore, StoreFailed
 from emulator.tools.toolset import Toolset
@@ -43,7 +48,7 @@ _MESSAGES = [{"role": "user", "content": "Call the function report_color with th
 _MAX_CHARS = 32_000
 
 
-class Probe:
+class ToolProbe:
     """Safe to share between threads; a model is asked by one of them at a time."""
 
     def __init__(
@@ -113,8 +118,8 @@ def _key(route: Route) -> str:
 
 def _asked(upstream: Turns, route: Route) -> bool | None:
     """Ask; None where nothing can be said."""
-    assembler, judge = Assembler(), Judge(_TOOLSET)
-    calls: list[Pieces] = []
+    assembler, judge = CallAssembler(), CallChecker(_TOOLSET)
+    calls: list[CallFragments] = []
     size = 0
     try:
         with upstream.open(_MESSAGES, {"model": route.model, "tools": [_TOOL]}) as stream:
@@ -129,4 +134,4 @@ def _asked(upstream: Turns, route: Route) -> bool | None:
         calls += assembler.close()
     except UpstreamFailed as error:
         return False if error.status in _REFUSALS else None
-    return any(isinstance(judge.judge(call), Mended) for call in calls)
+    return any(isinstance(judge.judge(call), ValidCall) for call in calls)

@@ -15,18 +15,29 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from emulator import metrics
-from emulator.answering.native.calls import Assembler, Judge, Pieces, Unusable
+from emulator.answering.call_policy import CallPolicy
+from emulator.answering.native.call_assembly import (
+    CallAssembler,
+    CallChecker,
+    CallFragments,
+    UnusableCall,
+)
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.prose import Prose
-from emulator.answering.reply import Reply
-from emulator.answering.tool_choice import Choice
-from emulator.answering.verdicts import Answered, Refused, Verdict, is_cut, told_reason
+from emulator.answering.reply_reader import ReplyReader
+from emulator.answering.verdicts import (
+    FinalReply,
+    UnusableReply,
+    Verdict,
+    answer_finish_reason,
+    is_truncated,
+)
 from emulator.events import AnswerEvent, ContentDelta, ReasoningDelta, ToolCall, new_id
 from emulator.json_codec import dumps
 from emulator.upstream.interface import Chunk
 
 
-class Verbatim(Prose):
+class VerbatimProse(Prose):
     """Words exactly as they came, white space included."""
 
     def feed(self, text: str) -> str:
@@ -42,12 +53,14 @@ class MarkupDraft(ProgramDraft):
 
     _shown = False
 
-    def begin(self, dialect: str, raw: str, *, in_a_row: bool = False) -> Iterator[AnswerEvent]:
+    def start_block(
+        self, dialect: str, raw: str, *, in_a_row: bool = False
+    ) -> Iterator[AnswerEvent]:
         self._shown = dialect == "python" and raw.lstrip().startswith(("```", "~~~"))
         if self._shown:
             yield ContentDelta(raw)
         else:
-            yield from super().begin(dialect, raw, in_a_row=in_a_row)
+            yield from super().start_block(dialect, raw, in_a_row=in_a_row)
 
     def feed(self, text: str, raw: str) -> Iterator[Any]:
         if self._shown:
@@ -55,26 +68,26 @@ class MarkupDraft(ProgramDraft):
         else:
             yield from super().feed(text, raw)
 
-    def end(self, raw: str, *, cut_off: bool) -> Iterator[Any]:
+    def end_block(self, raw: str, *, cut_off: bool) -> Iterator[Any]:
         if self._shown:
             self._shown = False
             yield ContentDelta(raw)
         else:
-            yield from super().end(raw, cut_off=cut_off)
+            yield from super().end_block(raw, cut_off=cut_off)
 
 
 class NativeTurn:
     """After `close`, ``verdict`` says what came of the reply; ``done`` when to stop reading."""
 
-    def __init__(self, reply: Reply, judge: Judge, choice: Choice) -> None:
-        """``reply`` reads the words, with a `MarkupDraft` and `Verbatim` prose."""
+    def __init__(self, reply: ReplyReader, judge: CallChecker, choice: CallPolicy) -> None:
+        """``reply`` reads the words, with a `MarkupDraft` and `VerbatimProse` prose."""
         self._reply = reply
         self._judge = judge
-        self._choice = choice
-        self._assembler = Assembler()
+        self._call_policy = choice
+        self._assembler = CallAssembler()
         self._chunks: list[Chunk | None] = []
         """Those of the open call; None for one that cannot leave as it is."""
-        self._problems: list[Unusable] = []
+        self._problems: list[UnusableCall] = []
         self._base: Chunk = {"id": new_id("chatcmpl-")}
         self._end: Chunk | None = None
         self._finish_reason: str | None = None
@@ -131,7 +144,7 @@ class NativeTurn:
 
     def close(self) -> Iterator[Chunk]:
         """The upstream has ended, or was left."""
-        cut_off = not self.done and is_cut(self._finish_reason)
+        cut_off = not self.done and is_truncated(self._finish_reason)
         for call in self._assembler.close():
             if cut_off and not call.is_whole:
                 metrics.NATIVE_REPAIRS.labels("cut").inc()
@@ -141,7 +154,7 @@ class NativeTurn:
 
     def end(self, *, length: bool = False) -> Chunk:
         """The last chunk with a choice; ``length`` where the answer was cut off here."""
-        reason: str = told_reason(self._finish_reason)
+        reason: str = answer_finish_reason(self._finish_reason)
         if self._left:
             reason = "tool_calls"
         elif length:
@@ -158,17 +171,17 @@ class NativeTurn:
     @property
     def verdict(self) -> Verdict:
         if self._left:
-            return Answered()
+            return FinalReply()
         if self._problems:
-            return Refused("invalid", {"diagnostics": "\n".join(map(str, self._problems))})
+            return UnusableReply("invalid", {"diagnostics": "\n".join(map(str, self._problems))})
         found = self._reply.verdict
-        if isinstance(found, Refused) and found.kind == "required":
+        if isinstance(found, UnusableReply) and found.kind == "required":
             return found
-        if is_cut(self._finish_reason) and not self.done:
-            return Answered()
-        if isinstance(found, Refused) and found.kind in ("invalid", "promised"):
+        if is_truncated(self._finish_reason) and not self.done:
+            return FinalReply()
+        if isinstance(found, UnusableReply) and found.kind in ("invalid", "promised"):
             return found
-        return Answered() if self._said else Refused("empty")
+        return FinalReply() if self._said else UnusableReply("empty")
 
     def _words(self, chunk: Chunk, rest: dict[str, Any], *, alone: bool) -> Iterator[Chunk]:
         """The chunk with as much of its words as can be told."""
@@ -201,14 +214,14 @@ class NativeTurn:
                     metrics.NATIVE_REPAIRS.labels("markup").inc()
                     yield from self._written(event.id, event.name, event.arguments)
 
-    def _leave(self, calls: Iterable[Pieces]) -> Iterator[Chunk]:
+    def _leave(self, calls: Iterable[CallFragments]) -> Iterator[Chunk]:
         for call in calls:
             chunks, self._chunks = self._chunks, []
-            if self._left and self._choice.one_at_a_time:
+            if self._left and self._call_policy.one_at_a_time:
                 metrics.NATIVE_REPAIRS.labels("dropped").inc()
                 continue
             judged = self._judge.judge(call)
-            if isinstance(judged, Unusable):
+            if isinstance(judged, UnusableCall):
                 metrics.NATIVE_REPAIRS.labels("dropped").inc()
                 self._problems.append(judged)
                 continue

@@ -49,7 +49,7 @@ _NUMBER = re.compile(r"(?<![\w.])-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,14})?")
 
 
 @dataclass(frozen=True)
-class Source:
+class CopySource:
     """A text to copy from."""
 
     text: str

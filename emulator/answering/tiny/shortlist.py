@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from emulator.answering.tiny.copying import FUNCTION_WORDS, Source
+from emulator.answering.tiny.copying import FUNCTION_WORDS, CopySource
 from emulator.tools.tool import Tool
 
 NAME, DESCRIPTION, ARGUMENT = 3.0, 2.0, 1.0
@@ -49,7 +49,7 @@ def _scores(tools: Sequence[Tool], request: str) -> list[float]:
     wanted = _stems(request)
     weights = [_weights(tool) for tool in tools]
     holders = {stem: sum(stem in those for those in weights) for stem in wanted}
-    number = NUMBER_HELD if Source(request).numbers() else NUMBER_MISSING
+    number = NUMBER_HELD if CopySource(request).numbers() else NUMBER_MISSING
     return [
         sum(
             those[stem] * math.log(1 + len(tools) / holders[stem]) for stem in wanted & those.keys()

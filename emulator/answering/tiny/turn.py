@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from emulator.answering.call_policy import CallPolicy
 from emulator.answering.grammar.calls import gbnf
-from emulator.answering.grammar.rules import GrammarUnusable
+from emulator.answering.grammar.rules import UnusableGrammar
 from emulator.answering.tiny.shortlist import shortlist
-from emulator.answering.tool_choice import Choice
-from emulator.answering.transcript import ModelMessage, Passage, render, transcript
+from emulator.answering.transcript import ModelMessage, TranscriptSpan, render, transcript
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 
@@ -40,8 +40,8 @@ class TinyTurn:
 def tiny_turn(
     messages: Sequence[Message],
     toolset: Toolset,
-    choice: Choice,
-    passages: Sequence[Passage] = (),
+    choice: CallPolicy,
+    passages: Sequence[TranscriptSpan] = (),
 ) -> TinyTurn:
     """The turn that follows `messages`.
 
@@ -68,12 +68,12 @@ def tiny_turn(
             parallel=not choice.one_at_a_time,
             source=source,
         )
-    except GrammarUnusable:
+    except UnusableGrammar:
         grammar = None
     return TinyTurn(few_shot(examples, transcript(messages, toolset, passages)), grammar)
 
 
-def opening() -> list[ModelMessage]:
+def opening_messages() -> list[ModelMessage]:
     """The turns with which every prompt for such a model begins."""
     return few_shot(render("tiny.jinja", tools=(), evident=False, choice="auto"), [])[:-1]
 

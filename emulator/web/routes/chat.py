@@ -27,15 +27,15 @@ def add_routes(
         if settings.log_bodies:
             log.info("request body", body=body.decode(errors="replace"))
         chat = parse_chat(body)
-        asked = pipeline.read(chat, client(), interpreter_by_default=True, order=order())
-        chunks = complete(pipeline, asked, f"{request.scheme}://{request.host}")
+        answer_request = pipeline.read(chat, client(), interpreter_by_default=True, order=order())
+        chunks = complete(pipeline, answer_request, f"{request.scheme}://{request.host}")
         if not chat.stream:
             opened = next(chunks)
-            return tell(json_reply(collect(chunks)), opened, asked.dropped)
+            return tell(json_reply(collect(chunks)), opened, answer_request.unsupported_tools)
         stream = EventStream(chunks, settings.ping_seconds)
         # A refusal that the upstream is quick to give comes out here, and so keeps its status.
         first = stream.first()
-        return tell(stream_reply(stream), first, asked.dropped)
+        return tell(stream_reply(stream), first, answer_request.unsupported_tools)
 
     @api.get("/models")
     def list_models() -> Response:

@@ -37,7 +37,7 @@ _TEACHES: Sequence[tuple[str, re.Pattern[str]]] = tuple(
 )
 
 
-def taught_syntax(messages: Sequence[Message]) -> str:
+def foreign_call_syntax(messages: Sequence[Message]) -> str:
     """The first such syntax in the system messages that open a conversation; "" where there is none.
 
     Later messages do not count: our instructions stand before them, and are not written anew.

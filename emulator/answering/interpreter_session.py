@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from emulator.answering.prompt import Workplace
+from emulator.answering.prompt import SandboxDescription
 from emulator.errors import BadRequest, NotFound
 from emulator.interpreter.attachments import taken_in
 from emulator.interpreter.interface import Cells
@@ -25,7 +25,7 @@ _TOLD_FILES = 50
 _LINK = re.compile(r"/containers/(cntr_[0-9a-f]+)/files/")
 
 
-class Auto(BaseModel):
+class AutoContainer(BaseModel):
     """``{"type": "auto", ...}``: a container for the asking. Other fields of OpenAI's are let pass."""
 
     model_config = ConfigDict(frozen=True)
@@ -39,38 +39,38 @@ class Auto(BaseModel):
 
 
 @dataclass(frozen=True)
-class Bench:
+class InterpreterSession:
     """Where the cells of one answer run, and how many of them there may be."""
 
     interpreter: Cells
     container: Container
-    runs: int
+    max_cells: int
     """Cells in one answer."""
-    fixes: int
+    max_failures: int
     """Cells in a row that may fail, after the first."""
     files: Files
     """Uploaded ones, which messages may name."""
-    passing: bool
+    temporary: bool
     """The container was made for this answer."""
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """A container that was made for an answer and not used is not kept."""
-        if self.passing and not self.interpreter.used(self.container):
+        if self.temporary and not self.interpreter.used(self.container):
             with suppress(NotFound):
                 self.interpreter.delete(self.container.client, self.container.id)
 
-    def taken_in(self, messages: Sequence[Message]) -> Sequence[Message]:
+    def with_files(self, messages: Sequence[Message]) -> Sequence[Message]:
         """The messages, their files put into the container."""
         return taken_in(messages, self.files, self.interpreter.containers, self.container)
 
-    def workplace(self) -> Workplace:
+    def describe_sandbox(self) -> SandboxDescription:
         files = [file.path for file in self.interpreter.containers.files(self.container.id)]
         more = [f"and {len(files) - _TOLD_FILES} more"] if len(files) > _TOLD_FILES else []
         libraries = self.interpreter.libraries(self.container)
-        return Workplace(libraries, [*files[:_TOLD_FILES], *more])
+        return SandboxDescription(libraries, [*files[:_TOLD_FILES], *more])
 
 
-def open_bench(
+def open_session(
     interpreter: Cells,
     files: Files,
     settings: Settings,
@@ -79,7 +79,7 @@ def open_bench(
     tool: Mapping[str, Any],
     *,
     few_shot: bool = False,
-) -> Bench:
+) -> InterpreterSession:
     """The bench that ``tool`` asks for; ``few_shot`` where a very small model writes the cells.
 
     Raises `BadRequest`, `NotFound`.
@@ -90,7 +90,7 @@ def open_bench(
     if few_shot:
         runs = 1  # a very small model goes on writing cells, whatever came out of the first
     container, made = _container(interpreter, settings, client, request, tool)
-    return Bench(interpreter, container, runs, settings.interpreter_fixes, files, made)
+    return InterpreterSession(interpreter, container, runs, settings.interpreter_fixes, files, made)
 
 
 def _container(
@@ -111,7 +111,7 @@ def _container(
             f"Invalid value for {place!r}: expected the id of a container or type auto.", place
         )
     try:
-        auto = Auto.model_validate(asked)
+        auto = AutoContainer.model_validate(asked)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         at = ".".join([place, *map(str, first["loc"])])

@@ -10,7 +10,7 @@ from sandbox.errors import SandboxBusy, SandboxError
 
 
 @contextmanager
-def sandbox_at_fault() -> Iterator[None]:
+def translate_sandbox_errors() -> Iterator[None]:
     """Raises `ExecutionFailed`."""
     try:
         yield

@@ -1,6 +1,6 @@
-"""Read one reply of the model: tell what can be told at once, run the program in it, judge the rest.
+"""Read one reply of the model: stream its prose, run the program in it, and judge the result.
 
-`Reply.feed` and `Reply.close` are sans-IO; `answerer.py` brings the chunks and acts on the verdict.
+`ReplyReader.feed` and `close` are sans-IO; `answerer.py` brings the chunks and acts on the verdict.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Protocol
 
 import structlog
 
-from emulator.answering.answer_format import AnswerFormat, Misformed
+from emulator.answering.answer_format import AnswerFormat, FormatMismatch
+from emulator.answering.call_policy import CallPolicy
 from emulator.answering.continuation import Continuation
 from emulator.answering.prose import Prose
 from emulator.answering.recording import record_reply
-from emulator.answering.reply_splitter import Begins, ReplySplitter
-from emulator.answering.tool_choice import Choice
-from emulator.answering.verdicts import Answered, Refused, Verdict
+from emulator.answering.reply_splitter import ReasoningStart, ReplySplitter
+from emulator.answering.verdicts import FinalReply, UnusableReply, Verdict
 from emulator.events import AnswerEvent, ContentDelta, ReasoningDelta, ToolCall
 from emulator.programs.saved import Saved
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Reasoning, Text
@@ -45,15 +45,15 @@ _PROMISE = re.compile(
 _DECLINED = re.compile(r"\W{0,8}no\b[^\n]{0,160}", re.IGNORECASE)
 
 
-class Drafting(Protocol):
+class CodeDraft(Protocol):
     """What collects the code of a reply: `ProgramDraft`, or `CellDraft` where there is an interpreter."""
 
     @property
     def names(self) -> ToolNames: ...
     @property
-    def offered(self) -> list[str]: ...
+    def offered_names(self) -> list[str]: ...
     @property
-    def wrote(self) -> bool: ...
+    def has_code(self) -> bool: ...
     @property
     def code(self) -> str: ...
     @property
@@ -61,49 +61,53 @@ class Drafting(Protocol):
     @property
     def dialects(self) -> Collection[str]: ...
     @property
-    def begun(self) -> bool: ...
+    def has_open_call(self) -> bool: ...
     @property
-    def cut(self) -> str: ...
+    def truncated_block(self) -> str: ...
     @property
-    def stopped(self) -> bool: ...
+    def is_done(self) -> bool: ...
     @property
     def verdict(self) -> Verdict | None: ...
-    def begin(self, dialect: str, raw: str, *, in_a_row: bool = False) -> Iterator[AnswerEvent]: ...
+    def start_block(
+        self, dialect: str, raw: str, *, in_a_row: bool = False
+    ) -> Iterator[AnswerEvent]: ...
     def feed(self, text: str, raw: str) -> Iterator[AnswerEvent]: ...
-    def end(self, raw: str, *, cut_off: bool) -> Iterator[AnswerEvent | str]: ...
+    def end_block(self, raw: str, *, cut_off: bool) -> Iterator[AnswerEvent | str]: ...
     def finish(self) -> Iterator[AnswerEvent]: ...
-    def saved(self) -> Saved | None: ...
+    def saved_program(self) -> Saved | None: ...
     @property
-    def suspicious(self) -> bool: ...
-    def released(self) -> Iterator[ToolCall]: ...
+    def has_repeated_calls(self) -> bool: ...
+    def release_calls(self) -> Iterator[ToolCall]: ...
 
 
-class Reply:
+class ReplyReader:
     """One reply. After `close`, ``verdict`` says what came of it; ``done`` when to stop reading."""
 
     def __init__(
         self,
-        draft: Drafting,
+        draft: CodeDraft,
         prose: Prose,
-        choice: Choice,
+        choice: CallPolicy,
         *,
         answer_format: AnswerFormat | None = None,
         recover_reasoning: bool = False,
-        begins: Begins = Begins.OUTSIDE,
-        asked_about: bool = False,
-        cut: str = "",
+        reasoning_start: ReasoningStart = ReasoningStart.OUTSIDE,
+        quotation_questioned: bool = False,
+        unfinished_block: str = "",
     ) -> None:
-        """``begins``: how the model's replies do. ``asked_about``: the model was asked whether it means
-        what it had quoted, and this is the answer. ``cut`` is the block that an earlier reply was cut off
-        in; this one is to go on with it."""
+        """``quotation_questioned``: the model was asked whether it means a quoted call, and this reply is
+        its answer. ``unfinished_block``: the block in which the last reply was truncated, if this reply
+        continues it."""
         self.draft = draft
         self.prose = prose
-        self._choice = choice
+        self._call_policy = choice
         self._format = answer_format
         self._recover_reasoning = recover_reasoning
-        self._asked_about = asked_about
-        self._splitter = ReplySplitter(draft.names, begins)
-        self._continuation = Continuation(cut, draft.names) if cut else None
+        self._quotation_questioned = quotation_questioned
+        self._splitter = ReplySplitter(draft.names, reasoning_start)
+        self._continuation = (
+            Continuation(unfinished_block, draft.names) if unfinished_block else None
+        )
         self._reasoning: list[str] = []
         self._afterword = ""
         self._misformed = ""
@@ -144,46 +148,54 @@ class Reply:
             yield from self._recover()
         self.done = True
         yield from self.draft.finish()
-        if self.draft.verdict is None and not self.draft.wrote and not self._choice.required:
+        if (
+            self.draft.verdict is None
+            and not self.draft.has_code
+            and not self._call_policy.required
+        ):
             yield from self._answer(self.prose.close(), cut_off=cut_off)
 
     def rest(self) -> Iterator[AnswerEvent]:
         """The words that were held, where they stand whatever follows."""
-        if not self._choice.required and (rest := self.prose.close()):
+        if not self._call_policy.required and (rest := self.prose.close()):
             self.prose.tell(rest)
             yield ContentDelta(rest)
 
     @property
-    def begins(self) -> Begins | None:
+    def reasoning_start(self) -> ReasoningStart | None:
         """What the reply has shown of how the model's replies begin."""
-        return self._splitter.begins
+        return self._splitter.reasoning_start
 
     @property
     def verdict(self) -> Verdict:
         if (verdict := self.draft.verdict) is not None:
             return verdict
         if self._misformed:
-            return Refused("format", {"diagnostics": self._misformed})
-        if self._choice.required:
-            return Refused("required", {"names": self._names()})
+            return UnusableReply("format", {"diagnostics": self._misformed})
+        if self._call_policy.required:
+            return UnusableReply("required", {"names": self._names()})
         if not self._answered:
-            return Refused("empty", {"names": self._names()})
+            return UnusableReply("empty", {"names": self._names()})
         if self.draft.names and _PROMISE.search(self.prose.sent[-MAX_PROMISE:]):
-            return Refused("promised", {"names": self._names()})
-        return Answered()
+            return UnusableReply("promised", {"names": self._names()})
+        return FinalReply()
 
     def _names(self) -> list[str]:
-        return [self._choice.name] if self._choice.name else self.draft.offered
+        return [self._call_policy.name] if self._call_policy.name else self.draft.offered_names
 
     def _answer(self, rest: str, *, cut_off: bool) -> Iterator[AnswerEvent]:
         """Tell what was held, in the form that was asked for."""
-        if self._asked_about and self._format is None and _DECLINED.fullmatch(rest.strip()):
+        if (
+            self._quotation_questioned
+            and self._format is None
+            and _DECLINED.fullmatch(rest.strip())
+        ):
             rest, self._answered = "", True
             return
         if rest and self._format is not None and not cut_off:
             try:
                 rest = self._format.read(rest)
-            except Misformed as error:
+            except FormatMismatch as error:
                 self._misformed = str(error)
                 return
         self._answered = bool(rest or self.prose.sent)
@@ -207,17 +219,17 @@ class Reply:
             case BlockStart(dialect, raw):
                 self._said = True
                 in_a_row = not self._afterword.strip()
-                yield from self.draft.begin(dialect, raw, in_a_row=in_a_row)
+                yield from self.draft.start_block(dialect, raw, in_a_row=in_a_row)
             case BlockDelta(text, raw):
                 yield from self.draft.feed(text, raw)
             case BlockEnd(raw, at_reply_end=at_reply_end):
                 # Of a block that was cut nothing is called, whatever its syntax.
-                for part in self.draft.end(raw, cut_off=cut_off and at_reply_end):
+                for part in self.draft.end_block(raw, cut_off=cut_off and at_reply_end):
                     if isinstance(part, str):
                         yield from self._no_program(part)
                     else:
                         yield part
-        self.done = self.done or self.draft.stopped
+        self.done = self.done or self.draft.is_done
 
     def _reason(self, text: str) -> Iterator[AnswerEvent]:
         if text:  # a bare tag says nothing
@@ -226,7 +238,7 @@ class Reply:
 
     def _words(self, text: str) -> Iterator[AnswerEvent]:
         self._said = self._said or bool(text.strip())
-        if self.draft.wrote:
+        if self.draft.has_code:
             # White space says nothing, and there may be much of it.
             self._afterword = (self._afterword + text).lstrip()
             words = self._afterword
@@ -238,7 +250,7 @@ class Reply:
 
     def _no_program(self, raw: str) -> Iterator[AnswerEvent]:
         """Code that calls no offered tool is prose; behind a program it is an invented result."""
-        if self.draft.wrote:
+        if self.draft.has_code:
             self.done = True
         else:
             yield from self._words(raw)

@@ -13,12 +13,12 @@ from emulator.upstream.interface import Chunk
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 
 
-def estimated_tokens(messages: Sequence[Mapping[str, Any]]) -> int:
+def estimate_tokens(messages: Sequence[Mapping[str, Any]]) -> int:
     """Of a prompt that no tokenizer has seen: four characters a token."""
     return sum(len(str(message["content"])) for message in messages) // 4
 
 
-class Meter:
+class UsageCounter:
     """The last turn's prompt is counted, and every turn's completion.
 
     When we close a reply before the upstream has told its usage, a chunk that says something counts as a
@@ -56,7 +56,7 @@ class Meter:
         """What to tell the client; ``messages`` are those of the last turn."""
         prompt = (self._reported or {}).get("prompt_tokens")
         if prompt is None:
-            prompt = estimated_tokens(messages)
+            prompt = estimate_tokens(messages)
         usage = Usage(int(prompt), self.completion)
         if self._turns < 2:
             reported = self._reported or {}

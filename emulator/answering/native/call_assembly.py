@@ -29,7 +29,7 @@ from emulator.tools.toolset import Toolset
 
 
 @dataclass
-class Pieces:
+class CallFragments:
     """One call as it comes."""
 
     index: Any
@@ -82,14 +82,14 @@ class Pieces:
         )
 
 
-class Assembler:
+class CallAssembler:
     """Puts the pieces of one reply's calls together; `feed` gives each call once it is over."""
 
     def __init__(self) -> None:
-        self._open: Pieces | None = None
+        self._open: CallFragments | None = None
         self.chars = 0
 
-    def feed(self, piece: Any) -> Iterator[Pieces]:
+    def feed(self, piece: Any) -> Iterator[CallFragments]:
         """``piece`` is an item of a delta's ``tool_calls``."""
         if not isinstance(piece, Mapping):
             return
@@ -97,18 +97,18 @@ class Assembler:
         if self._open is not None and _begins_another(self._open, piece):
             yield from self.close()
         if self._open is None:
-            self._open = Pieces(piece.get("index"))
+            self._open = CallFragments(piece.get("index"))
         if piece.get("index") != self._open.index:
             self._open.faults.add("index")
         self._open.add(piece)
 
-    def close(self) -> Iterator[Pieces]:
+    def close(self) -> Iterator[CallFragments]:
         if self._open is not None:
             yield self._open
             self._open = None
 
 
-def _begins_another(known: Pieces, piece: Mapping[str, Any]) -> bool:
+def _begins_another(known: CallFragments, piece: Mapping[str, Any]) -> bool:
     given = piece.get("id")
     function = piece.get("function")
     name = function.get("name") if isinstance(function, Mapping) else None
@@ -121,7 +121,7 @@ def _begins_another(known: Pieces, piece: Mapping[str, Any]) -> bool:
 
 
 @dataclass(frozen=True)
-class Mended:
+class ValidCall:
     """A call that can leave."""
 
     id: str
@@ -134,7 +134,7 @@ class Mended:
 
 
 @dataclass(frozen=True)
-class Unusable:
+class UnusableCall:
     """What was called, and what is wrong with it."""
 
     written: str
@@ -145,14 +145,14 @@ class Unusable:
         return "\n".join(f"{self.written}: {problem}" for problem in self.problems)
 
 
-class Judge:
+class CallChecker:
     """Tells of each call whether it can leave, and how. Knows what has left."""
 
     def __init__(self, toolset: Toolset) -> None:
         self._toolset = toolset
         self._ids: set[str] = set()
 
-    def judge(self, call: Pieces) -> Mended | Unusable:
+    def judge(self, call: CallFragments) -> ValidCall | UnusableCall:
         faults = set(call.faults)
         tool = next((tool for tool in self._toolset.tools if tool.name == call.name), None)
         if tool is None:
@@ -166,21 +166,23 @@ class Judge:
         if tool is None:
             offered = ", ".join(tool.name for tool in self._toolset.tools)[:600]
             message = f"there is no such function; expected one of {offered}"
-            return Unusable(shown, (Problem("", message),), "name")
+            return UnusableCall(shown, (Problem("", message),), "name")
         if not isinstance(given, dict):
-            return Unusable(shown, (Problem("", "the arguments are no JSON object"),), "arguments")
+            return UnusableCall(
+                shown, (Problem("", "the arguments are no JSON object"),), "arguments"
+            )
         if not tool.validator.is_valid(given):
             faults.add("schema")
             try:
                 given = self._toolset.bind(tool.name, (), given)
             except BindError as error:
-                return Unusable(shown, tuple(error.problems), "schema")
+                return UnusableCall(shown, tuple(error.problems), "schema")
         key = call.id
         if not key or key in self._ids:
             faults.add("id")
             key = new_id("call_")
         self._ids.add(key)
-        return Mended(key, tool.name, given, frozenset(faults), call.is_plain and not faults)
+        return ValidCall(key, tool.name, given, frozenset(faults), call.is_plain and not faults)
 
 
 def _parsed(text: str) -> Any:

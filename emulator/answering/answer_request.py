@@ -8,8 +8,14 @@ from functools import cached_property
 from typing import Any
 
 from emulator.answering.answer_format import AnswerFormat
+from emulator.answering.call_policy import (
+    INTERPRETER,
+    CallPolicy,
+    interpreter_tool,
+    offered,
+    unsupported_types,
+)
 from emulator.answering.profiles import Profile, profile_of
-from emulator.answering.tool_choice import INTERPRETER, Choice, interpreter_tool, left_out, offered
 from emulator.protocol import ChatCompletionRequest
 from emulator.settings import Order, Settings
 from emulator.tools.toolset import Toolset
@@ -17,16 +23,16 @@ from emulator.upstream.routes import Route
 
 
 @dataclass(frozen=True)
-class Asked:
+class AnswerRequest:
     """One request of one client."""
 
-    request: ChatCompletionRequest
+    chat: ChatCompletionRequest
     client: str
     """Whose containers and files may be used."""
     route: Route
     """Which model is asked, and where."""
     toolset: Toolset
-    choice: Choice
+    call_policy: CallPolicy
     answer_format: AnswerFormat | None
     interpreter: Mapping[str, Any] | None
     """The code interpreter as a tool, if the model may use it."""
@@ -34,9 +40,9 @@ class Asked:
     """Which calls leave together."""
     relayed: bool
     """Nothing is to be emulated: the upstream's own words are the answer, all ``n`` choices at once."""
-    stops_here: bool = False
+    finds_stop_string: bool = False
     """The front tells which stop string ended an answer: upstreams that cut there do not say."""
-    dropped: tuple[str, ...] = ()
+    unsupported_tools: tuple[str, ...] = ()
     """Types of hosted tools that the model is not offered, since nobody could run them here."""
 
     @property
@@ -48,7 +54,7 @@ class Asked:
     def profile(self) -> Profile:
         return profile_of(self.settings, self.route.model)
 
-    def instead(self, route: Route) -> Asked:
+    def with_route(self, route: Route) -> AnswerRequest:
         """The same request, to another upstream."""
         if route is self.route:
             return self
@@ -59,37 +65,37 @@ class Asked:
         return not self.toolset.tools and self.interpreter is None and not formatted
 
     @property
-    def answers(self) -> int:
+    def choice_count(self) -> int:
         """How many answers are to be made here, one after the other."""
-        return 1 if self.relayed else self.request.n or 1
+        return 1 if self.relayed else self.chat.n or 1
 
 
 def read_request(
-    request: ChatCompletionRequest,
+    chat: ChatCompletionRequest,
     client: str,
     route: Route,
     *,
     interpreter_by_default: bool = False,
     order: Order | None = None,
-) -> Asked:
+) -> AnswerRequest:
     """``interpreter_by_default``: a request that leaves all open gets an interpreter, if that is on here;
     ``order``: what the request says of it, None for nothing.
 
     Raises `BadRequest` naming the place.
     """
     settings = route.settings
-    toolset, choice = offered(request)
-    interpreter = interpreter_tool(request)
+    toolset, choice = offered(chat)
+    interpreter = interpreter_tool(chat)
     if (
         interpreter is None
         and interpreter_by_default
         and settings.interpreter == "on"
-        and _leaves_open(request)
+        and _leaves_open(chat)
     ):
         interpreter = {"type": INTERPRETER}
-    answer_format = AnswerFormat.parse(request.response_format)
-    asked = Asked(
-        request,
+    answer_format = AnswerFormat.parse(chat.response_format)
+    request = AnswerRequest(
+        chat,
         client,
         route,
         toolset,
@@ -98,12 +104,12 @@ def read_request(
         interpreter,
         order or settings.order,
         relayed=False,
-        dropped=left_out(request),
+        unsupported_tools=unsupported_types(chat),
     )
-    return replace(asked, relayed=asked.is_relayed_by(route))
+    return replace(request, relayed=request.is_relayed_by(route))
 
 
-def _leaves_open(request: ChatCompletionRequest) -> bool:
+def _leaves_open(chat: ChatCompletionRequest) -> bool:
     """Whether the client leaves it to the model how to answer, once."""
-    free = request.tool_choice in (None, "auto") and request.function_choice in (None, "auto")
-    return free and not request.is_legacy and (request.n or 1) == 1
+    free = chat.tool_choice in (None, "auto") and chat.function_choice in (None, "auto")
+    return free and not chat.is_legacy and (chat.n or 1) == 1

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from emulator.answering.transcript import (
-    Passage,
-    ToldResult,
+    RenderedResult,
+    TranscriptSpan,
     joined,
     other_parts,
     render,
-    results_by_id,
+    rendered_results,
     transcript,
 )
 from emulator.programs.ended import Placed
@@ -27,13 +27,15 @@ _FAILED_RESULT = 400
 """Each result has so many, however many there are."""
 
 
-def ended_passage(placed: Placed, messages: Sequence[Message], toolset: Toolset) -> Passage:
+def program_transcript(
+    placed: Placed, messages: Sequence[Message], toolset: Toolset
+) -> TranscriptSpan:
     """An ended program as the model wrote it, and what came of it, in place of its calls and results."""
     ended = placed.ended
     span = messages[placed.start : placed.stop]
     ids = set(ended.ids)
     own = [m for m in span if m.tool_call_id in ids or _calls(m, ids)]
-    results = results_by_id(own, toolset)
+    results = rendered_results(own, toolset)
     told = [results[key] for key in ended.ids if key in results]
     if ended.failure:
         told = _shortened(told)
@@ -49,7 +51,7 @@ def ended_passage(placed: Placed, messages: Sequence[Message], toolset: Toolset)
     words = span[0].text
     places = set(map(id, own))
     others = [m for m in span if id(m) not in places]
-    return Passage(
+    return TranscriptSpan(
         placed.start,
         placed.stop,
         [
@@ -67,14 +69,14 @@ def _calls(message: Message, ids: set[str]) -> bool:
     return any(call.id in ids for call in message.tool_calls or ())
 
 
-def _shortened(results: Sequence[ToldResult]) -> list[ToldResult]:
+def _shortened(results: Sequence[RenderedResult]) -> list[RenderedResult]:
     limit = max(_FAILED_RESULT, _FAILED_RESULTS // max(len(results), 1))
-    return [ToldResult(one.call, _cut(one.content, limit)) for one in results]
+    return [RenderedResult(one.call, _cut(one.content, limit)) for one in results]
 
 
 def _cut(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     head, tail = limit * 2 // 3, limit // 3
-    left_out = len(text) - head - tail
-    return f"{text[:head]}\n... [{left_out:,} characters left out] ...\n{text[-tail:]}"
+    unsupported_types = len(text) - head - tail
+    return f"{text[:head]}\n... [{unsupported_types:,} characters left out] ...\n{text[-tail:]}"

@@ -1,8 +1,7 @@
 """A prompt template of the operator's own: a Jinja file in place of prompts/tools.jinja.
 
-It is rendered in Jinja's sandbox: it sees the values below and nothing behind them, since what fills them
-(names and descriptions of tools) comes from clients. `check` renders each at start, so that one that does
-not work is found by its author and not by a client.
+The template is rendered in Jinja's sandbox because names and descriptions of tools come from clients.
+`check_templates` renders each template at start, so that its author sees the error, not a client.
 """
 
 from __future__ import annotations
@@ -26,27 +25,27 @@ _ENVIRONMENT.filters["fence"] = fence
 _SAMPLE = 'def get_weather(*, city: str) -> Any:\n    """The weather in a city."""\n'
 
 
-class TemplateUnusable(ValueError):
+class InvalidTemplate(ValueError):
     """The message says which file, where in it, and why."""
 
 
-def render_own(path: str, **values: Any) -> str:
-    """The text of the file at ``path``. Raises `TemplateUnusable`."""
+def render_custom(path: str, **values: Any) -> str:
+    """The text of the file at ``path``. Raises `InvalidTemplate`."""
     try:
         return _template(path).render(**values)
     except (TemplateError, TypeError, ValueError, ArithmeticError) as error:
         line = getattr(error, "lineno", None)
         place = f"{path}, line {line}" if line else path
-        raise TemplateUnusable(f"template {place}: {error}") from error
+        raise InvalidTemplate(f"template {place}: {error}") from error
     except OSError as error:
-        raise TemplateUnusable(f"template {path}: {error.strerror}") from error
+        raise InvalidTemplate(f"template {path}: {error.strerror}") from error
 
 
-def check(settings: Settings) -> None:
-    """Render each profile's template for a sample. Raises `TemplateUnusable`."""
+def check_templates(settings: Settings) -> None:
+    """Render each profile's template for a sample. Raises `InvalidTemplate`."""
     for row in settings.profiles:
         for choice in ("auto", "required", "get_weather") if row.template else ():
-            text = render_own(
+            text = render_custom(
                 row.template or "",
                 stubs=_SAMPLE,
                 choice=choice,
@@ -58,7 +57,7 @@ def check(settings: Settings) -> None:
                 habit="python",
             )
             if "get_weather" not in text:
-                raise TemplateUnusable(
+                raise InvalidTemplate(
                     f"template {row.template}: what it says does not name the functions: "
                     "put {{ stubs }} into it"
                 )

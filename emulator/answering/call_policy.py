@@ -15,14 +15,14 @@ from emulator.tools.toolset import SchemaError, Toolset
 INTERPRETER = "code_interpreter"
 """The type of the one hosted tool that there is."""
 
-RUN_HERE = frozenset({"function", "custom", INTERPRETER})
+SUPPORTED_TYPES = frozenset({"function", "custom", INTERPRETER})
 """The types of tools that can be offered; one of any other type would run at its maker's."""
 
 NO_TOOLS = Toolset.parse([])
 
 
 @dataclass(frozen=True)
-class Choice:
+class CallPolicy:
     """What ``tool_choice`` came down to. ``name`` is the tool that must be called, if just one."""
 
     required: bool = False
@@ -35,15 +35,15 @@ class Choice:
         return self.name or ("required" if self.required else "auto")
 
 
-_FORMS = RUN_HERE | {"allowed_tools"}
+_FORMS = SUPPORTED_TYPES | {"allowed_tools"}
 
 
-def offered(request: ChatCompletionRequest) -> tuple[Toolset, Choice]:
+def offered(request: ChatCompletionRequest) -> tuple[Toolset, CallPolicy]:
     """The tools that the model may call in this turn. Raises `BadRequest` naming the place."""
     if request.functions is not None and request.tools is None:
         return _legacy(request, request.functions)
     tools = request.tools or []
-    dropped = left_out(request)
+    dropped = unsupported_types(request)
     everything = _parsed(tools, dropped)
     hosted = [tool.get("name", tool["type"]) for tool in tools if tool.get("type") in dropped]
     choice = request.tool_choice
@@ -51,9 +51,9 @@ def offered(request: ChatCompletionRequest) -> tuple[Toolset, Choice]:
     if not tools:
         if choice not in (None, "none", "auto"):
             raise BadRequest("tool_choice asks for a tool, but there are no tools.", "tool_choice")
-        return everything, Choice()
+        return everything, CallPolicy()
     if choice == "none":
-        return NO_TOOLS, Choice()
+        return NO_TOOLS, CallPolicy()
     if isinstance(choice, ToolChoice) and choice.type not in _FORMS:
         raise BadRequest(
             f"tool_choice.type is {choice.type[:64]!r}; expected one of {', '.join(sorted(_FORMS))}:"
@@ -64,11 +64,11 @@ def offered(request: ChatCompletionRequest) -> tuple[Toolset, Choice]:
     if isinstance(choice, ToolChoice) and choice.type == INTERPRETER:
         if interpreter_tool(request) is None:
             raise BadRequest("tool_choice asks for a tool that is not there.", "tool_choice")
-        return NO_TOOLS, Choice(required=True)
+        return NO_TOOLS, CallPolicy(required=True)
     if not isinstance(choice, ToolChoice):
         if choice == "required" and not (everything.tools or interpreter_tool(request)):
             raise _none_left("tool_choice", dropped)
-        return everything, Choice(required=choice == "required", one_at_a_time=one)
+        return everything, CallPolicy(required=choice == "required", one_at_a_time=one)
     if choice.allowed_tools is not None:
         allowed = [
             _chosen(everything, entry, f"tool_choice.allowed_tools.tools[{n}]", hosted)
@@ -78,15 +78,15 @@ def offered(request: ChatCompletionRequest) -> tuple[Toolset, Choice]:
         required = choice.allowed_tools.mode == "required"
         if required and not (allowed or interpreter_tool(request)):
             raise _none_left("tool_choice.allowed_tools.tools", dropped)
-        return _only(tools, allowed), Choice(required, None, one)
+        return _only(tools, allowed), CallPolicy(required, None, one)
     tool = _chosen(everything, choice.model_dump(), "tool_choice", hosted)
-    return _only(tools, [tool]), Choice(True, tool.python_name, one)
+    return _only(tools, [tool]), CallPolicy(True, tool.python_name, one)
 
 
-def left_out(request: ChatCompletionRequest) -> tuple[str, ...]:
+def unsupported_types(request: ChatCompletionRequest) -> tuple[str, ...]:
     """The types of the tools that nobody can run here (web search and the like), each once."""
     kinds = (tool.get("type") for tool in request.tools or ())
-    return tuple(dict.fromkeys(k for k in kinds if isinstance(k, str) and k not in RUN_HERE))
+    return tuple(dict.fromkeys(k for k in kinds if isinstance(k, str) and k not in SUPPORTED_TYPES))
 
 
 def _none_left(place: str, dropped: Sequence[str]) -> BadRequest:
@@ -112,7 +112,7 @@ def interpreter_tool(request: ChatCompletionRequest) -> Mapping[str, Any] | None
 
 def _legacy(
     request: ChatCompletionRequest, functions: Sequence[Mapping[str, Any]]
-) -> tuple[Toolset, Choice]:
+) -> tuple[Toolset, CallPolicy]:
     """``functions``: one call at most, since the answer has room for one."""
     if not functions:
         raise BadRequest("functions must not be an empty array; leave it out.", param="functions")
@@ -120,11 +120,11 @@ def _legacy(
     everything = _parsed(tools, legacy=True)
     choice = request.function_choice
     if choice == "none":
-        return NO_TOOLS, Choice()
+        return NO_TOOLS, CallPolicy()
     if isinstance(choice, FunctionChoice):
         tool = _chosen(everything, {"type": "function", "function": {"name": choice.name}}, "")
-        return _only(tools, [tool]), Choice(True, tool.python_name, True)
-    return everything, Choice(one_at_a_time=True)
+        return _only(tools, [tool]), CallPolicy(True, tool.python_name, True)
+    return everything, CallPolicy(one_at_a_time=True)
 
 
 def _parsed(

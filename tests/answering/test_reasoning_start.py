@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.answering.reply_splitter import Begins, ReplySplitter
+from emulator.answering.reply_splitter import ReasoningStart, ReplySplitter
 from emulator.reading.events import BlockDelta, Event, Reasoning, Text
 from tests.support.chat import ASK, BOTH, LONDON, calls
 from tests.support.scripted import Reply, ScriptedUpstream
@@ -111,9 +111,9 @@ def test_reasoning_streams_once_it_is_known_where_it_begins(
     with client.chat.completions.create(
         model="deepseek-r1", messages=ASK, tools=[GET_WEATHER], stream=True
     ) as stream:
-        deltas: Any = (chunk.choices[0].delta for chunk in stream if chunk.choices)
+        read_deltas: Any = (chunk.choices[0].delta for chunk in stream if chunk.choices)
         thought = (
-            delta.reasoning_content for delta in deltas if hasattr(delta, "reasoning_content")
+            delta.reasoning_content for delta in read_deltas if hasattr(delta, "reasoning_content")
         )
         assert "I think." in itertools.accumulate(thought)
 
@@ -209,14 +209,17 @@ def code(events: list[Event]) -> str:
 
 @settings(max_examples=300, deadline=None)
 @given(
-    st.lists(PIECES, max_size=12).map("".join), st.sampled_from(Begins), st.booleans(), st.data()
+    st.lists(PIECES, max_size=12).map("".join),
+    st.sampled_from(ReasoningStart),
+    st.booleans(),
+    st.data(),
 )
 def test_what_is_called_does_not_depend_on_how_the_reply_is_cut(
-    reply: str, begins: Begins, cut_off: bool, data: st.DataObject
+    reply: str, begins: ReasoningStart, cut_off: bool, data: st.DataObject
 ) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(reply)), max_size=6)))
     if (
-        begins is Begins.UNKNOWN
+        begins is ReasoningStart.UNKNOWN
     ):  # thoughts begin with words: what stands before them leaves at once
         reply = f"Well. {reply}"
     pieces = [reply[start:end] for start, end in itertools.pairwise([0, *cuts, len(reply)])]
