@@ -1,37 +1,52 @@
-"""The interpreter as a worker has it whose kernels are in another process: every question goes there.
+"""The interpreter of a worker whose kernels run in the keeper: each method is a call of the keeper's `Interpreter`.
 
-`handlers` answers them, in the process that has the `Interpreter`. Files do not pass here: all processes have
-the same folder. Knows nothing of kernels.
+`handlers` answers these calls in the keeper. Files do not cross the socket: all processes have the same folder.
+Knows nothing of kernels.
+
+A value crosses as ``[kind, fields]``: the kind is one of `_KINDS`, or "" for plain JSON. Fields are validated on
+arrival; what a kernel wrote is data on both sides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter
 
 from emulator import departure
 from emulator.errors import ClientDisconnected, ExecutionFailed
+from emulator.events import Image, Logs
+from emulator.interpreter.cell import CellWaiting
+from emulator.interpreter.execution import Execution
 from emulator.interpreter.held import Decision, Held
 from emulator.interpreter.interpreter import Interpreter, Progress, WaitingCell
-from emulator.interpreter.progress import dumped, loaded
 from emulator.settings import Order
-from emulator.shared.wire import Handler, Unreachable, Wire
+from emulator.shared.rpc import Handler, KeeperUnavailable, RpcClient
 from emulator.storage.container_rows import Container
 from emulator.storage.containers import Containers
 from emulator.tools.toolset import Toolset
 
+_ONE: Any = tuple  # mypy wants the type of its items
+_BYTES = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+_KINDS: Mapping[str, TypeAdapter[Any]] = {
+    # In a tuple, since only then can a dataclass be given a configuration.
+    kind.__name__: TypeAdapter(_ONE[kind], config=_BYTES)
+    for kind in (Logs, Image, CellWaiting, Execution, WaitingCell, Container, Decision)
+}
+_HELD_FIELDS = ("id", "container_id", "code", "since")
+
 
 class RemoteInterpreter:
-    """As `Interpreter`; safe to share between threads.
+    """The methods of `Interpreter` that requests need. Safe to share between threads.
 
-    Where the other process cannot be reached, cells fail with `ExecutionFailed`, and none waits.
+    While the keeper is unavailable, cells fail with `ExecutionFailed`, and no cell is found waiting.
     """
 
-    def __init__(self, wire: Wire, containers: Containers) -> None:
+    def __init__(self, keeper: RpcClient, containers: Containers) -> None:
         self.containers = containers
-        self._wire = wire
+        self._keeper = keeper
         self._libraries: dict[str, str] | None = None
 
     def run(
@@ -42,126 +57,118 @@ class RemoteInterpreter:
         key: str = "",
         order: Order = "auto",
     ) -> Iterator[Progress]:
-        tools = toolset.definitions if toolset else ()
-        asked = {
-            "container": dumped(container),
-            "code": code,
-            "tools": tools,
-            "key": key,
-            "order": order,
-        }
-        return self._progress("run", asked)
+        toolset = toolset or Toolset.parse([])
+        return self._stream("run", container, code, toolset, key, order)
 
     def waiting(self, call_id: str) -> WaitingCell | None:
-        if not call_id:
-            return None
         try:
-            found = self._wire.ask_one("waiting", call_id)
-        except Unreachable:
-            return None  # an ordinary turn
-        return loaded(found) if found else None
+            cell: WaitingCell | None = self._call("waiting", call_id) if call_id else None
+        except ExecutionFailed:
+            return None  # the caller asks the model instead
+        return cell
 
     def go_on(self, container: Container, results: Mapping[str, Any]) -> Iterator[Progress]:
-        asked = {"container": dumped(container), "results": dict(results)}
-        return self._progress("go_on", asked)
+        return self._stream("go_on", container, dict(results))
 
     def libraries(self, container: Container) -> dict[str, str]:
         if self._libraries is None:
-            with _reached():
-                self._libraries = self._wire.ask_one("libraries", dumped(container))
+            self._libraries = self._call("libraries", container)
         return self._libraries or {}
 
     def used(self, container: Container) -> bool:
         try:
-            return bool(self._wire.ask_one("used", dumped(container)))
-        except Unreachable:
-            return True  # rather kept than lost
+            return bool(self._call("used", container))
+        except ExecutionFailed:
+            return True  # an unused container that stays does less harm than a used one that goes
 
     def delete(self, client: str, container_id: str) -> None:
-        with _reached():
-            self._wire.ask_one("delete", [client, container_id])
+        self._call("delete", client, container_id)
 
     def held(self, container_id: str) -> Sequence[Held]:
-        with _reached():
-            return [loaded(row) for row in self._wire.ask("held", container_id)]
+        return [*self._stream("held", container_id)]
 
     def decide(self, container_id: str, execution_id: str, decision: Decision) -> Held:
-        asked = {"container_id": container_id, "execution_id": execution_id}
-        with _reached():
-            held = loaded(self._wire.ask_one("decide", {**asked, "decision": asdict(decision)}))
-        assert isinstance(held, Held)
+        held: Held = self._call("decide", container_id, execution_id, decision)
         return held
 
-    def _progress(self, name: str, asked: Mapping[str, Any]) -> Iterator[Progress]:
-        with _reached():
-            for row in self._wire.ask(name, asked):
-                yield loaded(row)
+    def _call(self, name: str, *arguments: Any) -> Any:
+        with _keeper_errors():
+            return _load(self._keeper.call(f"interpreter.{name}", *map(_dump, arguments)))
+
+    def _stream(self, name: str, *arguments: Any) -> Iterator[Any]:
+        with _keeper_errors():
+            yield from map(
+                _load, self._keeper.stream(f"interpreter.{name}", *map(_dump, arguments))
+            )
 
 
 def handlers(interpreter: Interpreter) -> dict[str, Handler]:
-    """What answers the questions of `RemoteInterpreter`, by their names."""
+    """The functions that `RemoteInterpreter` calls."""
 
-    def run(asked: Any) -> Iterator[Any]:
-        toolset = Toolset.parse(asked["tools"])
-        container, code = loaded(asked["container"]), asked["code"]
-        progress = interpreter.run(container, code, toolset, asked["key"], asked["order"])
-        return _rows(progress)
+    def called(method: Callable[..., Any]) -> Handler:
+        return lambda *arguments: _dump(method(*map(_load, arguments)))
 
-    def go_on(asked: Any) -> Iterator[Any]:
-        return _rows(interpreter.go_on(loaded(asked["container"]), asked["results"]))
-
-    def waiting(call_id: Any) -> Iterator[Any]:
-        if cell := interpreter.waiting(call_id):
-            yield dumped(cell)
-
-    def libraries(container: Any) -> Iterator[Any]:
-        yield interpreter.libraries(loaded(container))
-
-    def used(container: Any) -> Iterator[Any]:
-        yield interpreter.used(loaded(container))
-
-    def delete(asked: Any) -> Iterator[Any]:
-        interpreter.delete(*asked)
-        yield True
-
-    def held(container_id: Any) -> Iterator[Any]:
-        yield from map(dumped, interpreter.held(container_id))
-
-    def decide(asked: Any) -> Iterator[Any]:
-        decision = Decision(**asked["decision"])
-        yield dumped(interpreter.decide(asked["container_id"], asked["execution_id"], decision))
+    def streamed(method: Callable[..., Any]) -> Handler:
+        return lambda *arguments: _dump_each(iter(method(*map(_load, arguments))))
 
     return {
-        "run": run,
-        "go_on": go_on,
-        "waiting": waiting,
-        "libraries": libraries,
-        "used": used,
-        "delete": delete,
-        "held": held,
-        "decide": decide,
+        "interpreter.run": streamed(interpreter.run),
+        "interpreter.go_on": streamed(interpreter.go_on),
+        "interpreter.held": streamed(interpreter.held),
+        **{
+            f"interpreter.{name}": called(getattr(interpreter, name))
+            for name in ("waiting", "libraries", "used", "delete", "decide")
+        },
     }
 
 
-def _rows(progress: Iterator[Progress]) -> Iterator[Any]:
+def _dump(value: Any) -> list[Any]:
+    kind = type(value).__name__
+    match value:
+        case Toolset():
+            return [kind, [dict(tool) for tool in value.definitions]]
+        case Held():
+            return [kind, {name: getattr(value, name) for name in _HELD_FIELDS}]
+        case _ if kind in _KINDS:
+            (fields,) = _KINDS[kind].dump_python((value,), mode="json")
+            return [kind, fields]
+        case _:
+            return ["", value]
+
+
+def _load(message: Sequence[Any]) -> Any:
+    kind, fields = message
+    match kind:
+        case "":
+            return fields
+        case "Toolset":
+            return Toolset.parse(fields)
+        case "Held":  # only to be shown: the cell itself is in the keeper
+            return Held(**fields)
+        case _:
+            (value,) = _KINDS[kind].validate_python((fields,))
+            return value
+
+
+def _dump_each(values: Iterator[Any]) -> Iterator[Any]:
     try:
-        for step in progress:
-            yield dumped(step)
+        yield from map(_dump, values)
     finally:
-        progress.close()  # type: ignore[attr-defined]  # it is a generator
+        if close := getattr(values, "close", None):
+            close()
 
 
 @contextmanager
-def _reached() -> Iterator[None]:
-    """Raises `ExecutionFailed` where the other process is not there, `ClientDisconnected` if nobody waits."""
+def _keeper_errors() -> Iterator[None]:
+    """Raises `ExecutionFailed` if the keeper is unavailable, `ClientDisconnected` if the client is gone."""
     try:
         yield
-    except Unreachable as error:
+    except KeeperUnavailable as error:
         client = departure.current.get()
         if client is not None and client.left:
-            raise ClientDisconnected("The client has left.") from error
+            raise ClientDisconnected("The client has disconnected.") from error
         raise ExecutionFailed(
-            f"The process that runs code cannot be reached: {error}.",
+            f"The process that runs code is unavailable: {error}.",
             code="overloaded",
             headers={"retry-after": "1"},
         ) from error

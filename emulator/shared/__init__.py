@@ -1,13 +1,19 @@
-"""What the worker processes of one machine share, and how they reach it.
+"""State that several processes of one proxy share.
 
-With `workers` above 1 there is one more process, the keeper (`emulator.web.server.keeper`): it has
-what cannot be in several processes at once, above all the kernels of containers. Workers ask it over a Unix
-socket (`wire`). Numbers that each request changes are in shared memory instead: those of all (`counts`,
-`registers`), and those of each client (`open_requests`, `rates`, both by `sketch`).
+Three kinds of process boundaries, three ways across them:
 
-Laws: what a dead worker held is free again without anybody's doing; what crosses the socket is JSON, bounded,
-and never code; a keeper that cannot be reached is an error of that request or a limit that is not kept, never
-the end of a worker.
+* threads of one process: `state.LocalState`, ordinary memory under a lock.
+* workers of one machine (setting ``workers`` above 1): the *keeper* process has the state that cannot be in several
+  processes at the same time, above all the kernels of containers. Workers call it over a Unix socket (`rpc`);
+  `state.KeeperState` is such a caller. The few numbers that every request changes are in shared memory (`counts`).
+* replicas on several machines: Redis has the counts (`state.RedisState`) and the records (`emulator.storage`).
 
-Start at `wire`.
+Callers see only the protocol `state.SharedState`; which implementation they have is decided once, in
+`emulator.web.app`.
+
+Laws: what a dead worker had (open requests, slots) becomes free without anybody's help; what crosses the socket is
+bounded JSON, never code; an unavailable keeper fails the request that needs it, or makes a limit count per worker,
+and never ends a worker.
+
+The life of the keeper is told in `emulator.web.server.keeper`. Start at `state`.
 """

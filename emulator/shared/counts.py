@@ -1,8 +1,11 @@
-"""Numbers of all workers together, in memory that they share: cheap enough for each request.
+"""Counts of all workers together, in shared memory: cheap enough to change several times in each request.
 
-Each worker has a slot of its own in every number, so that none waits for another, and a dead one's shares are
-known: the master clears them. A limit is checked after one's own share was added, so that two who come at
-the same time may both be refused, and never both be let in wrongly.
+A count is a row with one cell for each worker; its value is the sum of the row. Each worker writes its own cell
+only, so no lock is needed between processes, and the master clears the cells of a worker that has died. A limit is
+checked after the own cell was raised: of two workers that want the last slot at the same time both may be refused,
+and never both admitted.
+
+Names are fixed before the workers fork. What has a name of its own for each client is counted in `state`.
 """
 
 from __future__ import annotations
@@ -10,139 +13,99 @@ from __future__ import annotations
 import math
 import mmap
 import threading
-import time
 from collections.abc import Callable, Collection
-from typing import Protocol
 
-SLOTS = 128
-"""More workers than that do not run at once, with those that still end."""
-_LOOK_SECONDS = (0.001, 0.02)
-"""Between two looks for a place: whoever has just had an answer finds one at once."""
+from emulator.shared.state import poll
 
-
-class Room(Protocol):
-    """So many places; `threading.Semaphore` is one."""
-
-    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool: ...
-
-    def release(self) -> None: ...
+CELLS = 128
+"""More workers than this do not run at the same time, including those that are ending."""
 
 
-class Counts:
-    """To be made before workers are forked; each then takes its slot."""
+class WorkerCounts:
+    """Created before the workers are forked; each then takes its own cell. A single process has cell 0."""
 
     def __init__(self, names: Collection[str]) -> None:
         self._names = list(names)
-        self._memory = memoryview(mmap.mmap(-1, 8 * SLOTS * (len(self._names) + 1))).cast("q")
-        self.slot = 0
+        self._memory = memoryview(mmap.mmap(-1, 8 * CELLS * len(self._names))).cast("q")
+        self.cell = 0
         """That of this process."""
 
-    @property
-    def used_slots(self) -> int:
-        """The first so many slots are those that workers have, or had."""
-        return self._memory[-1]
+    def free_cell(self, taken: Collection[int]) -> int:
+        """A cleared cell for the next worker. Called by the master."""
+        cell = next(n for n in range(CELLS) if n not in taken)
+        self.clear(cell)
+        return cell
 
-    def free_slot(self, taken: Collection[int]) -> int:
-        """A slot that is not among ``taken``. Called by the master."""
-        slot = next(n for n in range(SLOTS) if n not in taken)
-        self._memory[-1] = max(self._memory[-1], slot + 1)
-        return slot
+    def clear(self, cell: int) -> None:
+        """The worker that had this cell is dead."""
+        for name in range(len(self._names)):
+            self._memory[name * CELLS + cell] = 0
 
-    def clear(self, slot: int) -> None:
-        """Its worker is dead."""
-        for row in range(len(self._names)):
-            self._memory[row * SLOTS + slot] = 0
+    def row(self, name: str) -> memoryview[int]:
+        first = self._names.index(name) * CELLS
+        return self._memory[first : first + CELLS]
 
-    def take_slot(self, slot: int) -> None:
-        """From here on this process counts there."""
-        self.slot = slot
+    def count(self, name: str, limit: int) -> SharedCount:
+        return SharedCount(self.row(name), self.cell, limit)
 
-    def tally(self, name: str, most: int) -> Tally:
-        return Tally(self._row(name), self.slot, most)
-
-    def burden(self, name: str) -> Burden:
-        return Burden(self._row(name), self.slot)
-
-    def _row(self, name: str) -> memoryview[int]:
-        first = self._names.index(name) * SLOTS
-        return self._memory[first : first + SLOTS]
+    def load(self, name: str) -> WorkerLoad:
+        return WorkerLoad(self.row(name), self.cell)
 
 
-class Tally:
-    """One number, and this worker's share of it. Safe to share between threads."""
+class SharedCount:
+    """One count and this worker's cell of it. Safe to share between threads."""
 
-    def __init__(self, shares: memoryview[int], slot: int, most: int) -> None:
-        self._shares = shares
-        self._slot = slot
-        self._most = most
+    def __init__(self, cells: memoryview[int], cell: int, limit: int) -> None:
+        self._cells = cells
+        self._cell = cell
+        self._limit = limit
         self._lock = threading.Lock()
 
-    def take(self, amount: int) -> bool:
-        """Add ``amount``, or give back if it is negative; False, and nothing done, if that is too much."""
+    def add(self, amount: int) -> bool:
+        """Add ``amount``, which may be negative. Returns False, and adds nothing, if the limit would be exceeded."""
         with self._lock:
-            self._shares[self._slot] += amount
-            if amount > 0 and sum(self._shares) > self._most:
-                self._shares[self._slot] -= amount
+            self._cells[self._cell] += amount
+            if amount > 0 and sum(self._cells) > self._limit:
+                self._cells[self._cell] -= amount
                 return False
         return True
 
-
-class Burden:
-    """What each worker has to carry, as it tells the others. For one thread of each, which tells first."""
-
-    def __init__(self, shares: memoryview[int], slot: int) -> None:
-        self._shares = shares
-        self._slot = slot
-
-    def tell(self, amount: int) -> None:
-        self._shares[self._slot] = amount + 1  # 0: no worker is there
-
-    def lead(self) -> int:
-        """How much more this worker has than the one that has least."""
-        return self._shares[self._slot] - min(share for share in self._shares if share)
-
-
-def wait_for_place(take: Callable[[], bool], seconds: float) -> bool:
-    """Whether ``take`` gave one in so many seconds."""
-    until = time.monotonic() + seconds
-    pause, longest = _LOOK_SECONDS
-    while not take():
-        if time.monotonic() >= until:
-            return False
-        time.sleep(pause)
-        pause = min(2 * pause, longest)
-    return True
-
-
-class SharedRoom:
-    """See `Room`: places of all workers together."""
-
-    def __init__(self, tally: Tally) -> None:
-        self._tally = tally
-
-    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        seconds = 0.0 if not blocking else math.inf if timeout is None else timeout
-        return wait_for_place(lambda: self._tally.take(1), seconds)
+    def acquire(self, timeout: float = math.inf) -> bool:
+        """Wait until one more is within the limit. Returns False after ``timeout`` seconds."""
+        return bool(poll(lambda: self.add(1), timeout))
 
     def release(self) -> None:
-        self._tally.take(-1)
+        self.add(-1)
 
 
-class Places:
-    """Places of each name that all workers together have. Safe to share between threads."""
+class WorkerLoad:
+    """What each worker reports of itself to the others. For one thread of each worker, which reports first."""
 
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self, cells: memoryview[int], cell: int) -> None:
+        self._cells = cells
+        self._cell = cell
+
+    def report(self, amount: int) -> None:
+        self._cells[self._cell] = amount + 1  # 0 means that no worker has this cell
+
+    def excess(self) -> int:
+        """How much more load this worker has than the one with the least."""
+        return self._cells[self._cell] - min(load for load in self._cells if load)
+
+
+class WorkerSlots:
+    """Slots of each name that all workers share. Safe to share between threads."""
+
+    def __init__(self, counts: WorkerCounts) -> None:
         self._counts = counts
         self._lock = threading.Lock()
-        self._rooms: dict[str, SharedRoom] = {}
+        self._slots: dict[str, SharedCount] = {}
 
-    def take(self, name: str, most: int, seconds: float) -> Callable[[], None] | None:
-        """What leaves the place again, to be called once; None if there was none within ``seconds``.
+    def acquire(self, name: str, limit: int, timeout: float) -> Callable[[], None] | None:
+        """Returns the function that releases the slot, to be called once; None after ``timeout`` seconds.
 
-        ``name`` is one of those that `Counts` was made with, and ``most`` always the same of it.
+        ``name`` is one that `WorkerCounts` has, and ``limit`` is always the same for it.
         """
         with self._lock:
-            if name not in self._rooms:
-                self._rooms[name] = SharedRoom(self._counts.tally(name, most))
-            room = self._rooms[name]
-        return room.release if room.acquire(timeout=seconds) else None
+            slots = self._slots.setdefault(name, self._counts.count(name, limit))
+        return slots.release if slots.acquire(timeout) else None

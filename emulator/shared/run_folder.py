@@ -1,4 +1,4 @@
-"""The folder of one run of several workers: the keeper's socket, what is counted, what is not kept longer.
+"""The temporary folder of one run with several workers: the keeper's socket, metrics, files of this run only.
 
 Knows nothing of workers.
 """
@@ -18,19 +18,18 @@ SOCKET = "keeper"
 _METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 _PREFIX = "emulator-run-"
 _LOCK = "lock"
-"""Locked as long as a process of the run lives: children inherit the lock."""
+"""Locked while any process of the run lives, since children inherit the lock."""
 _YOUNG_SECONDS = 60.0
-"""A folder younger than this may be about to be locked."""
+"""A younger folder may not be locked yet."""
 
 
 @contextmanager
 def run_folder() -> Iterator[Path]:
-    """A folder of this user's alone, gone at the end.
+    """A folder that only this user can enter, removed at the end. Folders of killed runs are removed first.
 
-    To be entered before prometheus_client is imported, which then counts for all processes together.
-    What runs that were killed have left is removed.
+    Enter it before prometheus_client is imported, which then counts for all processes together.
     """
-    _sweep(Path(tempfile.gettempdir()))
+    _remove_abandoned(Path(tempfile.gettempdir()))
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     owner = os.getpid()
     (folder / "metrics").mkdir()
@@ -40,21 +39,21 @@ def run_folder() -> Iterator[Path]:
         try:
             yield folder
         finally:
-            if os.getpid() == owner:  # not where a forked process leaves
+            if os.getpid() == owner:  # a forked worker leaves this block, too
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _sweep(parent: Path) -> None:
-    """Remove the folders of this user's runs of which no process lives any more."""
+def _remove_abandoned(parent: Path) -> None:
+    """Remove this user's run folders in ``parent`` whose processes are all dead."""
     for folder in parent.glob(f"{_PREFIX}*"):
         with suppress(OSError):
-            found = folder.lstat()
-            if found.st_uid != os.geteuid() or time.time() - found.st_mtime < _YOUNG_SECONDS:
+            status = folder.lstat()
+            if status.st_uid != os.geteuid() or time.time() - status.st_mtime < _YOUNG_SECONDS:
                 continue
-            # Neither link is followed: in a shared folder anybody may lay one.
-            at = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW)
+            # No link is followed: in a shared folder anybody may create one.
+            lock = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW)
             try:
-                fcntl.flock(at, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)
             finally:
-                os.close(at)
+                os.close(lock)

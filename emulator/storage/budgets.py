@@ -1,26 +1,19 @@
-"""Tokens a minute and a day of each client key, as its `Grant` says.
+"""Tokens per minute and per day of each client key, as its `Grant` says.
 
-What an answer takes is known when it has ended: a client whose budget is spent gets no further answer, and
-those under way end. So a budget may be overdrawn by as much as is open at once (``client_open_requests``).
-A window begins with the first tokens that are spent in it.
+The tokens of an answer are known when it has ended. A client whose budget is spent gets no new answer, and its open
+answers end as usual, so a budget may be overdrawn by the client's open requests (``client_open_requests``). A window
+begins with the first tokens that are spent in it. `emulator.shared.state` says where they are counted.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from operator import methodcaller
-
-import structlog
-from limits.errors import StorageError
-from limits.storage import MemoryStorage, Storage
+from collections.abc import Iterator
 
 from emulator.client_keys import grant_of
 from emulator.errors import InsufficientQuota, RateLimited
-from emulator.storage.counters import shared_counters
-
-log = structlog.get_logger()
+from emulator.shared.state import SharedState
 
 _SECONDS = {"minute": 60, "day": 86_400}
 
@@ -28,38 +21,28 @@ _SECONDS = {"minute": 60, "day": 86_400}
 class Budgets:
     """Safe to share between threads."""
 
-    def __init__(self, store: str, otherwise: Storage | None = None) -> None:
-        """Counted in the Redis ``store``, else in ``otherwise``, or in memory, which a restart forgets."""
-        self._memory: Storage = MemoryStorage()
-        self._shared = shared_counters(store) or otherwise or self._memory
+    def __init__(self, state: SharedState) -> None:
+        self._state = state
 
     def check(self, client: str) -> None:
-        """Raises `RateLimited`, or `InsufficientQuota` where the day's tokens are spent."""
-        for unit, most in _budgets(client):
-            key = _key(client, unit)
-            if self._with(methodcaller("get", key)) < most:
+        """Raises `RateLimited`, or `InsufficientQuota` if the day's tokens are spent."""
+        for unit, limit in _budgets(client):
+            spent, window_end = self._state.spent(_key(client, unit))
+            if spent < limit:
                 continue
-            until = self._with(methodcaller("get_expiry", key))
-            seconds = max(1, math.ceil(until - time.time()))
+            seconds = max(1, math.ceil(window_end - time.time()))
             headers = {"retry-after": str(seconds)}
             message = (
-                f"This key has spent its {most} tokens a {unit}. Please try again in {seconds} s."
+                f"This key has spent its {limit} tokens per {unit}. Try again in {seconds} s."
             )
             if unit == "day":
                 raise InsufficientQuota(message, code="insufficient_quota", headers=headers)
             raise RateLimited(message, code="rate_limit_exceeded", headers=headers)
 
     def spend(self, client: str, tokens: int) -> None:
-        """Take ``tokens`` of all of the client's budgets, more than there are if need be."""
+        """Take ``tokens`` from all of the client's budgets, which may overdraw them."""
         for unit, _ in _budgets(client) if tokens > 0 else ():
-            self._with(methodcaller("incr", _key(client, unit), _SECONDS[unit], tokens))
-
-    def _with(self, count: Callable[[Storage], float]) -> float:
-        try:
-            return count(self._shared)
-        except StorageError as error:
-            log.warning("tokens are counted in memory", reason=str(error))
-            return count(self._memory)
+            self._state.spend(_key(client, unit), tokens, _SECONDS[unit])
 
 
 def _budgets(client: str) -> Iterator[tuple[str, int]]:
@@ -71,5 +54,5 @@ def _budgets(client: str) -> Iterator[tuple[str, int]]:
 
 
 def _key(client: str, unit: str) -> str:
-    """Without the amount: whoever gets a larger budget goes on from what is spent."""
+    """Without the limit, so that a client whose budget is raised keeps its spent tokens."""
     return f"emulator/tokens/{client}/{unit}"

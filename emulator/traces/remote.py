@@ -1,173 +1,158 @@
-"""Traces of several workers: the keeper has those of all, and each worker asks it for them.
+"""Traces of several workers: the keeper stores those of all, and any worker reads them from there.
 
-It is told of them as `emulator.traces.sender` says. What a worker that has died was doing is shown as failed.
-The keeper reads nothing of a trace but its row; the rest is bytes to it.
+Workers send them with `emulator.traces.sender`. The keeper reads a trace's row only; the rest is opaque text to it.
+A request whose worker has not reported it for `_LOST_SECONDS` is shown as failed: its worker is dead.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from emulator.errors import ExecutionFailed
-from emulator.shared.wire import Handler, Unreachable, Wire
+from emulator.shared.rpc import Handler, KeeperUnavailable, RpcClient
 from emulator.traces.listing import MOST_OF_CONTAINER, Listing, listing
 from emulator.traces.neighbours import Neighbours, neighbours
 from emulator.traces.ring import EACH, PART, Entry, Ring
 from emulator.traces.row import Row, checksums
-from emulator.traces.sender import read_batch
 from emulator.traces.trace import Trace
 from emulator.traces.transfer import loaded
 
 _LOST_SECONDS = 30.0
-"""After which a request of which nothing is heard any more is lost."""
 _LOST = "The worker that served it has gone."
 
 
 class RemoteTraces:
-    """See `Kept`: the worker's side that asks. Without the keeper all raise `ExecutionFailed`."""
+    """See `Kept`: the worker's side. Every method raises `ExecutionFailed` if the keeper is unavailable."""
 
-    def __init__(self, wire: Wire, flush: Callable[[], None] = lambda: None) -> None:
-        """``flush`` tells what this worker has not yet told: whoever has an answer finds its request."""
-        self._wire = wire
+    def __init__(self, keeper: RpcClient, flush: Callable[[], None] = lambda: None) -> None:
+        """``flush`` sends this worker's unsent traces: a client that has its answer finds its request."""
+        self._keeper = keeper
         self._flush = flush
 
     def listing(self, asked: Mapping[str, str], client: str | None) -> Listing:
-        names = ("q", "show", "page")
-        told = self._ask("traces_list", {n: asked[n] for n in names if n in asked}, client)
-        return Listing(**{**told, "rows": [Row.loaded(row) for row in told["rows"]]})
+        query = {name: asked[name] for name in ("q", "show", "page") if name in asked}
+        fields = self._call("list", query, client)
+        return Listing(**{**fields, "rows": [Row.loaded(row) for row in fields["rows"]]})
 
     def get(self, key: str, client: str | None = None) -> Trace | None:
-        told = self._ask("traces_get", key, client)
-        return None if told is None else _loaded(told)
+        parts = self._call("get", key, client)
+        return None if parts is None else _trace(*parts)
 
     def neighbours(self, trace: Trace) -> Neighbours:
         first = checksums(trace.turns[0].messages) if trace.turns else ()
-        told = self._ask("traces_neighbours", [Row.of(trace).json(), first], trace.client)
-        return Neighbours(tuple(told["steps"]), told["goes_on"])
+        fields = self._call("neighbours", Row.of(trace).json(), first, trace.client)
+        return Neighbours(tuple(fields["steps"]), fields["goes_on"])
 
     def ran_in(self, container: str, client: str | None) -> list[Trace]:
-        self._flush()
-        with _reached():
-            return [_loaded(one) for one in self._wire.ask("traces_ran_in", [container, client])]
+        return [_trace(*parts) for parts in self._call("ran_in", container, client)]
 
     def clear(self, client: str | None = None) -> int:
-        return int(self._ask("traces_clear", None, client))
+        return int(self._call("clear", client))
 
     def wait(self, version: int, seconds: float) -> int:
-        return int(self._ask("traces_wait", [version, seconds], None))
+        return int(self._call("wait", version, seconds))
 
     @property
     def kept(self) -> tuple[int, int]:
-        count, size = self._ask("traces_kept", None, None)
+        count, size = self._call("kept")
         return count, size
 
-    def _ask(self, name: str, argument: Any, client: str | None) -> Any:
+    def _call(self, name: str, *arguments: Any) -> Any:
         self._flush()
-        with _reached():
-            return self._wire.ask_one(name, [argument, client])
+        try:
+            return self._keeper.call(f"traces.{name}", *arguments)
+        except KeeperUnavailable as error:
+            raise ExecutionFailed(
+                f"The process that stores the inspector's requests is unavailable: {error}.",
+                code="overloaded",
+                headers={"retry-after": "1"},
+            ) from error
 
 
 @dataclass(frozen=True)
-class _Told:
-    text: bytes | None
-    at: float
+class _Stored:
+    text: str | None
+    reported: float
 
 
-class _Keeper:
-    """The keeper's side."""
+class TraceStore:
+    """The keeper's side: each public method answers the call of its name. Bounds are as in `Traces`."""
 
     def __init__(
-        self, keep: int, keep_bytes: int, keep_seconds: float, now: Callable[[], float]
+        self,
+        keep: int,
+        keep_bytes: int,
+        keep_seconds: float,
+        now: Callable[[], float] = time.time,
     ) -> None:
-        self._ring: Ring[Row, _Told] = Ring(keep, keep_bytes, keep_seconds, now)
-        self._most = keep_bytes // PART
+        self._ring: Ring[Row, _Stored] = Ring(keep, keep_bytes, keep_seconds, now)
+        self._max_bytes = keep_bytes // PART
         self._now = now
 
     def handlers(self) -> dict[str, Handler]:
-        return {
-            "traces_put": self._put,
-            "traces_list": self._list,
-            "traces_get": self._get,
-            "traces_neighbours": self._neighbours,
-            "traces_ran_in": self._ran_in,
-            "traces_clear": self._clear,
-            "traces_wait": self._wait,
-            "traces_kept": self._kept,
-        }
+        names = ("put", "list", "get", "neighbours", "ran_in", "clear", "wait", "kept")
+        return {f"traces.{name}": getattr(self, name) for name in names}
 
-    def _put(self, told: Any, data: bytes = b"") -> Iterator[Any]:
-        for row, text in read_batch(told, data):
-            self._ring.put(self._entry(row, text))
-        yield True
+    def put(self, batch: Sequence[Sequence[Any]]) -> None:
+        """Store what `emulator.traces.sender.TraceSender` sent."""
+        for fields, text, body in batch:
+            self._ring.put(self._entry(Row.loaded(fields, body.encode("latin-1")), text))
 
-    def _entry(self, row: Row, text: bytes | None) -> Entry[Row, _Told]:
-        """``text`` is None where nothing is told but that it still runs."""
-        old = self._ring.get(row.id)
-        if text is None and old is not None:
-            row, text = replace(row, body=old.row.body), old.whole.text
-        size = len(row.body) + len(text or b"") + sum(map(len, row.words))
-        if size > self._most:
-            row, text, size = replace(row, body=b"", words=()), None, 0
-        return Entry(row, _Told(text, self._now()), EACH + size)
-
-    def _list(self, asked: Any) -> Iterator[Any]:
-        query, client = asked
+    def list(self, query: Mapping[str, str], client: str | None) -> dict[str, Any]:
         found = listing(self._rows(client), query)
-        yield {**asdict(replace(found, rows=())), "rows": [row.json() for row in found.rows]}
+        return {**asdict(replace(found, rows=())), "rows": [row.json() for row in found.rows]}
 
-    def _get(self, asked: Any) -> Iterator[Any]:
-        if entry := self._ring.get(*asked):
-            yield self._whole(entry)
+    def get(self, key: str, client: str | None) -> Any:
+        entry = self._ring.get(key, client)
+        return None if entry is None else self._parts(entry)
 
-    def _neighbours(self, asked: Any) -> Iterator[Any]:
-        (fields, first), client = asked
-        yield asdict(neighbours(Row.loaded(fields), first, self._rows(client)))
+    def neighbours(
+        self, row: Mapping[str, Any], first: Sequence[int], client: str
+    ) -> dict[str, Any]:
+        return asdict(neighbours(Row.loaded(row), first, self._rows(client)))
 
-    def _ran_in(self, asked: Any) -> Iterator[Any]:
-        container, client = asked
+    def ran_in(self, container: str, client: str | None) -> Any:
         found = [one for one in self._ring.all(client) if one.row.container == container]
-        yield from map(self._whole, found[:MOST_OF_CONTAINER])
+        return [self._parts(entry) for entry in found[:MOST_OF_CONTAINER]]
 
-    def _clear(self, asked: Any) -> Iterator[Any]:
-        yield self._ring.clear(asked[1])
+    def clear(self, client: str | None) -> int:
+        return self._ring.clear(client)
 
-    def _wait(self, asked: Any) -> Iterator[Any]:
-        yield self._ring.wait(*asked[0])
+    def wait(self, version: int, seconds: float) -> int:
+        return self._ring.wait(version, seconds)
 
-    def _kept(self, _: Any) -> Iterator[Any]:
-        yield self._ring.kept
+    def kept(self) -> tuple[int, int]:
+        return self._ring.kept
 
-    def _rows(self, client: str | None) -> list[Row]:
+    def _entry(self, row: Row, text: str | None) -> Entry[Row, _Stored]:
+        """``text`` is None in a report that the request still runs: what is known of it stays."""
+        known = self._ring.get(row.id)
+        if text is None and known is not None:
+            row, text = replace(row, body=known.row.body), known.whole.text
+        size = len(row.body) + len(text or "") + sum(map(len, row.words))
+        if size > self._max_bytes:
+            row, text, size = replace(row, body=b"", words=()), None, 0
+        return Entry(row, _Stored(text, self._now()), EACH + size)
+
+    def _rows(self, client: str | None) -> Sequence[Row]:
         return [self._row(entry) for entry in self._ring.all(client)]
 
-    def _row(self, entry: Entry[Row, _Told]) -> Row:
-        is_lost = entry.row.seconds is None and self._now() - entry.whole.at > _LOST_SECONDS
+    def _row(self, entry: Entry[Row, _Stored]) -> Row:
+        silent = self._now() - entry.whole.reported
+        is_lost = entry.row.seconds is None and silent > _LOST_SECONDS
         return replace(entry.row, state="failed", error=_LOST) if is_lost else entry.row
 
-    def _whole(self, entry: Entry[Row, _Told]) -> Any:
-        text = entry.whole.text
-        return (
-            self._row(entry).json(),
-            None if text is None else text.decode(),
-            entry.row.body.decode("latin-1"),
-        )
+    def _parts(self, entry: Entry[Row, _Stored]) -> Any:
+        """What `_trace` makes a `Trace` of."""
+        return self._row(entry).json(), entry.whole.text, entry.row.body.decode("latin-1")
 
 
-def handlers(
-    keep: int, keep_bytes: int, keep_seconds: float, now: Callable[[], float] = time.time
-) -> dict[str, Handler]:
-    """What answers in the keeper; bounds are as in `Traces`."""
-    return _Keeper(keep, keep_bytes, keep_seconds, now).handlers()
-
-
-def _loaded(told: Any) -> Trace:
-    fields, text, body = told
+def _trace(fields: Mapping[str, Any], text: str | None, body: str) -> Trace:
     row = Row.loaded(fields)
-    if text is None:  # too large, or told of for the first time
+    if text is None:  # too large, or reported for the first time
         return Trace(
             row.id, "", row.path, row.client, began=row.began, model=row.model, state=row.state,
             seconds=row.seconds, error=row.error, stripped=True,
@@ -175,15 +160,3 @@ def _loaded(told: Any) -> Trace:
     trace = loaded(text, body.encode("latin-1"))
     trace.state, trace.error = row.state, trace.error or row.error
     return trace
-
-
-@contextmanager
-def _reached() -> Iterator[None]:
-    try:
-        yield
-    except Unreachable as error:
-        raise ExecutionFailed(
-            f"The process that keeps the requests cannot be reached: {error}.",
-            code="overloaded",
-            headers={"retry-after": "1"},
-        ) from error

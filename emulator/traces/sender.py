@@ -1,25 +1,26 @@
-"""What a worker tells the keeper of its requests: see `emulator.traces.remote` for what becomes of it.
+"""A worker's traces on their way to the keeper, which stores those of all workers (`emulator.traces.remote`).
 
-A request is told whole when it has ended. One that takes longer is told in between, ever more seldom, and
-that it still runs at every look. Nobody waits for that, so what has come within `_BATCH_SECONDS` is told
-together: a worker that is killed takes so much along. Before a look, and at the end, what is there is told at
-once. What cannot be told is lost, and a warning says so.
+    begins ──► running ──► ended ──► sent
+                 │ every second: its row; the whole trace each time that its age has doubled
+
+A trace is sent whole when its request has ended. No request waits for that: what ends within `_BATCH_SECONDS` is
+sent together, so a worker that is killed loses that much. `flush` sends immediately, before a read and at the
+worker's end. A trace that cannot be sent is lost with a warning in the log.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import Context
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import structlog
 
 from emulator.errors import EmulatorError
-from emulator.shared.wire import MOST_BYTES, Unreachable, Wire
+from emulator.shared.rpc import MAX_FRAME_BYTES, KeeperUnavailable, RpcClient
 from emulator.traces.ring import PART
 from emulator.traces.row import Row
 from emulator.traces.sizes import size_of, strip
@@ -28,145 +29,125 @@ from emulator.traces.transfer import dumped
 
 log = structlog.get_logger()
 
-_LOOK_SECONDS = 1.0
+_REPORT_SECONDS = 1.0
 _BATCH_SECONDS = 0.05
 _BATCH_BYTES = 4 * 2**20
-"""Of what waits to be told, about. Who ends a request beyond that tells it, and waits meanwhile."""
+"""About the size of a batch. A request that ends while more is waiting sends it, and waits for that."""
+
+Message = list[Any]
+"""``[row, text, body]`` as JSON: see `emulator.traces.transfer`; text is None for a report that it still runs."""
 
 
-@dataclass(frozen=True)
-class _Told:
-    row: Row
-    text: bytes | None = None
-    """All but the body; None where nothing is told but that it still runs."""
-
-
-class Sender:
+class TraceSender:
     """`begun` and `finished` are listeners of a worker's `Traces`. Safe to share between threads."""
 
-    def __init__(self, wire: Wire, keep_bytes: int) -> None:
-        self._wire = wire
-        self._most = min(keep_bytes // PART, MOST_BYTES // 4)
+    def __init__(self, keeper: RpcClient, keep_bytes: int) -> None:
+        self._keeper = keeper
+        self._max_bytes = min(keep_bytes // PART, MAX_FRAME_BYTES // 4)
         self._lock = threading.Lock()
         self._sending = threading.Lock()
-        self._some_run = threading.Event()
-        self._some_ended = threading.Event()
+        self._active = threading.Event()
+        """Set while a request runs or has ended unsent."""
         self._running: dict[str, Trace] = {}
+        self._sent_at: dict[str, float] = {}
+        """How old each running request was when it was last sent whole."""
         self._ended: list[Trace] = []
         self._ended_bytes = 0
-        self._threads: list[threading.Thread] = []
+        self._thread: threading.Thread | None = None
         self._closed = False
 
     def begun(self, trace: Trace) -> None:
         with self._lock:
             self._running[trace.id] = trace
-            self._some_run.set()
-            if not self._threads:  # not before: a server forks between making its app and serving
-                for work in (self._look, self._flush_batches):
-                    self._threads.append(threading.Thread(target=work, name="traces", daemon=True))
-                    self._threads[-1].start()
+            self._active.set()
+            if self._thread is None:  # not in __init__: the server forks after the app is created
+                self._thread = threading.Thread(target=self._work, name="traces", daemon=True)
+                self._thread.start()
 
     def finished(self, trace: Trace) -> None:
-        """To be called after all that read the trace: of one that is too large only the summary stays."""
-        if (size := size_of(trace)) > self._most:
+        """Must be the last listener: of a trace that is too large it leaves only the summary."""
+        if (size := size_of(trace)) > self._max_bytes:
             strip(trace)
             size = 0
         with self._lock:
             self._running.pop(trace.id, None)
-            if not self._running:
-                self._some_run.clear()
             self._ended.append(trace)
             self._ended_bytes += size
-            at_once = self._closed or self._ended_bytes > _BATCH_BYTES
-        if at_once:
+            self._active.set()
+            is_due = self._closed or self._ended_bytes > _BATCH_BYTES
+        if is_due:
             self.flush()
-        else:
-            self._some_ended.set()
 
     def flush(self) -> None:
-        """Tell what has ended: it is the keeper's on return."""
+        """Send what has ended. The keeper has it when this returns."""
         with self._sending:
             with self._lock:
-                self._some_ended.clear()
                 ended, self._ended, self._ended_bytes = self._ended, [], 0
+                if not self._running:
+                    self._active.clear()
             self._send(ended, _whole)
 
     def close(self) -> None:
-        """From here on, what ends is told at once."""
+        """From now on a request is sent as soon as it ends."""
         with self._lock:
             self._closed = True
         self.flush()
 
-    def _flush_batches(self) -> None:
-        while self._some_ended.wait():
+    def _work(self) -> None:
+        reported = time.monotonic()
+        while self._active.wait():
             time.sleep(_BATCH_SECONDS)
             self.flush()
+            if time.monotonic() - reported >= _REPORT_SECONDS:
+                reported = time.monotonic()
+                self._report_running()
 
-    def _look(self) -> None:
-        last: dict[str, float] = {}  # when each was told whole, in its own seconds
-        while self._some_run.wait():
-            time.sleep(_LOOK_SECONDS)
-            with self._lock:
-                # Most have ended by the next look.
-                running = [one for one in self._running.values() if one.now() >= _LOOK_SECONDS]
-            last = {one.id: last.get(one.id, 0.0) for one in running}
-            with self._sending:
-                self._send(running, partial(self._of_running, last))
+    def _report_running(self) -> None:
+        with self._lock:  # most requests end before their first report
+            running = [one for one in self._running.values() if one.now() >= _REPORT_SECONDS]
+        self._sent_at = {one.id: self._sent_at.get(one.id, 0.0) for one in running}
+        with self._sending:
+            self._send(running, self._report)
 
-    def _of_running(self, last: dict[str, float], trace: Trace) -> _Told:
-        at = trace.now()
-        if at >= 2 * last[trace.id] and size_of(trace) <= self._most:
-            last[trace.id] = at
+    def _report(self, trace: Trace) -> Message:
+        age = trace.now()
+        if age >= 2 * self._sent_at[trace.id] and size_of(trace) <= self._max_bytes:
+            self._sent_at[trace.id] = age
             return _whole(trace)
-        return _Told(Row.of(trace))
+        return [Row.of(trace).json(), None, ""]
 
-    def _send(self, traces: Sequence[Trace], tell: Callable[[Trace], _Told]) -> None:
-        """In as many messages as their bytes ask for. One that cannot be told takes no other along."""
-        batch: list[_Told] = []
+    def _send(self, traces: Sequence[Trace], message_of: Callable[[Trace], Message]) -> None:
+        """In batches. A trace that cannot be serialized does not stop the others."""
+        batch: list[Message] = []
         size = 0
         for trace in traces:
             try:
-                one = tell(trace)
-            except Exception:  # it holds what clients and models have written, whatever that may be
+                message = message_of(trace)
+            except Exception:  # it holds whatever clients and models wrote
                 log.exception("a request is not shown by the inspector", request=trace.id)
                 continue
-            batch.append(one)
-            size += len(one.text or b"") + len(one.row.body)
+            batch.append(message)
+            size += len(message[1] or "") + len(message[2])
             if size > _BATCH_BYTES:
                 self._send_batch(batch)
                 batch, size = [], 0
         if batch:
             self._send_batch(batch)
 
-    def _send_batch(self, batch: Sequence[_Told]) -> None:
-        lengths, parts = [], []
-        for one in batch:
-            body = b"" if one.text is None else one.row.body
-            lengths.append([one.row.json(), None if one.text is None else len(one.text), len(body)])
-            parts += [one.text or b"", body]
+    def _send_batch(self, batch: list[Message]) -> None:
         try:
-            # In no context: who leaves while this is told is none of its business.
-            Context().run(self._wire.ask_one, "traces_put", lengths, b"".join(parts))
-        except (Unreachable, EmulatorError) as error:
+            # In an empty context: a client that disconnects meanwhile must not interrupt this.
+            Context().run(partial(self._keeper.call, "traces.put", batch))
+        except (KeeperUnavailable, EmulatorError) as error:
             log.warning(
                 "requests are not shown by the inspector", requests=len(batch), reason=str(error)
             )
 
 
-def _whole(trace: Trace) -> _Told:
+def _whole(trace: Trace) -> Message:
     try:
         text = dumped(trace)
-    except (TypeError, ValueError, RecursionError):  # nested too deep, say
+    except (TypeError, ValueError, RecursionError):  # nested too deeply, for example
         strip(trace)
         text = dumped(trace)
-    return _Told(Row.of(trace), text)
-
-
-def read_batch(told: Sequence[Any], data: bytes) -> Iterator[tuple[Row, bytes | None]]:
-    """The keeper's side of `Sender`: each request's row with its body, and all else of it."""
-    at = 0
-    for fields, length, body_length in told:
-        text = None if length is None else data[at : at + length]
-        at += length or 0
-        yield Row.loaded(fields, data[at : at + body_length]), text
-        at += body_length
+    return [Row.of(trace).json(), text.decode(), trace.body.decode("latin-1")]

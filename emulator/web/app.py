@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from flask import Blueprint, Flask
 
 from emulator.settings import Settings
+from emulator.shared.counts import WorkerCounts
 from emulator.upstream.interface import OneUpstream
 from emulator.web.inspector.access import Access
 from emulator.web.inspector.container_pages import add_containers
@@ -19,7 +20,7 @@ from emulator.web.inspector.rendering import Pages
 from emulator.web.inspector.request_pages import make_inspector
 from emulator.web.inspector.status_page import add_status
 from emulator.web.middleware import request_log
-from emulator.web.middleware.admission import Admission
+from emulator.web.middleware.admission import COUNTS, Admission
 from emulator.web.middleware.authorization import recognizer, require_key
 from emulator.web.middleware.browser_guard import guard
 from emulator.web.middleware.cross_origin import allow_origins
@@ -89,7 +90,7 @@ def _add_api(app: Flask, services: Services) -> None:
     settings, stores, pipeline = services.settings, services.stores, services.pipeline
     api = Blueprint("api", __name__)
     require_key(api, settings, services.client_keys, services.now)
-    add_limits(app, api, settings, services.keeper)
+    add_limits(app, api, settings, services.state)
     # After the checks: requests that they refuse are not recorded.
     recording = Recording(app, api, services.requests.traces)
 
@@ -111,7 +112,7 @@ def _add_inspector(app: Flask, services: Services) -> None:
     pages = Pages(settings)
     recognize = recognizer(settings, services.client_keys, services.now)
     inspector = make_inspector(
-        Access(settings, recognize, requests.sessions), pages, requests.shown
+        Access(settings, recognize, services.state), pages, requests.shown
     )
     asker = Asker(services.pipeline, services.responses, requests.traces)
     add_playground(inspector, pages, asker, settings, requests.shown)
@@ -144,6 +145,6 @@ def _add_wsgi_middleware(app: Flask, services: Services) -> None:
     keeper = services.keeper
     disconnects = Departures(Pings(app.wsgi_app))
     services.owned.callback(disconnects.close)
-    counts = None if keeper is None else keeper.counts
+    counts = WorkerCounts(COUNTS) if keeper is None else keeper.counts
     # Flask's documented way.
     app.wsgi_app = Admission(disconnects, services.settings, counts)  # type: ignore[method-assign]

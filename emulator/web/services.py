@@ -20,14 +20,15 @@ from emulator.client_keys import ClientKeys
 from emulator.engines import PROGRAM_KERNELS, open_engines
 from emulator.interpreter.interface import Cells
 from emulator.interpreter.opening import open_interpreter
+from emulator.interpreter.remote import RemoteInterpreter
 from emulator.responses.background import BackgroundResponses
 from emulator.responses.conversations import Conversations
 from emulator.responses.front import ResponseFront
 from emulator.responses.signals import Signals
 from emulator.responses.stored import StoredResponses
 from emulator.settings import Settings
-from emulator.shared.counts import Places
-from emulator.shared.tokens import KeeperStorage
+from emulator.shared.counts import WorkerSlots
+from emulator.shared.state import KeeperState, LocalState, SharedState, with_redis
 from emulator.storage.blob_store import BlobStore, open_blob_store
 from emulator.storage.budgets import Budgets
 from emulator.storage.containers import Containers
@@ -35,11 +36,10 @@ from emulator.storage.files import Files
 from emulator.storage.key_value import KeyValueStore, RedisStore, open_store
 from emulator.traces import Kept, Traces
 from emulator.traces.remote import RemoteTraces
-from emulator.traces.sender import Sender
+from emulator.traces.sender import TraceSender
 from emulator.upstream.interface import OneUpstream
 from emulator.upstream.reachability import Reachability
 from emulator.upstream.upstreams import Upstreams
-from emulator.web.inspector.sessions import OwnSessions, RemoteSessions, Sessions
 from emulator.web.middleware import request_log
 from emulator.web.middleware.measuring import KernelCounts, measure
 from emulator.web.warm_up import warm_up
@@ -69,8 +69,6 @@ class RecordedRequests:
     """Records the requests of this worker."""
     shown: Kept
     """The requests of all workers."""
-    sessions: Sessions
-    """Browsers that have signed in."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +79,7 @@ class Services:
     client_keys: ClientKeys | None
     """The keys of the setting ``client_keys_file``."""
     stores: Stores
+    state: SharedState
     upstreams: Upstreams
     reachability: Reachability
     pipeline: Pipeline
@@ -119,7 +118,10 @@ def open_services(
     """
     with ExitStack() as opening:
         client_keys = ClientKeys(settings.client_keys_file) if settings.client_keys_file else None
-        upstreams = _open_upstreams(opening, settings, upstream, client_keys, keeper)
+        machine = LocalState() if keeper is None else KeeperState(keeper.client)
+        state = with_redis(settings.store, machine)
+        budgets = None if client_keys is None else Budgets(state)
+        upstreams = _open_upstreams(opening, settings, upstream, budgets, keeper)
         if engines is None:
             engines = _open_engines(opening, settings, keeper)
         stores = _open_stores(opening, settings, now)
@@ -142,6 +144,7 @@ def open_services(
             settings=settings,
             client_keys=client_keys,
             stores=stores,
+            state=state,
             upstreams=upstreams,
             reachability=Reachability(upstreams),
             pipeline=pipeline,
@@ -161,16 +164,15 @@ def _open_upstreams(
     opening: ExitStack,
     settings: Settings,
     upstream: OneUpstream | None,
-    client_keys: ClientKeys | None,
+    budgets: Budgets | None,
     keeper: Keeper | None,
 ) -> Upstreams:
-    token_counters = None if keeper is None else KeeperStorage(keeper.wire)
     upstreams = Upstreams(
         settings,
         None if upstream is None else lambda _: upstream,
-        None if client_keys is None else Budgets(settings.store, token_counters),
-        take_place=None if keeper is None else Places(keeper.counts).take,
-        breaker_state=None if keeper is None else keeper.breakers.of,
+        budgets,
+        take_place=None if keeper is None else WorkerSlots(keeper.counts).acquire,
+        breaker_state=None if keeper is None else keeper.breakers.__getitem__,
     )
     opening.callback(upstreams.close)
     return upstreams
@@ -182,7 +184,8 @@ def _open_engines(
     """The engines that run tool programs."""
     take_place = None
     if keeper is not None:
-        take_place = partial(Places(keeper.counts).take, PROGRAM_KERNELS, settings.max_kernels, 0.0)
+        slots = WorkerSlots(keeper.counts)
+        take_place = partial(slots.acquire, PROGRAM_KERNELS, settings.max_kernels, 0.0)
     engines = open_engines(settings, take_place)
     for engine in engines:
         opening.callback(engine.close)
@@ -209,9 +212,7 @@ def _open_interpreter(
     """The code interpreter; its kernels run in the keeper if there is one."""
     if keeper is None:
         return open_interpreter(opening, settings, stores.containers, stores.files, kernels)
-    from emulator.interpreter.remote import RemoteInterpreter
-
-    return RemoteInterpreter(keeper.wire, stores.containers)
+    return RemoteInterpreter(keeper.client, stores.containers)
 
 
 def _open_requests(
@@ -238,13 +239,12 @@ def _open_requests(
         traces.on_begun(telemetry.begun)
         traces.on_finished(telemetry.finished)
     if keeper is None or not inspected:
-        return RecordedRequests(traces, traces, OwnSessions())
-    sender = Sender(keeper.wire, settings.inspector_bytes)
+        return RecordedRequests(traces, traces)
+    sender = TraceSender(keeper.client, settings.inspector_bytes)
     opening.callback(sender.close)
     traces.on_begun(sender.begun)
     traces.on_finished(sender.finished)  # last: it may drop parts that the other listeners read
-    shown = RemoteTraces(keeper.wire, sender.flush)
-    return RecordedRequests(traces, shown, RemoteSessions(keeper.wire))
+    return RecordedRequests(traces, RemoteTraces(keeper.client, sender.flush))
 
 
 def _open_background(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from flask import Request, Response
 from emulator.addresses import is_loopback
 from emulator.errors import Forbidden, Unauthorized
 from emulator.settings import Settings
-from emulator.web.inspector.sessions import Sessions
+from emulator.shared.state import SharedState
 from emulator.web.middleware.authorization import presented_key
 
 COOKIE = "emulator_inspector"
@@ -44,16 +43,14 @@ class Access:
         self,
         settings: Settings,
         recognize: Callable[[str], str],
-        sessions: Sessions,
-        now: Callable[[], float] = time.monotonic,
+        state: SharedState,
     ) -> None:
         """``recognize`` gives the client who holds a key, or raises `Unauthorized`."""
         self._clients = settings.wants_keys
         self._recognize = recognize
         self._all = settings.inspector_key.get_secret_value()
         self._local = is_loopback(settings.host)
-        self._now = now
-        self._sessions = sessions
+        self._state = state
 
     def viewer(self, request: Request) -> Viewer:
         """Who is looking. Raises `Unauthorized` where a key is wanted, `Forbidden` where none would help."""
@@ -68,8 +65,8 @@ class Access:
         if key := presented_key():
             return self._known(key)
         token = request.cookies.get(COOKIE, "")
-        until, key = self._sessions.get(_digest(token)) if token else (0.0, "")
-        if not key or until < self._now():
+        key = self._state.get(_session(token)) if token else None
+        if not key:
             raise Unauthorized("The inspector wants a key.", code="inspector_key")
         return self._known(key)
 
@@ -77,7 +74,7 @@ class Access:
         """Give the browser a session. Raises `Unauthorized`."""
         self._known(key)
         token = secrets.token_urlsafe(32)
-        self._sessions.put(_digest(token), self._now() + SESSION_SECONDS, key)
+        self._state.put(_session(token), key, SESSION_SECONDS)
         response.set_cookie(
             COOKIE,
             token,
@@ -88,7 +85,7 @@ class Access:
         )
 
     def sign_out(self, request: Request, response: Response) -> None:
-        self._sessions.drop(_digest(request.cookies.get(COOKIE, "")))
+        self._state.delete(_session(request.cookies.get(COOKIE, "")))
         response.delete_cookie(COOKIE, samesite="Strict", httponly=True)
 
     def _known(self, key: str) -> Viewer:
@@ -108,5 +105,6 @@ def _is_here(request: Request) -> bool:
     return is_loopback(request.remote_addr or "")
 
 
-def _digest(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
+def _session(token: str) -> str:
+    """The name of a session's record, which has the viewer's key: a withdrawn key then opens nothing."""
+    return f"inspector/{hashlib.sha256(token.encode()).hexdigest()}"

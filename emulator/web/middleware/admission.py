@@ -1,12 +1,15 @@
-"""Only so many requests at once: the next ones wait for a while, those behind them are told to come again.
+"""Admits a bounded number of requests at the same time: the next ones wait, all others are refused with 503.
 
-What operators ask (`ALWAYS`) is answered even then: the server has a few threads more than `Admission`
-lets in. Knows nothing of what is asked, nor of keys.
+    request ──► bytes of its body ──► slot, or a place in the queue for `WAIT_SECONDS` ──► the app
+                    │ too many              │ queue full, or no slot in time
+                    └──────────► 503 ◄──────┘
+
+All counts are those of all workers together (`emulator.shared.counts`). The paths in `ALWAYS`, which operators ask
+for, skip admission: the server has a few threads for them. Knows nothing of what is requested, nor of keys.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,7 +19,7 @@ import structlog
 from emulator import json_codec, metrics
 from emulator.errors import Overloaded
 from emulator.settings import Settings
-from emulator.shared.counts import Counts, Room, SharedRoom, Tally
+from emulator.shared.counts import WorkerCounts
 from emulator.web.middleware.closing import Closing
 
 if TYPE_CHECKING:
@@ -24,95 +27,73 @@ if TYPE_CHECKING:
 
 ALWAYS = frozenset({"/healthz", "/readyz", "/metrics"})
 WAIT_SECONDS = 10.0
-COUNTED = ("requests", "waiting requests", "bytes of bodies")
-"""What several workers count together."""
+COUNTS = ("requests", "waiting requests", "bytes of bodies")
 
 log = structlog.get_logger()
 
 
 class Admission:
-    """WSGI middleware: ``threads`` requests at once, streams until they end; some wait for their turn.
+    """WSGI middleware. A stream counts until it ends. Uploads are on the disk, other bodies in memory."""
 
-    What all of them have for bodies is bounded too: uploads lie on the disk, other bodies in memory. With
-    ``counts`` the limits are those of all workers together.
-    """
-
-    def __init__(
-        self, app: WSGIApplication, settings: Settings, counts: Counts | None = None
-    ) -> None:
+    def __init__(self, app: WSGIApplication, settings: Settings, counts: WorkerCounts) -> None:
+        """``counts`` has the names `COUNTS`."""
         self._app = app
-        self._room: Room = threading.Semaphore(settings.threads)
-        self._queue: Room = threading.Semaphore(settings.waiting_requests)
-        self._shared_bytes: Tally | None = None
-        if counts is not None:
-            requests, waiting, bodies = COUNTED
-            self._room = SharedRoom(counts.tally(requests, settings.threads))
-            self._queue = SharedRoom(counts.tally(waiting, settings.waiting_requests))
-            self._shared_bytes = counts.tally(bodies, settings.bodies_bytes)
-        self._lock = threading.Lock()
-        self._bytes_left = settings.bodies_bytes
-        # Longer ones are refused before they are read.
-        self._longest = min(
+        requests, waiting, bodies = COUNTS
+        self._slots = counts.count(requests, settings.threads)
+        self._queue = counts.count(waiting, settings.waiting_requests)
+        self._bodies = counts.count(bodies, settings.bodies_bytes)
+        # A longer body is refused before it is read.
+        self._max_body_bytes = min(
             settings.bodies_bytes, max(settings.max_body_bytes, settings.max_file_bytes)
         )
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if environ.get("PATH_INFO") in ALWAYS:
             return self._app(environ, start_response)
-        size = self._size(environ)
-        if not self._take(size):
-            return _refuse(environ, start_response, "bytes of bodies", "bodies_bytes")
-        if not self._enter():
-            self._take(-size)
+        size = self._body_bytes(environ)
+        if size and not self._bodies.add(size):
+            return _refuse(environ, start_response, "body bytes", "bodies_bytes")
+        if not self._acquire_slot():
+            self._bodies.add(-size)
             return _refuse(environ, start_response, "requests", "threads")
         metrics.OPEN_REQUESTS.inc()
-        leave = partial(self._leave, size)
+        release = partial(self._release, size)
         try:
-            return Closing(self._app(environ, start_response), leave)
+            return Closing(self._app(environ, start_response), release)
         except BaseException:
-            leave()
+            release()
             raise
 
-    def _size(self, environ: WSGIEnvironment) -> int:
-        """The bytes of a request's body; what does not say how long it is may be as long as any."""
-        told = environ.get("CONTENT_LENGTH") or "0"
-        if "HTTP_TRANSFER_ENCODING" in environ or not told.isdecimal():
-            return self._longest
-        return min(int(told[:20]), self._longest)
+    def _body_bytes(self, environ: WSGIEnvironment) -> int:
+        """The length of a request's body. A body without a declared length counts as the maximum length."""
+        declared = environ.get("CONTENT_LENGTH") or "0"
+        if "HTTP_TRANSFER_ENCODING" in environ or not declared.isdecimal():
+            return self._max_body_bytes
+        return min(int(declared[:20]), self._max_body_bytes)
 
-    def _take(self, size: int) -> bool:
-        """Take ``size`` bytes of what bodies have together, or give them back; False if they are too many."""
-        if self._shared_bytes is not None:
-            return size == 0 or self._shared_bytes.take(size)
-        with self._lock:
-            if size > self._bytes_left:
-                return False
-            self._bytes_left -= size
+    def _acquire_slot(self) -> bool:
+        if self._slots.add(1):
             return True
-
-    def _enter(self) -> bool:
-        if self._room.acquire(blocking=False):
-            return True
-        if not self._queue.acquire(blocking=False):
+        if not self._queue.add(1):
             return False
         metrics.WAITING_REQUESTS.inc()
         try:
-            return self._room.acquire(timeout=WAIT_SECONDS)
+            return self._slots.acquire(WAIT_SECONDS)
         finally:
             metrics.WAITING_REQUESTS.dec()
             self._queue.release()
 
-    def _leave(self, size: int) -> None:
-        self._take(-size)
+    def _release(self, size: int) -> None:
+        self._bodies.add(-size)
         metrics.OPEN_REQUESTS.dec()
-        self._room.release()
+        self._slots.release()
 
 
 def _refuse(
     environ: WSGIEnvironment, start_response: StartResponse, what: str, setting: str
 ) -> Iterable[bytes]:
     error = Overloaded(
-        f"The proxy serves as many {what} at once as it may (setting {setting}).",
+        f"The proxy is at its limit of concurrent {what} (setting `{setting}`).",
         code="overloaded",
         headers={"retry-after": "1"},
     )
@@ -120,7 +101,7 @@ def _refuse(
     metrics.REQUESTS.labels("unknown", str(error.status)).inc()
     log.warning("refused", reason=error.message, path=environ.get("PATH_INFO"))
     headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
-    # What is left of the request's body is not read: a slow client is not waited for.
+    # The rest of the request's body is not read, so that a slow client is not waited for.
     headers += [*error.headers.items(), ("connection", "close")]
     start_response("503 SERVICE UNAVAILABLE", headers)
     return [body]

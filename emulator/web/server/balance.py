@@ -1,46 +1,45 @@
-"""Which of several workers takes the next connection: one that has more leaves it to others for a moment.
+"""Which of several workers accepts the next connection: a busier one leaves it to the others for a moment.
 
-Clients keep their connections, and whoever had most of them would keep its lead. As Puma's
-wait_for_less_busy_worker. Knows no sockets.
+Clients keep their connections open, so without this the worker that had most of them would stay ahead. The same idea
+as Puma's wait_for_less_busy_worker. Knows nothing of sockets.
 """
 
 from __future__ import annotations
 
 import time
 
-from emulator.shared.counts import Burden
+from emulator.shared.counts import WorkerLoad
 
 CONNECTIONS = "connections"
-"""Of which the `Burden` is."""
-_SECONDS = 0.005
-"""For each connection that another worker has less."""
-_MOST_SECONDS = 0.05
-"""However many less it has: it may be unable to take any."""
+"""The count of which each worker reports its part."""
+_SECONDS_PER_CONNECTION = 0.005
+_MAX_SECONDS = 0.05
+"""The least busy worker may be unable to accept anything."""
 
 
 class Balance:
-    """For one thread. Without a burden, where there is one worker, it never gives way."""
+    """For one thread. Without ``load``, in the only worker, it never yields."""
 
-    def __init__(self, burden: Burden | None = None) -> None:
-        self._burden = burden
+    def __init__(self, load: WorkerLoad | None = None) -> None:
+        self._load = load
         self._until = 0.0
-        self._gave_way = False
-        """Before the connection that is there now."""
+        self._yielded = False
+        """Has already yielded the connection that is waiting now."""
 
-    def tell(self, connections: int) -> None:
-        """How many this worker has."""
-        if self._burden is not None:
-            self._burden.tell(connections)
+    def report(self, connections: int) -> None:
+        """The number of connections that this worker has."""
+        if self._load is not None:
+            self._load.report(connections)
 
-    def gives_way(self) -> bool:
-        """Whether a connection that is there is left to others, once, for `seconds` from now."""
-        lead = 0 if self._gave_way or self._burden is None else self._burden.lead()
-        self._gave_way = lead > 0
-        if self._gave_way:
-            self._until = time.monotonic() + min(lead * _SECONDS, _MOST_SECONDS)
-        return self._gave_way
+    def should_yield(self) -> bool:
+        """Return True if the waiting connection is left to other workers, once, for the next `seconds`."""
+        excess = 0 if self._yielded or self._load is None else self._load.excess()
+        self._yielded = excess > 0
+        if self._yielded:
+            self._until = time.monotonic() + min(excess * _SECONDS_PER_CONNECTION, _MAX_SECONDS)
+        return self._yielded
 
     @property
     def seconds(self) -> float:
-        """How long others are given way to yet; 0 or less: not any more."""
+        """How long this worker still yields; 0 or less when it accepts again."""
         return self._until - time.monotonic()

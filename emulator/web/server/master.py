@@ -108,21 +108,21 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
 
     def _prepare(self, arbiter: Any, worker: Any) -> None:
         if self.keeper is not None:
-            taken = {other.slot for other in arbiter.WORKERS.values()}
-            worker.slot = self.keeper.free_slot(taken)
+            taken = {other.cell for other in arbiter.WORKERS.values()}
+            worker.cell = self.keeper.counts.free_cell(taken)
 
     def _died(self, _arbiter: Any, worker: Any) -> None:
         from emulator import metrics  # what workers import the master does without
 
         metrics.process_died(worker.pid)
         if self.keeper is not None:
-            self.keeper.clear(worker.slot)
+            self.keeper.counts.clear(worker.cell)
 
     def _begin(self, _arbiter: Any, worker: Any) -> None:
         if self.keeper is not None:
-            self.keeper.counts.take_slot(worker.slot)
-            cores.stay(worker.slot, self._settings.workers)
-            worker.balance = Balance(self.keeper.counts.burden(CONNECTIONS))
+            self.keeper.counts.cell = worker.cell
+            cores.stay(worker.cell, self._settings.workers)
+            worker.balance = Balance(self.keeper.counts.load(CONNECTIONS))
         worker.cfg.set("graceful_timeout", int(self._settings.drain_seconds))
 
     def _ready(self, worker: Any) -> None:

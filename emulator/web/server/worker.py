@@ -102,7 +102,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         return Threads(self.cfg.threads)
 
     def accept(self, listener: socket.socket) -> None:
-        if self.balance.gives_way():  # all others here are served meanwhile
+        if self.balance.should_yield():  # all others here are served meanwhile
             self.set_accept_enabled(False)
             return
         try:
@@ -114,7 +114,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
                 raise
             return
         self.nr_conns += 1
-        self.balance.tell(self.nr_conns)
+        self.balance.report(self.nr_conns)
         client = ClientSocket(client)
         connection = _Connection(self.cfg, client, address, listener.getsockname())
         connection.seconds = self.client_seconds
@@ -202,7 +202,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         if now >= self._notified + _NOTIFY_SECONDS:
             self._notified = now
             super().notify()
-        self.balance.tell(self.nr_conns)
+        self.balance.report(self.nr_conns)
 
     def murder_pending(self) -> None:
         super().murder_pending()

@@ -1,0 +1,288 @@
+"""The small state that all processes of one proxy share: rates, token counts, open requests, short-lived records.
+
+One interface, `SharedState`, and three implementations:
+
+    LocalState     the memory of one process. The keeper has one, for all its workers
+    KeeperState    a worker's view of the keeper's LocalState
+    RedisState     rates and token counts of all replicas in Redis; the rest stays on this machine
+
+Every count is exact: it changes in one place, under a lock or in a Redis script. If that place is unavailable, each
+caller counts for itself in its own memory until it is available again. A keeper that restarts begins with empty
+counts.
+
+An open request is a *lease*. It ends when its owner releases it, or when its owner's process is dead, which is
+checked whenever a client is at its limit. So a killed worker's requests stop counting immediately.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import threading
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from contextvars import Context
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Protocol
+
+import structlog
+from limits import RateLimitItemPerMinute
+from limits.errors import ConfigurationError, StorageError
+from limits.storage import MemoryStorage, Storage, storage_from_string
+from limits.strategies import MovingWindowRateLimiter
+
+from emulator.shared.rpc import Handler, KeeperUnavailable, RpcClient
+
+log = structlog.get_logger()
+
+_MAX_RECORDS = 1000
+_POLL_SECONDS = (0.001, 0.02)
+"""First and longest pause between two attempts to get a slot."""
+_REDIS_SCHEMES = {"redis://": "redis://", "rediss://": "rediss://", "unix://": "redis+unix://"}
+"""Ours -> those of the ``limits`` library."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A client's requests in the last 60 seconds, as the answer's headers report them."""
+
+    allowed: bool
+    remaining: int
+    """Requests that the client may send immediately."""
+    seconds: float
+    """Until the oldest counted request stops counting."""
+
+
+class SharedState(Protocol):
+    """Safe to share between threads."""
+
+    def hit(self, key: str, limit: int) -> Rate:
+        """Count a request, unless ``key`` already has ``limit`` requests in the last 60 seconds."""
+        ...
+
+    def spend(self, key: str, tokens: int, seconds: int) -> None:
+        """Add tokens to ``key``. The first ones open a window of ``seconds``, after which the count is 0 again."""
+        ...
+
+    def spent(self, key: str) -> tuple[int, float]:
+        """The tokens in the window of ``key``, and the Unix time at which it ends."""
+        ...
+
+    def acquire(self, key: str, limit: int, owner: int) -> str:
+        """A lease for the process ``owner``, or "" while ``key`` has ``limit`` leases of living processes."""
+        ...
+
+    def release(self, key: str, lease: str) -> None:
+        """End a lease. An unknown one is ignored."""
+        ...
+
+    def put(self, key: str, value: str, seconds: float) -> None: ...
+
+    def get(self, key: str) -> str | None: ...
+
+    def delete(self, key: str) -> None: ...
+
+
+class LocalState:
+    """See `SharedState`: the memory of this process."""
+
+    def __init__(self) -> None:
+        self._counts = _Counts(MemoryStorage())
+        self.hit, self.spend, self.spent = (
+            self._counts.hit,
+            self._counts.spend,
+            self._counts.spent,
+        )
+        self._lock = threading.Lock()
+        self._leases: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        """Key -> lease -> the owner's process id."""
+        self._records: OrderedDict[str, tuple[str, float]] = OrderedDict()
+
+    def acquire(self, key: str, limit: int, owner: int) -> str:
+        with self._lock:
+            leases = self._leases[key]
+            if len(leases) >= limit:
+                for lease in [each for each, process in leases.items() if not _is_alive(process)]:
+                    del leases[lease]
+            if len(leases) >= limit:
+                return ""
+            lease = secrets.token_hex(8)
+            leases[lease] = owner
+            return lease
+
+    def release(self, key: str, lease: str) -> None:
+        with self._lock:
+            leases = self._leases[key]
+            leases.pop(lease, None)
+            if not leases:
+                del self._leases[key]
+
+    def put(self, key: str, value: str, seconds: float) -> None:
+        with self._lock:
+            self._records[key] = (value, time.monotonic() + seconds)
+            while len(self._records) > _MAX_RECORDS:
+                self._records.popitem(last=False)
+
+    def get(self, key: str) -> str | None:
+        with self._lock:
+            value, expires = self._records.get(key, ("", 0.0))
+        return value if time.monotonic() < expires else None
+
+    def delete(self, key: str) -> None:
+        with self._lock:
+            self._records.pop(key, None)
+
+    def handlers(self) -> dict[str, Handler]:
+        """The functions that `KeeperState` calls."""
+        names = ("spend", "spent", "acquire", "release", "put", "get", "delete")
+        return {
+            "state.hit": lambda *arguments: vars(self.hit(*arguments)),
+            **{f"state.{name}": getattr(self, name) for name in names},
+        }
+
+
+class KeeperState:
+    """See `SharedState`: the keeper's. While the keeper is unavailable, this worker counts for itself."""
+
+    def __init__(self, keeper: RpcClient) -> None:
+        self._keeper = keeper
+        self._own = LocalState()
+
+    def hit(self, key: str, limit: int) -> Rate:
+        rate = self._call("hit", key, limit)
+        return rate if isinstance(rate, Rate) else Rate(**rate)
+
+    def spend(self, key: str, tokens: int, seconds: int) -> None:
+        self._call("spend", key, tokens, seconds)
+
+    def spent(self, key: str) -> tuple[int, float]:
+        tokens, until = self._call("spent", key)
+        return tokens, until
+
+    def acquire(self, key: str, limit: int, owner: int) -> str:
+        return str(self._call("acquire", key, limit, owner))
+
+    def release(self, key: str, lease: str) -> None:
+        self._own.release(key, lease)  # it may have been acquired while the keeper was unavailable
+        self._call("release", key, lease)
+
+    def put(self, key: str, value: str, seconds: float) -> None:
+        self._call("put", key, value, seconds)
+
+    def get(self, key: str) -> str | None:
+        value: str | None = self._call("get", key)
+        return value
+
+    def delete(self, key: str) -> None:
+        self._call("delete", key)
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        try:
+            # In an empty context, since a client that disconnects must not interrupt the call: the keeper
+            # would grant a lease that nobody releases.
+            return Context().run(self._keeper.call, f"state.{name}", *arguments)
+        except KeeperUnavailable as error:
+            log.warning("the keeper is unavailable: this worker counts alone", reason=str(error))
+            return getattr(self._own, name)(*arguments)
+
+
+class RedisState:
+    """See `SharedState`: Redis counts for all replicas; ``machine`` has the rest, and counts if Redis fails."""
+
+    def __init__(self, redis: Storage, machine: SharedState) -> None:
+        self._redis = _Counts(redis)
+        self._machine = machine
+        self.acquire, self.release = machine.acquire, machine.release
+        self.put, self.get, self.delete = machine.put, machine.get, machine.delete
+
+    def hit(self, key: str, limit: int) -> Rate:
+        rate: Rate = self._count("hit", key, limit)
+        return rate
+
+    def spend(self, key: str, tokens: int, seconds: int) -> None:
+        self._count("spend", key, tokens, seconds)
+
+    def spent(self, key: str) -> tuple[int, float]:
+        found: tuple[int, float] = self._count("spent", key)
+        return found
+
+    def _count(self, name: str, *arguments: Any) -> Any:
+        try:
+            return getattr(self._redis, name)(*arguments)
+        except StorageError as error:
+            log.warning("Redis is unavailable: this replica counts alone", reason=str(error))
+            return getattr(self._machine, name)(*arguments)
+
+
+class _Counts:
+    """Rates and tokens in a storage of the ``limits`` library. Raises ``StorageError`` if it fails."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._limiter = MovingWindowRateLimiter(storage)
+
+    def hit(self, key: str, limit: int) -> Rate:
+        item = _per_minute(limit)
+        allowed = self._limiter.hit(item, key)
+        window = self._limiter.get_window_stats(item, key)
+        return Rate(allowed, window.remaining, max(0.0, window.reset_time - time.time()))
+
+    def spend(self, key: str, tokens: int, seconds: int) -> None:
+        self._storage.incr(key, seconds, tokens)
+
+    def spent(self, key: str) -> tuple[int, float]:
+        return self._storage.get(key), self._storage.get_expiry(key)
+
+
+@lru_cache(maxsize=64)
+def _per_minute(limit: int) -> RateLimitItemPerMinute:
+    return RateLimitItemPerMinute(limit, namespace="emulator")
+
+
+def with_redis(store: str, machine: SharedState) -> SharedState:
+    """The state of all replicas if ``store`` names a Redis; else that of ``machine``."""
+    for scheme, limits_scheme in _REDIS_SCHEMES.items():
+        if store.startswith(scheme):
+            url = limits_scheme + store.removeprefix(scheme)
+            options = {"socket_timeout": 1, "socket_connect_timeout": 1}
+            try:
+                storage = storage_from_string(url, wrap_exceptions=True, **options)
+            except ConfigurationError as error:
+                log.warning("limits are counted by this replica alone", reason=str(error))
+                return machine
+            assert isinstance(storage, Storage)
+            return RedisState(storage, machine)
+    return machine
+
+
+def acquire_slot(
+    state: SharedState, key: str, limit: int, seconds: float
+) -> Callable[[], None] | None:
+    """Wait for a lease of this process. Returns the function that releases it, or None after ``seconds``."""
+    lease = poll(lambda: state.acquire(key, limit, os.getpid()), seconds)
+    return partial(state.release, key, lease) if lease else None
+
+
+def poll(attempt: Callable[[], Any], seconds: float = math.inf) -> Any:
+    """Repeat ``attempt`` until it returns a true value, which is returned; or its last value after ``seconds``."""
+    until = time.monotonic() + seconds
+    pause, longest = _POLL_SECONDS
+    while not (value := attempt()):
+        if time.monotonic() >= until:
+            break
+        time.sleep(pause)
+        pause = min(2 * pause, longest)
+    return value
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
