@@ -1,10 +1,11 @@
-"""The interpreter of a worker whose kernels run in the keeper: each method is a call of the keeper's `Interpreter`.
+"""The interpreter of a worker whose kernels run in the keeper: each method is a call of the keeper's
+`Interpreter`.
 
-`handlers` answers these calls in the keeper. Files do not cross the socket: all processes have the same folder.
-Knows nothing of kernels.
+`handlers` answers these calls in the keeper. Files do not cross the socket: all processes have the same
+folder. Knows nothing of kernels.
 
-A value crosses as ``[kind, fields]``: the kind is one of `_KINDS`, or "" for plain JSON. Fields are validated on
-arrival; what a kernel wrote is data on both sides.
+A value crosses as ``[kind, fields]``: the kind is one of `_KINDS`, or "" for plain JSON. Fields are
+validated on arrival; what a kernel wrote is data on both sides.
 """
 
 from __future__ import annotations

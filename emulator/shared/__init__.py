@@ -3,17 +3,19 @@
 Three kinds of process boundaries, three ways across them:
 
 * threads of one process: `state.LocalState`, ordinary memory under a lock.
-* workers of one machine (setting ``workers`` above 1): the *keeper* process has the state that cannot be in several
-  processes at the same time, above all the kernels of containers. Workers call it over a Unix socket (`rpc`);
-  `state.KeeperState` is such a caller. The few numbers that every request changes are in shared memory (`counts`).
-* replicas on several machines: Redis has the counts (`state.RedisState`) and the records (`emulator.storage`).
+* workers of one machine (setting ``workers`` above 1): the *keeper* process has the state that cannot be in
+  several processes at the same time, above all the kernels of containers. Workers call it over a Unix
+  socket (`rpc`); `state.KeeperState` is such a caller. The few numbers that every request changes are in
+  shared memory (`counts`).
+* replicas on several machines: Redis has the counts (`state.RedisState`) and the records
+  (`emulator.storage`).
 
 Callers see only the protocol `state.SharedState`; which implementation they have is decided once, in
 `emulator.web.app`.
 
-Laws: what a dead worker had (open requests, slots) becomes free without anybody's help; what crosses the socket is
-bounded JSON, never code; an unavailable keeper fails the request that needs it, or makes a limit count per worker,
-and never ends a worker.
+Laws: what a dead worker had (open requests, slots) becomes free without anybody's help; what crosses the
+socket is bounded JSON, never code; an unavailable keeper fails the request that needs it, or makes a limit
+count per worker, and never ends a worker.
 
 The life of the keeper is told in `emulator.web.server.keeper`. Start at `state`.
 """

@@ -1,9 +1,9 @@
 """Counts of all workers together, in shared memory: cheap enough to change several times in each request.
 
-A count is a row with one cell for each worker; its value is the sum of the row. Each worker writes its own cell
-only, so no lock is needed between processes, and the master clears the cells of a worker that has died. A limit is
-checked after the own cell was raised: of two workers that want the last slot at the same time both may be refused,
-and never both admitted.
+A count is a row with one cell for each worker; its value is the sum of the row. Each worker writes its own
+cell only, so no lock is needed between processes, and the master clears the cells of a worker that has
+died. A limit is checked after the own cell was raised: of two workers that want the last slot at the same
+time both may be refused, and never both admitted.
 
 Names are fixed before the workers fork. What has a name of its own for each client is counted in `state`.
 """
@@ -62,7 +62,9 @@ class SharedCount:
         self._lock = threading.Lock()
 
     def add(self, amount: int) -> bool:
-        """Add ``amount``, which may be negative. Returns False, and adds nothing, if the limit would be exceeded."""
+        """Add ``amount``, which may be negative. Returns False, and adds nothing, if the limit would be
+        exceeded.
+        """
         with self._lock:
             self._cells[self._cell] += amount
             if amount > 0 and sum(self._cells) > self._limit:
@@ -79,7 +81,9 @@ class SharedCount:
 
 
 class WorkerLoad:
-    """What each worker reports of itself to the others. For one thread of each worker, which reports first."""
+    """What each worker reports of itself to the others. For one thread of each worker, which reports
+    first.
+    """
 
     def __init__(self, cells: memoryview[int], cell: int) -> None:
         self._cells = cells

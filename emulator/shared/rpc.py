@@ -7,12 +7,12 @@ One connection carries one call:
                         ``["item", value]`` ... then ``["end"]``     a generator yielded, then finished
                         ``["error", class name, facts]``             an `EmulatorError` was raised
 
-A frame is a length (4 bytes, big-endian) and that much JSON. The client may close the connection early. A generator is
-then stopped exactly as if the client of an HTTP request had disconnected (`emulator.departure`); a plain function runs
-to its end, and its result is dropped.
+A frame is a length (4 bytes, big-endian) and that much JSON. The client may close the connection early. A
+generator is then stopped exactly as if the client of an HTTP request had disconnected
+(`emulator.departure`); a plain function runs to its end, and its result is dropped.
 
-The server answers only processes of its own user (SO_PEERCRED), and the socket is in a folder that other users
-cannot enter. While the keeper restarts, calls wait in the socket's backlog: the master keeps it open.
+The server answers only processes of its own user (SO_PEERCRED), and the socket is in a folder that other
+users cannot enter. While the keeper restarts, calls wait in the socket's backlog: the master keeps it open.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The temporary folder of one run with several workers: the keeper's socket, metrics, files of this run only.
+"""The temporary folder of one run with several workers: the keeper's socket, metrics, files of this run
+only.
 
 Knows nothing of workers.
 """

@@ -1,4 +1,5 @@
-"""The small state that all processes of one proxy share: rates, token counts, open requests, short-lived records.
+"""The small state that all processes of one proxy share: rates, token counts, open requests, short-lived
+records.
 
 One interface, `SharedState`, and three implementations:
 
@@ -6,12 +7,12 @@ One interface, `SharedState`, and three implementations:
     KeeperState    a worker's view of the keeper's LocalState
     RedisState     rates and token counts of all replicas in Redis; the rest stays on this machine
 
-Every count is exact: it changes in one place, under a lock or in a Redis script. If that place is unavailable, each
-caller counts for itself in its own memory until it is available again. A keeper that restarts begins with empty
-counts.
+Every count is exact: it changes in one place, under a lock or in a Redis script. If that place is
+unavailable, each caller counts for itself in its own memory until it is available again. A keeper that
+restarts begins with empty counts.
 
-An open request is a *lease*. It ends when its owner releases it, or when its owner's process is dead, which is
-checked whenever a client is at its limit. So a killed worker's requests stop counting immediately.
+An open request is a *lease*. It ends when its owner releases it, or when its owner's process is dead, which
+is checked whenever a client is at its limit. So a killed worker's requests stop counting immediately.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ class SharedState(Protocol):
         ...
 
     def spend(self, key: str, tokens: int, seconds: int) -> None:
-        """Add tokens to ``key``. The first ones open a window of ``seconds``, after which the count is 0 again."""
+        """Add tokens to ``key``. The first ones open a window of ``seconds``, after which the count is 0
+        again.
+        """
         ...
 
     def spent(self, key: str) -> tuple[int, float]:
@@ -72,7 +75,9 @@ class SharedState(Protocol):
         ...
 
     def acquire(self, key: str, limit: int, owner: int) -> str:
-        """A lease for the process ``owner``, or "" while ``key`` has ``limit`` leases of living processes."""
+        """A lease for the process ``owner``, or "" while ``key`` has ``limit`` leases of living
+        processes.
+        """
         ...
 
     def release(self, key: str, lease: str) -> None:
@@ -190,7 +195,9 @@ class KeeperState:
 
 
 class RedisState:
-    """See `SharedState`: Redis counts for all replicas; ``machine`` has the rest, and counts if Redis fails."""
+    """See `SharedState`: Redis counts for all replicas; ``machine`` has the rest, and counts if Redis
+    fails.
+    """
 
     def __init__(self, redis: Storage, machine: SharedState) -> None:
         self._redis = _Counts(redis)
@@ -261,13 +268,17 @@ def with_redis(store: str, machine: SharedState) -> SharedState:
 def acquire_slot(
     state: SharedState, key: str, limit: int, seconds: float
 ) -> Callable[[], None] | None:
-    """Wait for a lease of this process. Returns the function that releases it, or None after ``seconds``."""
+    """Wait for a lease of this process. Returns the function that releases it, or None after
+    ``seconds``.
+    """
     lease = poll(lambda: state.acquire(key, limit, os.getpid()), seconds)
     return partial(state.release, key, lease) if lease else None
 
 
 def poll(attempt: Callable[[], Any], seconds: float = math.inf) -> Any:
-    """Repeat ``attempt`` until it returns a true value, which is returned; or its last value after ``seconds``."""
+    """Repeat ``attempt`` until it returns a true value, which is returned; or its last value after
+    ``seconds``.
+    """
     until = time.monotonic() + seconds
     pause, longest = _POLL_SECONDS
     while not (value := attempt()):

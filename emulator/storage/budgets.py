@@ -1,8 +1,9 @@
 """Tokens per minute and per day of each client key, as its `Grant` says.
 
-The tokens of an answer are known when it has ended. A client whose budget is spent gets no new answer, and its open
-answers end as usual, so a budget may be overdrawn by the client's open requests (``client_open_requests``). A window
-begins with the first tokens that are spent in it. `emulator.shared.state` says where they are counted.
+The tokens of an answer are known when it has ended. A client whose budget is spent gets no new answer, and
+its open answers end as usual, so a budget may be overdrawn by the client's open requests
+(``client_open_requests``). A window begins with the first tokens that are spent in it.
+`emulator.shared.state` says where they are counted.
 """
 
 from __future__ import annotations
@@ -32,9 +33,7 @@ class Budgets:
                 continue
             seconds = max(1, math.ceil(window_end - time.time()))
             headers = {"retry-after": str(seconds)}
-            message = (
-                f"This key has spent its {limit} tokens per {unit}. Try again in {seconds} s."
-            )
+            message = f"This key has spent its {limit} tokens per {unit}. Try again in {seconds} s."
             if unit == "day":
                 raise InsufficientQuota(message, code="insufficient_quota", headers=headers)
             raise RateLimited(message, code="rate_limit_exceeded", headers=headers)

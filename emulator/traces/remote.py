@@ -1,7 +1,8 @@
 """Traces of several workers: the keeper stores those of all, and any worker reads them from there.
 
-Workers send them with `emulator.traces.sender`. The keeper reads a trace's row only; the rest is opaque text to it.
-A request whose worker has not reported it for `_LOST_SECONDS` is shown as failed: its worker is dead.
+Workers send them with `emulator.traces.sender`. The keeper reads a trace's row only; the rest is opaque
+text to it. A request whose worker has not reported it for `_LOST_SECONDS` is shown as failed: its worker is
+dead.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""A worker's traces on their way to the keeper, which stores those of all workers (`emulator.traces.remote`).
+"""A worker's traces on their way to the keeper, which stores those of all workers
+(`emulator.traces.remote`).
 
     begins ──► running ──► ended ──► sent
                  │ every second: its row; the whole trace each time that its age has doubled
 
-A trace is sent whole when its request has ended. No request waits for that: what ends within `_BATCH_SECONDS` is
-sent together, so a worker that is killed loses that much. `flush` sends immediately, before a read and at the
-worker's end. A trace that cannot be sent is lost with a warning in the log.
+A trace is sent whole when its request has ended. No request waits for that: what ends within
+`_BATCH_SECONDS` is sent together, so a worker that is killed loses that much. `flush` sends immediately,
+before a read and at the worker's end. A trace that cannot be sent is lost with a warning in the log.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ _BATCH_BYTES = 4 * 2**20
 """About the size of a batch. A request that ends while more is waiting sends it, and waits for that."""
 
 Message = list[Any]
-"""``[row, text, body]`` as JSON: see `emulator.traces.transfer`; text is None for a report that it still runs."""
+"""``[row, text, body]`` as JSON: see `emulator.traces.transfer`; text is None for a report that it still
+runs.
+"""
 
 
 class TraceSender:

@@ -1,8 +1,8 @@
 """Who may look, and at whose requests.
 
-With client keys a client sees its own requests; ``inspector_key`` opens all. Without any key only somebody at
-this machine may look. A browser presents its key once and gets a session (`sessions`): the cookie
-holds a random token, never a key.
+With client keys a client sees its own requests; ``inspector_key`` opens all. Without any key only somebody
+at this machine may look. A browser presents its key once and gets a session, a record of `SharedState`:
+the cookie holds a random token, never a key.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class Access:
         self._state = state
 
     def viewer(self, request: Request) -> Viewer:
-        """Who is looking. Raises `Unauthorized` where a key is wanted, `Forbidden` where none would help."""
+        """Who is looking. Raises `Unauthorized` where a key is wanted, `Forbidden` where none would
+        help.
+        """
         if not (self._clients or self._all):
             if not self._local or not _is_here(request):
                 raise Forbidden(
@@ -65,10 +67,10 @@ class Access:
         if key := presented_key():
             return self._known(key)
         token = request.cookies.get(COOKIE, "")
-        key = self._state.get(_session(token)) if token else None
-        if not key:
+        session_key = self._state.get(_session(token)) if token else None
+        if session_key is None:
             raise Unauthorized("The inspector wants a key.", code="inspector_key")
-        return self._known(key)
+        return self._known(session_key)
 
     def sign_in(self, request: Request, key: str, response: Response) -> None:
         """Give the browser a session. Raises `Unauthorized`."""

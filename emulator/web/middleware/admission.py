@@ -1,11 +1,13 @@
-"""Admits a bounded number of requests at the same time: the next ones wait, all others are refused with 503.
+"""Admits a bounded number of requests at the same time: the next ones wait, all others are refused with
+503.
 
     request ──► bytes of its body ──► slot, or a place in the queue for `WAIT_SECONDS` ──► the app
                     │ too many              │ queue full, or no slot in time
                     └──────────► 503 ◄──────┘
 
-All counts are those of all workers together (`emulator.shared.counts`). The paths in `ALWAYS`, which operators ask
-for, skip admission: the server has a few threads for them. Knows nothing of what is requested, nor of keys.
+All counts are those of all workers together (`emulator.shared.counts`). The paths in `ALWAYS`, which
+operators ask for, skip admission: the server has a few threads for them. Knows nothing of what is
+requested, nor of keys.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Limits of each client and of all: requests per minute, and open requests.
 
-`emulator.shared.state` counts both. A key's own `Grant` overrides the setting. A client without a key is known by
-its address. The headers are OpenAI's ("Rate limits", "Rate limits in headers").
+`emulator.shared.state` counts both. A key's own `Grant` overrides the setting. A client without a key is
+known by its address. The headers are OpenAI's ("Rate limits", "Rate limits in headers").
 """
 
 from __future__ import annotations

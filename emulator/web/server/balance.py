@@ -1,7 +1,7 @@
 """Which of several workers accepts the next connection: a busier one leaves it to the others for a moment.
 
-Clients keep their connections open, so without this the worker that had most of them would stay ahead. The same idea
-as Puma's wait_for_less_busy_worker. Knows nothing of sockets.
+Clients keep their connections open, so without this the worker that had most of them would stay ahead. The
+same idea as Puma's wait_for_less_busy_worker. Knows nothing of sockets.
 """
 
 from __future__ import annotations

@@ -1,18 +1,20 @@
 """The keeper: one process with the state that workers share and that cannot be in several processes.
 
-It has the kernels of containers, client limits and token counts, the inspector's requests and sign-ins, and the
-sweeper of expired files.
+It has the kernels of containers, client limits and token counts, the inspector's requests and sign-ins, and
+the sweeper of expired files.
 
-    (none) ── start ──► running ── SIGUSR2, or the master is gone ──► closing, for `_CLOSE_SECONDS` ──► (none)
+    (none) ── start ──► running ── SIGUSR2, or the master is gone ──► closing, for `_CLOSE_SECONDS` ──►
+    (none)
                           │ dies: the master starts a new one, at most one per `_RESTART_SECONDS`
                           └──────────────────────────► (none)
 
-gunicorn's master forks it before the workers and ends it after them. The master keeps the listening socket open, so a
-worker's call while there is no keeper waits for the next one. A worker may assume that a call either was answered, or
-raised `KeeperUnavailable`; it may not assume that the keeper still has what it had before: all of it is in memory.
+gunicorn's master forks it before the workers and ends it after them. The master keeps the listening socket
+open, so a worker's call while there is no keeper waits for the next one. A worker may assume that a call
+either was answered, or raised `KeeperUnavailable`; it may not assume that the keeper still has what it had
+before: all of it is in memory.
 
-A keeper that dies loses the kernels (the next cell is told that its session was restarted), all counts (they begin at
-0), the inspector's requests and its sign-ins. Files, and everything in the store, survive.
+A keeper that dies loses the kernels (the next cell is told that its session was restarted), all counts
+(they begin at 0), the inspector's requests and its sign-ins. Files, and everything in the store, survive.
 """
 
 from __future__ import annotations

@@ -172,7 +172,9 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 def _end(_arbiter: Any, worker: Any) -> None:
-    """Close what the app opened, and leave: a thread that serves a stream would hold up the end for ever."""
+    """Close what the app opened, and leave: a thread that serves a stream would hold up the end for
+    ever.
+    """
     app = getattr(worker, "wsgi", None)
     if app is None:
         return  # it did not come up

@@ -1,8 +1,9 @@
-"""gunicorn's gthread worker, made patient: a connection gets a thread only for a request whose head is whole.
+"""gunicorn's gthread worker, made patient: a connection gets a thread only for a request whose head is
+whole.
 
 A thread that reads a head waits for its client, and slow clients would hold them all (Slowloris). So the
-worker's own loop collects heads, without waiting, and cuts off those that take too long; when there are
-too many connections, the oldest unfinished ones give way. A body is read by the request's thread (`bodies`).
+worker's own loop collects heads, without waiting, and cuts off those that take too long; when there are too
+many connections, the oldest unfinished ones give way. A body is read by the request's thread (`bodies`).
 Knows nothing of the app.
 """
 
@@ -94,7 +95,9 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self._rounds = 0
         """How often the loop has looked at all connections."""
         self._heads: dict[_Connection, int] = {}
-        """Connections whose head is not whole, the oldest first; the round in which they were registered."""
+        """Connections whose head is not whole, the oldest first; the round in which they were
+        registered.
+        """
         self._lingering: dict[_Connection, None] = {}
         """Connections that have had their last answer, until their clients close them too."""
 

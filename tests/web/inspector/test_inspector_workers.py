@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 
 from emulator.errors import ExecutionFailed
-from emulator.shared import wire
-from emulator.shared.wire import Wire
-from emulator.traces import Trace, remote
+from emulator.shared import rpc
+from emulator.shared.rpc import Handler, RpcClient
+from emulator.traces import Trace
+from emulator.traces.remote import RemoteTraces, TraceStore
 from emulator.traces.row import Row
-from emulator.traces.sender import Sender
+from emulator.traces.sender import TraceSender
 from emulator.traces.sizes import size_of
 from emulator.traces.transfer import dumped, loaded
 from tests.support.inspected import Inspected
@@ -150,76 +151,74 @@ def test_a_trace_is_told_to_another_process_and_looks_the_same_there(
     assert size_of(again) > 0
 
 
-def told(keeper: dict[str, Any], name: str, *asked: Any) -> Any:
+def told(keeper: dict[str, Handler], name: str, *asked: Any) -> Any:
     """What the keeper answers, as JSON brings it."""
-    return next(keeper[name](json.loads(json.dumps(asked))), None)
+    return json.loads(json.dumps(keeper[f"traces.{name}"](*json.loads(json.dumps(asked)))))
 
 
-def put(keeper: dict[str, Any], trace: Trace, *, whole: bool = True) -> None:
-    row, text = Row.of(trace).json(), dumped(trace)
-    told = [[row, len(text), len(trace.body)]] if whole else [[row, None, 0]]
-    assert next(keeper["traces_put"](told, text + trace.body if whole else b""))
+def put(keeper: dict[str, Handler], trace: Trace, *, whole: bool = True) -> None:
+    text, body = (dumped(trace).decode(), trace.body.decode("latin-1")) if whole else (None, "")
+    told(keeper, "put", [[Row.of(trace).json(), text, body]])
 
 
 def test_the_keeper_keeps_so_many_requests_and_bytes_and_knows_which_are_lost() -> None:
     now = [100.0]
-    keeper = remote.handlers(2, 2**20, 3600, lambda: now[0])
+    keeper = TraceStore(2, 2**20, 3600, lambda: now[0]).handlers()
     for n in range(3):
         running = Trace(f"req_{n}", "POST", "/v1/responses", body=b"\xff words", began=now[0])
         put(keeper, running)
     running.end()
     put(keeper, running)
     put(keeper, Trace("req_2", "POST", "/v1/responses", began=now[0]), whole=False)  # came late
-    listed = told(keeper, "traces_list", {"q": "words"}, None)["rows"]
+    listed = told(keeper, "list", {"q": "words"}, None)["rows"]
     assert [(row["id"], row["state"]) for row in listed] == [
         ("req_2", "answered"),
         ("req_1", "running"),
     ]
     now[0] += 60
-    listed = told(keeper, "traces_list", {"show": "failed"}, None)["rows"]
+    listed = told(keeper, "list", {"show": "failed"}, None)["rows"]
     assert [row["id"] for row in listed] == ["req_1"]
     large = Trace("req_large", "POST", "/v1/responses", body=b"x" * 2**18, began=now[0])
     put(keeper, large)
-    count, size = told(keeper, "traces_kept", None, None)
+    count, size = told(keeper, "kept")
     assert (count, size < 2**17) == (2, True)
-    assert [*told(keeper, "traces_get", "req_large", None)[1:]] == [None, ""]
-    assert told(keeper, "traces_get", "req_2", "somebody else") is None
+    assert [*told(keeper, "get", "req_large", None)[1:]] == [None, ""]
+    assert told(keeper, "get", "req_2", "somebody else") is None
 
 
 def test_without_a_keeper_a_page_says_so(tmp_path: Path) -> None:
-    kept = remote.RemoteTraces(Wire(tmp_path / "nobody"))
-    with pytest.raises(ExecutionFailed, match="cannot be reached"):
+    kept = RemoteTraces(RpcClient(tmp_path / "nobody"))
+    with pytest.raises(ExecutionFailed, match="is unavailable"):
         kept.listing({}, None)
-    sender = Sender(Wire(tmp_path / "nobody"), 2**20)
+    sender = TraceSender(RpcClient(tmp_path / "nobody"), 2**20)
     sender.finished(Trace("req_0", "POST", "/"))
     sender.close()  # it is lost, and nothing fails
 
 
 @contextmanager
-def kept_by_a_keeper(folder: Path, fails_at: str = "") -> Iterator[tuple[Wire, list[int]]]:
+def kept_by_a_keeper(folder: Path, fails_at: str = "") -> Iterator[tuple[RpcClient, list[int]]]:
     """A keeper in this process, and how many requests each message has told it of."""
     messages: list[int] = []
-    answers = remote.handlers(100, 2**30, 3600)
-    put = answers["traces_put"]
+    answers = TraceStore(100, 2**30, 3600).handlers()
 
-    def counted(told: Any, data: bytes = b"") -> Iterator[Any]:
-        messages.append(len(told))
-        assert fails_at not in [row["id"] for row, *_ in told]
-        yield from put(told, data)
+    def put(batch: Any) -> None:
+        messages.append(len(batch))
+        assert fails_at not in [row["id"] for row, *_ in batch]
+        answers["traces.put"](batch)
 
-    with wire.listen(folder / "keeper") as listener:
-        server = wire.WireServer(listener, {**answers, "traces_put": counted})
+    with rpc.listen(folder / "keeper") as listener:
+        server = rpc.RpcServer(listener, {**answers, "traces.put": put})
         serving = threading.Thread(target=server.serve, daemon=True)
         serving.start()
-        yield Wire(folder / "keeper"), messages
+        yield RpcClient(folder / "keeper"), messages
         listener.shutdown(socket.SHUT_RDWR)
         serving.join()
 
 
 def test_requests_are_told_together_and_at_once_to_who_looks(tmp_path: Path) -> None:
     with kept_by_a_keeper(tmp_path) as (keeper, messages):
-        sender = Sender(keeper, 2**30)
-        kept = remote.RemoteTraces(keeper, sender.flush)
+        sender = TraceSender(keeper, 2**30)
+        kept = RemoteTraces(keeper, sender.flush)
         traces = [Trace(f"req_{n}", "POST", "/", body=b"\xff %d" % n) for n in range(5)]
         for trace in traces:
             trace.turn("m", [{"role": "user", "content": trace.id}], {})
@@ -254,7 +253,7 @@ def test_a_request_that_cannot_be_told_takes_no_other_along(
         raise error
 
     with kept_by_a_keeper(tmp_path) as (keeper, _):
-        sender, kept = Sender(keeper, 2**30), remote.RemoteTraces(keeper)
+        sender, kept = TraceSender(keeper, 2**30), RemoteTraces(keeper)
         bad = Trace("req_bad", "POST", "/", mode="emulated", tools=("f",), stubs=fails)
         for traces in ((bad, Trace("req_1", "POST", "/")), (Trace("req_2", "POST", "/"),)):
             version = kept.wait(0, 0)
@@ -268,7 +267,7 @@ def test_a_request_that_cannot_be_told_takes_no_other_along(
 
 def test_a_keeper_that_fails_once_is_told_of_the_next_requests(tmp_path: Path) -> None:
     with kept_by_a_keeper(tmp_path, fails_at="req_0") as (keeper, messages):
-        sender, kept = Sender(keeper, 2**30), remote.RemoteTraces(keeper)
+        sender, kept = TraceSender(keeper, 2**30), RemoteTraces(keeper)
         for n in range(2):
             trace = Trace(f"req_{n}", "POST", "/")
             sender.begun(trace)
@@ -280,7 +279,7 @@ def test_a_keeper_that_fails_once_is_told_of_the_next_requests(tmp_path: Path) -
 
 def test_a_worker_holds_few_bytes_back_and_none_at_its_end(tmp_path: Path) -> None:
     with kept_by_a_keeper(tmp_path) as (keeper, messages):
-        sender = Sender(keeper, 2**30)
+        sender = TraceSender(keeper, 2**30)
         for n in range(3):
             sender.finished(Trace(f"req_{n}", "POST", "/", body=bytes(3 * 2**20)))
         assert sum(messages) == 2
@@ -292,9 +291,9 @@ def test_a_worker_holds_few_bytes_back_and_none_at_its_end(tmp_path: Path) -> No
 
 def test_a_worker_that_serves_tells_without_being_asked(tmp_path: Path) -> None:
     with kept_by_a_keeper(tmp_path) as (keeper, messages):
-        sender = Sender(keeper, 2**30)
+        sender = TraceSender(keeper, 2**30)
         trace = Trace("req_0", "POST", "/")
         sender.begun(trace)
         sender.finished(trace)
-        assert remote.RemoteTraces(keeper).wait(0, 60) == 1
+        assert RemoteTraces(keeper).wait(0, 60) == 1
         assert messages == [1]

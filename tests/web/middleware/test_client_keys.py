@@ -201,7 +201,7 @@ def test_a_key_gets_no_answer_once_its_tokens_are_spent(
     assert headers.get("x-should-retry") == (None if unit == "minute" else "false")
     if path != "messages":
         assert (said["error"]["type"], said["error"]["code"]) == (kind, code)
-        assert said["error"]["message"].startswith(f"This key has spent its 15 tokens a {unit}. ")
+        assert said["error"]["message"].startswith(f"This key has spent its 15 tokens per {unit}. ")
     assert len(upstream.exchanges) == 2
     assert asking(url, "alice")("models", None)[0] == 200
     assert asking(url, "bob")(path, {**body, "stream": False})[0] == 200

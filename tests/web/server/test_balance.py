@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.shared.counts import Burden
+from emulator.shared.counts import WorkerLoad
 from emulator.web.server.balance import Balance
 
 
@@ -25,16 +25,16 @@ def test_a_worker_leaves_a_connection_to_one_that_has_fewer_once_and_not_for_lon
 ) -> None:
     shares = memoryview(bytearray(8 * 8)).cast("q")
     for slot, amount in enumerate(others, 1):
-        Burden(shares, slot).tell(amount)
-    balance = Balance(Burden(shares, 0))
-    balance.tell(own)
-    assert balance.gives_way() is gives_way
+        WorkerLoad(shares, slot).report(amount)
+    balance = Balance(WorkerLoad(shares, 0))
+    balance.report(own)
+    assert balance.should_yield() is gives_way
     assert balance.seconds <= at_most
-    assert not balance.gives_way()  # nobody has taken it
+    assert not balance.should_yield()  # nobody has taken it
 
 
 def test_one_worker_alone_takes_each_connection() -> None:
     balance = Balance()
-    balance.tell(9)
-    assert not balance.gives_way()
+    balance.report(9)
+    assert not balance.should_yield()
     assert balance.seconds <= 0

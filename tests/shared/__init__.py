@@ -1,0 +1,1 @@
+"""State that several processes share."""
