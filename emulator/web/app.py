@@ -111,9 +111,7 @@ def _add_inspector(app: Flask, services: Services) -> None:
     settings, requests = services.settings, services.requests
     pages = Pages(settings)
     recognize = recognizer(settings, services.client_keys, services.now)
-    inspector = make_inspector(
-        Access(settings, recognize, services.state), pages, requests.shown
-    )
+    inspector = make_inspector(Access(settings, recognize, services.state), pages, requests.shown)
     asker = Asker(services.pipeline, services.responses, requests.traces)
     add_playground(inspector, pages, asker, settings, requests.shown)
     add_containers(inspector, pages, services.interpreter, requests.shown)
