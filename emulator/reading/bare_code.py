@@ -8,12 +8,11 @@ that mentions a call is prose; a line that is wholly a call is code.
 from __future__ import annotations
 
 import ast
-import builtins
 import re
 from enum import Enum, auto
 
 from emulator.reading.lexing import PythonScan
-from emulator.reading.python_syntax import calls_tool
+from emulator.reading.python_syntax import BUILTINS, calls_tool
 from emulator.reading.repairs import parse_repaired
 from emulator.reading.scanner import Verdict
 from emulator.reading.text_buffer import HEAD
@@ -89,8 +88,6 @@ _BEFORE = {
 }
 _AFTER = {"try": "\nfinally:\n pass"}
 _HEADERS = re.compile(r"(if|for|while|with|def|class|async|try|elif|else|except|finally)\b")
-
-_BUILTINS = frozenset(dir(builtins))
 
 #: Words that a word may follow in Python.
 _LEADING = _STATEMENTS | _BEFORE.keys() | {"match", "not", "lambda", "raise", "global", "yield"}
@@ -194,7 +191,7 @@ class BareCode:
         """A call by keyword of what is nearly an offered name: the model is to be asked."""
         match node:
             case ast.Call(func=ast.Name(id=name), args=[], keywords=[_, *_]):
-                return name not in _BUILTINS and self._names.near(name) is not None
+                return name not in BUILTINS and self._names.near(name) is not None
         return False
 
     def _is_code(self, node: ast.stmt) -> bool:

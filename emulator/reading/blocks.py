@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 
 from emulator.reading.bare_code import BareCode, LineKind
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Text
+from emulator.reading.lexing import JsonScan
 from emulator.reading.scanner import Position, Scanner, Verdict
 from emulator.reading.tags import Tag
 from emulator.reading.text_buffer import HEAD, HOLD, TextBuffer
@@ -101,6 +102,21 @@ def _goes_on_as_yaml(text: TextBuffer) -> Generator[None, None, bool]:
     while (second := text.line(len(first))) is None and not text.final:
         yield None
     return second is None or not second.strip() or bool(_YAML_LINE.match(second))
+
+
+# ---------------------------------------------------------------------------- JSON
+
+
+def bracketed_value(text: TextBuffer) -> Generator[Event | None, None, bool]:
+    """Take the value in brackets that begins here. Returns False if the reply ends inside it."""
+    scan = JsonScan()
+    while True:
+        end = scan.feed(text.text, text.at)
+        raw = text.take((len(text.text) if end is None else end) - text.at)
+        yield BlockDelta(raw, raw)
+        if end is not None or text.final:
+            return end is not None
+        yield None
 
 
 # ---------------------------------------------------------------------------- bare code

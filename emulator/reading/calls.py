@@ -19,42 +19,21 @@ from sandbox.parsing import literal
 
 JSON = None | bool | int | float | str | list[Any] | dict[str, Any]
 
-#: Keys that hold the function's name, in the order in which they win.
-NAME_KEYS = (
-    "name",
-    "function",
-    "function_name",
-    "tool",
-    "tool_name",
-    "recipient_name",
-    "action",
-    "api",
-    "func",
+_CONSTANTS: dict[str, JSON] = {"true": True, "false": False, "null": None, "none": None}
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,300})(?:\.\d{1,300})?(?:[eE][+-]?\d{1,2})?")
+
+#: Keys that hold the function's name, in order of precedence.
+NAME_KEYS = tuple(
+    "name function function_name tool tool_name recipient_name action api func".split()
 )
-#: Keys that hold the arguments.
-ARGUMENT_KEYS = (
-    "arguments",
-    "parameters",
-    "args",
-    "input",
-    "kwargs",
-    "params",
-    "action_input",
-    "tool_input",
-    "tool_args",
-    "function_args",
-    "inputs",
+#: Keys that hold the arguments, in order of precedence.
+ARGUMENT_KEYS = tuple(
+    "arguments parameters args input kwargs params action_input tool_input tool_args function_args "
+    "inputs".split()
 )
 #: Keys whose value is a call or a list of calls.
-CALLS_KEYS = (
-    "tool_calls",
-    "function_calls",
-    "tool_uses",
-    "calls",
-    "actions",
-    "function_call",
-    "tool_call",
-    "function",
+CALLS_KEYS = tuple(
+    "tool_calls function_calls tool_uses calls actions function_call tool_call function".split()
 )
 #: Keys that go with a call without being an argument of it.
 _ENVELOPE = frozenset({"type", "id", "index", "call_id", "thought", "thoughts", "reasoning"})
@@ -83,6 +62,15 @@ def calls_in(value: JSON, names: ToolNames) -> Iterator[tuple[str, JSON]]:
     if value and all(names.find(key) for key in value):  # {"get_weather": {"city": "Oslo"}}
         for key, arguments in value.items():
             yield key, arguments
+
+
+def unquoted_scalar(text: str) -> JSON:
+    """The constant or number that an unquoted text means, else the text itself."""
+    if text.lower() in _CONSTANTS:
+        return _CONSTANTS[text.lower()]
+    if _NUMBER.fullmatch(text):
+        return float(text) if any(c in ".eE" for c in text) else int(text)
+    return text
 
 
 def _named(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 
-from emulator.reading.calls import JSON, calls_in, statement
+from emulator.reading.calls import JSON, calls_in, statement, unquoted_scalar
 from emulator.reading.loose_json import values
 from emulator.reading.python_reader import PythonReader
 from emulator.reading.repairs import parse_repaired
@@ -182,19 +182,7 @@ class _Yaml:
             case yaml.SequenceNode(value=items):
                 return [self.value(item) for item in items]
             case yaml.ScalarNode(value=text, style=None):
-                return _plain(text)
+                return None if text in ("", "~") else unquoted_scalar(text)
             case yaml.ScalarNode(value=text):
                 return str(text)
         raise TypeError(node)
-
-
-_WORDS: dict[str, JSON] = {"true": True, "false": False, "null": None, "~": None, "": None}
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,300})(?:\.\d+)?(?:[eE][+-]?\d{1,2})?")
-
-
-def _plain(text: str) -> JSON:
-    if text.lower() in _WORDS:
-        return _WORDS[text.lower()]
-    if _NUMBER.fullmatch(text):
-        return float(text) if any(c in ".eE" for c in text) else int(text)
-    return text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator
 
+from emulator.reading.blocks import bracketed_value
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Text
 from emulator.reading.lexing import JsonScan
 from emulator.reading.named_calls import bare_header, named_calls, named_opens
@@ -27,15 +28,9 @@ def spoken_of(text: TextBuffer, names: ToolNames, start: int = 0) -> Generator[N
 
     Nothing is taken. It is 0 for a value that is not spoken of, is cut off, or is too long to be held.
     """
-    scan, scanned, end = JsonScan(), start, None
-    while end is None:
-        end = scan.feed(text.text, text.at + scanned)
-        scanned = len(text)
-        if end is None and (text.final or scanned > HOLD):
-            return 0
-        if end is None:
-            yield None
-    length = end - text.at
+    length = yield from _value_end(text, start)
+    if length is None:
+        return 0
     while True:
         following = text.text[text.at + length : text.at + length + HEAD]
         whole = text.final or len(following) == HEAD
@@ -47,6 +42,22 @@ def spoken_of(text: TextBuffer, names: ToolNames, start: int = 0) -> Generator[N
                 return length if verdict is Verdict.NO else 0
         elif whole or not may_go_on:
             return length if whole and rest[:1] in tuple(",:(-=") else 0
+        yield None
+
+
+def _value_end(text: TextBuffer, start: int = 0) -> Generator[None, None, int | None]:
+    """Return the offset at which the value that begins at ``start`` ends, or None.
+
+    None if the reply ends inside the value or the value extends beyond the first `HOLD` characters.
+    """
+    scan = JsonScan()
+    while True:
+        end = scan.feed(text.text, text.at + start, text.at + HOLD)
+        if end is not None:
+            return end - text.at
+        if text.final or len(text) >= HOLD:
+            return None
+        start = len(text)
         yield None
 
 
@@ -79,17 +90,9 @@ def json_calls(text: TextBuffer, names: ToolNames) -> Scanner:
     yield BlockStart("json", "")
     more = True
     while more:
-        scan = JsonScan()
-        end = None
-        while end is None:
-            end = scan.feed(text.text, text.at)
-            raw = text.take((len(text.text) if end is None else end) - text.at)
-            yield BlockDelta(raw, raw)
-            if end is None and text.final:
-                yield BlockEnd("", closed=False, at_reply_end=True)
-                return Position.LINE_START
-            if end is None:
-                yield None
+        if not (yield from bracketed_value(text)):
+            yield BlockEnd("", closed=False, at_reply_end=True)
+            return Position.LINE_START
         more = yield from _another(text, names)
     head, _ = text.head()
     extra = len(head) - len(head.lstrip("]}"))  # brackets too many
@@ -119,16 +122,10 @@ def _another(text: TextBuffer, names: ToolNames) -> Generator[Event | None, None
 
 def json_perhaps(text: TextBuffer, names: ToolNames, *, midline: bool) -> Scanner:
     """JSON that is a call only if its end, or within a line what follows it, says so."""
-    scan, scanned, end = JsonScan(), 0, None
-    while end is None:
-        window, whole = text.head(HOLD)
-        end = scan.feed(window, scanned)
-        scanned = len(window)
-        if end is None and whole:
-            break
-        if end is None:
-            yield None
+    end = yield from _value_end(text)
     if end is None:
+        window, _ = text.head(HOLD)
+        scanned = len(window)
         is_call = scanned < HOLD and (midline or names_a_call(window, names))  # cut off inside it
     else:
         scanned = end

@@ -25,22 +25,33 @@ _STRINGS = {
 
 
 @dataclass
-class PythonScan:
-    """Fed whole lines. `open` says that the logical line goes on after the last newline."""
-
+class _Scan:
     brackets: list[str] = field(default_factory=list)
     deepest: int = 0
     quote: str = ""
-    continued: bool = False
-
-    @property
-    def open(self) -> bool:
-        return bool(self.brackets or self.quote or self.continued)
 
     @property
     def missing(self) -> str:
         """The brackets that would close what is open."""
         return "".join(_CLOSING[_OPENING.index(bracket)] for bracket in reversed(self.brackets))
+
+    def _bracket(self, bracket: str) -> None:
+        if bracket in _OPENING:
+            self.brackets.append(bracket)
+            self.deepest = max(self.deepest, len(self.brackets))
+        else:
+            del self.brackets[-1:]
+
+
+@dataclass
+class PythonScan(_Scan):
+    """Fed whole lines. `open` says that the logical line goes on after the last newline."""
+
+    continued: bool = False
+
+    @property
+    def open(self) -> bool:
+        return bool(self.brackets or self.quote or self.continued)
 
     def feed(self, text: str, *, fence: int = 0) -> int | None:
         """Move over `text`.
@@ -72,11 +83,8 @@ class PythonScan:
             return match.start(), match.start() if found == "\n" else match.end()
         if found in _STRINGS:
             self.quote = found
-        elif found in _OPENING:
-            self.brackets.append(found)
-            self.deepest = max(self.deepest, len(self.brackets))
-        elif found in _CLOSING:
-            del self.brackets[-1:]
+        elif found in _OPENING + _CLOSING:
+            self._bracket(found)
         elif found == "\\":
             self.continued = text[match.end() : match.end() + 2] in ("\n", "\r\n")
         elif found == "#":
@@ -126,33 +134,26 @@ _JSON_STRINGS = {
 
 
 @dataclass
-class JsonScan:
+class JsonScan(_Scan):
     """Fed pieces cut anywhere; says where the first bracketed value ends.
 
     Reads single-quoted strings too: models write Python dicts for JSON. With `code` also parentheses
     and triple quotes, which no cut may divide.
     """
 
-    brackets: list[str] = field(default_factory=list)
-    deepest: int = 0
-    quote: str = ""
     escaped: bool = False
     code: bool = False
 
-    @property
-    def missing(self) -> str:
-        """The brackets that would close what is open."""
-        return "".join(_CLOSING[_OPENING.index(bracket)] for bracket in reversed(self.brackets))
-
-    def feed(self, text: str, at: int = 0) -> int | None:
+    def feed(self, text: str, at: int = 0, stop: int | None = None) -> int | None:
         """Move over `text` from `at`; return the place after the value's last bracket, if there."""
-        while at < len(text):
+        stop = len(text) if stop is None else min(stop, len(text))
+        while at < stop:
             if self.escaped:
                 self.escaped = False
                 at += 1
                 continue
             outside = _CODE_TOO if self.code else _JSON
-            match = (_JSON_STRINGS[self.quote] if self.quote else outside).search(text, at)
+            match = (_JSON_STRINGS[self.quote] if self.quote else outside).search(text, at, stop)
             if match is None:
                 return None
             found, at = match.group(), match.end()
@@ -162,11 +163,8 @@ class JsonScan:
                 self.quote = ""
             elif found in _JSON_STRINGS:
                 self.quote = found
-            elif found in _OPENING:
-                self.brackets.append(found)
-                self.deepest = max(self.deepest, len(self.brackets))
             else:
-                del self.brackets[-1:]
+                self._bracket(found)
                 if not self.brackets:
                     return at
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from emulator.reading.calls import unquoted_scalar
 from emulator.reading.elements import unwrapped
 from emulator.reading.statements import unreadable
 
@@ -21,8 +22,6 @@ _QUOTES = ("<escape>", '<|"|>', '"')
 _PLAIN = re.compile(r"[^,{}\[\]]*")
 _KEY = re.compile(r"[\s,]*(?P<key>[\w.\-]+|\"[^\"\n]{1,200}\")\s*:\s*")
 _SPACE = re.compile(r"[\s,]*")
-_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None, "None": None}
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,300})(?:\.\d{1,300})?(?:[eE][+-]?\d{1,2})?")
 
 
 def gemma(text: str, at: int) -> tuple[dict[str, Any], int]:
@@ -51,11 +50,7 @@ def _gemma_value(text: str, at: int, depth: int) -> tuple[Any, int]:
     end = match.end() if match else at
     if end >= len(text):
         raise unreadable(_CUT)
-    if word in _WORDS:
-        return _WORDS[word], end
-    if _NUMBER.fullmatch(word):
-        return (float(word) if any(c in ".eE" for c in word) else int(word)), end
-    return word, end
+    return unquoted_scalar(word), end
 
 
 def _gemma_object(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:

@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
 
+from emulator.reading.blocks import bracketed_value
 from emulator.reading.elements import PREFIX, SUFFIX
-from emulator.reading.events import BlockDelta, BlockEnd, BlockStart
-from emulator.reading.lexing import JsonScan
+from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event
 from emulator.reading.scanner import Position, Scanner, Verdict
 from emulator.reading.text_buffer import TextBuffer
 from emulator.reading.tool_names import ToolNames
@@ -118,32 +119,13 @@ def named_calls(text: TextBuffer, names: ToolNames) -> Scanner:
             return Position.MID_LINE
         raw = text.take(skipped + length)
         yield BlockDelta(raw, raw)
-        scanner = (
-            _pairs(text)
-            if raw.rstrip()[-1:] not in ("", "`") and text.text[text.at] == "<"
-            else None
-        )
-        whole_call = yield from (scanner or _value(text))
-        if whole_call is Position.LINE_START_NOT_CODE:  # the reply ended within it
+        is_pairs = raw.rstrip()[-1:] not in ("", "`") and text.text[text.at] == "<"
+        if not (yield from _pairs(text) if is_pairs else bracketed_value(text)):
             yield BlockEnd("", closed=False, at_reply_end=True)
             return Position.LINE_START
 
 
-def _value(text: TextBuffer) -> Scanner:
-    """A value in brackets."""
-    scan = JsonScan()
-    while True:
-        end = scan.feed(text.text, text.at)
-        raw = text.take((len(text.text) if end is None else end) - text.at)
-        yield BlockDelta(raw, raw)
-        if end is not None:
-            return Position.MID_LINE
-        if text.final:
-            return Position.LINE_START_NOT_CODE
-        yield None
-
-
-def _pairs(text: TextBuffer) -> Scanner:
+def _pairs(text: TextBuffer) -> Generator[Event | None, None, bool]:
     """Elements for key and value, as long as one follows another."""
     while True:
         match = _PAIRS_END.search(text.text, text.at)
@@ -152,7 +134,7 @@ def _pairs(text: TextBuffer) -> Scanner:
             raw = text.take(max(0, len(text) - keep))
             yield BlockDelta(raw, raw)
             if text.final:
-                return Position.LINE_START_NOT_CODE
+                return False
             yield None
             continue
         following = text.text[match.end() : match.end() + 64].lstrip()
@@ -162,4 +144,4 @@ def _pairs(text: TextBuffer) -> Scanner:
         raw = text.take(match.end() - text.at)
         yield BlockDelta(raw, raw)
         if not following.startswith("<"):
-            return Position.MID_LINE
+            return True

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from emulator.command_tools import COMMAND_PARAMETERS
 from emulator.reading.bare_code import opens
+from emulator.reading.calls import CALLS_KEYS, NAME_KEYS
 from emulator.reading.named_calls import named_opens
 from emulator.reading.scanner import Verdict
 from emulator.reading.tool_names import WRITTEN_NAME, ToolNames
@@ -113,18 +114,12 @@ _JSON_PART = re.compile(
 )
 #: Brackets in a row, which a hostile reply has many of.
 _NO_JSON = frozenset({"[[", "{{", "{[", "[]", "{}"})
-_CALL_KEYS = frozenset(
-    "tool_calls function_calls tool_uses calls actions function_call tool_call function".split()
-)
-_NAME_KEYS = frozenset(
-    "name function function_name tool tool_name recipient_name action api func".split()
-)
 #: Keys that may stand before the name.
 _EARLY_KEYS = frozenset(
     "type id index tool_call_id arguments parameters args thought thoughts reasoning".split()
 )
 _NAMED = re.compile(
-    rf"""["']?(?:{"|".join(sorted(_NAME_KEYS))})["']?\s*:\s*["'](?P<name>[^"'\n]{{1,200}})["']"""
+    rf"""["']?(?:{"|".join(sorted(NAME_KEYS))})["']?\s*:\s*["'](?P<name>[^"'\n]{{1,200}})["']"""
 )
 #: A call has arguments; a tool that is only told of has a description.
 _ARGUMENTS = re.compile(
@@ -157,9 +152,9 @@ def json_opens(head: str, whole: bool, names: ToolNames) -> Opening:
     if match["open"]:
         if match["open"] == "[" and key in COMMAND_PARAMETERS and (names.command or names.patch):
             return Opening(Verdict.YES, sure=False)
-        if key in _CALL_KEYS or names.find(key):
+        if key in CALLS_KEYS or names.find(key):
             return Opening(Verdict.YES)
-    elif value is not None and key in _NAME_KEYS:
+    elif value is not None and key in NAME_KEYS:
         return Opening(Verdict.YES, sure=not names or names.find(value) is not None)
     return Opening(Verdict.YES, sure=False) if key in _EARLY_KEYS else NO
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import warnings
+from collections.abc import Collection
 
 from emulator.reading.lexing import PythonScan
 from emulator.reading.tool_names import ToolNames
@@ -19,7 +20,7 @@ warnings.filterwarnings("ignore", module="<program>")
 MAX_STATEMENT = 1 << 18
 MAX_NESTING = 60
 
-_BUILTINS = frozenset(dir(builtins))
+BUILTINS = frozenset(dir(builtins))
 
 
 def parse(source: str) -> ast.Module:
@@ -65,7 +66,7 @@ def is_pythons_own(call: ast.Call) -> bool:
     arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
     return (
         isinstance(call.func, ast.Name)
-        and call.func.id in _BUILTINS
+        and call.func.id in BUILTINS
         and any(isinstance(argument, (ast.GeneratorExp, ast.Lambda)) for argument in arguments)
     )
 
@@ -94,10 +95,10 @@ def _values(node: ast.AST) -> list[ast.expr]:
     return []
 
 
-def calls_tool(code: str | ast.AST, names: ToolNames) -> bool:
+def calls_tool(code: str | ast.AST, names: Collection[str]) -> bool:
     """Whether the code calls an offered function anywhere. False for what does not parse."""
-    tree = _tree(code)
-    return tree is not None and any(called(node, names) for node in walk(tree))
+    tree, offered = _tree(code), ToolNames.of(names)
+    return tree is not None and any(called(node, offered) for node in walk(tree))
 
 
 def _tree(code: str | ast.AST) -> ast.AST | None:

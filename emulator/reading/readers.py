@@ -12,8 +12,7 @@ from emulator.reading.commands import read_command, read_patch
 from emulator.reading.data_readers import read_json, read_leftover, read_react, read_yaml, reader_of
 from emulator.reading.markup_reader import read_markup
 from emulator.reading.python_reader import PythonReader
-from emulator.reading.python_syntax import calls_tool as _calls_tool
-from emulator.reading.python_syntax import passes_tool
+from emulator.reading.python_syntax import calls_tool, passes_tool
 from emulator.reading.statements import Reader, Statement, Unreadable
 from emulator.reading.tool_names import WRITTEN_NAME, ToolNames
 
@@ -48,17 +47,10 @@ def read(dialect: str, text: str, names: Collection[str] = ()) -> list[Statement
     return [*reader.feed(text), *reader.close()]
 
 
-def calls_tool(source: str, names: Collection[str]) -> bool:
-    """Whether the statement calls an offered function; code that calls none is documentation."""
-    return _calls_tool(source, ToolNames.of(names))
-
-
 def uses_tool(statement: Statement, names: ToolNames) -> bool:
     """Whether it calls one, or gives one to what may call it."""
-    if not names.may_occur_in(statement.source):
-        return False
     code = statement.tree or statement.source
-    return _calls_tool(code, names) or passes_tool(code, names)
+    return calls_tool(code, names) or passes_tool(code, names)
 
 
 def mentions_tool(text: str, names: Collection[str]) -> bool:

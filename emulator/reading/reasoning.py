@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
 from emulator.reading.events import Event, Reasoning
 from emulator.reading.scanner import Position, Scanner, Verdict
@@ -23,7 +23,7 @@ def mentioned(text: TextBuffer, tag: str) -> Verdict:
     return Verdict.YES if following in _QUOTES else Verdict.NO
 
 
-def reasoning(text: TextBuffer, closings: tuple[str, ...], ended: Callable[[], None]) -> Scanner:
+def reasoning(text: TextBuffer, closings: tuple[str, ...]) -> Generator[Event | None, None, bool]:
     """Up to the first of ``closings`` that is not only spoken of; ``ended`` is told of it."""
     yield from blank(text)
     again = yield from _opened_again(text)
@@ -35,14 +35,13 @@ def reasoning(text: TextBuffer, closings: tuple[str, ...], ended: Callable[[], N
         yield Reasoning(raw, raw)
         mention = mentioned(text, closing) if closing else Verdict.MAYBE
         if mention is Verdict.NO and closing:
-            ended()
             yield Reasoning("", text.take(len(closing)))
-            return (yield from blank(text))
+            return True
         if mention is Verdict.YES and closing:
             raw = text.take(len(closing))
             yield Reasoning(raw, raw)
         elif text.final:
-            return Position.LINE_START
+            return False
         else:
             yield None
 

@@ -17,7 +17,6 @@ from emulator.reading.python_syntax import called, dotted, is_pythons_own, parse
 from emulator.reading.repairs import parse_repaired
 from emulator.reading.statements import Unreadable
 from emulator.reading.tool_names import ToolNames
-from sandbox.parsing import children
 
 
 @dataclass(frozen=True)
@@ -279,26 +278,6 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
 
-_DEEP = 60
-
-
-def _stands(tree: ast.AST, names: ToolNames) -> bool:
-    """Whether no inner row applies anywhere in ``tree``, as in nearly all that models write.
-
-    Rows build new nodes, and leave the tree as it is. Of a deep tree it is for the rewriter to say.
-    """
-    level = [tree]
-    for _ in range(_DEEP):
-        for node in level:
-            for row in _INNER.get(type(node), ()):
-                if row.apply(node, names) is not node:
-                    return False
-        level = [below for node in level for below in children(node)]
-        if not level:
-            return True
-    return False
-
-
 @dataclass(frozen=True)
 class RewrittenStatement:
     """A statement after all rows; `line` is that of the statement it came from."""
@@ -316,7 +295,7 @@ def rewritten(tree: ast.Module, names: ToolNames) -> list[RewrittenStatement]:
 def _pieces(node: ast.stmt, names: ToolNames) -> Iterator[RewrittenStatement]:
     line = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
     rewriter = _Rewriter(names)
-    statements: list[ast.AST] = [node if _stands(node, names) else rewriter.visit(node)]
+    statements: list[ast.AST] = [rewriter.visit(node)]
     changed = rewriter.changed
     for row in _TOP if type(statements[0]) in _TOP_TYPES else ():
         if any(isinstance(old, row.on) for old in statements):

@@ -5,7 +5,7 @@ Sans-IO: text in, events out; the events are the same for every way to cut the t
 alone. Whether a block is a program is for the readers and the pipeline to say; a block that is
 none can be given back as prose, byte for byte.
 
-Prose goes out at once; held back is only what may begin a block or a tag, `incoming.HOLD`
+Prose goes out at once; held back is only what may begin a block or a tag, `text_buffer.HOLD`
 characters at most.
 """
 
@@ -290,10 +290,10 @@ class Splitter:
         return (yield from blank(self._text))
 
     def _reasoning(self, closings: tuple[str, ...]) -> Scanner:
-        return reasoning(self._text, closings, self._reasoning_ended)
-
-    def _reasoning_ended(self) -> None:
+        if not (yield from reasoning(self._text, closings)):
+            return Position.LINE_START
         self.reasoning_ended = True
+        return (yield from blank(self._text))
 
 
 @lru_cache(maxsize=64)  # by identity: the names of a toolset stay the same

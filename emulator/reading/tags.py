@@ -230,7 +230,6 @@ class Tags:
             if _ELEMENT_NAME.fullmatch(name)
         ]
         self.literal = {tag.opening: tag for tag in (*own, *TAGS)}
-        self.longest = max(map(len, self.literal))
 
     def opening(self, head: str) -> Tag | None:
         """The tag that ``head`` begins with, by heart or by its form."""

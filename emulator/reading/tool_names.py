@@ -26,8 +26,6 @@ _NAMESPACES = sorted(NAMESPACES)
 WRITTEN_NAME = re.compile(r"[^\W\d](?:\w|\\_)*(?:[.\-][^\W\d](?:\w|\\_)*)*")
 
 
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
-
 #: How like an offered name a slip of it is, and how long it may be.
 _LIKE, _SHORTEST, _LONGEST = 0.84, 4, 100
 
@@ -84,15 +82,6 @@ class ToolNames(Collection[str]):
     def patch(self) -> str | None:
         """The Python name of the tool that applies patches."""
         return self._python.get(PATCH_TOOL)
-
-    def may_occur_in(self, code: str) -> bool:
-        """False only where no offered name is in valid Python, which takes no parser to tell."""
-        # Python reads other letters than these as the same name.
-        return not code.isascii() or not self._last_words.isdisjoint(_IDENTIFIER.findall(code))
-
-    @cached_property
-    def _last_words(self) -> frozenset[str]:
-        return frozenset(name.rpartition(".")[2] for name in self._python)
 
     def runs_commands(self, written: str) -> bool:
         """Whether ``written`` means the one tool of commands, by its own name or another's."""

@@ -46,23 +46,15 @@ def bind(tool: Tool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str
     arguments = dict(zip((p.name for p in tool.arguments), plain, strict=False))
     arguments |= {tool.wire_name(key): value for key, value in named.items()}
     arguments = command_arguments.fitted(tool, arguments)
-    if not _stand_as_they_are(tool, arguments):
-        arguments = Coercion(reading).members(arguments, tool.parameters)
-        if not tool.validator.is_valid(arguments):
-            raise BindError(written(), Diagnosis(reading).problems(arguments, tool.parameters))
+    arguments = Coercion(reading).members(arguments, tool.parameters)
+    if not tool.validator.is_valid(arguments):
+        raise BindError(written(), Diagnosis(reading).problems(arguments, tool.parameters))
     if tool.grammar is not None:
         fitted = tool.grammar.fitted(arguments["input"])
         if isinstance(fitted, Problem):
             raise BindError(written(), [fitted])
         arguments["input"] = fitted
     return arguments
-
-
-def _stand_as_they_are(tool: Tool, arguments: dict[str, Any]) -> bool:
-    """Whether there is nothing to coerce: what is valid, and as plain as its schema."""
-    scalars = tool.scalars
-    plain = all(type(value) is scalars.get(name) for name, value in arguments.items())
-    return plain and tool.validator.is_valid(arguments)
 
 
 def check(tool: Tool, positional: int, keywords: Sequence[str]) -> tuple[Problem, ...]:

@@ -24,8 +24,9 @@ SECONDS = 5.0
 _STEP = 16
 """Bytes between two looks at the clock. A byte may take 30 ms where very many alternatives are in sight."""
 _MOST_SHOWN = 6
-_GIVEN_UP = Problem(
-    "input", "could not be held to its grammar: the text is too long, or the grammar too ambiguous"
+_GAVE_UP = Problem(
+    "input",
+    "the text could not be checked against its grammar: the text is too long or the grammar is too ambiguous",
 )
 
 
@@ -51,7 +52,7 @@ class LarkGrammar:
         are no part of what they mean, and go (or one comes) where the text fits only then.
         """
         problem = self._problem(text)
-        if problem is None or problem is _GIVEN_UP:
+        if problem is None or problem is _GAVE_UP:
             return text if problem is None else problem
         bare = text.strip("\r\n")
         for other in (bare, f"{bare}\n"):
@@ -69,10 +70,7 @@ class LarkGrammar:
             taken = matcher.try_consume_tokens([*step])
             read += taken
             if matcher.is_error() or time.monotonic() >= deadline:
-                message = (
-                    "the text could not be held to its grammar: it is too ambiguous or too long"
-                )
-                return Problem("input", message, found=shown(text))
+                return _GAVE_UP
             if taken < len(step):
                 return _unexpected(text, written, read, matcher)
         return None if matcher.is_accepting() else _unexpected(text, written, read, matcher)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,13 +15,6 @@ from emulator.tools.lark_grammar import LarkGrammar
 from emulator.tools.return_types import UNKNOWN_RETURN, ReturnType
 from emulator.tools.type_trees import Parameter
 from emulator.tools.validator import compile_validator
-
-_TYPES: Mapping[str, type] = {"string": str, "integer": int, "boolean": bool}
-_SAID = ("type", "title", "description", "default", "examples")
-_PLAIN_OBJECT = frozenset((*_SAID, "properties", "required", "additionalProperties", "$defs"))
-_PLAIN_SCALAR = frozenset(
-    (*_SAID, "format", "enum", "const", "pattern", "minLength", "maxLength", "minimum", "maximum")
-)
 
 
 @dataclass(frozen=True)
@@ -49,22 +41,6 @@ class Tool:
     def members(self) -> expansion.Members:
         """Which argument names there are."""
         return expansion.members(self.parameters, self.parameters.get("$defs", {}))
-
-    @cached_property
-    def scalars(self) -> Mapping[str, type]:
-        """The arguments that are texts, whole numbers or booleans, whatever else the call has: their types.
-
-        Of such a value that is valid coercion changes nothing.
-        """
-        if not self.parameters.keys() <= _PLAIN_OBJECT:
-            return {}
-        return {
-            name: _TYPES[schema["type"]]
-            for name, schema in self.parameters.get("properties", {}).items()
-            if isinstance(schema, dict)
-            and schema.keys() <= _PLAIN_SCALAR
-            and schema.get("type") in tuple(_TYPES)
-        }
 
     def wire_name(self, keyword: str) -> str:
         """The wire name of an argument written by either name; an unknown one as it is."""

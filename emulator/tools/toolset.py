@@ -9,11 +9,9 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-import threading
-from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from emulator import json_codec
@@ -56,13 +54,9 @@ class Toolset:
             raise SchemaError(f"tools must be an array, not {kind_of(tools)}", "tools")
         if len(tools) > MAX_TOOLS:
             raise SchemaError(f"more than {MAX_TOOLS} tools", "tools")
-        key = _key(tools, skip)
-        # Clients send the same tools with every request: what has been read was guarded then.
-        if (cached := _CACHE.get(key)) is not None:
-            return cached
-        for n, item in enumerate(tools):
-            guard(item, f"tools[{n}]")
-        return _CACHE.put(key, _parsed(tools, skip))
+        # Clients send the same tools with every request.
+        array = _ToolArray(_digest(tools, skip), tools, skip)
+        return _parse_cached(array) if array.digest else _parse(array)
 
     @cached_property
     def stubs(self) -> str:
@@ -155,16 +149,27 @@ _SPELLINGS = (
 )
 
 
-def _key(tools: Sequence[Mapping[str, Any]], skip: Collection[str]) -> bytes:
-    """What stands for equal arrays; b"" for one that JSON cannot be written of."""
+@dataclass(frozen=True)
+class _ToolArray:
+    """What `Toolset.parse` was called with. Equal digests mean equal arrays."""
+
+    digest: bytes
+    tools: Sequence[Mapping[str, Any]] = field(compare=False)
+    skip: Collection[str] = field(compare=False)
+
+
+def _digest(tools: Sequence[Mapping[str, Any]], skip: Collection[str]) -> bytes:
+    """A digest of the array; b"" if it cannot be written as JSON, which `guard` then reports."""
     try:
-        written = json_codec.dumps([tools, sorted(skip)])
-    except (TypeError, ValueError):  # too deep, too long: the guards tell of it
+        return hashlib.sha256(json_codec.dumps([tools, sorted(skip)])).digest()
+    except (TypeError, ValueError):
         return b""
-    return hashlib.sha256(written).digest()
 
 
-def _parsed(tools: Sequence[Mapping[str, Any]], skip: Collection[str]) -> Toolset:
+def _parse(array: _ToolArray) -> Toolset:
+    tools, skip = array.tools, array.skip
+    for n, definition in enumerate(tools):
+        guard(definition, f"tools[{n}]")
     read: dict[str, ToolItem] = {}
     for n, written in enumerate(tools):
         if not isinstance(written, Mapping):
@@ -196,6 +201,9 @@ def _parsed(tools: Sequence[Mapping[str, Any]], skip: Collection[str]) -> Toolse
     return Toolset(parsed, catalog.models, used)
 
 
+_parse_cached = lru_cache(maxsize=MAX_CACHED)(_parse)
+
+
 def _guard_length(tools: Sequence[Tool], models: Sequence[SchemaModel]) -> None:
     """Definitions may be short and used often: what grows from them is bounded here."""
     parameters = [p for tool in tools for p in tool.arguments]
@@ -219,31 +227,3 @@ def _stub(tool: Tool) -> str:
         definitions=definitions,
         returns=tool.return_type,
     )
-
-
-class _Cache:
-    """The toolsets in use, the least recently used of them forgotten. Safe among threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._toolsets: OrderedDict[bytes, Toolset] = OrderedDict()
-
-    def get(self, key: bytes) -> Toolset | None:
-        """Never anything under b""."""
-        with self._lock:
-            if key in self._toolsets:
-                self._toolsets.move_to_end(key)
-            return self._toolsets.get(key)
-
-    def put(self, key: bytes, toolset: Toolset) -> Toolset:
-        """The toolset to use: another thread's if it came first."""
-        if not key:
-            return toolset
-        with self._lock:
-            cached = self._toolsets.setdefault(key, toolset)
-            while len(self._toolsets) > MAX_CACHED:
-                self._toolsets.popitem(last=False)
-            return cached
-
-
-_CACHE = _Cache()
