@@ -1,4 +1,4 @@
-"""URLs of upstreams and addresses of this proxy: what makes sense, and whether they are the same place."""
+"""Validate upstream URLs and detect one that leads back to this proxy."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 _ENDPOINT = re.compile(r"/(?:chat/completions|completions|responses|messages|models)/*$")
-"""Ends of URLs that people copy from an API's reference; a base URL stops before them."""
+"""Endpoint paths that people copy from an API reference; a base URL ends before them."""
 
 
 def base_url(text: str) -> str:
-    """``text`` as a base URL: no endpoint and no slash at its end. Raises ValueError with what is wrong."""
+    """Return ``text`` as a base URL, without an endpoint or a slash at its end. Raises ValueError."""
     url = text.strip()
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         shown = f"http://{url}" if url and "://" not in url else "http://localhost:11434/v1"
-        raise ValueError(f"{url!r} is no URL: begin it with http:// or https://, as in {shown}")
+        raise ValueError(f"{url!r} is not a URL: start with http:// or https://, as in {shown}")
     _ = parts.port  # raises ValueError
     if parts.query or parts.fragment:
         raise ValueError(f"{url!r}: a base URL ends with its path, usually /v1")
@@ -26,7 +26,7 @@ def base_url(text: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach ``host``."""
+    """Return True if only this machine can reach ``host``."""
     if host == "localhost":
         return True
     try:
@@ -36,22 +36,22 @@ def is_loopback(host: str) -> bool:
 
 
 def is_own(url: str, host: str, port: int) -> bool:
-    """Whether ``url`` leads to who listens on ``host`` and ``port`` of this machine."""
+    """Return True if ``url`` leads to a server that listens on ``host`` and ``port`` of this machine."""
     parts = urlsplit(url)
     if port == 0 or port != (parts.port or {"http": 80, "https": 443}.get(parts.scheme)):
         return False
-    heard = _addresses(host)
-    everywhere = any(ip_address(one).is_unspecified for one in heard)
-    # A connection to the unspecified address (0.0.0.0) is one to loopback.
-    asked = {
-        "127.0.0.1" if ip_address(one).is_unspecified else one
-        for one in _addresses(parts.hostname or "")
+    listening = _addresses(host)
+    on_all_addresses = any(ip_address(address).is_unspecified for address in listening)
+    # A connection to the unspecified address (0.0.0.0) goes to loopback.
+    targets = {
+        "127.0.0.1" if ip_address(address).is_unspecified else address
+        for address in _addresses(parts.hostname or "")
     }
-    return bool(asked & heard) or (everywhere and any(_is_of_this_machine(one) for one in asked))
+    return bool(targets & listening) or (on_all_addresses and any(map(_is_local, targets)))
 
 
 def reachable_host(host: str) -> str:
-    """``host`` as a URL has it for clients on this machine: 0.0.0.0 is for listening only."""
+    """Return ``host`` as clients on this machine write it in a URL. 0.0.0.0 works only for listening."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -69,12 +69,12 @@ def _addresses(host: str) -> set[str]:
     return {str(address[0]).split("%")[0] for *_, address in found}
 
 
-def _is_of_this_machine(address: str) -> bool:
-    """Only an address of its own can a machine bind a socket to."""
+def _is_local(address: str) -> bool:
+    """Return True if ``address`` belongs to this machine: a socket can be bound only to local addresses."""
     family = socket.AF_INET6 if ip_address(address).version == 6 else socket.AF_INET
-    with closing(socket.socket(family, socket.SOCK_STREAM)) as tried:
+    with closing(socket.socket(family, socket.SOCK_STREAM)) as probe:
         try:
-            tried.bind((address, 0))
+            probe.bind((address, 0))
         except OSError:
             return False
     return True

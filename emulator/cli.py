@@ -1,4 +1,4 @@
-"""The command line: read the settings, do what is asked for.
+"""The command line: read the settings and run the named command.
 
 tool-emulator [serve] [--api-key KEY] [--base-url URL] [--port 8001]
 tool-emulator doctor
@@ -8,7 +8,7 @@ tool-emulator chat [QUESTION] [--tools FILE] [--mcp SERVER]
 tool-emulator keys new NAME
 tool-emulator --version
 
-`python app.py` takes the same, from a checkout.
+In a checkout, `python app.py` takes the same arguments.
 """
 
 from __future__ import annotations
@@ -27,42 +27,42 @@ if TYPE_CHECKING:
 
 USAGE = """\
 {program} [serve] [settings]          serve the proxy
-{program} doctor [settings]           which engines and fences work on this machine
-{program} upstream [--ask] [settings] which upstream is used, and what chose it; whether it answers
-                 and which server it is
+{program} doctor [settings]           show which engines and fences work on this machine
+{program} upstream [--ask] [settings] show the upstream and the setting that chose it; --ask: whether it
+                 answers, and which server it is
 {program} explain TOOLS.json [--reply FILE] [settings]
-                 what a model is shown of the tools, and what would come of a reply; - is standard input
+                 show what a model sees of the tools, and how a reply would be read; -: standard input
 {program} chat [QUESTION] [--tools FILE] [--mcp SERVER]
-                 talk with a model, with tools that run here; chat --help tells more
-{program} keys new NAME               a new client key, and its table for client_keys_file
+                 talk to a model that may use tools on this machine; see chat --help
+{program} keys new NAME               make a client key and its table for client_keys_file
 {program} --version, --help, --help-all
 
 {settings}
 
-Each is also a variable (--base-url: EMULATOR_BASE_URL) and a key of emulator.toml (base_url).
-Command line > EMULATOR_* > emulator.toml > DEEPSEEK_API_KEY, OPENAI_* > default.{more}
+Each flag is also a variable (--base-url: EMULATOR_BASE_URL) and a key of emulator.toml (base_url).
+Precedence: command line > EMULATOR_* > emulator.toml > DEEPSEEK_API_KEY, OPENAI_* > default.{more}
 """
 
 NOT_CONFIGURED = 3
-"""The exit code of ``upstream`` where nothing names one."""
+"""The exit code of ``upstream`` if no setting and no variable names one."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Do what the command line asks for; ``serve`` if it names no command."""
+    """Run the command that the command line names; ``serve`` if it names none."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
     if "--version" in argv:
         print(f"tool-emulator {emulator.__version__}")
         return
-    for asked in ("--help-all", "--help", "-h"):
-        if asked in argv and argv[0] not in ("explain", "chat"):
-            _help(everything=asked == "--help-all")
+    for flag in ("--help-all", "--help", "-h"):
+        if flag in argv and argv[0] not in ("explain", "chat"):
+            _help(everything=flag == "--help-all")
             return
     command = COMMANDS.get(argv[0]) if argv else None
     if argv and not command and not argv[0].startswith("-"):
         from emulator.command_line import nearest
 
-        likely = nearest(argv[0], list(COMMANDS))
-        _refuse(f"{argv[0]}: there is no such command{likely}")
+        hint = nearest(argv[0], list(COMMANDS))
+        _exit_with(f"{argv[0]}: there is no such command{hint}")
     try:
         sys.exit(command(argv[1:]) if command else _serve(argv))
     except KeyboardInterrupt:
@@ -78,15 +78,15 @@ def _help(*, everything: bool) -> None:
 
 
 def _serve(arguments: Sequence[str]) -> int:
-    """Serve until a signal comes."""
+    """Serve until a signal arrives."""
     with block_imports():
-        made = _configuration(arguments)
+        configuration = _configuration(arguments)
         from emulator.serve import CannotServe, serve
 
         try:
-            serve(made, _say)
+            serve(configuration, _print_messages)
         except CannotServe as error:
-            _refuse(str(error), code=error.code)
+            _exit_with(str(error), code=error.code)
     return 0
 
 
@@ -99,26 +99,26 @@ def _doctor(arguments: Sequence[str]) -> int:
 
 def _upstream(arguments: Sequence[str]) -> int:
     """Returns 0, or `NOT_CONFIGURED`."""
-    made = _configuration([argument for argument in arguments if argument != "--ask"])
-    print(made.upstream)
-    if "--ask" in arguments and not made.settings.local_model:
+    configuration = _configuration([argument for argument in arguments if argument != "--ask"])
+    print(configuration.upstream)
+    if "--ask" in arguments and not configuration.settings.local_model:
         from emulator.upstream.reachability import asked
 
-        for line in asked(made.settings):
+        for line in asked(configuration.settings):
             print(line)
-    return 0 if made.upstream_is_configured else NOT_CONFIGURED
+    return 0 if configuration.upstream_is_configured else NOT_CONFIGURED
 
 
 def _explain(arguments: Sequence[str]) -> int:
     """Returns 0, or 1 if the reply is not usable."""
     parser = argparse.ArgumentParser(
         prog=f"{_program()} explain",
-        description="What a model is shown of some tools, and what would come of a reply of its.",
+        description="Show what a model sees of the tools, and how the proxy would read a reply.",
         epilog="Settings (--profile tiny, --engines monty ...) may follow.",
         allow_abbrev=False,
     )
     parser.add_argument("tools", help="JSON file: a request, a tools array or one tool; -: stdin")
-    parser.add_argument("--reply", metavar="FILE", help="what a model answered; -: stdin")
+    parser.add_argument("--reply", metavar="FILE", help="a model's reply; -: stdin")
     options, rest = parser.parse_known_args(arguments)
     settings = _configuration(rest, listens=False).settings
 
@@ -141,23 +141,23 @@ def _chat(arguments: Sequence[str]) -> int:
     try:
         from emulator.terminal.command import main as chat
     except ImportError as error:
-        _refuse(f"chat needs more: pip install 'tool-use-api-emulator[chat]' ({error.name})")
+        _exit_with(f"chat needs more: pip install 'tool-use-api-emulator[chat]' ({error.name})")
     return chat(_program(), arguments)
 
 
 def _keys(arguments: Sequence[str]) -> int:
-    """Print a new client key on standard error, once, and what to append to the file on standard output."""
+    """Print a new client key on standard error, and its entry for the keys file on standard output."""
     if len(arguments) != 2 or arguments[0] != "new":
-        _refuse(f"usage: {_program()} keys new NAME >> keys.toml")
+        _exit_with(f"usage: {_program()} keys new NAME >> keys.toml")
     from emulator.client_keys import ClientKeysUnusable, entry, new_key
 
     key = new_key()
     try:
-        written = entry(arguments[1], key)
+        table = entry(arguments[1], key)
     except ClientKeysUnusable as error:
-        _refuse(str(error))
-    _say(f"The key of {arguments[1]}, which is shown only now: {key}")
-    print(written, flush=True)
+        _exit_with(str(error))
+    _print_messages(f"The key of {arguments[1]}, which is not shown again: {key}")
+    print(table, flush=True)
     return 0
 
 
@@ -172,26 +172,26 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 
 
 def _configuration(arguments: Sequence[str], *, listens: bool = True) -> Configuration:
-    """The settings and where they come from; exits with what is wrong with them."""
+    """Read the settings and their sources. On an error, print it and exit."""
     from emulator import logs
     from emulator.configuration import ConfigurationError, read
 
     try:
-        made = read(arguments, listens=listens)
+        configuration = read(arguments, listens=listens)
     except ConfigurationError as error:
-        _refuse(str(error))
-    logs.configure(made.settings.log_level)
-    return made
+        _exit_with(str(error))
+    logs.configure(configuration.settings.log_level)
+    return configuration
 
 
-def _refuse(lines: str, code: int = 2) -> NoReturn:
-    """End with these words; 2 is the exit code of a command line that makes no sense."""
-    _say(lines)
+def _exit_with(lines: str, code: int = 2) -> NoReturn:
+    """Print ``lines`` and exit. 2 is the exit code for an invalid command line."""
+    _print_messages(lines)
     sys.exit(code)
 
 
-def _say(*lines: str) -> None:
-    """To people: what programs read is printed on standard output."""
+def _print_messages(*lines: str) -> None:
+    """Print to standard error, for people. Output for programs goes to standard output."""
     for line in filter(None, lines):
         print(line, file=sys.stderr, flush=True)
 

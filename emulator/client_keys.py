@@ -1,20 +1,20 @@
-"""Client keys in a file, and what each may do: models, budgets, until when. Knows nothing of HTTP.
+"""The file of client keys and what each key permits: models, budgets, expiry. Knows nothing of HTTP.
 
-The file is TOML, a table a key, named for who has it:
+The file is TOML, with one table for each key, named after its owner:
 
     ["alice@example.org"]
     sha256 = "9f86d081..."            # of the key, in hexadecimal; `tool-emulator keys new` makes both
-    models = ["gpt-*", "qwen3"]       # patterns of names as clients ask for them; all without this
-    tokens_per_day = 1_000_000        # in and out, all turns of the model
+    models = ["gpt-*", "qwen3"]       # patterns of model names in requests; default: all models
+    tokens_per_day = 1_000_000        # prompts and replies, all turns of the model
     tokens_per_minute = 50_000
     requests_per_minute = 60
-    expires = 2027-01-01              # or a time; a time without a zone is UTC
+    expires = 2027-01-01              # a date or a time; a time without a zone is UTC
     enabled = false
 
-A key is 256 random bits, so one plain SHA-256 is enough to keep it by: nobody finds such a key by trying,
-which is what salts and slow hashes are for (OWASP, "Password Storage"; GitHub stores its tokens so). A file
-that is read by others thus opens nothing. The key is looked up by its hash: how long that takes tells at most
-something of hashes, of which nobody can choose one without knowing its key.
+A key is 256 random bits, so a plain SHA-256 hash protects it: salts and slow hashes defend against guessing,
+and a random key of this size cannot be guessed (OWASP, "Password Storage"; GitHub stores its tokens in the
+same way). A leaked file therefore reveals no key. Keys are looked up by their hash, so the time of a lookup
+can reveal only something about hashes, and an attacker cannot choose a hash without knowing its key.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 log = structlog.get_logger()
 
 PREFIX = "te-"
-"""Of the keys that are made here, so that scanners and people know one when they see it."""
+"""The prefix of keys made here, by which people and secret scanners recognize them."""
 _NAME = re.compile(r"[A-Za-z0-9][\w.@-]{0,63}", re.ASCII)
 _MOST_BYTES = 4 * 2**20
 
 
 class ClientKeysUnusable(ValueError):
-    """The message says which file, which key in it, and what is wrong; it never holds a value."""
+    """The message names the file, the key's table and the problem. It never contains a value."""
 
 
 class Grant(BaseModel):
-    """What one key may do. 0 is no limit."""
+    """What one key permits. 0 means no limit."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -71,7 +71,7 @@ class Grant(BaseModel):
         return bool(self.tokens_per_day or self.tokens_per_minute)
 
     def valid(self, now: float) -> bool:
-        """Whether the key opens anything at the Unix time ``now``."""
+        """Return True if the key is enabled and not expired at the Unix time ``now``."""
         if self.expires is None or not self.enabled:
             return self.enabled
         until = self.expires
@@ -81,14 +81,14 @@ class Grant(BaseModel):
 
 
 UNLIMITED = Grant.model_validate({"name": "", "sha256": "0" * 64})
-"""Of a client of the setting ``client_keys``, or of one that needs no key."""
+"""The grant of a key in the setting ``client_keys``, and of clients that need no key."""
 
 
 class KeyedClient(str):
-    """Whose request it is, as any client's name, with what its key is good for."""
+    """A client's name that also carries the grant of its key."""
 
     key: str
-    """The key itself, where it is to be sent to an upstream; else ""."""
+    """The key itself if it is passed on to an upstream, else ""."""
     grant: Grant
 
     def __new__(cls, name: str, key: str = "", grant: Grant = UNLIMITED) -> Self:
@@ -98,12 +98,12 @@ class KeyedClient(str):
 
 
 def grant_of(client: str) -> Grant:
-    """What ``client`` may do."""
+    """Return what ``client`` may do."""
     return client.grant if isinstance(client, KeyedClient) else UNLIMITED
 
 
 class ClientKeys:
-    """The keys of one file, as it was when it was read last. Safe to share between threads."""
+    """The keys of one file, as last read. Safe to share between threads."""
 
     def __init__(self, path: str) -> None:
         """Raises `ClientKeysUnusable`."""
@@ -112,18 +112,18 @@ class ClientKeys:
         self._grants = read(path)
 
     def find(self, key: bytes) -> Grant | None:
-        """What the key may do, if it is one."""
+        """Return the grant of ``key``, or None if the key is unknown."""
         return self._grants.get(hashed(key))
 
     def reload(self) -> None:
-        """Read the file anew; one that is broken changes nothing, and the log says what is wrong with it."""
+        """Read the file again. An invalid file changes nothing and is logged."""
         with self._reading:
             try:
                 self._grants = read(self._path)
             except ClientKeysUnusable as error:
-                log.error("client keys are as before: their file is broken", reason=str(error))
+                log.error("client keys unchanged: their file is invalid", reason=str(error))
             else:
-                log.info("client keys were read anew", file=self._path, keys=len(self._grants))
+                log.info("client keys reloaded", file=self._path, keys=len(self._grants))
 
 
 def hashed(key: bytes) -> str:
@@ -135,42 +135,42 @@ def new_key() -> str:
 
 
 def entry(name: str, key: str) -> str:
-    """What to append to the file for ``key``. Raises `ClientKeysUnusable` for a name that makes no sense."""
+    """Return the table to append to the file for ``key``. Raises `ClientKeysUnusable` for an invalid name."""
     if not _NAME.fullmatch(name):
         raise ClientKeysUnusable(
-            f"{name[:80]!r} cannot name a key: letters, digits and _ . @ - can, 64 of them at most"
+            f"{name[:80]!r} cannot name a key: use at most 64 letters, digits and _ . @ -"
         )
     return f'["{name}"]\nsha256 = "{hashed(key.encode())}"\n'
 
 
 def read(path: str) -> Mapping[str, Grant]:
-    """Hash -> what its key may do. Raises `ClientKeysUnusable`."""
+    """Read the file. Returns the grants by hash. Raises `ClientKeysUnusable`."""
     try:
         with Path(path).expanduser().open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
-            raise ClientKeysUnusable(f"{path} has more than {_MOST_BYTES} bytes")
+            raise ClientKeysUnusable(f"{path} is larger than {_MOST_BYTES} bytes")
         tables = tomllib.loads(data.decode())
     except OSError as error:
         raise ClientKeysUnusable(f"{path} cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        # Its words may hold a piece of the file.
-        where = re.search(r"line \d+", str(error))
-        told = f" ({where[0]})" if where else ""
-        raise ClientKeysUnusable(f"{path} is not TOML{told}") from None
-    found: dict[str, Grant] = {}
+        # The parser's message may quote the file, so only its line number is shown.
+        line = re.search(r"line \d+", str(error))
+        place = f" ({line[0]})" if line else ""
+        raise ClientKeysUnusable(f"{path} is not TOML{place}") from None
+    grants: dict[str, Grant] = {}
     for name, table in tables.items():
         grant = _grant(path, name, table)
-        if other := found.get(grant.sha256):
-            raise ClientKeysUnusable(f"{path}: {other.name!r} and {name!r} are one key")
-        found[grant.sha256] = grant
-    return found
+        if other := grants.get(grant.sha256):
+            raise ClientKeysUnusable(f"{path}: {other.name!r} and {name!r} have the same key")
+        grants[grant.sha256] = grant
+    return grants
 
 
 def _grant(path: str, name: str, table: object) -> Grant:
     if not _NAME.fullmatch(name) or not isinstance(table, dict):
         raise ClientKeysUnusable(
-            f"{path}: {name[:80]!r} is no key: each is a table, [NAME], with its sha256"
+            f"{path}: {name[:80]!r} is not a key: write a table [NAME] with its sha256"
         )
     try:
         return Grant.model_validate({**table, "name": name})

@@ -1,7 +1,7 @@
-"""The settings as flags, and their help. Knows nothing of other sources or of what is served.
+"""The settings as command line flags, and their help. Knows nothing of other sources of settings.
 
-A setting ``base_url`` is the flag ``--base-url``; a switch ``open`` is ``--open`` and ``--no-open``. What a
-flag cannot say (a list of tables) is for the file alone. Values stay strings: `Settings` reads them.
+The setting ``base_url`` is the flag ``--base-url``; the switch ``open`` is ``--open`` and ``--no-open``.
+Lists of tables can only be written in the file. Values stay strings; `Settings` parses them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "max_body_bytes", "client_seconds", "client_open_requests", "client_requests_per_minute",
         "requests_per_minute",
     ),
-    "Tool programs, and where code runs": (
+    "Tool programs and sandboxes": (
         "programs", "order", "sandbox", "engines", "program_seconds", "program_calls", "warm_kernels",
         "max_kernels", "kernel_age_seconds", "docker_image", "docker_host", "gateway_url", "gateway_token",
         "gateway_kernel",
@@ -40,7 +40,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "interpreter", "interpreter_approval", "interpreter_seconds", "interpreter_runs",
         "interpreter_fixes", "approval_seconds", "interpreter_idle_seconds", "warm_interpreters",
     ),
-    "What is kept": (
+    "Storage": (
         "store", "files_dir", "files_index", "response_seconds", "store_seconds", "max_file_bytes",
         "max_files", "files_bytes", "max_containers", "container_bytes", "container_memory",
     ),
@@ -50,20 +50,20 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Log": ("log_level", "log_bodies", "otel", "otel_content"),
 }  # fmt: skip
 _COLUMN = 36
-"""Where the words about a flag begin."""
+"""The column in which a flag's description starts."""
 
 OTHERS = "Others"
-"""Where a setting stands that no group names."""
+"""The group of settings that `GROUPS` does not list."""
 
 COMMON = frozenset(
     "base_url api_key local_model profile port host client_keys open sandbox interpreter store "
     "files_dir inspector log_level".split()
 )
-"""What `--help` tells; `--help-all` tells all."""
+"""The settings that `--help` lists; `--help-all` lists all."""
 
 
 class BadFlag(Exception):
-    """One line: which flag, what is wrong, what it may be."""
+    """One line that names the flag, the problem and the accepted values."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -74,19 +74,19 @@ class _Parser(argparse.ArgumentParser):
 def parse(arguments: Sequence[str]) -> dict[str, Any]:
     """The settings that ``arguments`` name. Raises `BadFlag`."""
     parser = _Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
-    for name, field in told_by_flags().items():
+    for name, field in flag_settings().items():
         if field.annotation is bool:
             parser.add_argument(flag(name), action=argparse.BooleanOptionalAction)
         elif _is_list(field):
             parser.add_argument(flag(name), action="append")
         else:
             parser.add_argument(flag(name))
-    given, rest = parser.parse_known_args(list(arguments))
+    flags, rest = parser.parse_known_args(list(arguments))
     if rest:
         raise BadFlag(_unknown(rest[0]))
     return {
         name: ",".join(value) if isinstance(value, list) else value
-        for name, value in vars(given).items()
+        for name, value in vars(flags).items()
     }
 
 
@@ -95,18 +95,18 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def told_by_flags() -> dict[str, FieldInfo]:
+def flag_settings() -> dict[str, FieldInfo]:
     """The settings that have a flag."""
     fields = Settings.model_fields.items()
     return {name: field for name, field in fields if _is_plain(field.annotation)}
 
 
 def settings_help(*, everything: bool) -> str:
-    """The flags in their groups, a line each."""
-    fields = told_by_flags()
+    """The flags by group, one line each."""
+    fields = flag_settings()
     grouped = {name for names in GROUPS.values() for name in names}
     groups = {**GROUPS, OTHERS: tuple(name for name in fields if name not in grouped)}
-    written = []
+    sections = []
     for title, names in groups.items():
         lines = [
             _line(name, fields[name])
@@ -114,8 +114,8 @@ def settings_help(*, everything: bool) -> str:
             if name in fields and (everything or name in COMMON)
         ]
         if lines:
-            written.append("\n".join([f"{title}:", *lines]))
-    return "\n\n".join(written)
+            sections.append("\n".join([f"{title}:", *lines]))
+    return "\n\n".join(sections)
 
 
 def _line(name: str, field: FieldInfo) -> str:
@@ -127,13 +127,13 @@ def _line(name: str, field: FieldInfo) -> str:
         default = ",".join(map(str, default))
     if isinstance(default, bool):
         default = "on; --no-" + flag(name)[2:] if default else ""
-    told = f" ({default})" if default != "" else ""
     choices = _choices(field)
-    among = f"; one of {', '.join(choices)}" if choices else ""
-    text = f"{field.description}{among}{told}"
-    begin = f"  {usage} ".ljust(_COLUMN)
+    text = field.description or ""
+    text += f"; one of {', '.join(choices)}" if choices else ""
+    text += f" ({default})" if default != "" else ""
+    indent = f"  {usage} ".ljust(_COLUMN)
     return textwrap.fill(
-        text, 100, initial_indent=begin, subsequent_indent=" " * _COLUMN, break_on_hyphens=False
+        text, 100, initial_indent=indent, subsequent_indent=" " * _COLUMN, break_on_hyphens=False
     )
 
 
@@ -158,7 +158,7 @@ def _is_list(field: FieldInfo) -> bool:
 
 
 def _is_plain(kind: Any) -> bool:
-    """Whether a word on the command line can say it: no table, and no list of tables."""
+    """Return True if one word can express a value of this type: not a table, nor a list of tables."""
     if get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, BaseModel)):
         return False
     return all(_is_plain(part) for part in get_args(kind) if isinstance(part, type))
@@ -168,12 +168,12 @@ def _unknown(word: str) -> str:
     if not word.startswith("-"):
         return f"{word}: there is no such command"
     name = word.partition("=")[0]
-    known = [f for n in told_by_flags() for f in (flag(n), f"--no-{flag(n)[2:]}")]
+    known = [f for n in flag_settings() for f in (flag(n), f"--no-{flag(n)[2:]}")]
     known += ["--help", "--help-all", "--version"]
     return f"{name}: there is no such flag{nearest(name, known)}"
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
-    """What to say besides of a name that is not ``known``; nothing if none is like it."""
-    found = get_close_matches(word, known, 1)
-    return f"; did you mean {found[0]}?" if found else ""
+    """Return a hint that names the ``known`` word most similar to ``word``, or "" if none is similar."""
+    matches = get_close_matches(word, known, 1)
+    return f"; did you mean {matches[0]}?" if matches else ""

@@ -1,4 +1,4 @@
-"""Which tools run a shell's commands: known by their names, as agents call them. Imports nothing."""
+"""The names under which agents offer tools that run shell commands. Imports nothing."""
 
 COMMAND_TOOLS = frozenset(
     "bash shell sh exec terminal execute_command run_command execute_bash run_bash run_shell_command "
@@ -6,5 +6,5 @@ COMMAND_TOOLS = frozenset(
     "container.exec".split()
 )
 COMMAND_PARAMETERS = frozenset({"command", "cmd"})
-"""What such a tool calls the command, where it takes more than that."""
+"""The parameter that holds the command, if such a tool has more than one parameter."""
 PATCH_TOOL = "apply_patch"

@@ -1,8 +1,7 @@
-"""Read all settings from everywhere, and tell what is wrong with them: a line each, with its place.
+"""Read the settings from all sources, and report each problem in one line that names its place.
 
 The precedence is that of `Settings`: command line > ``EMULATOR_*`` > file > providers' variables > default.
-What `Settings` finds wrong is told here by the name under which it was said: the flag, the variable, or the
-file with its line.
+A problem is reported under the name that the user wrote: the flag, the variable, or the line of the file.
 """
 
 from __future__ import annotations
@@ -25,46 +24,46 @@ from emulator.settings_sources import CONFIG_VARIABLE, DEFAULT_FILE, SERVICE_LIN
 
 PREFIX = "EMULATOR_"
 _SERVICE_LINK = re.compile(r"\w+_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
-"""Kubernetes sets these in every container for a service, which may be called emulator."""
+"""Kubernetes sets these variables in every container for each service; a service may be named emulator."""
 
 
 class ConfigurationError(Exception):
-    """What keeps the proxy from starting, each problem a line."""
+    """The problems that prevent a start, one line each."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """The settings, and who said what."""
+    """The settings and their sources."""
 
     settings: Settings
     flags: Mapping[str, Any]
     file: _File
 
     def place(self, name: str) -> str:
-        """Where the setting ``name`` was said: a flag, a variable or a line of the file; "" if nowhere."""
+        """The source of the setting ``name``: a flag, a variable or a line of the file; "" for a default."""
         if name in self.flags:
             return command_line.flag(name)
         return _variable(name) or self.file.place(name)
 
     @property
     def upstream_is_configured(self) -> bool:
-        """Whether anything at all names an upstream."""
-        named = ("base_url", "api_key", "upstreams", "local_model")
-        return any(self.place(name) for name in named) or bool(self._provider_defaults.url_from)
+        """Return True if any setting or variable names an upstream."""
+        settings = ("base_url", "api_key", "upstreams", "local_model")
+        return any(map(self.place, settings)) or bool(self._provider_defaults.url_from)
 
     @property
     def upstream_rule(self) -> str:
-        """Why it is this upstream."""
+        """The reason why this upstream is used."""
         if place := self.place("base_url"):
             return place
         variable = self._provider_defaults.url_from
         if variable and variable != providers.BASE_URL_VARIABLE:
-            return f"{variable} is set, and no base URL"
-        return variable or "the default: no setting and no variable names another"
+            return f"{variable} is set, and no base URL is"
+        return variable or "the default: no setting and no variable names another upstream"
 
     @property
     def upstream(self) -> str:
-        """Which upstream it is, or which they are, and why."""
+        """The upstream or upstreams, and the reason."""
         settings = self.settings
         if settings.local_model:
             return f"the embedded model ({self.place('local_model')})"
@@ -75,26 +74,27 @@ class Configuration:
 
     @property
     def notes(self) -> list[str]:
-        """What the operator may not expect."""
-        said = []
-        given = self._given_base_url
-        if given and given.rstrip("/") != self.settings.base_url:
-            said.append(
-                f"{self.upstream_rule}: {given} is the address of an endpoint; "
+        """Notes on consequences that the operator may not expect."""
+        notes = []
+        original = self._original_base_url
+        if original and original.rstrip("/") != self.settings.base_url:
+            notes.append(
+                f"{self.upstream_rule}: {original} is the address of an endpoint; "
                 f"the base URL is {self.settings.base_url}"
             )
-        said += [
-            f"{variable} is not sent to {self.settings.base_url}, which is not its provider's; "
-            f"the key for that is said by --api-key or {PREFIX}API_KEY"
+        notes += [
+            f"{variable} is not sent to {self.settings.base_url}, which belongs to another provider; "
+            f"set the key for it with --api-key or {PREFIX}API_KEY"
             for variable in self._provider_defaults.unsent
         ]
-        return [] if self.settings.local_model or self.settings.upstreams else said
+        return [] if self.settings.local_model or self.settings.upstreams else notes
 
     @property
-    def _given_base_url(self) -> str:
+    def _original_base_url(self) -> str:
+        """The base URL as the user wrote it, before `addresses.base_url` normalized it."""
         name = "base_url"
-        said = self.flags.get(name) or os.environ.get(_variable(name)) or self.file.values.get(name)
-        return str(said or self._provider_defaults.base_url or "").strip()
+        url = self.flags.get(name) or os.environ.get(_variable(name)) or self.file.values.get(name)
+        return str(url or self._provider_defaults.base_url or "").strip()
 
     @cached_property
     def _provider_defaults(self) -> providers.ProviderDefaults:
@@ -106,14 +106,14 @@ class Configuration:
 
 @dataclass(frozen=True)
 class _File:
-    """The settings' file; ``path`` is None where there is none."""
+    """The settings file; ``path`` is None if there is none."""
 
     path: Path | None = None
     text: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def place(self, name: str, inside: str = "") -> str:
-        """The line that says ``name``, or ``inside`` of it where that is a table."""
+        """The place of the key ``name``, or of the key ``inside`` in the table ``name``; "" if absent."""
         if self.path is None or name not in self.values:
             return ""
         return self.at(
@@ -125,7 +125,7 @@ class _File:
         return f"{where}: {key}" if key else where
 
     def _line(self, key: str) -> int:
-        """The number of the first line that begins with ``key``; 0 if none does."""
+        """The number of the first line that starts with ``key``; 0 if none does."""
         if not key:
             return 0
         pattern = re.compile(rf"\s*(?:\[+\s*)?[\"']?{re.escape(key)}[\"']?\s*[=.\]]")
@@ -134,9 +134,9 @@ class _File:
 
 
 def read(arguments: Sequence[str] = (), *, listens: bool = True) -> Configuration:
-    """The settings of a command line and of all around it. Raises `ConfigurationError`.
+    """Read the settings from the command line and all other sources. Raises `ConfigurationError`.
 
-    Who only looks (``listens=False``) is not asked for whom the proxy will serve.
+    With ``listens=False`` (commands that only inspect), an open proxy without client keys is not an error.
     """
     try:
         flags = command_line.parse(arguments)
@@ -145,45 +145,46 @@ def read(arguments: Sequence[str] = (), *, listens: bool = True) -> Configuratio
     _check_variables()
     file = _read_file()
     problems = _unknown_keys(file)
-    given = flags if listens else {"open": True, **flags}
+    values = flags if listens else {"open": True, **flags}
     try:
-        made = Configuration(Settings(**given), flags, file)
+        configuration = Configuration(Settings(**values), flags, file)
     except ValidationError as error:
-        known = [
-            one for one in error.errors() if one["type"] != "extra_forbidden" or one["loc"][1:]
+        problems += [
+            _problem_line(flags, file, problem)
+            for problem in error.errors()
+            if problem["type"] != "extra_forbidden" or problem["loc"][1:]  # see _unknown_keys
         ]
-        problems += [_complaint(flags, file, one) for one in known]
         raise ConfigurationError("\n".join(problems)) from error
     if problems:
         raise ConfigurationError("\n".join(problems))
-    if listens and not made.settings.local_model:
-        _refuse_itself(made)
-    return made
+    if listens and not configuration.settings.local_model:
+        _reject_own_address(configuration)
+    return configuration
 
 
 def from_command_line(arguments: Sequence[str]) -> Settings:
-    """The settings alone. Raises `ConfigurationError`."""
+    """Read the settings without their sources. Raises `ConfigurationError`."""
     return read(arguments).settings
 
 
-def _refuse_itself(made: Configuration) -> None:
-    settings = made.settings
+def _reject_own_address(configuration: Configuration) -> None:
+    settings = configuration.settings
     for row in settings.upstreams:
         if addresses.is_own(row.base_url, settings.host, settings.port):
             raise ConfigurationError(
-                f"{made.place('upstreams')}: {row.base_url} is this proxy's own address, which would ask "
-                "itself for ever: name the model's server, or another --port"
+                f"{configuration.place('upstreams')}: {row.base_url} is this proxy's own address, so it "
+                "would call itself forever: name the model's server, or another --port"
             )
     if not settings.upstreams and addresses.is_own(settings.base_url, settings.host, settings.port):
         fix = "name the model's server, or another --port"
-        if made.upstream_rule == providers.BASE_URL_VARIABLE:
+        if configuration.upstream_rule == providers.BASE_URL_VARIABLE:
             fix = (
-                f"that variable is for clients here; name the model's server by --base-url or "
-                f"{PREFIX}BASE_URL"
+                f"this variable is for clients of the proxy; name the model's server with --base-url "
+                f"or {PREFIX}BASE_URL"
             )
         raise ConfigurationError(
-            f"{made.upstream_rule}: {settings.base_url} is this proxy's own address, which would ask "
-            f"itself for ever: {fix}"
+            f"{configuration.upstream_rule}: {settings.base_url} is this proxy's own address, so it "
+            f"would call itself forever: {fix}"
         )
 
 
@@ -201,28 +202,28 @@ def _check_variables() -> None:
 
 
 def _read_file() -> _File:
-    named = os.environ.get(CONFIG_VARIABLE)
-    path = Path(named or DEFAULT_FILE)
-    if not named and not path.exists():
+    custom_path = os.environ.get(CONFIG_VARIABLE)
+    path = Path(custom_path or DEFAULT_FILE)
+    if not custom_path and not path.exists():
         return _File()
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        said_by = f"{CONFIG_VARIABLE}: " if named else ""
-        raise ConfigurationError(f"{said_by}{path} cannot be read: {reason}") from error
+        place = f"{CONFIG_VARIABLE}: " if custom_path else ""
+        raise ConfigurationError(f"{place}{path} cannot be read: {reason}") from error
     try:
         return _File(path, text, tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(_broken(path, text, error)) from error
+        raise ConfigurationError(_syntax_error_line(path, text, error)) from error
 
 
-def _broken(path: Path, text: str, error: tomllib.TOMLDecodeError) -> str:
-    """The file, the line, the key in it, and what `tomllib` says of it."""
+def _syntax_error_line(path: Path, text: str, error: tomllib.TOMLDecodeError) -> str:
+    """The file, the line, the key in that line, and the reason that `tomllib` gives."""
     reason = re.sub(r" \(at (?:line.*|end of document)\)$", "", str(error))
-    found = re.search(r"\(at line (\d+)", str(error))
+    position = re.search(r"\(at line (\d+)", str(error))
     lines = text.splitlines()
-    number = int(found[1]) if found else len(lines)
+    number = int(position[1]) if position else len(lines)
     key = re.match(r"\s*([\w.\"'-]+)\s*=", lines[number - 1]) if 0 < number <= len(lines) else None
     return f"{_File(path).at(number, key[1] if key else '')}: {reason[:1].lower()}{reason[1:]}"
 
@@ -236,7 +237,8 @@ def _unknown_keys(file: _File) -> list[str]:
     ]
 
 
-def _complaint(flags: Mapping[str, Any], file: _File, problem: Any) -> str:
+def _problem_line(flags: Mapping[str, Any], file: _File, problem: Any) -> str:
+    """One of pydantic's errors as a line: the place, the value unless it is secret, and the message."""
     name, *inside = [str(part) for part in problem["loc"]] or [""]
     place = ""
     if name:
@@ -246,25 +248,25 @@ def _complaint(flags: Mapping[str, Any], file: _File, problem: Any) -> str:
         place = place or _default_place(name)
     message = problem["msg"].removeprefix("Value error, ")
     secret = "key" in name or "token" in name
-    given = problem["input"]
-    shown = f" {given}" if isinstance(given, str | int | float) and place and not secret else ""
-    shown = "" if message.startswith(repr(given)) else shown
+    value = problem["input"]
+    shown = f" {value}" if isinstance(value, str | int | float) and place and not secret else ""
+    shown = "" if message.startswith(repr(value)) else shown
     return f"{place}{shown}: {message[:1].lower()}{message[1:]}" if place else message
 
 
 def _default_place(name: str) -> str:
-    """Which of the providers' variables said it, or the flag that would."""
+    """The provider's variable that set ``name``, or else the flag that would set it."""
     if name == "base_url" and os.environ.get(providers.BASE_URL_VARIABLE):
         return providers.BASE_URL_VARIABLE
     return command_line.flag(name)
 
 
 def _variable(name: str) -> str:
-    """The environment's variable of a setting as it is written there; "" if it is not set."""
+    """The environment variable of a setting, in the case in which it is written; "" if it is not set."""
     wanted = PREFIX + name.upper()
-    return next((each for each in os.environ if each.upper() == wanted and _says(each)), "")
+    return next((each for each in os.environ if each.upper() == wanted and _has_value(each)), "")
 
 
-def _says(variable: str) -> bool:
+def _has_value(variable: str) -> bool:
     value = os.environ[variable]
     return bool(value) and not SERVICE_LINK_ADDRESS.fullmatch(value)

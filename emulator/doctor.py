@@ -1,7 +1,6 @@
-"""`python app.py doctor`: which engines and fences work on this machine, and how to mend the others.
+"""`python app.py doctor`: which engines and fences work on this machine, and how to repair the others.
 
-The probes are those of `sandbox.checks`; the kernel engine runs its own part of them at every start
-too. Here they meet the settings: an engine that no setting asks for may be off.
+Runs the probes of `sandbox.checks` for the engines and the sandbox that the settings name.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from sandbox.report import Check, render
 
 
 def examine(settings: Settings) -> list[Check]:
-    """Every engine that the settings name, and the fences of the place where kernels run."""
+    """Check each engine that the settings name, and each fence of the configured sandbox."""
     found = [checks.check_monty()] if "monty" in settings.engines else []
     if "kernel" in settings.engines:
         found += checks.check_place(settings.sandbox, place_options(settings))
@@ -23,7 +22,7 @@ def examine(settings: Settings) -> list[Check]:
 
 
 def main(settings: Settings) -> int:
-    """Print the table; returns the exit code, 0 if nothing that is needed is off."""
+    """Print the table. Returns the exit code: 0 if everything that is needed works, else 1."""
     found = examine(settings)
     sys.stdout.write(f"{render(found)}\n")
     if settings.sandbox == "none":

@@ -1,4 +1,4 @@
-"""Open the engines that the settings name, in their order; say aloud which cannot be had."""
+"""Open the engines that the settings name, in their order, and log those that do not work here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 PROGRAM_KERNELS = "kernels of programs"
-"""What several workers count together."""
+"""The name under which several workers count these kernels together."""
 
 
 def _monty(_: Settings, limits: Limits, __: TakePlace | None) -> Engine:
@@ -33,7 +33,7 @@ def _monty(_: Settings, limits: Limits, __: TakePlace | None) -> Engine:
 
 
 _LIBRARIES = 512 * 2**20
-"""Bytes of a program's kernel: numpy, pandas, scipy and the like map 400 MiB before they do anything."""
+"""Memory limit of a program's kernel, in bytes: importing numpy, pandas and scipy alone maps 400 MiB."""
 
 
 def _kernel(settings: Settings, limits: Limits, take_place: TakePlace | None) -> Engine:
@@ -47,19 +47,19 @@ def _kernel(settings: Settings, limits: Limits, take_place: TakePlace | None) ->
         take_place=take_place,
         **_place(settings),
     )
-    engine.check()  # now, while an operator looks on; `Engine.get_ready` starts the waiting ones
+    engine.check()  # at start-up, when the operator sees the result; `Engine.get_ready` starts kernels
     return engine
 
 
 def _place(settings: Settings) -> dict[str, Any]:
-    """What `KernelEngine` is told of the place where kernels run; says aloud which fences are weak there."""
+    """The arguments of `KernelEngine` for the configured sandbox. Logs each fence that is missing there."""
     for fence in PLACES[settings.sandbox].weak():
         log.warning("fence missing", fence=fence.name, reason=fence.detail, fix=fence.fix)
     return {"place": settings.sandbox, **place_options(settings)}
 
 
 def place_options(settings: Settings) -> dict[str, Any]:
-    """What the settings say of the place that they name."""
+    """The options of the configured sandbox, from the settings."""
     return {
         option: value.get_secret_value() if isinstance(value, SecretStr) else value
         for option, name in PLACES[settings.sandbox].options.items()
@@ -74,15 +74,15 @@ ENGINES: dict[str, Callable[[Settings, Limits, TakePlace | None], Engine]] = {
 
 
 PRELOADED = ("numpy", "pandas", "matplotlib.pyplot")
-"""Modules that a waiting interpreter kernel imports, for most cells begin with them."""
+"""Modules that a warm interpreter kernel imports in advance, because most cells start by importing them."""
 
 _MEMORY = {"1g": 1, "4g": 4, "16g": 16, "64g": 64}
 _CPU_SECONDS = 36_000
-"""An interpreter's kernel may live long; each of its cells has its own deadline."""
+"""CPU limit of an interpreter kernel, which may live long; each of its cells has its own deadline."""
 
 
 class InterpreterEngines:
-    """An engine for each memory limit of a container, opened when it is first asked for."""
+    """One kernel engine for each memory limit of containers, opened on first use."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -90,10 +90,11 @@ class InterpreterEngines:
         self._opened: dict[str, KernelEngine] = {}
 
     def __call__(self, memory_limit: str) -> KernelEngine:
-        """Raises SandboxUnavailable where kernels cannot be had, or are not wanted."""
+        """Raises SandboxUnavailable if kernels do not work here or are switched off."""
         if "kernel" not in self._settings.engines:
             raise SandboxUnavailable(
-                "the kernel engine is off", "add it to the setting engines, or leave that out"
+                "the kernel engine is off",
+                "add kernel to the setting engines, or remove that setting",
             )
         with self._lock:
             if memory_limit not in self._opened:
@@ -101,13 +102,13 @@ class InterpreterEngines:
             return self._opened[memory_limit]
 
     def pool_counts(self) -> dict[str, int]:
-        """As `WarmPool.counts`, of all that are open."""
+        """The sums of `WarmPool.counts` over all open engines."""
         with self._lock:
             opened = [engine.pool_counts() for engine in self._opened.values()]
         return {state: sum(each[state] for each in opened) for state in opened[0]} if opened else {}
 
     def warm_up(self) -> None:
-        """Start the waiting kernels now; says aloud why none can be had."""
+        """Start the warm kernels now. Logs the reason if kernels do not work here."""
         try:
             self("1g").warm_up()
         except SandboxUnavailable as error:
@@ -124,7 +125,7 @@ class InterpreterEngines:
         )
         return KernelEngine(
             limits,
-            # Most containers are of the smallest kind.
+            # Most containers use the smallest memory limit.
             warm=settings.warm_interpreters if memory_limit == "1g" else 0,
             most=settings.max_kernels,
             max_age=settings.kernel_age_seconds,
@@ -141,9 +142,9 @@ class InterpreterEngines:
 
 
 def open_engines(settings: Settings, take_place: TakePlace | None = None) -> list[Engine]:
-    """The engines that work here. Raises SandboxUnavailable when none does.
+    """Open the engines that work on this machine. Raises SandboxUnavailable if none does.
 
-    ``take_place`` takes one of the `max_kernels` that several processes have together for programs.
+    ``take_place`` reserves one of the ``max_kernels`` that all worker processes share for programs.
     """
     limits = Limits(seconds=settings.program_seconds)
     opened: list[Engine] = []

@@ -1,4 +1,4 @@
-"""Errors by whose fault they are, and how each looks in OpenAI's error JSON. Knows nothing of Flask.
+"""The errors that clients see, grouped by cause, in OpenAI's error JSON. Knows nothing of Flask.
 
 The shape is that of OpenAI's API reference ("Error codes"): ``{"error": {message, type, param, code}}``.
 Exceptions carry facts; they do not log.
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(eq=False)
 class EmulatorError(Exception):
-    """Base of all errors that a client is told about."""
+    """The base class of all errors that a client receives."""
 
     message: str
     param: str | None = None
@@ -39,21 +39,21 @@ class EmulatorError(Exception):
 
 
 class BadRequest(EmulatorError):
-    """The caller sent something that cannot be used; ``param`` points at the place."""
+    """The request is invalid; ``param`` names the place."""
 
     status = 400
     type = "invalid_request_error"
 
 
 class Unauthorized(EmulatorError):
-    """The caller's key is missing or unknown."""
+    """The client's key is missing or unknown."""
 
     status = 401
     type = "invalid_request_error"
 
 
 class Forbidden(EmulatorError):
-    """The request comes from where none should: a setting says from where."""
+    """The request's origin is not allowed; the message names the setting that allows it."""
 
     status = 403
     type = "invalid_request_error"
@@ -75,28 +75,29 @@ class TooLarge(EmulatorError):
 
 
 class UnsupportedMediaType(EmulatorError):
-    """The body is not declared as what it must be."""
+    """The request declares a media type that the endpoint does not accept."""
 
     status = 415
     type = "invalid_request_error"
 
 
 class ClientDisconnected(EmulatorError):
-    """Nobody reads this answer; nginx counts such requests under the same status."""
+    """The client disconnected before the answer; nginx logs such requests with the same status."""
 
     status = 499
     type = "invalid_request_error"
 
 
 class RateLimited(EmulatorError):
-    """The caller asks too much in too short a time; ``retry-after`` says when to come again."""
+    """The client sent too many requests; ``retry-after`` says when to retry."""
 
     status = 429
     type = "requests"
 
 
 class InsufficientQuota(RateLimited):
-    """The caller has had all that it may have for now. OpenAI's clients would try again at once."""
+    """The client's token budget is used up. ``x-should-retry`` stops OpenAI's clients from retrying
+    immediately."""
 
     type = "insufficient_quota"
 
@@ -106,13 +107,13 @@ class InsufficientQuota(RateLimited):
 
 
 class Overloaded(EmulatorError):
-    """All callers together ask more than can be served at once."""
+    """The proxy is at its limit of concurrent requests."""
 
     status = 503
 
 
 class LoopDetected(EmulatorError):
-    """The request has been here before: an upstream leads back to this proxy (RFC 5842, 7.2)."""
+    """The request passed through this proxy before: an upstream leads back to it (RFC 5842, 7.2)."""
 
     status = 508
 
@@ -122,7 +123,7 @@ class LoopDetected(EmulatorError):
 
 
 class StorageFailed(EmulatorError):
-    """The host's disk is full or failed. The client is told not to retry at once."""
+    """The host's disk is full or failed. The client is asked not to retry immediately."""
 
     status = 507
 
@@ -132,7 +133,7 @@ class StorageFailed(EmulatorError):
 
 
 class FileStoreUnavailable(StorageFailed):
-    """What all replicas keep files in cannot be reached just now; the next try may find it."""
+    """The file storage that all replicas share is temporarily unreachable; a retry may succeed."""
 
     status = 503
 
@@ -142,16 +143,16 @@ class FileStoreUnavailable(StorageFailed):
 
 
 class StoreUnavailable(EmulatorError):
-    """What was kept cannot be read just now; the next try may find it."""
+    """The store is temporarily unreachable; a retry may succeed."""
 
     status = 503
 
 
 class ModelFailed(EmulatorError):
-    """The model answered, but not with anything usable, also after every repair.
+    """The model's answer was unusable, even after all repair attempts.
 
-    The proxy has already retried, so the client is told not to (``x-should-retry`` is what
-    openai-python and openai-node look at first).
+    The proxy has already retried, so the client is asked not to: openai-python and openai-node check
+    ``x-should-retry`` first.
     """
 
     status = 502
@@ -163,7 +164,7 @@ class ModelFailed(EmulatorError):
 
 
 class ExecutionFailed(EmulatorError):
-    """The sandbox, not the model's code, is at fault: it is missing, full or it died."""
+    """The sandbox, not the model's code, caused the failure: it is missing, full or has died."""
 
     status = 503
     type = "sandbox_error"
@@ -175,7 +176,7 @@ class ExecutionFailed(EmulatorError):
 
 @dataclass(eq=False)
 class UpstreamFailed(EmulatorError):
-    """The upstream refused, failed or could not be reached; its status and message are kept."""
+    """The upstream refused, failed or was unreachable. The error keeps its status and message."""
 
     status: int = 502
     type: str = "upstream_error"

@@ -1,5 +1,6 @@
-"""What an answer consists of, as it comes: events that every front (chat, responses) writes in its own shape.
+"""The events of one answer, in order. Each front (chat, responses, messages) writes them in its wire format.
 
+An answer is: `UpstreamAccepted`, then deltas, calls and cells, then `Finish`; or an exception at any point.
 Knows nothing of chunks, items or HTTP.
 """
 
@@ -18,12 +19,12 @@ ToolKind = Literal["function", "custom"]
 RunStatus = Literal["completed", "failed", "incomplete"]
 
 DELTA_CHARS = 256
-"""Most characters of a call's arguments in one delta: clients show them as they come."""
+"""The maximum number of characters of arguments in one delta; clients show arguments as they arrive."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens as the upstream counted them, or as estimated where its reply was closed before it told."""
+    """Tokens as the upstream counted them, or an estimate if its reply was closed before it reported them."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -40,26 +41,26 @@ class Usage:
 
 @dataclass(frozen=True)
 class UpstreamAccepted:
-    """The upstream has accepted the request: time to begin the response, with nothing to say yet."""
+    """The upstream accepted the request, so the response can start. There is no content yet."""
 
     turns_saved: int = 0
-    """Model turns that this answer did without."""
+    """The number of model turns that a resumed program avoided."""
     container_id: str = ""
-    """Of the code interpreter, if the answer has one."""
+    """The code interpreter's container, if the answer has one."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Of the upstream's answer, those that its client is to see."""
+    """The upstream's response headers that are passed on to the client."""
 
 
 @dataclass(frozen=True)
 class RelayedChunk:
-    """A chunk of the upstream's own, of an answer in which nothing is emulated.
+    """A chunk that the upstream sent, unchanged, in an answer without emulation.
 
-    Its choices are the upstream's; where the upstream told its usage, the last one has that and no choice.
+    If the upstream reported usage, the last chunk holds it and has no choice.
     """
 
     chunk: dict[str, Any]
     more: bool = False
-    """The next one has come already, and follows at once."""
+    """True if the next chunk has already arrived and follows immediately."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class ContentDelta:
 
 @dataclass(frozen=True)
 class ToolCall:
-    """One whole call, bound and validated."""
+    """One complete call, with its arguments bound and validated."""
 
     id: str
     name: str
@@ -84,8 +85,9 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class CallStarted:
-    """A call that is told while the model still writes it. `ArgumentsDelta` events follow, and then its
-    `ToolCall`, whose arguments begin with what they said; or the answer breaks off."""
+    """A call that is sent while the model still writes it. `ArgumentsDelta` events follow, then the
+    `ToolCall`, whose serialized arguments start with the text of these deltas; or the answer ends with an
+    error."""
 
     id: str
     name: str
@@ -94,17 +96,17 @@ class CallStarted:
 
 @dataclass(frozen=True)
 class ArgumentsDelta:
-    """More of the call's arguments as `serialize_arguments` writes them."""
+    """The next part of the call's arguments, as `serialize_arguments` writes them."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class CodeStarted:
-    """The model begins a cell for the code interpreter. Events of two cells never interleave."""
+    """The model starts a cell for the code interpreter. Events of two cells never interleave."""
 
     id: str
-    """``ci_...``, the same for all events of one cell."""
+    """``ci_...``; identifies the cell."""
     container_id: str
 
 
@@ -115,21 +117,21 @@ class CodeDelta:
 
 @dataclass(frozen=True)
 class CodeComplete:
-    """The cell is whole and is about to run; ``code`` is all of it."""
+    """The cell is complete and is about to run; ``code`` is its source."""
 
     code: str
 
 
 @dataclass(frozen=True)
 class Logs:
-    """What a cell printed, its last value and its traceback included."""
+    """The text output of a cell: printed text, the last value, and the traceback."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Image:
-    """A picture that a cell displayed."""
+    """An image that a cell displayed."""
 
     media_type: str
     """``image/png``, ``image/jpeg`` or ``image/svg+xml``."""
@@ -138,28 +140,29 @@ class Image:
 
 @dataclass(frozen=True)
 class CreatedFile:
-    """A file that a cell wrote or changed, as the client may fetch it from the container."""
+    """A file that a cell wrote or changed. The client can download it from the container."""
 
     container_id: str
     file_id: str
     path: str
-    """In the container: ``/mnt/data/plot.png``."""
+    """The path in the container, such as ``/mnt/data/plot.png``."""
     bytes: int
 
 
 @dataclass(frozen=True)
 class CodeOutput:
-    """Part of a running cell's output, as it comes."""
+    """One output of a running cell."""
 
     output: Logs | Image
 
 
 @dataclass(frozen=True)
 class CodeFinished:
-    """The cell has ended. ``incomplete``: it waits for the result of a call, or the reply was cut off in it.
+    """The cell has ended. ``incomplete``: it waits for the result of a call, or the reply was truncated in
+    it.
 
-    It may have begun in an earlier request, where it waited: then its `CodeStarted` (with another id),
-    `CodeDelta` and `CodeComplete` are told again in front.
+    A cell that was suspended in an earlier request starts again in this one: `CodeStarted` (with a new id),
+    `CodeDelta` and `CodeComplete` precede this event.
     """
 
     status: RunStatus
@@ -172,7 +175,7 @@ class Finish:
     reason: FinishReason
     usage: Usage
     stop_sequence: str | None = None
-    """The client's own stop string that ended the answer, if it is known."""
+    """The client's stop string that ended the answer, if known."""
 
 
 AnswerEvent = (
@@ -193,61 +196,63 @@ AnswerEvent = (
 
 
 def serialize_arguments(arguments: Mapping[str, Any], kind: ToolKind) -> str:
-    """What a client is told of a call's arguments: JSON, or the text that a custom tool takes."""
+    """Return a call's arguments as the client receives them: JSON, or the text input of a custom tool."""
     if kind == "custom":
         return str(arguments.get("input", ""))
     return json_codec.dumps(arguments).decode()
 
 
 def pieces(text: str) -> Iterator[str]:
-    """``text`` in the deltas that a stream tells it in: one at least, none much longer than a line."""
+    """Split ``text`` into the deltas of a stream: at least one, each at most `DELTA_CHARS` long."""
     for start in range(0, max(len(text), 1), DELTA_CHARS):
         yield text[start : start + DELTA_CHARS]
 
 
 class CallDeltas:
-    """Has each call of an answer told as one that came while it was written: `CallStarted`, all of its
-    arguments in `ArgumentsDelta` events, `ToolCall`."""
+    """Gives every call the same shape: `CallStarted`, its arguments in `ArgumentsDelta` events, `ToolCall`.
+
+    A call that was not sent early arrives as a `ToolCall` alone; the missing events are inserted before it.
+    """
 
     def __init__(self) -> None:
-        self._told: int | None = None
-        """Characters of the arguments of the call that has begun."""
+        self._sent_chars: int | None = None
+        """The number of argument characters sent for the current call; None between calls."""
 
-    def of(self, event: AnswerEvent) -> Sequence[AnswerEvent]:
-        """``event``, the next one of the answer, behind what it lacks."""
+    def expand(self, event: AnswerEvent) -> Sequence[AnswerEvent]:
+        """Return ``event``, preceded by the events that it lacks."""
         match event:
             case CallStarted():
-                self._told = 0
+                self._sent_chars = 0
             case ArgumentsDelta(text):
-                self._told = (self._told or 0) + len(text)
+                self._sent_chars = (self._sent_chars or 0) + len(text)
             case ToolCall(key, name, arguments, kind):
-                told, self._told = self._told, None
-                begun = [CallStarted(key, name, kind)] if told is None else []
-                rest = serialize_arguments(arguments, kind)[told or 0 :]
-                argued = map(ArgumentsDelta, pieces(rest)) if rest or not told else ()
-                return (*begun, *argued, event)
+                sent, self._sent_chars = self._sent_chars, None
+                start = [CallStarted(key, name, kind)] if sent is None else []
+                rest = serialize_arguments(arguments, kind)[sent or 0 :]
+                deltas = map(ArgumentsDelta, pieces(rest)) if rest or not sent else ()
+                return (*start, *deltas, event)
         return (event,)
 
 
 def with_call_deltas(events: Iterable[AnswerEvent]) -> Iterator[AnswerEvent]:
-    """All events of an answer, as `CallDeltas` tells them."""
-    return chain.from_iterable(map(CallDeltas().of, events))
+    """Return all events of an answer, expanded by `CallDeltas`."""
+    return chain.from_iterable(map(CallDeltas().expand, events))
 
 
 def call_id(answer: str, place: int) -> str:
-    """The id of the call at ``place`` in an answer: ids of one answer sort in the order of its calls.
+    """Return the id of the call at index ``place``. The ids of one answer sort in the order of its calls.
 
-    smolagents sorts parallel calls by id before it tells them to the model again.
+    smolagents sorts parallel calls by id before it sends them back to the model.
     """
     return f"call_{answer[:20]}{place:04x}"
 
 
 def from_same_answer(one: str, other: str) -> bool:
-    """Whether two calls with ids of `call_id` were made in one answer."""
+    """Return True if two ids made by `call_id` belong to the same answer."""
     stem = len("call_") + 20
     return len(one) == len(other) == stem + 4 and one[:stem] == other[:stem]
 
 
 def new_id(prefix: str) -> str:
-    """``chatcmpl-...`` or ``call_...``: unguessable and unique."""
+    """Return a unique, unguessable id that starts with ``prefix``, such as ``chatcmpl-``."""
     return prefix + secrets.token_hex(12)

@@ -1,7 +1,7 @@
-"""`tool-emulator explain`: what the model is shown of some tools, and what would come of a reply of its.
+"""`tool-emulator explain`: show what a model sees of the tools, and how the proxy would read a reply.
 
-The same steps as a request takes, by the same doors, with nobody asked: request -> toolset -> prompt; a
-file in place of the model's reply -> how it is read -> calls and diagnostics. Knows nothing of HTTP.
+Takes the same steps as a request, without a model: request -> toolset -> prompt; reply from a file -> blocks
+and statements -> calls and diagnostics. Knows nothing of HTTP.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from emulator.upstream.routes import Routes
 from sandbox.engine import Engine
 
 QUESTION = "What the user asks."
-"""Stands in the prompt where the given JSON holds tools alone."""
+"""The user message if the given JSON contains only tools."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what is to be read below it."""
+    """A heading and the text below it."""
 
     title: str
     text: str
@@ -55,22 +55,22 @@ class Section:
 class Explanation:
     sections: tuple[Section, ...]
     usable: bool = True
-    """Whether the reply is an answer; if not, the model would be asked again."""
+    """False if the proxy would reject the reply and ask the model again."""
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.sections))
 
 
 def read_tools(text: bytes) -> ChatCompletionRequest:
-    """A request body, a ``tools`` array, or one tool. Raises `BadRequest`, naming the place."""
+    """Read a request body, a ``tools`` array, or one tool. Raises `BadRequest`, which names the place."""
     try:
         parsed: Any = json_codec.loads(text)
     except json_codec.NotJSON as error:
-        raise BadRequest(f"this is not JSON: {error}") from error
+        raise BadRequest(f"the file is not JSON: {error}") from error
     if isinstance(parsed, Mapping) and not ({"tools", "functions", "messages"} & set(parsed)):
         parsed = [parsed]
     if not isinstance(parsed, list | dict):
-        raise BadRequest("this is neither a request nor tools.")
+        raise BadRequest("the file contains neither a request nor tools.")
     body = {"tools": parsed} if isinstance(parsed, list) else parsed
     question = {"messages": [{"role": "user", "content": QUESTION}]}
     return parse_chat(json_codec.dumps({"model": "model", **question, **body}))
@@ -82,15 +82,15 @@ def explain(
     reply: str | None = None,
     engines: Sequence[Engine] | None = None,
 ) -> Explanation:
-    """What the model is shown, and with ``reply`` what would come of it. Raises `EmulatorError`.
+    """Show the model's prompt and, with ``reply``, how the proxy would read it. Raises `EmulatorError`.
 
-    ``engines`` run the program in it; without any they are opened for this reply.
+    ``engines`` run the reply's program; by default, engines are opened for this reply.
     """
     answer_request = read_request(request, "", Routes(settings).of(request.model))
     if answer_request.interpreter is not None:
-        raise BadRequest("code_interpreter runs cells; only function tools are explained.", "tools")
+        raise BadRequest("explain covers function tools, not code_interpreter.", "tools")
     if answer_request.relayed:
-        return Explanation((Section("Relayed", "No tool may be called: nothing is emulated."),))
+        return Explanation((Section("Relayed", "No tool may be called, so nothing is emulated."),))
     messages, fields = first_turn(answer_request, habit="python", engines=settings.engines)
     profile = answer_request.profile
     shown = [
@@ -121,7 +121,7 @@ def explain(
 def _judged(
     settings: Settings, answer_request: AnswerRequest, driver: Driver, state: TurnState, reply: str
 ) -> Explanation:
-    """What `answerer` would make of the reply, told in sections."""
+    """The sections that show how `answerer` would treat the reply."""
     draft = ProgramDraft(
         driver,
         required=answer_request.call_policy.required,
@@ -144,21 +144,21 @@ def _judged(
         events = [*reading.feed(reply), *reading.close()]
     finally:
         traces.current.reset(token)
-    sections = [Section("Reply, as it is read", "\n\n".join(_parts(reply, draft.names)))]
+    sections = [Section("Reply, as the proxy reads it", "\n\n".join(_parts(reply, draft.names)))]
     if turn.program:
         sections.append(Section("Program", _program(turn)))
     if calls := [event for event in events if isinstance(event, ToolCall)]:
-        waits = "\n(here the program waits for results)" if draft.is_done else ""
+        waits = "\n(the program waits here for results)" if draft.is_done else ""
         sections.append(Section("Calls", "\n".join(map(_call, calls)) + waits))
     elif draft.has_code and not draft.diagnostics:
-        sections.append(Section("Calls", "none: the program ran to its end without one"))
+        sections.append(Section("Calls", "none: the program ended without a call"))
     if draft.diagnostics:
         sections.append(Section("Diagnostics", render(draft.diagnostics)))
     verdict = reading.verdict
     if isinstance(verdict, UnusableReply):
         state.add_repair(reading, verdict)
         asking = _message(state.messages[-1])
-        sections.append(Section(f"Not usable ({verdict.kind}): the model is asked again", asking))
+        sections.append(Section(f"Unusable ({verdict.kind}): the model is asked again", asking))
         return Explanation(tuple(sections), usable=False)
     if not calls:
         sections.append(Section("Answer", _content(events)))
@@ -166,7 +166,7 @@ def _judged(
 
 
 def _program(turn: Turn) -> str:
-    """Its lines; those whose calls are sent say so."""
+    """The program's numbered lines; lines whose calls are sent are marked."""
     sent = set(turn.lines.values())
     return "\n".join(
         f"{'sent' if number in sent else '':4} {number:3} | {line}".rstrip()
@@ -175,8 +175,8 @@ def _program(turn: Turn) -> str:
 
 
 def _parts(reply: str, names: Collection[str]) -> Iterator[str]:
-    """The reply cut into reasoning, prose and blocks; each block with the statements found in it."""
-    dialect, written = "", ""
+    """The reply's reasoning, prose and blocks; each block with the statements found in it."""
+    dialect, source = "", ""
     for event in split(reply, names):
         match event:
             case Reasoning(text) if text.strip():
@@ -184,19 +184,19 @@ def _parts(reply: str, names: Collection[str]) -> Iterator[str]:
             case Text(text) if text.strip():
                 yield f"prose:\n{_indented(text)}"
             case BlockStart(dialect):
-                written = ""
+                source = ""
             case BlockDelta(text):
-                written += text
+                source += text
             case BlockEnd(closed=closed):
                 kind = f"block ({dialect}{'' if closed else ', not closed'})"
-                yield f"{kind}:\n{_indented(written)}\n{_statements(dialect, written, names)}"
+                yield f"{kind}:\n{_indented(source)}\n{_statements(dialect, source, names)}"
 
 
 def _statements(dialect: str, text: str, names: Collection[str]) -> str:
     try:
         statements = read(dialect, text, names)
     except Unreadable as error:
-        return f"cannot be read:\n{_indented(render(error.diagnostics, text))}"
+        return f"unreadable:\n{_indented(render(error.diagnostics, text))}"
     source = "\n".join(f"line {one.line}: {one.source}" for one in statements)
     return f"read as:\n{_indented(source or 'nothing')}"
 

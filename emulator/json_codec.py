@@ -1,6 +1,7 @@
-"""JSON, read and written alike everywhere: integers of any size are exact, what is written is always valid.
+"""Read and write JSON the same way everywhere: integers of any size stay exact, and output is always valid.
 
-orjson does it; what it cannot do (integers beyond 64 bits, half of a surrogate pair) Python's ``json`` does.
+orjson does the work. Python's ``json`` handles what orjson cannot: integers beyond 64 bits and lone
+surrogates.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ SORTED = orjson.OPT_SORT_KEYS
 INDENTED = orjson.OPT_INDENT_2
 
 NotJSON = orjson.JSONDecodeError
-"""What `loads` raises; a ValueError."""
+"""The error that `loads` raises; a subclass of ValueError."""
 
 _LONG = re.compile(rb"[0-9]{19}")
 _EVERY_SIXTH = re.compile(rb"[0-9]{3}")
-"""Of 19 digits in a row at least three stand at every sixth place: looking there is quick."""
+"""Among 19 consecutive digits, every sixth character includes at least three: a quick first test."""
 
 
 def dumps(
     value: Any, *, option: int | None = None, default: Callable[[Any], Any] | None = None
 ) -> bytes:
-    """``value`` as JSON. NaN and infinities become null, a lone surrogate becomes U+FFFD.
+    """Return ``value`` as JSON. NaN and infinities become null, a lone surrogate becomes U+FFFD.
 
-    Raises TypeError for what is nested too deeply, and for what is no JSON value, unless ``default`` turns it
-    into one.
+    Raises TypeError if ``value`` is nested too deeply, or is not a JSON value and ``default`` does not
+    convert it.
     """
     try:
         return orjson.dumps(value, option=option, default=default)
@@ -50,20 +51,20 @@ def dumps(
 
 
 def loads(data: bytes | str) -> Any:
-    """The value that ``data`` says. Raises `NotJSON`."""
+    """Parse ``data``. Raises `NotJSON`."""
     value = orjson.loads(data)
     raw = data.encode() if isinstance(data, str) else data
-    # Only orjson's own floats can be wrong, and only for a long row of digits.
+    # orjson reads an integer beyond 64 bits as a float.
     if _EVERY_SIXTH.search(raw[::6]) and _LONG.search(raw):
         try:
             return json.loads(raw)
-        except (ValueError, RecursionError):  # more digits than Python converts, say
+        except (ValueError, RecursionError):  # for example, more digits than Python converts
             return value
     return value
 
 
 def _finite(value: Any) -> Any:
-    """``value`` with null for what JSON has no number for."""
+    """``value`` with None instead of NaN and infinities."""
     if isinstance(value, float):
         return value if value - value == 0 else None
     if isinstance(value, dict):

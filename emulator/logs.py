@@ -1,6 +1,6 @@
-"""Structured logs: one line an event, a request id in each, no bodies unless asked for by name.
+"""Structured logs: one line for each event, with the request id. Bodies are logged only on request.
 
-At a terminal a request is a line for people; elsewhere all lines are JSON, with the same fields.
+On a terminal, each request is one readable line. Elsewhere every line is JSON, with the same fields.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u20
 def _printable(
     _logger: object, _method: str, event: structlog.types.EventDict
 ) -> structlog.types.EventDict:
-    """No value begins a line of its own or moves a terminal's cursor: much of it is said by others."""
+    """Escape control characters, so that no value (many come from outside) starts a line or moves the
+    cursor."""
     for name, value in event.items():
         if isinstance(value, str) and not value.isprintable() and name != "exception":
             event[name] = _CONTROLS.sub(lambda c: c[0].encode("unicode_escape").decode(), value)
     return event
 
 
-class ForPeople(structlog.dev.ConsoleRenderer):
-    """A request's line says first what went wrong, and then what came of it and what it took."""
+class TerminalRenderer(structlog.dev.ConsoleRenderer):
+    """Renders a request as one line: status and outcome first, then the counts, tokens and time."""
 
     def __call__(
         self, logger: object, name: str, event_dict: structlog.types.EventDict
@@ -40,23 +41,23 @@ def request_line(event: structlog.types.EventDict) -> str:
     """``12:00:00 200 POST /v1/responses qwen3 for alice: 2 calls, 1 repair; 812 + 45 tokens; 1.23 s``"""
     time = str(event.get("timestamp", ""))[11:19]
     words = [time, event.get("status"), event.get("method"), event.get("path"), event.get("model")]
-    begin = " ".join(str(word) for word in words if word)
-    begin += f" for {event['client']}" if event.get("client") else ""
+    prefix = " ".join(str(word) for word in words if word)
+    prefix += f" for {event['client']}" if event.get("client") else ""
     state = event.get("state")
-    came = [_STATES[state]] if state in _STATES else []
-    came += [str(event["code"])] if event.get("code") else []
-    for field, one, many in _COUNTED:
+    outcome = [_STATES[state]] if state in _STATES else []
+    outcome += [str(event["code"])] if event.get("code") else []
+    for field, singular, plural in _COUNTED:
         if number := event.get(field):
-            came.append(f"{number} {one if number == 1 else many}")
-    parts = [", ".join(came)] if came else []
+            outcome.append(f"{number} {singular if number == 1 else plural}")
+    parts = [", ".join(outcome)] if outcome else []
     if event.get("tokens_in") or event.get("tokens_out"):
         parts.append(f"{event['tokens_in']} + {event['tokens_out']} tokens")
     ms = float(event.get("ms", 0))
     parts.append(f"{ms:.0f} ms" if ms < 1000 else f"{ms / 1000:.2f} s")
-    return f"{begin}: {'; '.join(parts)}"
+    return f"{prefix}: {'; '.join(parts)}"
 
 
-_STATES = {"left": "the client left", "failed": "failed"}
+_STATES = {"left": "the client disconnected", "failed": "failed"}
 _COUNTED = (
     ("calls", "call", "calls"),
     ("repairs", "repair", "repairs"),
@@ -65,10 +66,10 @@ _COUNTED = (
 
 
 def configure(level: str, to: TextIO | None = None) -> None:
-    """Log to ``to``, which is stderr if nothing else: readable on a terminal, JSON elsewhere."""
+    """Log to ``to`` (default: stderr): readable lines on a terminal, JSON elsewhere."""
     stream = to or sys.stderr
     renderer: structlog.types.Processor = (
-        ForPeople() if stream.isatty() else structlog.processors.JSONRenderer()
+        TerminalRenderer() if stream.isatty() else structlog.processors.JSONRenderer()
     )
     structlog.configure(
         processors=[

@@ -1,4 +1,4 @@
-"""What is counted, for Prometheus. Names follow its conventions; no label holds anything of a client."""
+"""The Prometheus metrics. Names follow its conventions; no label value comes from a client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from prometheus_client import (
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 SHARED_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
-"""Where it names a folder, when this module is imported, several processes count together there."""
+"""If this variable names a folder when the module is imported, several processes share their counts there."""
 
 REQUESTS = Counter("emulator_requests", "HTTP requests", ["path", "status"])
 OPEN_REQUESTS = Gauge(
@@ -33,75 +33,77 @@ SECONDS = Histogram(
 )
 ANSWERS = Counter(
     "emulator_answers",
-    "Answers, by who made their calls (emulated, native, relayed, none) and how they came out "
-    "(answered, called, failed, left)",
+    "Answers, by the source of their calls (emulated, native, relayed, none) and outcome "
+    "(answered, called, failed, left: the client disconnected)",
     ["route", "mode", "outcome"],
 )
 _LONG = (0.1, 0.3, 1, 2, 3, 5, 10, 20, 30, 60, 100, 300, 1000)
 FIRST_TOKEN_SECONDS = Histogram(
     "emulator_first_token_seconds",
-    "Time until the first words, reasoning or call of an answer left",
+    "Time until the first text, reasoning or call of an answer was sent",
     ["route"],
     buckets=(0.03, *_LONG[:-1]),
 )
 ANSWER_SECONDS = Histogram(
-    "emulator_answer_seconds", "Time until an answer had left", ["route"], buckets=(0.03, *_LONG)
+    "emulator_answer_seconds", "Time until an answer was sent", ["route"], buckets=(0.03, *_LONG)
 )
 TOKENS = Counter(
     "emulator_tokens",
-    "Tokens of all turns of the models, as told or as estimated; in: prompts, out: replies",
+    "Tokens of all model turns, reported or estimated; in: prompts, out: replies",
     ["direction"],
 )
 TOKENS_SAVED = Counter(
-    "emulator_tokens_saved", "Estimated tokens of prompts that waiting programs did without"
+    "emulator_tokens_saved", "Estimated prompt tokens that resumed programs avoided"
 )
 BLOCKS = Counter(
     "emulator_blocks",
-    "Blocks of replies, by the reader that read them (read) or could not (unreadable), or that "
-    "repeated what somebody else had written (quoted)",
+    "Blocks of replies, by reader and outcome: read, unreadable, or quoted (a repetition of text from "
+    "another message)",
     ["reader", "outcome"],
 )
 PROGRAM_RUNS = Counter(
     "emulator_program_runs",
-    "Runs of tool programs, by engine (none: nothing but calls, which needs none): ran, failed (its own "
-    "fault), limit, or unable (another engine is tried)",
+    "Runs of tool programs, by engine (none: a program of calls only needs none) and outcome: ran, failed "
+    "(the program's own error), limit, or unable (another engine is tried)",
     ["engine", "outcome"],
 )
 KERNELS = Gauge(
     "emulator_kernels",
-    "Kernels of programs and of the interpreter: waiting, in_use, and most that may be in use",
+    "Kernels of programs and of the interpreter: waiting, in_use, and the maximum in use",
     ["pool", "state"],
     multiprocess_mode="livesum",
 )
 UPSTREAM_ERRORS = Counter(
     "emulator_upstream_errors",
-    "Requests to upstreams that failed, each attempt: unreachable, timeout, rate_limited, "
-    "unauthorized, refused (other 4xx), failed (5xx and garbage), broken (in the middle)",
+    "Failed attempts of upstream requests: unreachable, timeout, rate_limited, unauthorized, refused (other "
+    "4xx), failed (5xx and invalid answers), broken (the answer ended early)",
     ["upstream", "kind"],
 )
 MODEL_TURNS = Counter(
     "emulator_model_turns", "Requests to the upstream in which tools were offered"
 )
-REPAIRS = Counter("emulator_repairs", "Model turns that were of no use", ["kind"])
+REPAIRS = Counter("emulator_repairs", "Model turns whose reply was unusable", ["kind"])
 TOOL_CALLS = Counter("emulator_tool_calls", "Tool calls sent to clients")
 TOOLS_DROPPED = Counter(
-    "emulator_tools_dropped", "Hosted tools that were left out of a request", ["type"]
+    "emulator_tools_dropped", "Hosted tools that were removed from a request", ["type"]
 )
 NATIVE_REPAIRS = Counter(
-    "emulator_native_repairs", "Faults of replies whose upstream calls tools itself", ["kind"]
+    "emulator_native_repairs",
+    "Faults repaired in replies of upstreams that call tools natively",
+    ["kind"],
 )
-FALLBACKS = Counter("emulator_fallbacks", "Answers for which another upstream was asked")
+FALLBACKS = Counter("emulator_fallbacks", "Answers for which a fallback upstream was used")
 TURNS_SAVED = Counter(
-    "emulator_turns_saved", "Answers that a waiting program gave without the model"
+    "emulator_turns_saved", "Answers that a resumed program gave without a model turn"
 )
 PROGRAMS_DROPPED = Counter(
-    "emulator_programs_dropped", "Waiting programs that were not gone on with", ["reason"]
+    "emulator_programs_dropped", "Suspended programs that were not resumed", ["reason"]
 )
 CELLS = Counter("emulator_cells", "Cells run in containers", ["status"])
 
 
 def page() -> bytes:
-    """All that was counted, by all processes of this run, in Prometheus' text format."""
+    """The metrics of all processes of this run, in Prometheus' text format."""
     registry = REGISTRY
     if SHARED_VARIABLE in os.environ:
         registry = CollectorRegistry()
@@ -110,6 +112,6 @@ def page() -> bytes:
 
 
 def process_died(pid: int) -> None:
-    """What a process had open is open no more; what it counted stays counted."""
+    """Remove a dead process from the gauges; its counters stay."""
     if SHARED_VARIABLE in os.environ:
         mark_process_dead(pid)  # type: ignore[no-untyped-call]

@@ -1,6 +1,6 @@
-"""The Chat Completions request: tolerant of all that real clients send, strict about what we use.
+"""The Chat Completions request: lenient about what clients send, strict about the fields that the proxy uses.
 
-Fields that the proxy does not use stay in ``model_extra`` and go upstream untouched. Knows nothing of
+Fields that the proxy does not use stay in ``model_extra`` and go upstream unchanged. Knows nothing of
 prompts, engines or Flask.
 """
 
@@ -17,7 +17,7 @@ from emulator.errors import BadRequest
 M = TypeVar("M", bound=BaseModel)
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
-# What the proxy answers itself: the upstream must never see these.
+# The proxy handles these fields itself; they are never sent upstream.
 EMULATED = frozenset(
     {
         "tools",
@@ -32,7 +32,7 @@ EMULATED = frozenset(
 )
 
 _LONG = {"tools", "functions", "messages"}
-"""Those of them that take long to write out."""
+"""The fields among them that are slow to serialize."""
 
 REASONING_SWITCHES = (
     *("reasoning_effort", "reasoning", "thinking", "enable_thinking", "thinking_budget", "think"),
@@ -55,15 +55,15 @@ class CustomCall(Lenient):
 
 
 class HistoryCall(Lenient):
-    """A tool call that an assistant message of the history reports."""
+    """A tool call in an assistant message of the history."""
 
     id: str = ""
     function: FunctionCall | None = None
     custom: CustomCall | None = None
 
     @property
-    def called(self) -> FunctionCall | None:
-        """The call as one of a function; that of a custom tool has a single ``input``."""
+    def as_function(self) -> FunctionCall | None:
+        """The call as a function call; a custom tool's call has the single argument ``input``."""
         if self.custom is None:
             return self.function
         arguments = json_codec.dumps({"input": self.custom.input}).decode()
@@ -80,14 +80,14 @@ class Message(Lenient):
 
     @property
     def text(self) -> str:
-        """The message's text; parts that are no text are left out."""
+        """The message's text, without the parts that are not text."""
         if isinstance(self.content, list):
             return "\n".join(part["text"] for part in self.content if _is_text(part))
         return self.content or ""
 
     @property
     def other_parts(self) -> list[dict[str, Any]]:
-        """Images, audio, files: what is not text."""
+        """The parts that are not text: images, audio, files."""
         if not isinstance(self.content, list):
             return []
         return [part for part in self.content if not _is_text(part)]
@@ -131,13 +131,13 @@ class ChatCompletionRequest(Lenient):
     )
     response_format: dict[str, Any] | None = None
     max_tool_calls: int | None = Field(None, ge=1)
-    """Cells of the code interpreter in one answer (Responses)."""
+    """The maximum number of interpreter cells in one answer (Responses)."""
     n: int | None = Field(None, ge=1, le=128)
     stop: str | list[str] | None = None
 
     @property
     def is_legacy(self) -> bool:
-        """Whether calls are to be answered in the shape that ``functions`` had."""
+        """Return True if the client uses ``functions`` and so expects calls as ``function_call``."""
         return self.functions is not None and self.tools is None
 
     @property
@@ -146,36 +146,38 @@ class ChatCompletionRequest(Lenient):
 
     @property
     def reasoning_switches(self) -> str:
-        """What turns a model's reasoning on and off, with any server: the same for the same values."""
-        given = self.model_extra or {}
-        switches = {name: given[name] for name in REASONING_SWITCHES if name in given}
+        """The fields that turn a model's reasoning on and off, with any server, as canonical JSON."""
+        extra = self.model_extra or {}
+        switches = {name: extra[name] for name in REASONING_SWITCHES if name in extra}
         try:
             return json_codec.dumps(switches, option=json_codec.SORTED).decode()[:1000]
-        except TypeError:  # nested too deep
+        except TypeError:  # nested too deeply
             return ""
 
-    def passed_on(self, dropped: Collection[str] = ()) -> dict[str, Any]:
-        """The fields that go upstream as they came; those the client left out stay out."""
-        sent = self.model_dump(exclude=_LONG, exclude_unset=True, exclude_none=True, by_alias=True)
+    def upstream_fields(self, dropped: Collection[str] = ()) -> dict[str, Any]:
+        """The fields that the client sent and that go upstream unchanged."""
+        fields = self.model_dump(
+            exclude=_LONG, exclude_unset=True, exclude_none=True, by_alias=True
+        )
         return {
             name: value
-            for name, value in sent.items()
+            for name, value in fields.items()
             if name not in EMULATED and name not in dropped
         }
 
 
 def parse_chat(body: bytes) -> ChatCompletionRequest:
-    """Read a request body. Raises `BadRequest` whose ``param`` names the offending place."""
+    """Parse a request body. Raises `BadRequest`, whose ``param`` names the invalid place."""
     return parse_body(body, ChatCompletionRequest)
 
 
 def parse_body(body: bytes | dict[str, Any], model: type[M]) -> M:
-    """Read any request: its JSON, or the fields of its form. Raises `BadRequest` as `parse_chat` does."""
+    """Parse any request, from JSON or from form fields. Raises `BadRequest` as `parse_chat` does."""
     return validated(model, read_object(body))
 
 
 def read_object(body: bytes | dict[str, Any]) -> dict[str, Any]:
-    """The JSON object in ``body``. Raises `BadRequest`."""
+    """Return the JSON object in ``body``. Raises `BadRequest`."""
     try:
         value = json_codec.loads(body) if isinstance(body, bytes) else body
     except json_codec.NotJSON as error:
@@ -186,7 +188,7 @@ def read_object(body: bytes | dict[str, Any]) -> dict[str, Any]:
 
 
 def validated(model: type[M], value: Any, place: str = "") -> M:
-    """``value`` as a ``model``. Raises `BadRequest` naming the place, which begins with ``place``."""
+    """Validate ``value`` as a ``model``. Raises `BadRequest`, whose ``param`` starts with ``place``."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -197,10 +199,10 @@ def validated(model: type[M], value: Any, place: str = "") -> M:
 
 
 def _path(location: tuple[int | str, ...], value: Any, *, missing: bool) -> str:
-    """``("messages", 0, "role")`` as ``messages[0].role``.
+    """Write the location ``("messages", 0, "role")`` as ``messages[0].role``.
 
-    Pydantic puts the names of union branches into a location; a step that is not in the body is one,
-    unless it is the last one and the error is that it is missing.
+    Pydantic inserts the names of union branches into a location. A step that is not in the body is such a
+    name, unless it is the last step and the error is that it is missing.
     """
     path = ""
     for depth, step in enumerate(location):

@@ -1,7 +1,7 @@
-"""The variables that OpenAI-compatible tools share, and whose key may go where.
+"""The environment variables that OpenAI-compatible tools share, and which host may receive which key.
 
-A key belongs to its provider: it is sent to that provider's own host, or to the base URL that stands beside
-it under the same name (``OPENAI_API_KEY``, ``OPENAI_BASE_URL``), and nowhere else.
+A key belongs to its provider. It is sent only to the provider's own host, or to the base URL in the variable
+with the same prefix (``OPENAI_API_KEY``, ``OPENAI_BASE_URL``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BASE_URL_VARIABLE = "OPENAI_BASE_URL"
 @dataclass(frozen=True)
 class Provider:
     key: str
-    """The variable of its key."""
+    """The name of the variable that holds the provider's key."""
     host: str
     base_url_variable: str | None = None
 
@@ -25,7 +25,7 @@ class Provider:
         return f"https://{self.host}/v1"
 
     def owns(self, url: str, variables: Mapping[str, str]) -> bool:
-        """Whether its key may be sent to ``url``."""
+        """Return True if the provider's key may be sent to ``url``."""
         paired = variables.get(self.base_url_variable or "")
         if paired and _origin(paired) == _origin(url):
             return True
@@ -40,35 +40,34 @@ PROVIDERS = (
 
 @dataclass(frozen=True)
 class ProviderDefaults:
-    """What the providers' variables add to settings that say nothing, or only a part."""
+    """The base URL and key that the providers' variables supply where the settings do not."""
 
     base_url: str | None = None
     api_key: str | None = None
     url_from: str = ""
-    """The variable that chose the base URL."""
-    key_from: str = ""
+    """The variable that determined the base URL."""
     unsent: tuple[str, ...] = ()
-    """Variables of keys that do not belong to the base URL."""
+    """Variables that hold keys of other providers: these keys are not sent to the base URL."""
 
 
 def provider_defaults(
     variables: Mapping[str, str], *, base_url: str | None, has_key: bool
 ) -> ProviderDefaults:
-    """``base_url`` and ``has_key``: what settings of ours have said already."""
+    """Choose a base URL and a key. ``base_url`` and ``has_key`` describe what the settings already define."""
     url, url_from = base_url, ""
     keys = [provider for provider in PROVIDERS if variables.get(provider.key)]
     if url is None and variables.get(BASE_URL_VARIABLE):
         url, url_from = variables[BASE_URL_VARIABLE], BASE_URL_VARIABLE
     elif url is None and keys and not has_key:
         url, url_from = keys[0].base_url, keys[0].key
-    chosen = None if base_url == url else url
+    new_url = None if base_url == url else url
     if has_key or url is None:
-        return ProviderDefaults(chosen, url_from=url_from)
-    owners = [provider for provider in keys if provider.owns(url, variables)]
-    if owners:
-        return ProviderDefaults(chosen, variables[owners[0].key], url_from, owners[0].key)
+        return ProviderDefaults(new_url, url_from=url_from)
+    owner = next((provider for provider in keys if provider.owns(url, variables)), None)
+    if owner:
+        return ProviderDefaults(new_url, variables[owner.key], url_from)
     return ProviderDefaults(
-        chosen, url_from=url_from, unsent=tuple(provider.key for provider in keys)
+        new_url, url_from=url_from, unsent=tuple(provider.key for provider in keys)
     )
 
 

@@ -1,6 +1,6 @@
-"""The command that serves: what the settings name is checked and opened, then gunicorn runs.
+"""The serve command: check and open everything that the settings name, then run gunicorn.
 
-What takes long to import is imported once the port is known to be free.
+The slow imports happen after the port is bound, so that a port conflict is reported immediately.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _MODELS_SECONDS = 2.0
-"""How long the line to try waits for the name of a model that there is."""
+"""How long the example request waits for the upstream to name a model."""
 
-Say = Callable[..., None]
-"""Tells lines to people."""
+PrintMessages = Callable[..., None]
+"""Prints lines for people."""
 
 
 class CannotServe(Exception):
-    """A line that tells why, and the command's exit code: 2 for settings that make no sense."""
+    """The reason in one line, and the command's exit code: 2 for invalid settings."""
 
     def __init__(self, line: str, code: int = 2) -> None:
         super().__init__(line)
         self.code = code
 
 
-def serve(made: Configuration, say: Say) -> None:
-    """Serve until a signal comes. Raises `CannotServe`."""
-    settings = made.settings
+def serve(configuration: Configuration, print_messages: PrintMessages) -> None:
+    """Serve until a signal arrives. Raises `CannotServe`."""
+    settings = configuration.settings
     _check_files(settings)
     try:
         listener = listen(settings.host, settings.port)
     except CannotListen as error:
         raise CannotServe(str(error), code=1) from error
-    say(*made.notes)
+    print_messages(*configuration.notes)
     settings = settings.model_copy(update={"port": listener.getsockname()[1]})
     with ExitStack() as running:
         folder = _run_folder(settings, running)
-        # gunicorn forks: everything with threads or child processes starts in the worker.
+        # gunicorn forks, so everything that has threads or child processes starts in the worker.
         garbage.begin()
         from emulator.web.server.master import Server
 
@@ -70,18 +70,20 @@ def serve(made: Configuration, say: Say) -> None:
             if settings.workers > 1:
                 log.info("a worker serves", pid=os.getpid())
             if first and settings.local_model:
-                _read_ahead(settings)
+                _prefill_opening(settings)
             if first:
-                say(
-                    start_messages.serving(settings, made.upstream),
+                print_messages(
+                    start_messages.serving(settings, configuration.upstream),
                     start_messages.inspector(settings),
-                    start_messages.kept(settings),
-                    start_messages.left_behind(settings, Path.home()),
+                    start_messages.stored(settings),
+                    start_messages.old_location(settings, Path.home()),
                 )
-            begin = threading.Thread(
-                target=_begin, args=(app, settings, say, first), name="start", daemon=True
-            )
-            begin.start()
+            threading.Thread(
+                target=_start_worker,
+                args=(app, settings, print_messages, first),
+                name="start",
+                daemon=True,
+            ).start()
 
         def make_app() -> Flask:
             from emulator.web.app import create_app
@@ -89,20 +91,23 @@ def serve(made: Configuration, say: Say) -> None:
             return create_app(served, keeper=keeper)
 
         if settings.workers > 1:
-            # One worker imports it itself: the master needs none of it, and what either writes to is copied.
+            # Several workers share the imported modules. A single worker imports them itself, so that the
+            # master stays small.
             import emulator.web.app  # noqa: F401
         gc.collect()
-        gc.freeze()  # a collector writes to all that it looks at, and what is written to is shared no more
+        gc.freeze()  # the collector writes to each object it visits, which would unshare its memory page
         Server(served, make_app, listener, ready, keeper).run()
 
 
-def _begin(app: Flask, settings: Settings, say: Say, first: bool) -> None:
-    """What a worker does when it listens; the ``first`` one also tells what to try."""
+def _start_worker(
+    app: Flask, settings: Settings, print_messages: PrintMessages, first: bool
+) -> None:
+    """Runs when a worker listens. The ``first`` worker also prints an example request."""
     services: Services = app.extensions["emulator"]
     services.reachability.begin()
     if first:
         model = services.reachability.model(_MODELS_SECONDS) or "any"
-        say("Try:\n")
+        print_messages("Try:\n")
         print(start_messages.first_request(settings, model), flush=True)
     if settings.warm_kernels:
         services.warm_up()
@@ -110,7 +115,7 @@ def _begin(app: Flask, settings: Settings, say: Say, first: bool) -> None:
 
 
 def _check_files(settings: Settings) -> None:
-    """Raises `CannotServe` with what is wrong with the files that the settings name."""
+    """Check the files that the settings name. Raises `CannotServe`."""
     if any(row.template for row in settings.profiles):
         from emulator.answering.custom_template import InvalidTemplate, check_templates
 
@@ -126,7 +131,8 @@ def _check_files(settings: Settings) -> None:
 
 
 def _with_local_model(settings: Settings, running: ExitStack) -> Settings:
-    """The settings with the embedded model for an upstream; it ends with ``running``."""
+    """Start the embedded model, which stops with ``running``, and return settings that use it as the
+    upstream."""
     from pydantic import SecretStr
 
     from emulator.upstream import local_model
@@ -140,8 +146,8 @@ def _with_local_model(settings: Settings, running: ExitStack) -> Settings:
     )
 
 
-def _read_ahead(settings: Settings) -> None:
-    """Let the embedded model begin with what every prompt begins with, beside all else."""
+def _prefill_opening(settings: Settings) -> None:
+    """Let the embedded model process the text that starts every prompt, in the background."""
     from emulator.answering.tiny.turn import opening_messages
     from emulator.upstream import local_model
 
@@ -151,7 +157,7 @@ def _read_ahead(settings: Settings) -> None:
 
 
 def _run_folder(settings: Settings, running: ExitStack) -> Path | None:
-    """What several workers have together for this run; to be made before anything is counted."""
+    """The folder that the workers of this run share. It must exist before the first metric is counted."""
     if settings.workers == 1:
         return None
     from emulator.shared.run_folder import run_folder
@@ -160,7 +166,7 @@ def _run_folder(settings: Settings, running: ExitStack) -> Path | None:
 
 
 def _shared(settings: Settings, folder: Path | None) -> tuple[Settings, Keeper | None]:
-    """The settings of each worker, and the keeper of several."""
+    """The settings for each worker, and the keeper process if there are several workers."""
     if folder is None:
         return settings, None
     from emulator.storage.for_workers import shared_places

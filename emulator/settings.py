@@ -1,9 +1,9 @@
 """All configuration in one class: command line > environment > TOML file > providers' variables > default.
 
-Environment variables are ``EMULATOR_<NAME>``. The file is ``emulator.toml`` in the working directory, or
-the one that ``EMULATOR_CONFIG`` names. ``DEEPSEEK_API_KEY``, ``OPENAI_API_KEY`` and ``OPENAI_BASE_URL``
-come after those: `emulator.settings_sources`. Every field is documented in docs/settings.md, and a test
-says so. `emulator.configuration` reads a command line, and tells what is wrong in one line each.
+Environment variables are ``EMULATOR_<NAME>``. The file is ``emulator.toml`` in the working directory, or the
+one that ``EMULATOR_CONFIG`` names. ``DEEPSEEK_API_KEY``, ``OPENAI_API_KEY`` and ``OPENAI_BASE_URL`` come
+after the file (`emulator.settings_sources`). docs/settings.md documents every field, and a test checks that
+it does. `emulator.configuration` reads a command line and reports each problem in one line.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from emulator import addresses, settings_sources
 from emulator.upstream_settings import ProfileRow, Tools, UpstreamRow
 
 Order = Literal["auto", "dataflow", "strict"]
-"""Which calls of a program leave together."""
+"""Which calls of a program are sent in one message (`emulator.programs.order`)."""
 MemoryLimit = Literal["1g", "4g", "16g", "64g"]
 
 BUILT_IN_PROFILES = ("default", "reasoning", "tiny", "openai")
 
 
 class Settings(BaseSettings):
-    """How one proxy runs. Raises ``pydantic.ValidationError`` on a value that makes no sense."""
+    """The settings of one proxy. Raises ``pydantic.ValidationError`` for an invalid value."""
 
     model_config = SettingsConfigDict(
         env_prefix="EMULATOR_",
@@ -48,47 +48,53 @@ class Settings(BaseSettings):
         (), description="keys that clients must present, separated by commas"
     )
     client_keys_file: str = Field(
-        "", description="file of further client keys, with what each may do (docs/operate.md)"
+        "", description="file of client keys and what each key permits (docs/operate.md)"
     )
     local_model: bool = Field(False, description="start the embedded small model as the upstream")
 
     upstreams: tuple[UpstreamRow, ...] = Field(
-        (), description="several upstreams, in place of base_url and api_key (docs/upstreams.md)"
+        (), description="several upstreams, instead of base_url and api_key (docs/upstreams.md)"
     )
     aliases: dict[str, str] = Field(
         {},
-        description="names (or patterns) of models that clients ask for, and the models they get",
+        description="model names (or patterns) in requests, and the models that answer them",
     )
     profiles: tuple[ProfileRow, ...] = Field(
-        (), description="further profiles: how to talk to which model (docs/upstreams.md)"
+        (), description="custom profiles: how to prompt which model (docs/upstreams.md)"
     )
     tools: Tools = Field(
         "emulate",
-        description="who makes tool calls of a reply: this proxy (emulate), the upstream (native), or the "
-        "upstream where it can (auto)",
+        description="who turns replies into tool calls: this proxy (emulate), the upstream (native), or the "
+        "upstream where it is able to (auto)",
     )
     pass_client_key: bool = Field(
-        False, description="send each client's own key to the upstream, in place of api_key"
+        False, description="send each client's own key to the upstream, instead of api_key"
     )
     fallbacks: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="models to ask where the upstream fails, separated by commas"
+        (), description="models to try if the upstream fails, separated by commas"
     )
     upstream_requests: int = Field(
-        0, ge=0, description="most requests that an upstream gets at once; 0 for no limit"
+        0, ge=0, description="limit of concurrent requests to an upstream; 0: no limit"
     )
     breaker_failures: int = Field(
-        5, ge=0, description="failures in a row after which an upstream is left alone; 0: never"
+        5,
+        ge=0,
+        description="consecutive failures after which requests to an upstream pause; 0: never",
     )
     breaker_seconds: float = Field(
-        5, gt=0, description="how long an upstream is left alone; then one request tries it"
+        5,
+        gt=0,
+        description="how long requests to a failed upstream pause; then one request tests it",
     )
     profile: str = Field(
         "auto",
         description="how to prompt the model: default, reasoning, tiny, openai, or one of profiles; "
         "auto chooses by the model's name",
     )
-    grammar: bool = Field(True, description="send a grammar where the profile's upstream takes one")
-    repair_attempts: int = Field(3, ge=0, le=10, description="re-asks after an unusable answer")
+    grammar: bool = Field(True, description="send a grammar if the profile's upstream accepts one")
+    repair_attempts: int = Field(
+        3, ge=0, le=10, description="how often the model is asked again after an unusable answer"
+    )
     response_format: Literal["emulate", "pass"] = Field(
         "emulate", description="without tools, emulate response_format or pass it to the upstream"
     )
@@ -96,7 +102,7 @@ class Settings(BaseSettings):
         "off", description="field in which a repair request sends a grammar of valid calls"
     )
     recover_reasoning: bool = Field(
-        False, description="run code found in reasoning when there is no answer outside it"
+        False, description="run code found in reasoning if there is no answer outside of it"
     )
     drop_fields: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="request fields that the upstream refuses, separated by commas"
@@ -106,45 +112,45 @@ class Settings(BaseSettings):
     )
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
-        description="further names by which clients call a proxy without client keys, "
+        description="additional host names under which a proxy without client keys may be called, "
         "*.example.com or *, separated by commas",
     )
     stream_calls: Literal["delta", "statement", "block"] = Field(
         "statement",
-        description="send a call when its statement, or its whole block, has closed; delta: the long text of "
-        "a first call while the model still writes it",
+        description="send a call when its statement, or its whole block, is complete; delta: stream the long "
+        "text of a first call while the model writes it",
     )
 
     programs: Literal["on", "off"] = Field(
-        "on", description="go on with a program when its results arrive, without asking the model"
+        "on", description="resume a program when its results arrive, without asking the model"
     )
     order: Order = Field(
         "auto",
-        description="which calls leave together: those whose order cannot matter, all that need no "
-        "result of each other, or none",
+        description="which calls are sent together: calls whose order cannot matter (auto), all calls that "
+        "do not need each other's results (dataflow), or none (strict)",
     )
     store: str = Field(
         "~/.local/state/tool-use-api-emulator/programs.sqlite",
-        description="where programs and responses are kept: a file, :memory:, or redis://host "
+        description="where programs and responses are stored: a file, :memory:, or redis://host "
         "for several replicas",
     )
     store_seconds: float = Field(86_400, gt=0, description="how long a program waits for results")
     response_seconds: float = Field(
-        2_592_000, gt=0, description="how long a response is kept, unless it says store: false"
+        2_592_000, gt=0, description="how long a response is stored, except with store: false"
     )
     engines: Annotated[tuple[Literal["monty", "kernel"], ...], NoDecode] = Field(
         ("monty", "kernel"),
         min_length=1,
-        description="engines in the order in which they are tried",
+        description="the engines, in the order in which they are tried",
     )
     sandbox: Literal["bubblewrap", "docker", "gateway", "none"] = Field(
-        "bubblewrap", description="where kernels run; none gives the model's code your account"
+        "bubblewrap", description="where kernels run; none: with the rights of your own account"
     )
     docker_image: str = Field(
         "tool-use-api-emulator-kernel", description="image of the kernels (sandbox docker)"
     )
     docker_host: str = Field(
-        "", description="URL of the Docker engine, on this machine; empty: what DOCKER_HOST says"
+        "", description="URL of the Docker engine on this machine; empty: the variable DOCKER_HOST"
     )
     gateway_url: str = Field(
         "http://127.0.0.1:8888",
@@ -153,76 +159,85 @@ class Settings(BaseSettings):
     gateway_token: SecretStr = Field(SecretStr(""), description="token of the Jupyter gateway")
     gateway_kernel: str = Field("python3", description="kernelspec to start at the Jupyter gateway")
     program_seconds: float = Field(10, gt=0, le=600, description="deadline of one program run")
-    program_calls: int = Field(128, ge=1, le=10_000, description="most tool calls in one program")
+    program_calls: int = Field(
+        128, ge=1, le=10_000, description="maximum number of tool calls in one program"
+    )
     warm_kernels: int = Field(
         1,
         ge=0,
         le=64,
-        description="kernels started ahead of need, once tools were offered; "
-        "0: nothing is made ready before a first request",
+        description="kernels started in advance, after the first request with tools; 0: nothing is "
+        "prepared before the first request",
     )
     max_kernels: int = Field(
         16,
         ge=1,
         le=4096,
-        description="containers' kernels in use at once, of all replicas if a gateway has them, and as many "
-        "for programs; one more is told 503",
+        description="maximum number of container kernels in use (across all replicas with a gateway), and "
+        "as many for programs; beyond that, requests get a 503",
     )
     kernel_age_seconds: float = Field(
-        3600, gt=0, description="age at which a waiting kernel is replaced"
+        3600, gt=0, description="age at which an unused warm kernel is replaced"
     )
 
     interpreter: Literal["on", "off"] = Field(
         "off", description="give every chat a code interpreter, not only those that ask for one"
     )
     interpreter_seconds: float = Field(60, gt=0, le=3600, description="deadline of one cell")
-    interpreter_runs: int = Field(16, ge=1, le=1000, description="most cells in one answer")
+    interpreter_runs: int = Field(
+        16, ge=1, le=1000, description="maximum number of cells in one answer"
+    )
     interpreter_fixes: int = Field(
-        3, ge=0, le=100, description="cells that may fail in a row, after the first"
+        3,
+        ge=0,
+        le=100,
+        description="how many cells in a row may fail after a first failed cell",
     )
     interpreter_approval: bool = Field(
-        False, description="hold each cell of a container made for a request until it is approved"
+        False, description="each cell of a container made for a request waits for approval"
     )
     approval_seconds: float = Field(
-        600, gt=0, description="how long a held cell waits; then it is declined"
+        600, gt=0, description="how long a cell waits for approval; then it is declined"
     )
     interpreter_idle_seconds: float = Field(
-        60, ge=0, description="idle time after which a container's kernel may give way to another's"
+        60, ge=0, description="idle time after which a container's kernel may be ended for another"
     )
     warm_interpreters: int = Field(
-        1, ge=0, le=64, description="interpreter kernels started ahead, once the first was needed"
+        1, ge=0, le=64, description="interpreter kernels started in advance, after the first use"
     )
 
     files_dir: str = Field(
         "~/.local/state/tool-use-api-emulator/files",
-        description="folder of uploaded files and those of containers, or :temporary:",
+        description="folder for uploaded files and the files of containers, or :temporary:",
     )
     files_index: str = Field(
         "",
-        description="index of files and containers for several replicas, a database "
-        "(postgresql+psycopg://user@host/name); files_dir is then a folder that all have, or s3://bucket/prefix",
+        description="database that indexes files and containers of several replicas "
+        "(postgresql+psycopg://user@host/name); files_dir is then a shared folder, or s3://bucket/prefix",
     )
     max_file_bytes: int = Field(64 * 2**20, ge=1, description="largest file that may be uploaded")
-    max_files: int = Field(1000, ge=1, description="most uploaded files of one client")
+    max_files: int = Field(1000, ge=1, description="maximum number of uploaded files per client")
     files_bytes: int = Field(
-        4 * 2**30, ge=1, description="most bytes of all uploaded files of one client"
+        4 * 2**30, ge=1, description="maximum total size of the uploaded files of one client"
     )
-    max_containers: int = Field(256, ge=1, description="most containers of one client that run")
+    max_containers: int = Field(
+        256, ge=1, description="maximum number of running containers per client"
+    )
     container_bytes: int = Field(
-        256 * 2**20, ge=1, description="most bytes of all files in one container"
+        256 * 2**20, ge=1, description="maximum total size of the files in one container"
     )
     container_memory: MemoryLimit = Field(
-        "4g", description="largest memory_limit that a container may ask for"
+        "4g", description="largest memory_limit that a container may request"
     )
 
     pass_through: Annotated[tuple[str, ...], NoDecode] = Field(
         ("*",),
-        description="paths below /v1 that go to the upstream as they are, such as embeddings or audio/*, "
-        "separated by commas; * for all that are not served here",
+        description="paths below /v1 that are passed to the upstream, such as embeddings or audio/*, "
+        "separated by commas; *: all paths that are not served here",
     )
     upstream_seconds: float = Field(600, gt=0, description="longest silence of the upstream")
     answer_seconds: float = Field(
-        3600, gt=0, description="deadline of one answer, with all turns of the model"
+        3600, gt=0, description="deadline of one answer, including all turns of the model"
     )
     upstream_connect_seconds: float = Field(10, gt=0, description="longest wait for a connection")
     upstream_retries: int = Field(
@@ -230,31 +245,33 @@ class Settings(BaseSettings):
     )
     ping_seconds: float = Field(10, gt=0, description="silence after which a stream gets a comment")
     drain_seconds: float = Field(
-        8, ge=0, le=3600, description="how long open requests may go on when the proxy is to end"
+        8, ge=0, le=3600, description="how long open requests may continue when the proxy stops"
     )
     workers: int = Field(
-        1, ge=1, le=64, description="processes that serve requests; more than cores help nobody"
+        1, ge=1, le=64, description="processes that serve requests; at most one per core is useful"
     )
-    threads: int = Field(1024, ge=1, le=4096, description="most requests served at the same time")
+    threads: int = Field(
+        1024, ge=1, le=4096, description="maximum number of requests served at the same time"
+    )
     waiting_requests: int = Field(
-        64, ge=0, le=4096, description="most requests that wait for a thread; others are told 503"
+        64, ge=0, le=4096, description="requests that may wait for a thread; others get a 503"
     )
     bodies_bytes: int = Field(
-        2 * 2**30, ge=1024, description="most bytes of all request bodies being served at once"
+        2 * 2**30, ge=1024, description="maximum total size of the request bodies in memory"
     )
     client_seconds: float = Field(
         20,
         gt=0,
-        description="longest wait for a request's head, and for its body before 16 KiB/s are due",
+        description="longest wait for a request's head, and for its body before it must arrive at 16 KiB/s",
     )
     client_open_requests: int = Field(
-        0, ge=0, description="most open requests of one client key, streams too; 0 for no limit"
+        0, ge=0, description="limit of open requests per client key, including streams; 0: no limit"
     )
     client_requests_per_minute: int = Field(
-        0, ge=0, description="most requests of one client key in a minute; 0 for no limit"
+        0, ge=0, description="limit of requests per minute and client key; 0: no limit"
     )
     requests_per_minute: int = Field(
-        0, ge=0, description="most requests of all clients in a minute; 0 for no limit"
+        0, ge=0, description="limit of requests per minute of all clients; 0: no limit"
     )
     max_body_bytes: int = Field(32 * 2**20, ge=1024, description="largest request body")
     max_reply_chars: int = Field(2**20, ge=1024, description="longest reply of the model")
@@ -263,29 +280,30 @@ class Settings(BaseSettings):
     )
     inspector: Literal["on", "off"] = Field(
         "on",
-        description="show what happens in each request at the proxy's own address, in a browser",
+        description="show each request in a browser, at the proxy's own address",
     )
     inspector_key: SecretStr = Field(
         SecretStr(""),
-        description="key that opens the inspector to all clients' requests; a client key shows its own",
+        description="key that shows the requests of all clients in the inspector; a client key shows only "
+        "the client's own",
     )
     inspector_traces: int = Field(
-        1000, ge=1, le=100_000, description="most requests that the inspector keeps, in memory"
+        1000, ge=1, le=100_000, description="number of requests that the inspector stores in memory"
     )
     inspector_bytes: int = Field(
-        64 * 2**20, ge=2**20, description="most bytes of all requests that the inspector keeps"
+        64 * 2**20, ge=2**20, description="total size of the requests that the inspector stores"
     )
     inspector_seconds: float = Field(
-        86_400, gt=0, description="how long the inspector keeps a request"
+        86_400, gt=0, description="how long the inspector stores a request"
     )
     otel: bool = Field(
         False,
-        description="send a trace of each answer by OpenTelemetry; OTEL_* variables say where to",
+        description="send a trace of each answer by OpenTelemetry; OTEL_* variables name the receiver",
     )
     otel_content: bool = Field(
-        False, description="prompts and replies in those traces; they may hold secrets"
+        False, description="include prompts and replies in these traces; they may contain secrets"
     )
-    log_bodies: bool = Field(False, description="log prompts and replies; they may hold secrets")
+    log_bodies: bool = Field(False, description="log prompts and replies; they may contain secrets")
 
     @field_validator(
         "client_keys",
@@ -305,7 +323,7 @@ class Settings(BaseSettings):
 
     @property
     def wants_keys(self) -> bool:
-        """Whether clients must present a key."""
+        """Return True if clients must present a key."""
         return bool(self.client_keys or self.client_keys_file)
 
     @field_validator("base_url")
@@ -318,17 +336,18 @@ class Settings(BaseSettings):
         if not (self.wants_keys or self.open or addresses.is_loopback(self.host)):
             raise ValueError(
                 f"host {self.host} is reachable from other machines: set EMULATOR_CLIENT_KEYS, "
-                "or say --open to serve anyone"
+                "or use --open to serve everyone"
             )
         return self
 
     @model_validator(mode="after")
     def _files_are_together(self) -> Self:
         if "://" in self.files_dir and not self.files_index:
-            raise ValueError("files_dir is the URL of an object store, which needs a files_index")
+            raise ValueError("files_dir is an object store's URL: set files_index too")
         if self.files_index and self.files_dir == ":temporary:":
             raise ValueError(
-                "a files_index is for files that replicas share: files_dir is :temporary:"
+                "files_index is set, so files_dir must be a folder or object store that all replicas share, "
+                "not :temporary:"
             )
         return self
 
@@ -336,24 +355,24 @@ class Settings(BaseSettings):
     def _upstreams_agree(self) -> Self:
         known = ["auto", *BUILT_IN_PROFILES, *(row.name for row in self.profiles)]
         if twice := {name for name in known if known.count(name) > 1}:
-            raise ValueError(f"two profiles are called {min(twice)!r}")
+            raise ValueError(f"two profiles are named {min(twice)!r}")
         for profile in (self.profile, *(row.profile for row in self.upstreams)):
             if profile is not None and profile not in known:
                 raise ValueError(f"profile is {profile!r}; expected one of {', '.join(known)}")
-        names = [row.called for row in self.upstreams]
+        names = [row.display_name for row in self.upstreams]
         if twice := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"two upstreams are called {min(twice)!r}: give each a name")
+            raise ValueError(f"two upstreams are named {min(twice)!r}: give each its own name")
         patterns = [pattern for row in self.upstreams for pattern in row.models]
         fallbacks = {name for row in self.upstreams for name in row.fallbacks or self.fallbacks}
         for place, models in (("aliases", set(self.aliases.values())), ("fallbacks", fallbacks)):
             for model in sorted(models - self.aliases.keys() if place == "fallbacks" else models):
                 if self.upstreams and not any(fnmatchcase(model, p) for p in patterns):
-                    raise ValueError(f"{place} name {model!r}, a model of no upstream")
-        passing = [row.called for row in self.upstreams if row.pass_client_key]
+                    raise ValueError(f"{place} name {model!r}, a model that no upstream serves")
+        passing = [row.display_name for row in self.upstreams if row.pass_client_key]
         if self.wants_keys and (self.pass_client_key or passing):
             raise ValueError(
                 "pass_client_key would send this proxy's own client_keys to an upstream: "
-                "choose one of the two"
+                "use only one of the two"
             )
         return self
 

@@ -1,6 +1,6 @@
-"""Where settings come from beside the command line: the environment, emulator.toml, providers' variables.
+"""The sources of settings after the command line: the environment, emulator.toml, providers' variables.
 
-Knows no setting but those that providers' variables stand for.
+Knows no settings except those that the providers' variables can supply.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ APPLICATION = "tool-use-api-emulator"
 
 
 class EnvironmentDefaults(PydanticBaseSettingsSource):
-    """What the environment says under names that are not ours, where no setting says otherwise."""
+    """Defaults from variables that do not start with ``EMULATOR_``: providers' variables and
+    XDG_STATE_HOME."""
 
     def get_field_value(
         self,
@@ -36,25 +37,25 @@ class EnvironmentDefaults(PydanticBaseSettingsSource):
         return None, field_name, False
 
     def __call__(self) -> dict[str, Any]:
-        said = self.current_state
-        choice = providers.provider_defaults(
-            os.environ, base_url=said.get("base_url"), has_key="api_key" in said
+        explicit = self.current_state
+        defaults = providers.provider_defaults(
+            os.environ, base_url=explicit.get("base_url"), has_key="api_key" in explicit
         )
-        found = {"base_url": choice.base_url, "api_key": choice.api_key}
+        found = {"base_url": defaults.base_url, "api_key": defaults.api_key}
         state = os.environ.get("XDG_STATE_HOME", "")
-        if Path(state).is_absolute():  # the specification ignores others
+        if Path(state).is_absolute():  # the XDG specification ignores relative paths
             folder = Path(state) / APPLICATION
             found |= {"store": str(folder / "programs.sqlite"), "files_dir": str(folder / "files")}
         return {name: value for name, value in found.items() if value is not None}
 
 
 SERVICE_LINK_ADDRESS = re.compile(r"(tcp|udp|sctp)://\S+")
-"""What Kubernetes sets EMULATOR_PORT to, in all containers beside a service called emulator. No setting of
-ours begins so."""
+"""The value of EMULATOR_PORT that Kubernetes sets in containers next to a service named emulator. No valid
+value of a setting starts like this."""
 
 
 class Variables(EnvSettingsSource):
-    """``EMULATOR_*``, but for what Kubernetes says of services."""
+    """The variables ``EMULATOR_*``, without those that Kubernetes sets for services."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
         value, key, value_is_complex = super().get_field_value(field, field_name)
@@ -64,7 +65,7 @@ class Variables(EnvSettingsSource):
 
 
 def sources(settings: type[BaseSettings]) -> tuple[PydanticBaseSettingsSource, ...]:
-    """Which source is asked first, after the command line."""
+    """The sources after the command line, the one with the highest precedence first."""
     file = Path(os.environ.get(CONFIG_VARIABLE) or DEFAULT_FILE)
     return (
         Variables(settings),

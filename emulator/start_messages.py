@@ -1,4 +1,4 @@
-"""What the start tells: where the proxy serves and for whom, what is kept, a first request to try."""
+"""The messages of a start: the address, the upstream, where data is stored, and a first request to try."""
 
 from __future__ import annotations
 
@@ -23,43 +23,45 @@ _UNITS = ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
 
 def serving(settings: Settings, upstream: str) -> str:
-    """Where, and before whom: ``upstream`` says so in words."""
+    """The line with the proxy's address; ``upstream`` describes the upstream in words."""
     everywhere = "" if addresses.is_loopback(settings.host) else f" (listening on {settings.host})"
     return f"Serving {url(settings)}/v1{everywhere} in front of {upstream}."
 
 
-def kept(settings: Settings) -> str:
-    """What outlives the process, where, and for how long."""
-    told = []
+def stored(settings: Settings) -> str:
+    """What survives the process, where it is stored, and for how long."""
+    parts = []
     if settings.store != ":memory:":
-        told.append(
+        parts.append(
             f"responses for {_duration(settings.response_seconds)} and programs for "
             f"{_duration(settings.store_seconds)} in {_place(settings.store)}"
         )
     if settings.files_dir != ":temporary:":
-        told.append(f"files until they expire or are deleted in {_place(settings.files_dir)}")
-    return f"Kept: {'; '.join(told)}." if told else "Nothing is kept when this ends."
+        parts.append(f"files until they expire or are deleted in {_place(settings.files_dir)}")
+    if not parts:
+        return "Nothing is stored: all data is lost when the proxy stops."
+    return f"Stored: {'; '.join(parts)}."
 
 
 def inspector(settings: Settings) -> str:
-    """Where requests can be looked at; "" where they are not recorded."""
+    """The line with the inspector's address, or "" if the inspector is off."""
     return (
         f"The inspector shows each request: {url(settings)}/" if settings.inspector == "on" else ""
     )
 
 
-def left_behind(settings: Settings, home: Path) -> str:
-    """What versions before this one kept elsewhere, and is no longer found; "" if nothing."""
+def old_location(settings: Settings, home: Path) -> str:
+    """How to move the data that older versions stored in another folder; "" if there is none."""
     old, new = home / ".cache" / APPLICATION, Path(settings.store).expanduser().parent
     if new.name == APPLICATION and (old / "programs.sqlite").exists() and not new.exists():
-        return f"What an older version kept is in {old}; to go on with it: mv {old} {new}"
+        return f"An older version stored its data in {old}. To keep using it: mv {old} {new}"
     return ""
 
 
 def first_request(settings: Settings, model: str) -> str:
-    """A curl line to try. Of client keys it names none: what is printed may be logged."""
+    """A curl line to try. It contains no client key, because the output may be logged."""
     key = ' -H "authorization: Bearer $CLIENT_KEY"' if settings.wants_keys else ""
-    # A model's name is the upstream's word, and this is for a shell.
+    # The upstream chose the model's name, and people paste this line into a shell.
     quoted = shlex.quote(
         '"' + "".join(c for c in model if c.isprintable() and c not in '"\\') + '"'
     )
@@ -72,7 +74,7 @@ def url(settings: Settings) -> str:
 
 
 def _place(where: str) -> str:
-    """A path, or a URL without the password in it."""
+    """A path, or a URL without its password."""
     parts = urlsplit(where)
     if "://" in where and (parts.username or parts.password):
         return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

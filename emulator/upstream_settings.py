@@ -1,6 +1,6 @@
-"""What emulator.toml may say of several upstreams, and of models that want a profile of their own.
+"""The tables of emulator.toml for several upstreams and for custom model profiles.
 
-A row of ``[[upstreams]]`` says where some models are; of a row of ``[[profiles]]`` each field is one of
+A row of ``[[upstreams]]`` maps model names to a server. The fields of a row of ``[[profiles]]`` are those of
 ``emulator.answering.profiles.Profile``. Knows nothing of requests.
 """
 
@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from emulator import addresses
 
 Tools = Literal["emulate", "native", "auto"]
-"""Who makes tool calls of a model's reply: this proxy, the upstream, or whichever can."""
+"""Who turns a model's reply into tool calls: this proxy, the upstream, or the upstream where it is able
+to."""
 
 GrammarField = Literal[
     "off",
@@ -27,7 +28,7 @@ GrammarField = Literal[
     "structural_tag",
     "json_schema",
 ]
-"""In which field of a request an upstream takes a grammar; ``off`` for one that takes none."""
+"""The request field in which an upstream accepts a grammar; ``off`` if it accepts none."""
 
 
 class _TableRow(BaseModel):
@@ -35,21 +36,22 @@ class _TableRow(BaseModel):
 
 
 class UpstreamRow(_TableRow):
-    """One upstream. What a row leaves out of its second half is as the settings of that name say."""
+    """One upstream. A field of the second half that the row omits takes the value of the setting of that
+    name."""
 
     base_url: str
     name: str = ""
-    """What errors, logs and ``owned_by`` call it; its host, if nothing is said."""
+    """The name in errors, logs and ``owned_by``. Defaults to the host."""
     models: tuple[str, ...] = Field(("*",), min_length=1)
-    """Patterns (``deepseek-*``) of the models that are asked for here."""
+    """Patterns (``deepseek-*``) of the models that this upstream serves."""
     strip: str = ""
-    """A beginning of model names that clients write and the upstream does not know: ``groq/``."""
+    """A prefix of model names that clients write and the upstream does not know, such as ``groq/``."""
     api_key: SecretStr = SecretStr("none")
     api_key_env: str = ""
     """The variable that holds the key."""
     headers: dict[str, str] = Field(default_factory=dict)
     query: dict[str, str] = Field(default_factory=dict)
-    """Goes with each request: ``{"api-version" = "..."}``."""
+    """Query parameters of each request: ``{"api-version" = "..."}``."""
 
     pass_client_key: bool | None = None
     profile: str | None = None
@@ -67,7 +69,7 @@ class UpstreamRow(_TableRow):
     breaker_failures: int | None = Field(None, ge=0)
     breaker_seconds: float | None = Field(None, gt=0)
     fallbacks: tuple[str, ...] | None = None
-    """Models to ask instead, in this order, where this upstream fails."""
+    """Models to try next, in this order, if this upstream fails."""
 
     @model_validator(mode="before")
     @classmethod
@@ -75,9 +77,9 @@ class UpstreamRow(_TableRow):
         if not isinstance(row, dict) or not (variable := row.get("api_key_env")):
             return row
         if "api_key" in row:
-            raise ValueError("api_key and api_key_env are two keys for one upstream")
+            raise ValueError("api_key and api_key_env are both set; an upstream takes one key")
         if not (key := os.environ.get(str(variable))):
-            raise ValueError(f"the variable {variable}, which api_key_env names, is not set")
+            raise ValueError(f"the variable {variable}, named by api_key_env, is not set")
         return {**row, "api_key": key}
 
     @field_validator("base_url")
@@ -86,28 +88,28 @@ class UpstreamRow(_TableRow):
         return addresses.base_url(value)
 
     @property
-    def called(self) -> str:
+    def display_name(self) -> str:
         return self.name or urlsplit(self.base_url).netloc.rpartition("@")[2]
 
     def overrides(self) -> dict[str, Any]:
-        """The settings that hold for this upstream alone."""
-        said = {name: getattr(self, name) for name in OVERRIDABLE_SETTINGS}
+        """The settings that apply to this upstream only."""
+        values = {name: getattr(self, name) for name in OVERRIDABLE_SETTINGS}
         own = {"base_url": self.base_url, "api_key": self.api_key}
-        return own | {name: value for name, value in said.items() if value is not None}
+        return own | {name: value for name, value in values.items() if value is not None}
 
 
 OVERRIDABLE_SETTINGS = tuple(
     name for name, field in UpstreamRow.model_fields.items() if field.default is None
 )
-"""The settings that a row may have its own value for."""
+"""The settings that a row may override."""
 
 
 class ProfileRow(_TableRow):
-    """A profile beside those that are built in; ``like`` one of which it is, but for what is said."""
+    """A custom profile: a copy of the built-in profile ``like``, with the given fields replaced."""
 
     name: str = Field(min_length=1)
     pattern: str = r"(?!)"
-    """A regular expression found in the names of its models; without one it is chosen by its name."""
+    """A regular expression that the model's name contains. Without one, the profile is chosen by its name."""
     like: Literal["default", "reasoning", "tiny", "openai"] = "default"
     system: bool | None = None
     drops: tuple[str, ...] | None = None
@@ -119,7 +121,7 @@ class ProfileRow(_TableRow):
     stop: tuple[str, ...] | None = None
     grammar: GrammarField | None = None
     template: str | None = None
-    """A Jinja file that says what prompts/tools.jinja does."""
+    """A Jinja file that replaces prompts/tools.jinja."""
 
     @field_validator("pattern")
     @classmethod
@@ -127,5 +129,5 @@ class ProfileRow(_TableRow):
         try:
             re.compile(pattern)
         except re.error as error:
-            raise ValueError(f"pattern {pattern!r} is no regular expression: {error}") from error
+            raise ValueError(f"pattern {pattern!r} is not a regular expression: {error}") from error
         return pattern

@@ -72,8 +72,8 @@ def _as_made(messages: Sequence[Message], calls: Mapping[str, Call]) -> bool:
     """Whether the history has the cell's calls as it made them."""
     shown = [call for message in messages for call in message.tool_calls or () if call.id in calls]
     return bool(shown) and all(
-        call.called is not None
-        and call.called.name == calls[call.id].name
-        and object_of(call.called.arguments) == calls[call.id].arguments
+        call.as_function is not None
+        and call.as_function.name == calls[call.id].name
+        and object_of(call.as_function.arguments) == calls[call.id].arguments
         for call in shown
     )

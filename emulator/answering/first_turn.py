@@ -30,7 +30,7 @@ def first_turn(
     profile, settings = request.profile, request.settings
     told_format = request.answer_format.instructions if request.answer_format else ""
     dropped = profile.withholds(settings.drop_fields) | NOT_IN_TOOL_TURNS
-    fields = chat.passed_on(dropped)
+    fields = chat.upstream_fields(dropped)
     fields["stream_options"] = {"include_usage": True}
     no_code = not toolset.tools and session is None
     if profile.few_shot and settings.grammar and no_code:

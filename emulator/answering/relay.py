@@ -42,7 +42,7 @@ def relay(
     """
     chat = request.chat
     profile, settings = request.profile, request.settings
-    passed_on = chat.passed_on(profile.withholds(settings.drop_fields))
+    passed_on = chat.upstream_fields(profile.withholds(settings.drop_fields))
     if request.finds_stop_string:
         passed_on.pop("stop", None)
     fields = profile.written(passed_on)

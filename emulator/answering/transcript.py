@@ -157,7 +157,7 @@ def _is_result(message: Message) -> bool:
 def _calls(message: Message) -> Iterator[tuple[str, FunctionCall]]:
     """A message's calls under what their results name them by."""
     for call in message.tool_calls or ():
-        if (function := call.called) is not None:
+        if (function := call.as_function) is not None:
             yield call.id, function
     if message.function_call is not None:
         yield message.function_call.name, message.function_call

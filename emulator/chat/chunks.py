@@ -118,7 +118,7 @@ class _ChoiceWriter:
         self._legacy = legacy
         self._role: dict[str, Any] = {"role": "assistant"}
         """Until it has been told."""
-        self._in_deltas = CallDeltas()
+        self._call_deltas = CallDeltas()
         self._calls = _Calls(legacy=legacy)
         self._code = CodeAsText(host)
         self.usage: Usage | None = None
@@ -126,7 +126,7 @@ class _ChoiceWriter:
 
     def written(self, event: AnswerEvent) -> Iterator[Chunk]:
         """The chunks of the next event."""
-        for told in self._in_deltas.of(event):
+        for told in self._call_deltas.expand(event):
             match told:
                 case UpstreamAccepted() | RelayedChunk():
                     pass  # nothing of the proxy's own

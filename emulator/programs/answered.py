@@ -98,7 +98,7 @@ def _as_made(messages: Sequence[Message], kept: Kept) -> bool:
 
 
 def _called(call: HistoryCall) -> tuple[str, Any] | None:
-    function = call.called
+    function = call.as_function
     if function is None:
         return None
     try:

@@ -45,7 +45,7 @@ class Origin:
 
 def _said(message: Message) -> list[Any]:
     """What a message says, in whichever of the equal ways its client writes it this time."""
-    calls = [(call.id, *_called(call.called)) for call in message.tool_calls or ()]
+    calls = [(call.id, *_called(call.as_function)) for call in message.tool_calls or ()]
     return [
         message.role,
         message.name or "",

@@ -55,9 +55,9 @@ def _rounds(messages: Sequence[Message]) -> Iterator[_Round | None]:
         calls = [call for call in message.tool_calls or () if call.id not in seen]
         seen.update(call.id for call in calls)
         made = {
-            _Round(call.called.name, call.called.arguments, results[call.id])
+            _Round(call.as_function.name, call.as_function.arguments, results[call.id])
             for call in calls
-            if call.called is not None and call.id in results
+            if call.as_function is not None and call.id in results
         }
         if made:
             yield made.pop() if len(made) == 1 else None

@@ -60,7 +60,7 @@ class Routes:
         self._aliases = settings.aliases
         self.targets = tuple(
             Target(
-                row.called,
+                row.display_name,
                 settings.model_copy(update=row.overrides()),
                 row.models,
                 row.strip,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from emulator import providers
-from emulator.command_line import GROUPS, settings_help, told_by_flags
+from emulator.command_line import GROUPS, flag_settings, settings_help
 from emulator.configuration import from_command_line, read
 from tests.support.command_line import ROOT, command_line
 
@@ -75,29 +75,29 @@ MISTAKES: list[tuple[list[str], dict[str, str], str, str]] = [
         ["--base-url", "localhost:11434/v1"],
         {},
         "",
-        "--base-url: 'localhost:11434/v1' is no URL: begin it with http:// or https://, as in "
+        "--base-url: 'localhost:11434/v1' is not a URL: start with http:// or https://, as in "
         "http://localhost:11434/v1",
     ),
     (
         [],
         {"OPENAI_BASE_URL": "ftp://host/v1"},
         "",
-        "OPENAI_BASE_URL: 'ftp://host/v1' is no URL: begin it with http:// or https://, as in "
+        "OPENAI_BASE_URL: 'ftp://host/v1' is not a URL: start with http:// or https://, as in "
         "http://localhost:11434/v1",
     ),
     (
         ["--base-url", "http://localhost:8001/v1"],
         {},
         "",
-        "--base-url: http://localhost:8001/v1 is this proxy's own address, which would ask itself for ever: "
+        "--base-url: http://localhost:8001/v1 is this proxy's own address, so it would call itself forever: "
         "name the model's server, or another --port",
     ),
     (
         ["--port", "8123"],
         {"OPENAI_BASE_URL": "http://0.0.0.0:8123/v1"},
         "",
-        "OPENAI_BASE_URL: http://0.0.0.0:8123/v1 is this proxy's own address, which would ask itself for "
-        "ever: that variable is for clients here; name the model's server by --base-url or "
+        "OPENAI_BASE_URL: http://0.0.0.0:8123/v1 is this proxy's own address, so it would call itself "
+        "forever: this variable is for clients of the proxy; name the model's server with --base-url or "
         "EMULATOR_BASE_URL",
     ),
 ]
@@ -114,8 +114,18 @@ def test_a_mistake_is_one_line_with_its_place_and_the_nearest_name(
 
 
 CHOSEN: list[tuple[list[str], dict[str, str], str, str]] = [
-    ([], {}, "", "http://0.0.0.0:4000/v1 (the default: no setting and no variable names another)"),
-    ([], {"DEEPSEEK_API_KEY": "d"}, "", f"{DEEPSEEK} (DEEPSEEK_API_KEY is set, and no base URL)"),
+    (
+        [],
+        {},
+        "",
+        "http://0.0.0.0:4000/v1 (the default: no setting and no variable names another upstream)",
+    ),
+    (
+        [],
+        {"DEEPSEEK_API_KEY": "d"},
+        "",
+        f"{DEEPSEEK} (DEEPSEEK_API_KEY is set, and no base URL is)",
+    ),
     ([], {"OPENAI_BASE_URL": OTHER, "DEEPSEEK_API_KEY": "d"}, "", f"{OTHER} (OPENAI_BASE_URL)"),
     (
         [],
@@ -139,7 +149,7 @@ CHOSEN: list[tuple[list[str], dict[str, str], str, str]] = [
         [],
         {},
         "port = 9000",
-        "http://0.0.0.0:4000/v1 (the default: no setting and no variable names another)",
+        "http://0.0.0.0:4000/v1 (the default: no setting and no variable names another upstream)",
     ),
 ]
 
@@ -239,7 +249,7 @@ def test_help_is_grouped_and_short_and_help_all_is_all(tmp_path: Path) -> None:
     for title in GROUPS:
         assert f"\n{title}:\n" in short.out
     assert [
-        name for name in told_by_flags() if f"  --{name.replace('_', '-')}" not in whole.out
+        name for name in flag_settings() if f"  --{name.replace('_', '-')}" not in whole.out
     ] == []
 
 

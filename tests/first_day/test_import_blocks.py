@@ -1,4 +1,4 @@
-"""What a server does without, even where it is installed."""
+"""A server does not import libraries that it never uses, even if they are installed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ SERVED = """
 import sys, types
 from emulator import cli
 
-def looked_at(made, say):
+def fake_serve(configuration, say):
     import emulator.upstream.client, emulator.web.app, emulator.web.server.master
     print(sorted(name for name in sys.argv[1:] if sys.modules.get(name)))
 
-sys.modules["emulator.serve"] = types.SimpleNamespace(serve=looked_at, CannotServe=OSError)
+sys.modules["emulator.serve"] = types.SimpleNamespace(serve=fake_serve, CannotServe=OSError)
 try:
     cli.main(["--base-url", "http://127.0.0.1:9/v1"])
 except SystemExit:
@@ -28,12 +28,12 @@ except SystemExit:
 
 
 @pytest.mark.parametrize("name", BLOCKED_MODULES)
-def test_what_is_left_out_is_still_called_so(name: str) -> None:
-    """A library that renames a module would bring it back unseen."""
+def test_each_blocked_module_still_exists_under_its_name(name: str) -> None:
+    """A library that renames a module would silently bypass the block."""
     assert find_spec(name) is not None
 
 
-def test_a_server_leaves_out_what_it_has_no_use_for(tmp_path: Path) -> None:
+def test_a_server_does_not_import_what_it_never_uses(tmp_path: Path) -> None:
     """In an environment for development, structlog brought rich, and the SDK aiohttp: 15 MiB."""
     ended = own_process(SERVED, "rich", "pygments", "uvicorn", "aiohttp", home=tmp_path)
     assert (ended.out, ended.err) == ("[]\nTrue\n", "")

@@ -48,7 +48,7 @@ def test_it_serves_when_it_says_so_and_the_line_to_try_works_and_ctrl_c_ends_it(
         )
         assert address is not None, printed
         assert f"in front of {upstream.base_url} (--base-url)." in printed
-        assert "Kept: responses for 30 days and programs for 1 day in ~/.local/state/" in printed
+        assert "Stored: responses for 30 days and programs for 1 day in ~/.local/state/" in printed
         with socket.create_connection(("127.0.0.1", int(address[1]))):
             curl = printed[printed.index("curl ") :]
             answer = try_it(curl[: curl.index("}}]}'") + 5], "second")

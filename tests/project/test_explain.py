@@ -80,7 +80,7 @@ def test_a_reply_is_told_as_it_is_read_and_with_what_it_calls(
 ) -> None:
     assert explained(tmp_path, [GET_WEATHER], reply) == 0
     printed = capsys.readouterr().out
-    assert reading in section(printed, "Reply, as it is read")
+    assert reading in section(printed, "Reply, as the proxy reads it")
     assert section(printed, "Calls") == 'get_weather {"location":"London"}'
 
 
@@ -91,7 +91,7 @@ def test_a_program_that_needs_a_result_is_told_to_wait(
     assert explained(tmp_path, [GET_WEATHER], reply) == 0
     assert section(capsys.readouterr().out, "Calls").splitlines() == [
         'get_weather {"location":"London"}',
-        "(here the program waits for results)",
+        "(the program waits here for results)",
     ]
 
 
@@ -110,7 +110,7 @@ def test_a_reply_of_no_use_ends_with_what_the_model_would_be_asked(
     assert explained(tmp_path, [GET_WEATHER], reply) == 1
     printed = capsys.readouterr().out
     assert words in section(printed, "Diagnostics")
-    asked = section(printed, f"Not usable ({kind})")
+    asked = section(printed, f"Unusable ({kind})")
     assert asked.startswith("[user]")
     assert words in asked
 
@@ -123,8 +123,8 @@ def test_prose_is_the_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("{", "this is not JSON"),
-        ('[{"type": "code_interpreter"}]', "tools: code_interpreter runs cells"),
+        ("{", "the file is not JSON"),
+        ('[{"type": "code_interpreter"}]', "tools: explain covers function tools"),
         ('[{"type": "function", "function": {"name": "a b c"}}]', "tools[0].function.name: "),
         ("7", "neither a request nor tools"),
     ],

@@ -264,14 +264,14 @@ def test_replicas_share_budgets_in_redis_and_do_without_it(open_to: Any, tmp_pat
     ("text", "said"),
     [
         ("[alice\n", "is not TOML (line 1)"),
-        ('key = "secret"', "'key' is no key: each is a table, [NAME], with its sha256"),
+        ('key = "secret"', "'key' is not a key: write a table [NAME] with its sha256"),
         ("[alice]", "alice.sha256: field required"),
         ('[alice]\nsha256 = "secret"', "alice.sha256: string should match pattern"),
         (entry("alice", "k") + "models = 'secret'", "alice.models: input should be"),
         (entry("alice", "k") + "tokens_a_day = 5", "alice.tokens_a_day: extra inputs are not"),
         (entry("alice", "k") + "tokens_per_day = -1", "alice.tokens_per_day: input should be"),
-        (entry("alice", "k") + entry("bob", "k"), "'alice' and 'bob' are one key"),
-        ('["a\\nb"]\n', "'a\\nb' is no key"),
+        (entry("alice", "k") + entry("bob", "k"), "'alice' and 'bob' have the same key"),
+        ('["a\\nb"]\n', "'a\\nb' is not a key"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told_without_its_values(
@@ -325,7 +325,7 @@ def test_a_signal_reads_the_file_anew_and_a_broken_one_changes_nothing(
         wait_until(lambda: statuses() == [401, 200])
         path.write_text("[broken\n")
         os.kill(process.group, signal.SIGHUP)
-        wait_until(lambda: "their file is broken" in process.log.read_text())
+        wait_until(lambda: "their file is invalid" in process.log.read_text())
         assert statuses() == [401, 200]
         log = process.log.read_text()
         assert alice not in log and bob not in log

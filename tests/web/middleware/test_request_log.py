@@ -130,7 +130,7 @@ BEGIN = "12:34:56 200 POST /v1/chat/completions small"
         ),
         (
             {"state": "left", "calls": 0, "repairs": 2, "ms": 12.3},
-            f"{BEGIN} for alice: the client left, 2 repairs; 812 + 45 tokens; 12 ms",
+            f"{BEGIN} for alice: the client disconnected, 2 repairs; 812 + 45 tokens; 12 ms",
         ),
         (
             {"state": "failed", "status": 503, "code": "upstream_down", "calls": 0, "repairs": 0},
