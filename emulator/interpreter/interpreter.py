@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from emulator import departure, metrics
+from emulator import metrics
+from emulator.client_disconnect import stop_on_disconnect
 from emulator.events import CreatedFile, Image, Logs, new_id
 from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.cell import CellEnded, CellWaiting, RunningCell, Steps
@@ -92,7 +93,7 @@ class Interpreter:
         cell = RunningCell(key or new_id(""), code, toolset or Toolset.parse([]), order)
         with (
             self._kernels.using(container) as kernel,
-            departure.stopping(partial(self._stop, kernel, cell)),
+            stop_on_disconnect(partial(self._stop, kernel, cell)),
         ):
             if container.approval:
                 cell.held = held = self._approvals.hold(cell.id, container.id, code)
@@ -129,7 +130,7 @@ class Interpreter:
                 return
             values = [results[key] for key in cell.waiting.calls]
             cell.gone = False
-            with departure.stopping(partial(self._stop, kernel, cell)):
+            with stop_on_disconnect(partial(self._stop, kernel, cell)):
                 if cell.gone:
                     yield _declined(cell, container, GONE)  # and it waits on
                     return

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
 
-from emulator import departure
+from emulator.client_disconnect import has_disconnected
 from emulator.errors import ClientDisconnected, ExecutionFailed
 from emulator.events import Image, Logs
 from emulator.interpreter.cell import CellWaiting
@@ -165,8 +165,7 @@ def _keeper_errors() -> Iterator[None]:
     try:
         yield
     except KeeperUnavailable as error:
-        client = departure.current.get()
-        if client is not None and client.left:
+        if has_disconnected():
             raise ClientDisconnected("The client has disconnected.") from error
         raise ExecutionFailed(
             f"The process that runs code is unavailable: {error}.",

@@ -11,7 +11,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from emulator import departure, metrics, traces
+from emulator import metrics, traces
+from emulator.client_disconnect import stop_on_disconnect
 from emulator.programs.attempt import Attempt, Rules
 from emulator.programs.placeholders import Prepared, prepare
 from emulator.programs.plain_calls import plain_calls
@@ -93,7 +94,7 @@ class Driver:
                 with (
                     traces.timed(f"sandbox {engine.name}"),
                     engine.session(attempt.names, preamble=preamble, seed=seed) as session,
-                    departure.stopping(session.kill),
+                    stop_on_disconnect(session.kill),
                 ):
                     outcome = attempt.drive(session)
                 metrics.PROGRAM_RUNS.labels(engine.name, "ran").inc()

@@ -15,8 +15,8 @@ from functools import partial
 
 import structlog
 
-from emulator import departure, traces
-from emulator.departure import Departure
+from emulator import client_disconnect, traces
+from emulator.client_disconnect import ClientDisconnect
 from emulator.errors import EmulatorError, ExecutionFailed
 from emulator.events import UpstreamAccepted
 from emulator.responses.front import Answer
@@ -35,12 +35,12 @@ class _Run:
     answer: Answer
     cancelled: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
-    departure: Departure = field(default_factory=Departure)
+    disconnect: ClientDisconnect = field(default_factory=ClientDisconnect)
     """Nobody waits; who cancels the run leaves, so to speak."""
 
     def cancel(self) -> None:
         self.cancelled.set()
-        self.departure.leave()
+        self.disconnect.report()
 
 
 class BackgroundResponses:
@@ -122,7 +122,7 @@ class BackgroundResponses:
 
     def _make(self, run: _Run) -> None:
         answer, whole = run.answer, False
-        departure.current.set(run.departure)
+        client_disconnect.current.set(run.disconnect)
         try:
             for event in answer.events:
                 if isinstance(event, UpstreamAccepted):

@@ -9,7 +9,7 @@ One connection carries one call:
 
 A frame is a length (4 bytes, big-endian) and that much JSON. The client may close the connection early. A
 generator is then stopped exactly as if the client of an HTTP request had disconnected
-(`emulator.departure`); a plain function runs to its end, and its result is dropped.
+(`emulator.client_disconnect`); a plain function runs to its end, and its result is dropped.
 
 The server answers only processes of its own user (SO_PEERCRED), and the socket is in a folder that other
 users cannot enter. While the keeper restarts, calls wait in the socket's backlog: the master keeps it open.
@@ -29,8 +29,8 @@ from typing import Any
 
 import structlog
 
-from emulator import departure, errors, json_codec
-from emulator.departure import Departure
+from emulator import client_disconnect, errors, json_codec
+from emulator.client_disconnect import ClientDisconnect, stop_on_disconnect
 from emulator.errors import EmulatorError
 
 log = structlog.get_logger()
@@ -69,7 +69,7 @@ class RpcClient:
         """
         with (
             self._connect(name, arguments) as connection,
-            departure.stopping(partial(_shut_down, connection)),
+            stop_on_disconnect(partial(_shut_down, connection)),
         ):
             while True:
                 kind, *value = _receive(connection)
@@ -140,9 +140,11 @@ def listen(path: Path) -> socket.socket:
 
 def _send_all(connection: socket.socket, values: Iterator[Any]) -> None:
     """Send what a generator yields, and stop it when the client closes the connection."""
-    client = Departure()
-    departure.current.set(client)
-    threading.Thread(target=_watch, args=(connection, client), name="caller", daemon=True).start()
+    disconnect = ClientDisconnect()
+    client_disconnect.current.set(disconnect)
+    threading.Thread(
+        target=_watch, args=(connection, disconnect), name="caller", daemon=True
+    ).start()
     try:
         for value in values:
             _send(connection, ["item", value])
@@ -152,11 +154,11 @@ def _send_all(connection: socket.socket, values: Iterator[Any]) -> None:
         _shut_down(connection)  # ends `_watch`
 
 
-def _watch(connection: socket.socket, client: Departure) -> None:
+def _watch(connection: socket.socket, disconnect: ClientDisconnect) -> None:
     """After a call the client sends nothing: the read returns when the connection ends."""
     with suppress(OSError):
         connection.recv(1)
-    client.leave()
+    disconnect.report()
 
 
 def _is_same_user(connection: socket.socket) -> bool:

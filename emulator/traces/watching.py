@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import closing
 from typing import Any
 
-from emulator import departure
+from emulator.client_disconnect import has_disconnected
 from emulator.errors import EmulatorError
 from emulator.events import (
     AnswerEvent,
@@ -36,8 +36,7 @@ def watched(
                     _see(trace, event)
                 yield event
         except EmulatorError as error:
-            client = departure.current.get()
-            if client is None or not client.left:  # else it failed because it was stopped for that
+            if not has_disconnected():  # else it failed because it was stopped for that
                 trace.failed(error.message, error.code)
             raise
 

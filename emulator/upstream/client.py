@@ -18,7 +18,8 @@ from typing import Any, Self, cast
 import httpx2
 import openai
 
-from emulator import departure, json_codec, traces
+from emulator import json_codec, traces
+from emulator.client_disconnect import stop_on_disconnect
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
 from emulator.upstream import loops, transport
@@ -157,7 +158,7 @@ class _RawReply(Reply):
         self._told = told
         self._answer = answer
         self._until = until
-        self._stopping = departure.stopping(answer.shut_down)
+        self._stopping = stop_on_disconnect(answer.shut_down)
 
     def __enter__(self) -> Self:
         self._stopping.__enter__()

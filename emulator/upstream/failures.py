@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from itertools import islice
 from urllib.parse import urlsplit
 
-from emulator import departure, metrics
+from emulator import metrics
+from emulator.client_disconnect import has_disconnected
 from emulator.errors import UpstreamFailed
 
 _MAX_HEADERS = 32
@@ -32,8 +33,7 @@ def counting(upstream: str) -> Iterator[None]:
 
 def count(upstream: str, error: UpstreamFailed, kind: str = "") -> None:
     """Count it, unless it failed because its client has left."""
-    client = departure.current.get()
-    if client is None or not client.left:
+    if not has_disconnected():
         metrics.UPSTREAM_ERRORS.labels(upstream, kind or _kind(error)).inc()
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from emulator import departure
+from emulator.client_disconnect import stop_on_disconnect
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
 from emulator.upstream.body import Body
@@ -161,7 +161,7 @@ class Guarded:
 def _wait(seconds: float) -> None:
     """A client that leaves is not waited for. Raises `UpstreamFailed` then."""
     left = threading.Event()
-    with departure.stopping(left.set):
+    with stop_on_disconnect(left.set):
         if left.wait(seconds):
             raise UpstreamFailed("The client has left.")
 

@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 import httpx2
 import orjson
 
-from emulator import departure, traces
+from emulator import traces
+from emulator.client_disconnect import stop_on_disconnect
 from emulator.errors import BadRequest, UpstreamFailed
 from emulator.settings import Settings
 from emulator.upstream import loops, transport
@@ -117,7 +118,7 @@ class PassThrough:
         # Read when this has returned: whose answer it is must be known by then.
         left = ExitStack()
         left.callback(answer.close)
-        left.enter_context(departure.stopping(partial(transport.shut_down, answer)))
+        left.enter_context(stop_on_disconnect(partial(transport.shut_down, answer)))
         chunks = Body(answer.iter_bytes(), left.close)
         return PassedOn(answer.status_code, headers_told(answer.headers, _TOLD), chunks)
 

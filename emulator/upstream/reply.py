@@ -34,7 +34,7 @@ class Heard:
 class Reply(ABC):
     """Iterate it for chunks, leave it to close the connection.
 
-    A client that leaves (`emulator.departure`) breaks it at once.
+    A client that leaves (`emulator.client_disconnect`) breaks it at once.
     """
 
     headers: Mapping[str, str] = {}

@@ -24,7 +24,7 @@ from emulator.web.middleware.admission import COUNTS, Admission
 from emulator.web.middleware.authorization import recognizer, require_key
 from emulator.web.middleware.browser_guard import guard
 from emulator.web.middleware.cross_origin import allow_origins
-from emulator.web.middleware.disconnects import Departures
+from emulator.web.middleware.disconnects import Disconnects
 from emulator.web.middleware.error_replies import error_reply
 from emulator.web.middleware.limits import add_limits
 from emulator.web.middleware.loop_guard import loop_guard
@@ -141,7 +141,7 @@ def _add_hooks(app: Flask, settings: Settings) -> None:
 def _add_wsgi_middleware(app: Flask, services: Services) -> None:
     """Surround the application; the last one added sees a request first."""
     keeper = services.keeper
-    disconnects = Departures(Pings(app.wsgi_app))
+    disconnects = Disconnects(Pings(app.wsgi_app))
     services.owned.callback(disconnects.close)
     counts = WorkerCounts(COUNTS) if keeper is None else keeper.counts
     # Flask's documented way.

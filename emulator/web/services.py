@@ -228,7 +228,7 @@ def _open_requests(
         settings.inspector_seconds,
         wired=inspected,
     )
-    traces.on_finished(request_log.answered)
+    traces.on_finished(request_log.log_answer)
     traces.on_finished(measure)
     traces.on_finished(kernel_counts.count)
     if settings.otel:

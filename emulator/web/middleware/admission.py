@@ -22,7 +22,7 @@ from emulator import json_codec, metrics
 from emulator.errors import Overloaded
 from emulator.settings import Settings
 from emulator.shared.counts import WorkerCounts
-from emulator.web.middleware.closing import Closing
+from emulator.web.middleware.response_body import ClosingBody
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -61,7 +61,7 @@ class Admission:
         metrics.OPEN_REQUESTS.inc()
         release = partial(self._release, size)
         try:
-            return Closing(self._app(environ, start_response), release)
+            return ClosingBody(self._app(environ, start_response), release)
         except BaseException:
             release()
             raise

@@ -1,9 +1,13 @@
-"""See clients leave: the connections of the requests being served are watched for their other end's close.
+"""Notice clients that disconnect while their requests are being answered.
 
-A stream notices a vanished client at its next write, and whatever answers in one piece only at its end; here
-all of them are seen at once, and `emulator.departure` stops what runs for them. A client that shuts down
-only its sending side is taken to have left, as nginx has it. Linux only (epoll); elsewhere clients are missed
-at the next write. Knows nothing of what is asked.
+A stream would notice at its next write, a plain answer only at its end. Here one thread watches the
+connections of all current requests with epoll and reports a disconnect immediately (`client_disconnect`).
+A client that shuts down only its sending side counts as disconnected, as in nginx. Without epoll (outside
+Linux) a disconnect is noticed at the next write.
+
+A connection is watched from the start of its request until the response is closed. Its descriptor may then
+be closed and reused by the next connection, while epoll still holds an event of the old one: so each event
+is confirmed by poll(2) under the lock before anything is stopped.
 """
 
 from __future__ import annotations
@@ -15,86 +19,85 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from emulator import departure
-from emulator.departure import Departure
-from emulator.web.middleware.closing import Closing
+from emulator import client_disconnect
+from emulator.client_disconnect import ClientDisconnect
+from emulator.web.middleware.response_body import ClosingBody
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-_LOOK_SECONDS = 1.0
-"""Between two looks at whether to end."""
+_POLL_SECONDS = 1.0
+"""How often the thread checks whether the application was closed."""
 
 
-class Departures:
-    """WSGI middleware."""
+class Disconnects:
+    """WSGI middleware that gives each request its `ClientDisconnect`."""
 
     def __init__(self, app: WSGIApplication) -> None:
         self._app = app
         self._lock = threading.Lock()
-        self._watched: dict[int, Departure] = {}
+        self._watched: dict[int, ClientDisconnect] = {}
+        """By descriptor."""
         self._epoll: select.epoll | None = None
         self._closed = False
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        client = Departure()
+        disconnect = ClientDisconnect()
         connection = environ.get("gunicorn.socket") or environ.get("werkzeug.socket")
         descriptor = connection.fileno() if connection is not None else -1
-        self._watch(descriptor, client)
-        token = departure.current.set(client)
+        self._watch(descriptor, disconnect)
+        token = client_disconnect.current.set(disconnect)
         try:
             body = self._app(environ, start_response)
         except BaseException:
-            self._forget(descriptor, client)
+            self._forget(descriptor, disconnect)
             raise
         finally:
-            departure.current.reset(token)
-        return Closing(body, partial(self._forget, descriptor, client))
+            client_disconnect.current.reset(token)
+        return ClosingBody(body, partial(self._forget, descriptor, disconnect))
 
     def close(self) -> None:
         self._closed = True
 
-    def _watch(self, descriptor: int, client: Departure) -> None:
+    def _watch(self, descriptor: int, disconnect: ClientDisconnect) -> None:
         if descriptor < 0 or not hasattr(select, "epoll"):
             return
         with self._lock:
             if self._epoll is None:
-                # In the first request: a server forks between making its app and serving.
+                # Not before the first request: a server may fork between create_app and serving.
                 self._epoll = select.epoll()
-                watch = partial(self._look, self._epoll)
-                threading.Thread(target=watch, name="departures", daemon=True).start()
-            self._watched[descriptor] = client
-            with suppress(OSError):  # the connection has broken meanwhile: its next write tells
+                poll = partial(self._poll, self._epoll)
+                threading.Thread(target=poll, name="disconnects", daemon=True).start()
+            self._watched[descriptor] = disconnect
+            with suppress(OSError):  # the connection is broken already: the next write fails
                 self._epoll.register(descriptor, select.EPOLLRDHUP)
 
-    def _forget(self, descriptor: int, client: Departure) -> None:
-        """While its connection is still open: its number may be another's after that."""
+    def _forget(self, descriptor: int, disconnect: ClientDisconnect) -> None:
+        """Runs while the connection is still open, so the descriptor cannot be another one's yet."""
         with self._lock:
-            if self._watched.get(descriptor) is client and self._epoll is not None:
+            if self._watched.get(descriptor) is disconnect and self._epoll is not None:
                 del self._watched[descriptor]
                 _unregister(self._epoll, descriptor)
 
-    def _look(self, epoll: select.epoll) -> None:
+    def _poll(self, epoll: select.epoll) -> None:
         while not self._closed:
-            for descriptor, _ in epoll.poll(_LOOK_SECONDS):
+            for descriptor, _ in epoll.poll(_POLL_SECONDS):
                 with self._lock:
-                    # Since it was told, the descriptor may have become another connection's.
                     if descriptor not in self._watched or not _is_shut(descriptor):
                         continue
-                    client = self._watched.pop(descriptor)
+                    disconnect = self._watched.pop(descriptor)
                     _unregister(epoll, descriptor)
-                # What stops may take its time, and others leave meanwhile.
-                threading.Thread(target=client.leave, name="departure", daemon=True).start()
+                # Stopping may take long, and other disconnects must not wait for it.
+                threading.Thread(target=disconnect.report, name="disconnect", daemon=True).start()
 
 
 def _unregister(epoll: select.epoll, descriptor: int) -> None:
-    # One that was closed is no longer registered.
-    with suppress(OSError):
+    with suppress(OSError):  # a closed descriptor is no longer registered
         epoll.unregister(descriptor)
 
 
 def _is_shut(descriptor: int) -> bool:
-    """Whether the other side of a connection has shut it down."""
+    """Return True if the client has shut down its side of the connection."""
     poll = select.poll()
     poll.register(descriptor, select.POLLRDHUP)
     return bool(poll.poll(0))

@@ -1,4 +1,4 @@
-"""Whatever a request fails of, as its client is told: in OpenAI's shape, or in Anthropic's."""
+"""Turn exceptions into responses, in the shape of OpenAI's or Anthropic's errors."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import structlog
 from flask import Response, g, request
 from werkzeug.exceptions import HTTPException
 
-from emulator import departure, json_codec, traces
+from emulator import json_codec, traces
 from emulator.anthropic.writer import error_body
+from emulator.client_disconnect import has_disconnected
 from emulator.errors import (
     BadRequest,
     ClientDisconnected,
@@ -20,18 +21,20 @@ from emulator.web.server.bodies import BODY_ERRORS
 
 log = structlog.get_logger()
 
-_KINDS = {404: NotFound, 405: MethodNotAllowed, 413: TooLarge}
+_CLASSES = {404: NotFound, 405: MethodNotAllowed, 413: TooLarge}
 
 
 def error_reply(error: Exception) -> Response:
-    """The response for an error before a stream has begun; of ours it says no more than that we failed."""
-    client = departure.current.get()
-    if client is not None and client.left:
-        # Whatever has failed was stopped for that.
-        error = ClientDisconnected("The client has left.")
+    """Return the response for an exception that is raised before a stream begins.
+
+    Unexpected exceptions are logged with their traceback; the client learns only that the proxy failed.
+    """
+    if has_disconnected():
+        # The request was stopped for that, so the exception is a consequence.
+        error = ClientDisconnected("The client has disconnected.")
     elif isinstance(error, HTTPException):
-        kind = _KINDS.get(error.code or 500, BadRequest)
-        error = kind(f"{request.method} {request.path}: {error.description}")
+        error_class = _CLASSES.get(error.code or 500, BadRequest)
+        error = error_class(f"{request.method} {request.path}: {error.description}")
     elif isinstance(error, BODY_ERRORS):
         error = BadRequest(f"The request's body cannot be read: {error}")
     elif not isinstance(error, EmulatorError):

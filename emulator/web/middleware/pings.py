@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from emulator import departure
-from emulator.departure import Departure
+from emulator import client_disconnect
+from emulator.client_disconnect import ClientDisconnect
 from emulator.upstream.sse import PING
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Line:
         self._waits_since = 0.0
         self._write: Callable[[bytes], Any] | None = None
         self.seconds = _LONGEST_LOOK
-        self.departure: Departure | None = None
+        self.disconnect: ClientDisconnect | None = None
 
     def begun(self, write: Callable[[bytes], Any]) -> None:
         self._write = write
@@ -107,10 +107,10 @@ class _Lines:
                 try:
                     line.ping(now)
                 except OSError:
-                    if line.departure is not None:
+                    if line.disconnect is not None:
                         # What stops may take its time, and others wait for their comments meanwhile.
-                        leave = line.departure.leave
-                        threading.Thread(target=leave, name="departure", daemon=True).start()
+                        report = line.disconnect.report
+                        threading.Thread(target=report, name="disconnect", daemon=True).start()
 
 
 def _pause(line: Line) -> float:
@@ -145,6 +145,6 @@ class Pings:
 def pinged(line: Line, seconds: float) -> Iterator[Line]:
     """The client gets a comment whenever ``line`` has waited for so many seconds."""
     line.seconds = seconds
-    line.departure = departure.current.get()
+    line.disconnect = client_disconnect.current.get()
     with _lines.open(line):
         yield line

@@ -1,6 +1,6 @@
-"""Give each request for an answer its trace, and tell it how the response left.
+"""Record each request for an answer as a `Trace`, and what happened to its response.
 
-Requests are recorded once they are admitted: whoever has no key, or has asked too often, fills no memory.
+Recording begins after the checks of key and limits: clients that these refuse cannot fill the memory.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from typing import cast
 
 from flask import Blueprint, Flask, Response, g, request
 
-from emulator import departure, traces
+from emulator import client_disconnect, traces
+from emulator.client_disconnect import ClientDisconnect, has_disconnected
 from emulator.client_keys import grant_of
-from emulator.departure import Departure
 from emulator.traces import Trace, Traces
 
-_ANSWERS = frozenset({"/chat/completions", "/responses", "/messages"})
-_TEXTS = ("json", "text/")
+_ANSWER_PATHS = frozenset({"/chat/completions", "/responses", "/messages"})
+_TEXT_TYPES = ("json", "text/")
 
 
 class Recording:
-    """Records the requests of ``api`` that want an answer; to be made behind what refuses them.
+    """Records the requests of ``api`` that ask for an answer; create it after what may refuse them.
 
-    What else is to be recorded says so itself, by `begin`.
+    Other routes call `begin` to have their request recorded.
     """
 
     def __init__(self, app: Flask, api: Blueprint, requests: Traces) -> None:
@@ -30,61 +30,64 @@ class Recording:
 
         @api.before_request
         def begin() -> None:
-            if request.method == "POST" and request.path.removeprefix("/v1") in _ANSWERS:
+            if request.method == "POST" and request.path.removeprefix("/v1") in _ANSWER_PATHS:
                 self.begin()
 
-        app.after_request(self._end)
+        app.after_request(self._record_response)
 
     def begin(self) -> None:
-        """Record the request that is served. Of its body only what is text."""
+        """Record the current request. A body that is not text is left out."""
         traces.current.set(
             self._requests.begin(
                 g.request_id,
                 request.method,
                 request.path,
-                str(g.client),  # a copy: the name may carry the key
+                str(g.client),  # a plain copy: the value itself may carry the client's key
                 request.get_data() if _is_text(request.content_type) else b"",
                 request.url_rule.rule if request.url_rule else "",
                 grant_of(g.client).name,
             )
         )
 
-    def _end(self, response: Response) -> Response:
+    def _record_response(self, response: Response) -> Response:
         trace = traces.current.get()
         if trace is None:
             return response
         trace.status = response.status_code
         trace.wired = trace.wired and _is_text(response.content_type)
-        client = departure.current.get()
+        disconnect = client_disconnect.current.get()
         if response.is_sequence:
             trace.answered(response.get_data())
-            trace.written = not trace.background and (client is None or not client.left)
+            trace.written = not trace.background and not has_disconnected()
         else:
-            body = cast("Iterable[bytes]", response.response)  # no stream here is of text
-            response.response = _Recorded(body, trace, client)
+            body = cast("Iterable[bytes]", response.response)  # no stream here is of str
+            response.response = _RecordedBody(body, trace, disconnect)
 
         @response.call_on_close
         def finish() -> None:
             if not trace.background:
-                self._requests.finish(trace, left=client is not None and client.left)
+                left = disconnect is not None and disconnect.happened
+                self._requests.finish(trace, left=left)
 
         return response
 
 
-class _Recorded:
-    """A response's body, each part of which is told to the trace as it leaves."""
+class _RecordedBody:
+    """A response body that adds each chunk to the trace before it is sent."""
 
-    def __init__(self, body: Iterable[bytes], trace: Trace, client: Departure | None) -> None:
+    def __init__(
+        self, body: Iterable[bytes], trace: Trace, disconnect: ClientDisconnect | None
+    ) -> None:
         self._body = body
         self._trace = trace
-        self._client = client
+        self._disconnect = disconnect
 
     def __iter__(self) -> Iterator[bytes]:
-        answered = self._trace.answered
+        record = self._trace.answered
         for data in self._body:
-            answered(data)
+            record(data)
             yield data
-        self._trace.written = self._client is None or not self._client.left
+        self._trace.written = self._disconnect is None or not self._disconnect.happened
 
     def close(self) -> None:
         close = getattr(self._body, "close", None)
@@ -93,5 +96,5 @@ class _Recorded:
 
 
 def _is_text(content_type: str | None) -> bool:
-    """Without a type a body is taken for JSON, as the routes take it."""
-    return not content_type or any(kind in content_type for kind in _TEXTS)
+    """Return True for JSON and text. A body without a type counts as JSON, as it does in the routes."""
+    return not content_type or any(kind in content_type for kind in _TEXT_TYPES)

@@ -17,8 +17,8 @@ from typing import Any
 
 import structlog
 
-from emulator import departure
-from emulator.departure import Departure
+from emulator import client_disconnect
+from emulator.client_disconnect import ClientDisconnect
 from emulator.errors import EmulatorError
 from emulator.events import UpstreamAccepted
 from emulator.upstream.sse import DONE, PING, encode_json
@@ -60,12 +60,12 @@ class EventStream:
         self._frames = frames
         self._ping_seconds = ping_seconds
         self._line = pings.current.get() or Line(-1)
-        self._departure = departure.current.get() or Departure()
+        self._disconnect = client_disconnect.current.get() or ClientDisconnect()
         self._closing = threading.Lock()
         self._closed = False
         # Events are made in the request's context: what is logged there names the request too.
         self._context = copy_context()
-        self._context.run(departure.current.set, self._departure)
+        self._context.run(client_disconnect.current.set, self._disconnect)
         self._next: Callable[[], Event | list[Event] | UpstreamAccepted | None] = partial(
             self._context.run, next, events, None
         )
@@ -89,7 +89,7 @@ class EventStream:
         try:
             with pinged(self._line, self._ping_seconds):
                 event = self._first.result()
-                while event is not None and not self._departure.left:
+                while event is not None and not self._disconnect.happened:
                     if isinstance(event, list):
                         yield b"".join(map(self._frames.event, event))
                     elif not isinstance(event, UpstreamAccepted):
@@ -102,10 +102,10 @@ class EventStream:
             if self._frames.end:
                 yield self._frames.end
         except EmulatorError as error:
-            if not self._departure.left:
+            if not self._disconnect.happened:
                 yield self._failed(error)
         except Exception:
-            if not self._departure.left:
+            if not self._disconnect.happened:
                 log.exception("stream failed")
                 yield self._failed(EmulatorError("The proxy failed; its log says why."))
 
@@ -114,7 +114,7 @@ class EventStream:
         # In this order: what stops for a client that has left waits for the events to be closed. The first
         # event may still be on its way, until it is stopped.
         self._first.add_done_callback(lambda _: self._close_events())
-        self._departure.leave()
+        self._disconnect.report()
 
     def _failed(self, error: EmulatorError) -> bytes:
         log.warning("stream broken off", reason=error.message, code=error.code)

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from app import create_app
-from emulator import departure
+from emulator import client_disconnect
 from emulator.settings import Settings
-from emulator.web.middleware.disconnects import Departures
+from emulator.web.middleware.disconnects import Disconnects
 from sandbox.engine import Limits
 from sandbox.monty.engine import MontyEngine
 from tests.conftest import StartProxy
@@ -151,7 +151,7 @@ def test_a_next_request_on_the_same_connection_is_answered(
 class _StaleEvents:
     """An epoll that tells of a connection which has gone, as it does to a thread that is slow to hear it."""
 
-    def __init__(self, descriptor: int, watching: Departures) -> None:
+    def __init__(self, descriptor: int, watching: Disconnects) -> None:
         self._descriptor = descriptor
         self._watching = watching
 
@@ -175,12 +175,12 @@ def test_the_next_connection_of_the_same_number_is_not_taken_for_the_one_that_ha
             theirs.close()
 
         def app(environ: Any, start_response: Any) -> list[bytes]:
-            client = departure.current.get()
+            client = client_disconnect.current.get()
             assert client is not None
             with client.stopping(left.set):
-                watching._look(_StaleEvents(ours.fileno(), watching))  # type: ignore[arg-type]
+                watching._poll(_StaleEvents(ours.fileno(), watching))  # type: ignore[arg-type]
                 assert left.wait(5 if gone else 0.2) is gone
             return []
 
-        watching = Departures(app)
+        watching = Disconnects(app)
         list(watching({"werkzeug.socket": ours}, lambda *_: None))  # type: ignore[arg-type]
