@@ -32,8 +32,8 @@ from emulator.events import (
 )
 from emulator.interpreter.cell import CellWaiting
 from emulator.interpreter.execution import Execution
-from emulator.interpreter.held import Held
 from emulator.interpreter.interpreter import Progress
+from emulator.interpreter.pending_cell import PendingCell
 from emulator.programs.saved import Saved
 from emulator.reading.openings import FENCES
 from emulator.reading.readers import READERS, Statement, Unreadable
@@ -226,7 +226,7 @@ def run_events(progress: Iterator[Progress]) -> Generator[AnswerEvent, None, Ver
         match step:
             case Logs() | Image():
                 yield CodeOutput(step)
-            case Held():
+            case PendingCell():
                 pass  # it is asked about elsewhere: `routes/executions.py`
             case CellWaiting(calls, outputs):
                 yield CodeFinished("incomplete", outputs)
@@ -236,7 +236,7 @@ def run_events(progress: Iterator[Progress]) -> Generator[AnswerEvent, None, Ver
             case Execution():
                 done = step.status == "completed"
                 yield CodeFinished("completed" if done else "failed", step.outputs, step.files)
-                return CellResult(step.told(), failed=step.status == "failed")
+                return CellResult(step.model_text(), failed=step.status == "failed")
     # The same result came twice at the same time: the other request has taken the cell on.
     yield CodeFinished("incomplete")
     return CellResult("(the block was run on by another request)", failed=False)

@@ -38,7 +38,9 @@ def resume_cell(
     none to run on.
     """
     last = messages[-1]
-    waiting = session.interpreter.waiting(last.tool_call_id or "") if last.role == "tool" else None
+    waiting = (
+        session.interpreter.waiting_cell(last.tool_call_id or "") if last.role == "tool" else None
+    )
     if waiting is None or waiting.container_id != session.container.id:
         return None
     if not _as_made(messages, waiting.calls):
@@ -59,7 +61,7 @@ def resume_cell(
     yield CodeDelta(waiting.code)
     yield CodeComplete(waiting.code)
     values = {key: value_of(text) for key, text in results.items()}
-    verdict = yield from run_events(session.interpreter.go_on(session.container, values))
+    verdict = yield from run_events(session.interpreter.resume(session.container, values))
     if isinstance(verdict, CellResult):
         code = waiting.code.rstrip("\n")
         if verdict.failed:

@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from emulator.answering.prompt import SandboxDescription
 from emulator.errors import BadRequest, NotFound
-from emulator.interpreter.attachments import taken_in
-from emulator.interpreter.interface import Cells
+from emulator.interpreter.attachments import with_files_in_container
+from emulator.interpreter.interface import AnyInterpreter
 from emulator.protocol import ChatCompletionRequest, Message
 from emulator.settings import MemoryLimit, Settings
 from emulator.storage.container_rows import Container
@@ -42,7 +42,7 @@ class AutoContainer(BaseModel):
 class InterpreterSession:
     """Where the cells of one answer run, and how many of them there may be."""
 
-    interpreter: Cells
+    interpreter: AnyInterpreter
     container: Container
     max_cells: int
     """Cells in one answer."""
@@ -55,13 +55,15 @@ class InterpreterSession:
 
     def close(self) -> None:
         """A container that was made for an answer and not used is not kept."""
-        if self.temporary and not self.interpreter.used(self.container):
+        if self.temporary and not self.interpreter.has_been_used(self.container):
             with suppress(NotFound):
                 self.interpreter.delete(self.container.client, self.container.id)
 
     def with_files(self, messages: Sequence[Message]) -> Sequence[Message]:
         """The messages, their files put into the container."""
-        return taken_in(messages, self.files, self.interpreter.containers, self.container)
+        return with_files_in_container(
+            messages, self.files, self.interpreter.containers, self.container
+        )
 
     def describe_sandbox(self) -> SandboxDescription:
         files = [file.path for file in self.interpreter.containers.files(self.container.id)]
@@ -71,7 +73,7 @@ class InterpreterSession:
 
 
 def open_session(
-    interpreter: Cells,
+    interpreter: AnyInterpreter,
     files: Files,
     settings: Settings,
     client: str,
@@ -94,7 +96,7 @@ def open_session(
 
 
 def _container(
-    interpreter: Cells,
+    interpreter: AnyInterpreter,
     settings: Settings,
     client: str,
     request: ChatCompletionRequest,
@@ -116,7 +118,7 @@ def _container(
         first = error.errors(include_url=False, include_input=False)[0]
         at = ".".join([place, *map(str, first["loc"])])
         raise BadRequest(f"Invalid value for {at!r}: {first['msg']}.", at) from error
-    waiting = interpreter.waiting(request.messages[-1].tool_call_id or "")
+    waiting = interpreter.waiting_cell(request.messages[-1].tool_call_id or "")
     called = [waiting.container_id] if waiting else []
     for known in reversed([*_linked(request.messages), *auto.reuse, *called]):
         try:

@@ -25,8 +25,8 @@ from emulator.answering.relay import relay, relayed_messages
 from emulator.answering.usage_counter import estimate_tokens
 from emulator.errors import BadRequest, UpstreamFailed
 from emulator.events import AnswerEvent, RelayedChunk, UpstreamAccepted
-from emulator.interpreter.attachments import written_out
-from emulator.interpreter.interface import Cells
+from emulator.interpreter.attachments import with_file_contents
+from emulator.interpreter.interface import AnyInterpreter
 from emulator.protocol import ChatCompletionRequest
 from emulator.settings import Order, Settings
 from emulator.storage.files import Files
@@ -51,7 +51,7 @@ class Pipeline:
     upstreams: Upstreams
     engines: Sequence[Engine]
     store: KeyValueStore | None = None
-    interpreter: Cells | None = None
+    interpreter: AnyInterpreter | None = None
     files: Files | None = None
     habits: ModelHabits = field(default_factory=ModelHabits)
     probe: ToolProbe = field(default_factory=lambda: ToolProbe(None))
@@ -90,7 +90,7 @@ class Pipeline:
             if self.interpreter is None or self.files is None:
                 raise BadRequest("The code interpreter is off here.", "tools", "interpreter_off")
         elif self.files is not None:  # no upstream knows the files that were uploaded here
-            messages = written_out(chat.messages, self.files, client)
+            messages = with_file_contents(chat.messages, self.files, client)
             if any(map(operator.is_not, messages, chat.messages)):
                 request = replace(request, chat=chat.model_copy(update={"messages": messages}))
         return replace(

@@ -10,7 +10,7 @@ from contextlib import suppress
 import structlog
 
 from emulator.errors import ExecutionFailed, NotFound
-from emulator.interpreter.held import Decision, Held
+from emulator.interpreter.pending_cell import ApprovalDecision, PendingCell
 from emulator.interpreter.shared_approvals import SharedApprovals
 from emulator.storage.key_value import StoreFailed
 
@@ -33,18 +33,18 @@ class Approvals:
         self._shared = shared
         self._now = now
         self._lock = threading.Lock()
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, PendingCell] = {}
 
-    def hold(self, execution_id: str, container_id: str, code: str) -> Held:
+    def hold(self, execution_id: str, container_id: str, code: str) -> PendingCell:
         """Hold a cell until it is decided on; `wait` and `release` must follow."""
-        held = Held(execution_id, container_id, code, self._now())
+        held = PendingCell(execution_id, container_id, code, self._now())
         with self._lock:
             self._held[held.id] = held
         if not self._look(held):
             log.warning("a held cell is not shown at other replicas yet", container=container_id)
         return held
 
-    def wait(self, held: Held, seconds: float) -> Decision:
+    def wait(self, held: PendingCell, seconds: float) -> ApprovalDecision:
         """The decision, from whichever replica; no decision in ``seconds`` means no."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
@@ -52,12 +52,12 @@ class Approvals:
             if (decision := held.wait(look_again)) is not None:
                 return decision
             self._look(held)
-        nobody = Decision(approved=False, reason=f"nobody approved it within {seconds:g} s")
+        nobody = ApprovalDecision(approved=False, reason=f"nobody approved it within {seconds:g} s")
         with suppress(NotFound):  # somebody was faster, just now
             self._settle(held.container_id, held.id, nobody)
         return held.decision or nobody
 
-    def release(self, held: Held) -> None:
+    def release(self, held: PendingCell) -> None:
         with held.telling:
             with self._lock:
                 self._held.pop(held.id, None)
@@ -65,7 +65,7 @@ class Approvals:
                 with suppress(StoreFailed):  # it ends by itself
                     self._shared.forget(held)
 
-    def of(self, container_id: str) -> list[Held]:
+    def of(self, container_id: str) -> list[PendingCell]:
         """The cells that wait in one container, the oldest first."""
         found = self._of_here(container_id)
         if self._shared is not None and not found:
@@ -76,7 +76,9 @@ class Approvals:
             found = [elsewhere] if elsewhere is not None else []
         return found
 
-    def decide(self, container_id: str, execution_id: str, decision: Decision) -> Held:
+    def decide(
+        self, container_id: str, execution_id: str, decision: ApprovalDecision
+    ) -> PendingCell:
         """Raises `NotFound` if no such cell waits in that container."""
         for held in self.of(container_id):
             if held.id == execution_id:
@@ -86,7 +88,7 @@ class Approvals:
 
     def drop(self, container_id: str) -> None:
         """The container has gone: nothing of it will run, at no replica."""
-        gone = Decision(approved=False, reason="the container has gone")
+        gone = ApprovalDecision(approved=False, reason="the container has gone")
         with suppress(NotFound, ExecutionFailed):
             for held in self.of(container_id):
                 self._settle(container_id, held.id, gone)
@@ -96,13 +98,13 @@ class Approvals:
         with self._lock:
             held_here = [*self._held.values()]
         for held in held_here:
-            held.decide(Decision(approved=False, reason="the proxy ends"))
+            held.decide(ApprovalDecision(approved=False, reason="the proxy ends"))
 
-    def _of_here(self, container_id: str) -> list[Held]:
+    def _of_here(self, container_id: str) -> list[PendingCell]:
         with self._lock:
             return [held for held in self._held.values() if held.container_id == container_id]
 
-    def _settle(self, container_id: str, execution_id: str, decision: Decision) -> None:
+    def _settle(self, container_id: str, execution_id: str, decision: ApprovalDecision) -> None:
         """Raises `NotFound` if another decision was faster, `ExecutionFailed` if that is unknown."""
         here = [held for held in self._of_here(container_id) if held.id == execution_id]
         if self._shared is not None and not self._counts(
@@ -113,7 +115,11 @@ class Approvals:
             held.decide(decision)
 
     def _counts(
-        self, container_id: str, execution_id: str, decision: Decision, here: list[Held]
+        self,
+        container_id: str,
+        execution_id: str,
+        decision: ApprovalDecision,
+        here: list[PendingCell],
     ) -> bool:
         """Whether no other replica has decided, as far as the store can be asked."""
         assert self._shared is not None
@@ -129,11 +135,11 @@ class Approvals:
         # If it still waits, the store has lost it meanwhile.
         return any(held.decision is None and self._waits(held) for held in here)
 
-    def _waits(self, held: Held) -> bool:
+    def _waits(self, held: PendingCell) -> bool:
         with self._lock:
             return held.id in self._held
 
-    def _look(self, held: Held) -> bool:
+    def _look(self, held: PendingCell) -> bool:
         """Take over what another replica has decided. False if the store cannot be asked."""
         if self._shared is None:
             return True

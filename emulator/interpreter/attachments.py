@@ -24,7 +24,7 @@ from emulator.storage.files import Files, check_name
 Part = dict[str, Any]
 
 
-def taken_in(
+def with_files_in_container(
     messages: Sequence[Message], files: Files, containers: Containers, container: Container
 ) -> list[Message]:
     """The messages with each file's path in ``container`` in place of the file.
@@ -45,7 +45,7 @@ def taken_in(
     return _with_files(_with_pictures(messages, files, container.client), take)
 
 
-def written_out(messages: Sequence[Message], files: Files, client: str) -> list[Message]:
+def with_file_contents(messages: Sequence[Message], files: Files, client: str) -> list[Message]:
     """The messages with the contents of uploaded files in them. Raises `NotFound`."""
 
     def write(file: Part) -> Part:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from emulator.events import CreatedFile, Image, Logs, new_id
 from emulator.interpreter.execution import Execution, Status, Transcript
-from emulator.interpreter.held import Held
+from emulator.interpreter.pending_cell import PendingCell
 from emulator.programs.order import Outgoing
 from emulator.programs.program import Call
 from emulator.settings import Order
@@ -61,7 +61,7 @@ class RunningCell:
     ids: list[str] = field(default_factory=list)
     """Of the calls that it has made."""
     waiting: CellWaiting | None = None
-    held: Held | None = None
+    held: PendingCell | None = None
     """While it must be approved, and after."""
     gone: bool = False
     """Nobody waits for what comes of it."""

@@ -75,7 +75,7 @@ class Execution:
                     return {"type": "image", "format": ending, "base64_data": display[kind]}
         return None
 
-    def told(self) -> str:
+    def model_text(self) -> str:
         """As the model reads it: no ANSI codes, progress lines as a terminal would leave them, bounded."""
         parts = [_settled(logs.text) for logs in self.outputs if isinstance(logs, Logs)]
         text = "".join(parts).rstrip("\n")

@@ -7,4 +7,4 @@ from typing import TypeAlias
 from emulator.interpreter.interpreter import Interpreter
 from emulator.interpreter.remote import RemoteInterpreter
 
-Cells: TypeAlias = Interpreter | RemoteInterpreter
+AnyInterpreter: TypeAlias = Interpreter | RemoteInterpreter

@@ -20,9 +20,9 @@ from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.cell import CellEnded, CellWaiting, RunningCell, Steps
 from emulator.interpreter.execution import PICTURES, Execution, image
 from emulator.interpreter.file_sync import FileSync
-from emulator.interpreter.held import GONE, Decision, Held
 from emulator.interpreter.kernels import ContainerKernel, Kernels
 from emulator.interpreter.libraries import LIBRARIES
+from emulator.interpreter.pending_cell import DISCONNECTED, ApprovalDecision, PendingCell
 from emulator.interpreter.replicas import Replicas
 from emulator.programs.program import Call
 from emulator.settings import Order, Settings
@@ -40,8 +40,8 @@ _GIVE_IN_SECONDS = 0.5
 NEW_SESSION = "the Python session was begun anew: variables are gone, files are still there"
 
 
-Progress = Logs | Image | Held | CellWaiting | Execution
-"""`Held` first if the cell must be approved, outputs as they come, one of the last two last."""
+Progress = Logs | Image | PendingCell | CellWaiting | Execution
+"""`PendingCell` first if the cell must be approved, outputs as they come, one of the last two last."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Interpreter:
                 cell.held = held = self._approvals.hold(cell.id, container.id, code)
                 try:
                     if cell.gone:
-                        held.decide(GONE)
+                        held.decide(DISCONNECTED)
                     yield held
                     decision = self._approvals.wait(held, self._settings.approval_seconds)
                 finally:
@@ -111,7 +111,7 @@ class Interpreter:
             notebook = self._ready(container, kernel, cell)
             yield from self._drive(container, kernel, cell, notebook, notebook.run(cell.code))
 
-    def waiting(self, call_id: str) -> WaitingCell | None:
+    def waiting_cell(self, call_id: str) -> WaitingCell | None:
         """The cell that waits for this call's result."""
         found = self._kernels.waiting(call_id)
         if found is None:
@@ -120,7 +120,7 @@ class Interpreter:
         assert cell.waiting is not None
         return WaitingCell(container_id, cell.code, cell.waiting.calls, tuple(cell.ids))
 
-    def go_on(self, container: Container, results: Mapping[str, Any]) -> Iterator[Progress]:
+    def resume(self, container: Container, results: Mapping[str, Any]) -> Iterator[Progress]:
         """Give a waiting cell the results of its calls, by id; nothing at all if it waits no more."""
         with self._kernels.using(container) as kernel:
             cell, notebook = kernel.waiting, kernel.notebook
@@ -132,7 +132,7 @@ class Interpreter:
             cell.gone = False
             with stop_on_disconnect(partial(self._stop, kernel, cell)):
                 if cell.gone:
-                    yield _declined(cell, container, GONE)  # and it waits on
+                    yield _declined(cell, container, DISCONNECTED)  # and it waits on
                     return
                 kernel.waiting = None
                 steps = notebook.run_on_together(values)
@@ -145,15 +145,17 @@ class Interpreter:
                 self._libraries = self._kernels.open(container, kernel).libraries(LIBRARIES)
         return self._libraries
 
-    def used(self, container: Container) -> bool:
+    def has_been_used(self, container: Container) -> bool:
         """Whether anything has been done in a container: code run, or a file put there."""
         return self._kernels.ran(container.id) or bool(self.containers.files(container.id))
 
-    def held(self, container_id: str) -> list[Held]:
+    def pending_cells(self, container_id: str) -> list[PendingCell]:
         """The cells of a container that wait for approval, the oldest first."""
         return self._approvals.of(container_id)
 
-    def decide(self, container_id: str, execution_id: str, decision: Decision) -> Held:
+    def decide(
+        self, container_id: str, execution_id: str, decision: ApprovalDecision
+    ) -> PendingCell:
         """Raises `NotFound` if no such cell waits in that container."""
         return self._approvals.decide(container_id, execution_id, decision)
 
@@ -189,7 +191,7 @@ class Interpreter:
     def _stop(self, kernel: ContainerKernel, cell: RunningCell) -> None:
         cell.gone = True
         if cell.held is not None:
-            cell.held.decide(GONE)
+            cell.held.decide(DISCONNECTED)
         # Not what others run in the container, before this cell's turn or after it.
         if kernel.running is cell and kernel.notebook is not None:
             kernel.notebook.interrupt()
@@ -231,7 +233,7 @@ class Interpreter:
         kernel.running = cell
         try:
             if cell.gone:
-                yield _declined(cell, container, GONE)
+                yield _declined(cell, container, DISCONNECTED)
                 return
             ended = yield from cell.drive(notebook, steps)
         finally:
@@ -278,13 +280,13 @@ def _pictures(cell: RunningCell, file_sync: FileSync) -> list[CreatedFile]:
     return files
 
 
-def _edited(cell: RunningCell, decision: Decision) -> None:
+def _edited(cell: RunningCell, decision: ApprovalDecision) -> None:
     if decision.code is not None and decision.code != cell.code:
         cell.code = decision.code
         cell.notes.append(f"the user changed the code to:\n{cell.code}\n")
 
 
-def _declined(cell: RunningCell, container: Container, decision: Decision) -> Execution:
+def _declined(cell: RunningCell, container: Container, decision: ApprovalDecision) -> Execution:
     reason = f": {decision.reason}" if decision.reason else "."
     text = f"The user declined to run this code{reason}\n"
     return Execution(

@@ -21,8 +21,8 @@ from emulator.errors import ClientDisconnected, ExecutionFailed
 from emulator.events import Image, Logs
 from emulator.interpreter.cell import CellWaiting
 from emulator.interpreter.execution import Execution
-from emulator.interpreter.held import Decision, Held
 from emulator.interpreter.interpreter import Interpreter, Progress, WaitingCell
+from emulator.interpreter.pending_cell import ApprovalDecision, PendingCell
 from emulator.settings import Order
 from emulator.shared.rpc import Handler, KeeperUnavailable, RpcClient
 from emulator.storage.container_rows import Container
@@ -34,9 +34,9 @@ _BYTES = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 _KINDS: Mapping[str, TypeAdapter[Any]] = {
     # In a tuple, since only then can a dataclass be given a configuration.
     kind.__name__: TypeAdapter(_ONE[kind], config=_BYTES)
-    for kind in (Logs, Image, CellWaiting, Execution, WaitingCell, Container, Decision)
+    for kind in (Logs, Image, CellWaiting, Execution, WaitingCell, Container, ApprovalDecision)
 }
-_HELD_FIELDS = ("id", "container_id", "code", "since")
+_PENDING_FIELDS = ("id", "container_id", "code", "since")
 
 
 class RemoteInterpreter:
@@ -61,35 +61,37 @@ class RemoteInterpreter:
         toolset = toolset or Toolset.parse([])
         return self._stream("run", container, code, toolset, key, order)
 
-    def waiting(self, call_id: str) -> WaitingCell | None:
+    def waiting_cell(self, call_id: str) -> WaitingCell | None:
         try:
-            cell: WaitingCell | None = self._call("waiting", call_id) if call_id else None
+            cell: WaitingCell | None = self._call("waiting_cell", call_id) if call_id else None
         except ExecutionFailed:
             return None  # the caller asks the model instead
         return cell
 
-    def go_on(self, container: Container, results: Mapping[str, Any]) -> Iterator[Progress]:
-        return self._stream("go_on", container, dict(results))
+    def resume(self, container: Container, results: Mapping[str, Any]) -> Iterator[Progress]:
+        return self._stream("resume", container, dict(results))
 
     def libraries(self, container: Container) -> dict[str, str]:
         if self._libraries is None:
             self._libraries = self._call("libraries", container)
         return self._libraries or {}
 
-    def used(self, container: Container) -> bool:
+    def has_been_used(self, container: Container) -> bool:
         try:
-            return bool(self._call("used", container))
+            return bool(self._call("has_been_used", container))
         except ExecutionFailed:
             return True  # an unused container that stays does less harm than a used one that goes
 
     def delete(self, client: str, container_id: str) -> None:
         self._call("delete", client, container_id)
 
-    def held(self, container_id: str) -> Sequence[Held]:
-        return [*self._stream("held", container_id)]
+    def pending_cells(self, container_id: str) -> Sequence[PendingCell]:
+        return [*self._stream("pending_cells", container_id)]
 
-    def decide(self, container_id: str, execution_id: str, decision: Decision) -> Held:
-        held: Held = self._call("decide", container_id, execution_id, decision)
+    def decide(
+        self, container_id: str, execution_id: str, decision: ApprovalDecision
+    ) -> PendingCell:
+        held: PendingCell = self._call("decide", container_id, execution_id, decision)
         return held
 
     def _call(self, name: str, *arguments: Any) -> Any:
@@ -114,11 +116,11 @@ def handlers(interpreter: Interpreter) -> dict[str, Handler]:
 
     return {
         "interpreter.run": streamed(interpreter.run),
-        "interpreter.go_on": streamed(interpreter.go_on),
-        "interpreter.held": streamed(interpreter.held),
+        "interpreter.resume": streamed(interpreter.resume),
+        "interpreter.pending_cells": streamed(interpreter.pending_cells),
         **{
             f"interpreter.{name}": called(getattr(interpreter, name))
-            for name in ("waiting", "libraries", "used", "delete", "decide")
+            for name in ("waiting_cell", "libraries", "has_been_used", "delete", "decide")
         },
     }
 
@@ -128,8 +130,8 @@ def _dump(value: Any) -> list[Any]:
     match value:
         case Toolset():
             return [kind, [dict(tool) for tool in value.definitions]]
-        case Held():
-            return [kind, {name: getattr(value, name) for name in _HELD_FIELDS}]
+        case PendingCell():
+            return [kind, {name: getattr(value, name) for name in _PENDING_FIELDS}]
         case _ if kind in _KINDS:
             (fields,) = _KINDS[kind].dump_python((value,), mode="json")
             return [kind, fields]
@@ -144,8 +146,8 @@ def _load(message: Sequence[Any]) -> Any:
             return fields
         case "Toolset":
             return Toolset.parse(fields)
-        case "Held":  # only to be shown: the cell itself is in the keeper
-            return Held(**fields)
+        case "PendingCell":  # only to be shown: the cell itself is in the keeper
+            return PendingCell(**fields)
         case _:
             (value,) = _KINDS[kind].validate_python((fields,))
             return value

@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
-from emulator.interpreter.held import Decision, Held
+from emulator.interpreter.pending_cell import ApprovalDecision, PendingCell
 from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore
 
 log = structlog.get_logger()
@@ -27,7 +27,7 @@ class HeldRecord:
     id: str
     code: str
     since: float
-    decision: Decision | None = None
+    decision: ApprovalDecision | None = None
 
 
 _ONE: Any = tuple  # mypy wants to know of what
@@ -44,9 +44,9 @@ class SharedApprovals:
     def __init__(self, store: KeyValueStore) -> None:
         self._store = store
 
-    def look(self, held: Held) -> Decision | None:
+    def look(self, held: PendingCell) -> ApprovalDecision | None:
         """Say that this cell still waits here; what was decided, if anything was."""
-        found: list[Decision] = []
+        found: list[ApprovalDecision] = []
 
         def renew(value: bytes | None) -> bytes:
             found.clear()
@@ -61,14 +61,14 @@ class SharedApprovals:
         self._store.change(_key(held.container_id), renew, RECORD_SECONDS)
         return found[0] if found else None
 
-    def of(self, container_id: str) -> Held | None:
+    def of(self, container_id: str) -> PendingCell | None:
         """The cell that waits in the container and is not decided on, to be shown."""
         record = _read(self._store.get(_key(container_id)))
         if record is None or record.decision is not None:
             return None
-        return Held(record.id, container_id, record.code, record.since)
+        return PendingCell(record.id, container_id, record.code, record.since)
 
-    def decide(self, container_id: str, execution_id: str, decision: Decision) -> bool:
+    def decide(self, container_id: str, execution_id: str, decision: ApprovalDecision) -> bool:
         """Whether this decision counts: the cell waits, and nobody was faster."""
 
         def settle(value: bytes | None) -> bytes:
@@ -83,7 +83,7 @@ class SharedApprovals:
             return False
         return True
 
-    def forget(self, held: Held) -> None:
+    def forget(self, held: PendingCell) -> None:
         """To be called while the container is still this replica's."""
         self._store.delete([_key(held.container_id)])
 

@@ -18,7 +18,7 @@ from emulator.answering.native.probe import ToolProbe
 from emulator.answering.pipeline import Pipeline
 from emulator.client_keys import ClientKeys
 from emulator.engines import PROGRAM_KERNELS, open_engines
-from emulator.interpreter.interface import Cells
+from emulator.interpreter.interface import AnyInterpreter
 from emulator.interpreter.opening import open_interpreter
 from emulator.interpreter.remote import RemoteInterpreter
 from emulator.responses.background import BackgroundResponses
@@ -83,7 +83,7 @@ class Services:
     upstreams: Upstreams
     reachability: Reachability
     pipeline: Pipeline
-    interpreter: Cells
+    interpreter: AnyInterpreter
     kernel_counts: KernelCounts
     requests: RecordedRequests
     conversations: Conversations
@@ -208,7 +208,7 @@ def _open_interpreter(
     stores: Stores,
     kernels: Callable[[str], KernelEngine] | None,
     keeper: Keeper | None,
-) -> Cells:
+) -> AnyInterpreter:
     """The code interpreter; its kernels run in the keeper if there is one."""
     if keeper is None:
         return open_interpreter(opening, settings, stores.containers, stores.files, kernels)

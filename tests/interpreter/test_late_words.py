@@ -8,11 +8,11 @@ import pytest
 
 from emulator.errors import NotFound
 from emulator.interpreter.approvals import Approvals
-from emulator.interpreter.held import Decision
+from emulator.interpreter.pending_cell import ApprovalDecision
 from emulator.interpreter.shared_approvals import SharedApprovals
 from emulator.storage.key_value.sqlite_store import SQLiteStore
 
-YES, NO = Decision(approved=True), Decision(approved=False)
+YES, NO = ApprovalDecision(approved=True), ApprovalDecision(approved=False)
 
 
 def test_a_word_that_comes_too_late_does_not_have_the_cell_decided_on_again() -> None:
@@ -21,7 +21,7 @@ def test_a_word_that_comes_too_late_does_not_have_the_cell_decided_on_again() ->
     class Late(SharedApprovals):
         """What decides here is overtaken on its way to the store."""
 
-        def decide(self, container_id: str, execution_id: str, decision: Decision) -> bool:
+        def decide(self, container_id: str, execution_id: str, decision: ApprovalDecision) -> bool:
             there.decide("cntr_1", held.id, YES)
             assert here.wait(held, 60) == YES
             here.release(held)

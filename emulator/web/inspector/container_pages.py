@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from emulator.errors import NotFound
 from emulator.events import Image
-from emulator.interpreter.held import Decision
-from emulator.interpreter.interface import Cells
+from emulator.interpreter.interface import AnyInterpreter
+from emulator.interpreter.pending_cell import ApprovalDecision
 from emulator.protocol import parse_body
 from emulator.storage.paging import Page
 from emulator.traces import Kept
@@ -35,7 +35,9 @@ class Word(BaseModel):
     reason: str = Field("", max_length=10_000)
 
 
-def add_containers(inspector: Blueprint, pages: Pages, interpreter: Cells, kept: Kept) -> None:
+def add_containers(
+    inspector: Blueprint, pages: Pages, interpreter: AnyInterpreter, kept: Kept
+) -> None:
     containers = interpreter.containers
 
     @inspector.get("/inspector/containers")
@@ -43,7 +45,7 @@ def add_containers(inspector: Blueprint, pages: Pages, interpreter: Cells, kept:
         found = containers.list(viewer().asks_as, Page(limit=_MOST)).items
         return pages.page(
             "containers.html", viewer=viewer(), here="containers", containers=found,
-            held=[held for one in found if one.approval for held in interpreter.held(one.id)],
+            held=[held for one in found if one.approval for held in interpreter.pending_cells(one.id)],
         )  # fmt: skip
 
     @inspector.get("/inspector/containers/<container_id>")
@@ -74,7 +76,7 @@ def add_containers(inspector: Blueprint, pages: Pages, interpreter: Cells, kept:
             raise NotFound("A cell can be approved or declined.")
         container = containers.get(viewer().asks_as, container_id)
         told = parse_body(request.get_data(), Word)
-        decision = Decision(word == "approve", told.code, told.reason)
+        decision = ApprovalDecision(word == "approve", told.code, told.reason)
         interpreter.decide(container.id, execution_id, decision)
         return json_reply({"status": f"{word}d"})
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from flask import Blueprint, Response, request
 from pydantic import Field
 
-from emulator.interpreter.interface import Cells
+from emulator.interpreter.interface import AnyInterpreter
 from emulator.protocol import Lenient, parse_body
 from emulator.settings import MemoryLimit
 from emulator.storage.container_files import ROOT
@@ -49,13 +49,13 @@ class CreateContainerFile(Lenient):
 
 
 def add_routes(
-    api: Blueprint, interpreter: Cells, files: Files, read_upload: Callable[[], Upload]
+    api: Blueprint, interpreter: AnyInterpreter, files: Files, read_upload: Callable[[], Upload]
 ) -> None:
     _add_containers(api, interpreter)
     _add_container_files(api, interpreter.containers, files, read_upload)
 
 
-def _add_containers(api: Blueprint, interpreter: Cells) -> None:
+def _add_containers(api: Blueprint, interpreter: AnyInterpreter) -> None:
     containers = interpreter.containers
 
     @api.post("/containers")

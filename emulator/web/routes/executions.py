@@ -18,9 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from emulator import traces
 from emulator.events import CodeFinished, Image, Logs, RunStatus, UpstreamAccepted
 from emulator.interpreter.execution import Execution
-from emulator.interpreter.held import Decision, Held
-from emulator.interpreter.interface import Cells
+from emulator.interpreter.interface import AnyInterpreter
 from emulator.interpreter.interpreter import Progress
+from emulator.interpreter.pending_cell import ApprovalDecision, PendingCell
 from emulator.protocol import parse_body
 from emulator.settings import Settings
 from emulator.storage.container_rows import Container
@@ -51,7 +51,7 @@ class Refusal(BaseModel):
 
 
 def add_routes(
-    api: Blueprint, interpreter: Cells, settings: Settings, record: Callable[[], None]
+    api: Blueprint, interpreter: AnyInterpreter, settings: Settings, record: Callable[[], None]
 ) -> None:
     """``record``: the request that is served is to be recorded."""
     containers = interpreter.containers
@@ -76,22 +76,22 @@ def add_routes(
     @api.get("/containers/<container_id>/executions")
     def list_held(container_id: str) -> Response:
         container = containers.get(client(), container_id)
-        held = [_shown(one) for one in interpreter.held(container.id)]
+        held = [_shown(one) for one in interpreter.pending_cells(container.id)]
         return json_reply({"object": "list", "data": held, "has_more": False})
 
     @api.post("/containers/<container_id>/executions/<execution_id>/approve")
     def approve(container_id: str, execution_id: str) -> Response:
         asked = parse_body(request.get_data() or b"{}", Approval)
-        decision = Decision(approved=True, code=asked.code)
+        decision = ApprovalDecision(approved=True, code=asked.code)
         return decided(container_id, execution_id, decision)
 
     @api.post("/containers/<container_id>/executions/<execution_id>/decline")
     def decline(container_id: str, execution_id: str) -> Response:
         asked = parse_body(request.get_data() or b"{}", Refusal)
-        decision = Decision(approved=False, reason=asked.reason)
+        decision = ApprovalDecision(approved=False, reason=asked.reason)
         return decided(container_id, execution_id, decision)
 
-    def decided(container_id: str, execution_id: str, decision: Decision) -> Response:
+    def decided(container_id: str, execution_id: str, decision: ApprovalDecision) -> Response:
         container = containers.get(client(), container_id)
         held = interpreter.decide(container.id, execution_id, decision)
         status = "approved" if decision.approved else "declined"
@@ -99,14 +99,14 @@ def add_routes(
 
 
 def _events(
-    interpreter: Cells, container: Container, code: str
+    interpreter: AnyInterpreter, container: Container, code: str
 ) -> Iterator[dict[str, Any] | UpstreamAccepted]:
     # What the request's context has is looked up here: another thread may read the events.
     return _told(interpreter, container, code, traces.current.get(), traces.timed("sandbox cell"))
 
 
 def _told(
-    interpreter: Cells,
+    interpreter: AnyInterpreter,
     container: Container,
     code: str,
     trace: Trace | None,
@@ -123,7 +123,7 @@ def _told(
 
 def _event(step: Progress) -> dict[str, Any] | None:
     match step:
-        case Held():
+        case PendingCell():
             return {"type": "held", "execution": _shown(step)}
         case Logs(text):
             return {"type": "logs", "text": text}
@@ -149,7 +149,7 @@ _STATUS: Mapping[str, RunStatus] = {
 }
 
 
-def _shown(held: Held) -> dict[str, Any]:
+def _shown(held: PendingCell) -> dict[str, Any]:
     return {
         "id": held.id,
         "object": "container.execution",

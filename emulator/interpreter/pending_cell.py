@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Decision:
+class ApprovalDecision:
     """``code`` is what to run instead, if it was edited; ``reason`` why nothing is to run."""
 
     approved: bool
@@ -15,11 +15,11 @@ class Decision:
     reason: str = ""
 
 
-GONE = Decision(approved=False, reason="the client that asked for it has gone")
+DISCONNECTED = ApprovalDecision(approved=False, reason="the client that asked for it has gone")
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class PendingCell:
     """A cell that may not run yet."""
 
     id: str
@@ -30,18 +30,18 @@ class Held:
     telling: threading.Lock = field(default_factory=threading.Lock)
     """For who tells other replicas of it, or that it waits no more."""
     _decided: threading.Event = field(default_factory=threading.Event)
-    _decision: list[Decision] = field(default_factory=list)
+    _decision: list[ApprovalDecision] = field(default_factory=list)
 
-    def decide(self, decision: Decision) -> None:
+    def decide(self, decision: ApprovalDecision) -> None:
         """The first decision counts. Callable from any thread."""
         self._decision.append(decision)
         self._decided.set()
 
     @property
-    def decision(self) -> Decision | None:
+    def decision(self) -> ApprovalDecision | None:
         return self._decision[0] if self._decision else None
 
-    def wait(self, seconds: float) -> Decision | None:
+    def wait(self, seconds: float) -> ApprovalDecision | None:
         """The decision, if there is one within ``seconds``."""
         self._decided.wait(seconds)
         return self.decision
