@@ -1,1 +1,1 @@
-"""What a core, a second worker and a GiB hold: `make bench-workers` -> docs/scaling.md."""
+"""How much load a core, a second worker and a GiB can serve: `make bench-workers` -> docs/scaling.md."""

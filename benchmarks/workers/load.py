@@ -1,7 +1,7 @@
-"""The upstream, which always writes the same call, and the clients, which always ask the same.
+"""The upstream, which always writes the same call, and the clients, which always send the same request.
 
-wrk and nginx where they are installed: they take little of the processors that they share with the proxy.
-Else both are of Python, and what they take makes the ratio of two workers to one a lower bound.
+wrk and nginx if they are installed: they use little of the CPU that they share with the proxy. Otherwise
+both are written in Python, and their own CPU makes the ratio of two workers to one a lower bound.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/loca
 
 
 def light() -> bool:
-    """Whether wrk and nginx are there."""
+    """Return True if wrk and nginx are installed."""
     return WRK is not None and NGINX is not None
 
 
 def name() -> str:
-    """Of both, for a table."""
+    """The names of both programs, for a table."""
     return "wrk and nginx" if light() else "Python clients and a Python upstream"
 
 
@@ -60,7 +60,7 @@ def upstream() -> AbstractContextManager[Upstream]:
 
 
 def ask(port: int, connections: int, seconds: float) -> Asked:
-    """What came to so many connections in that time."""
+    """The answers received on ``connections`` connections within ``seconds``."""
     return _wrk(port, connections, seconds) if light() else _python(port, connections, seconds)
 
 

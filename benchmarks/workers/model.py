@@ -1,4 +1,4 @@
-"""Cores and memory as sums of what was measured of one request, one stream, one chunk, one kernel."""
+"""Cores and memory of a load: the sum of the measured costs of its requests, streams, chunks and kernels."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class Costs:
     worker: float
     """MiB of memory of a proxy with one worker."""
     further: float
-    """MiB of memory of each further worker; that of the keeper is in it."""
+    """MiB of memory of each further worker, including the keeper."""
     kernel: float | None
-    """MiB of memory of a container's kernel; None where no sandbox can be had."""
+    """MiB of memory of a container's kernel; None without a sandbox."""
 
 
 @dataclass(frozen=True)
 class Use:
-    """What is asked of a proxy."""
+    """The load on a proxy."""
 
     requests: float
     """Emulated calls a second."""
     streams: int
-    """Open ones; each has CHUNKS_A_SECOND, and lasts STREAM_SECONDS."""
+    """Open streams; each sends CHUNKS_A_SECOND for STREAM_SECONDS."""
     kernels: int
 
 
@@ -41,11 +41,13 @@ SMALL = Use(requests=2, streams=10, kernels=2)
 TIMES = (1, 10, 100, 1000)
 THREADS = 1024
 KERNELS = 16
-"""Those settings' defaults."""
+"""Defaults of the settings `threads` and `max_kernels`."""
 
 
 def fitted(few: tuple[int, float], many: tuple[int, float]) -> tuple[float, float]:
-    """The CPU of a stream's begin and of a chunk, from (chunks, CPU a stream) of shorter and longer ones."""
+    """CPU of a stream's start and of one chunk, from (chunks, CPU per stream) of short and of long
+    streams.
+    """
     chunk = (many[1] - few[1]) / (many[0] - few[0])
     return max(0.0, few[1] - chunk * few[0]), chunk
 
@@ -63,24 +65,24 @@ def gigabytes(use: Use, costs: Costs) -> float:
 
 
 def breaks(use: Use, costs: Costs, processors: int, memory: float) -> str:
-    """What the defaults do not hold, then what the machine does not, with ``memory`` in GiB."""
+    """The defaults that the load exceeds, then the limits of the machine (``memory`` in GiB)."""
     found = []
     if cores(use, costs) > 1:
-        found.append("one worker's core (`--workers`)")
+        found.append("one worker (`--workers`)")
     if use.streams > THREADS:
         found.append(f"`threads` ({THREADS:,})")
     if use.kernels > KERNELS:
         found.append(f"`max_kernels` ({KERNELS})")
     if cores(use, costs) > processors:
-        found.append("this machine's cores")
+        found.append("the machine's cores")
     if gigabytes(use, costs) > memory:
-        found.append("its memory")
+        found.append("the machine's memory")
     return ", ".join(found) or "nothing"
 
 
 def table(costs: Costs, processors: int, memory: float) -> Sequence[str]:
     rows = [
-        "| times | calls/s | open streams | kernels | cores | GiB | what gives way |",
+        "| load | calls/s | open streams | kernels | cores | GiB | exceeded |",
         "|" + 7 * "---|",
     ]
     for times in TIMES:

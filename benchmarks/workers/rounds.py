@@ -1,7 +1,7 @@
-"""Calls with one worker and with two, in turns: how many came, and whose CPU they took.
+"""Calls with one worker and with two, taking turns: calls per second, and which process used the CPU.
 
-Both proxies run all the time, so a pair of rounds is seconds apart and other work falls on both
-alike. They are started anew now and then: a process may be a few percent faster or slower all its life.
+Both proxies run all the time, so the rounds of a pair are seconds apart and other work affects both alike.
+They are restarted now and then, because a process may be a few percent faster or slower for its whole life.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from benchmarks.workers import load
 STARTS = 2
 WORKERS = (1, 2)
 _SETTLE_SECONDS = 4.0
-"""What a proxy does behind its start is not measured."""
+"""Background work after the start is not measured."""
 _START_SECONDS = 30.0
-"""A machine that is busy takes long to start all workers."""
+"""A busy machine takes long to start all workers."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """Milliseconds of CPU are of each call."""
+    """CPU values are milliseconds per call."""
 
     rate: float
     """Calls a second."""
@@ -38,11 +38,11 @@ class Round:
     """Monty's processes, which the workers start; and gunicorn's master, which does nothing."""
     keeper: float
     load: float
-    """wrk and nginx, or what stands for them."""
+    """wrk and nginx, or the Python programs that replace them."""
     idle: float
-    """Cores of the machine that did nothing."""
+    """Idle cores of the machine."""
     others: float
-    """Cores that did something else."""
+    """Cores used by other processes."""
 
     @property
     def proxy(self) -> float:
@@ -50,13 +50,13 @@ class Round:
 
     @property
     def cores(self) -> float:
-        """That the proxy kept busy."""
+        """Cores used by the proxy."""
         return self.rate * self.proxy / 1000
 
 
 @dataclass(frozen=True)
 class _Used:
-    """Seconds of CPU since each began."""
+    """Seconds of CPU since each process started."""
 
     processes: dict[int, float]
     """Children of the master."""
@@ -146,19 +146,19 @@ def _warm(port: int, connections: int) -> None:
 
 def table(found: dict[int, list[Round]], seconds: float) -> Iterator[str]:
     one, two = (found[workers] for workers in WORKERS)
-    yield "| median (least to most) | 1 worker | 2 workers | 2 : 1, of each pair |"
+    yield "| median (range) | 1 worker | 2 workers | ratio of each pair |"
     yield "|---|---|---|---|"
     rows: Sequence[tuple[str, Callable[[Round], float], int]] = (
         (f"calls/s, {len(one)} rounds of {seconds:g} s", attrgetter("rate"), 0),
-        ("calls in a second of the proxy's CPU", _work, 0),
-        ("CPU a call, ms: all of the proxy", attrgetter("proxy"), 2),
+        ("calls per second of the proxy's CPU", _work, 0),
+        ("CPU per call, ms: all of the proxy", attrgetter("proxy"), 2),
         ("... its workers", attrgetter("workers"), 2),
         ("... their sandboxes", attrgetter("sandboxes"), 2),
         ("... the keeper", attrgetter("keeper"), 2),
-        (f"beside it, ms: {load.name()}", attrgetter("load"), 2),
-        ("cores that the proxy keeps busy", attrgetter("cores"), 2),
-        ("... that have other work", attrgetter("others"), 2),
-        ("... that are idle", attrgetter("idle"), 2),
+        (f"load generator, ms: {load.name()}", attrgetter("load"), 2),
+        ("cores used by the proxy", attrgetter("cores"), 2),
+        ("... used by other work", attrgetter("others"), 2),
+        ("... idle", attrgetter("idle"), 2),
     )
     for name, value, digits in rows:
         few, many = [value(each) for each in one], [value(each) for each in two]
