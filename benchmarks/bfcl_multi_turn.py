@@ -2,10 +2,12 @@
 
     python -m benchmarks.bfcl_multi_turn [--every 20] [--order dataflow] [--style loop]
 
-An upstream plays an ideal model: for each message of a user it writes the ground truth's calls as one
-program, in one of five styles. The official SDK is an agent's loop that runs the calls of each message
-in their order, in a random order or in reverse, as clients do that run parallel calls at once. After each
-of the user's messages the world must be what the ground truth makes of it, run in order without a proxy.
+The upstream plays an ideal model: for each user message it writes the ground truth's calls as one program,
+in one of
+five styles. An agent loop on the official SDK runs the calls of each message in order, in random order or
+in reverse,
+like clients that run parallel calls at the same time. After each user message the state of the world must
+equal the state after the ground truth, run in order without a proxy.
 """
 
 from __future__ import annotations
@@ -338,11 +340,12 @@ def run(cases: Sequence[Case], styles: Sequence[str], order: Order, jobs: int) -
 PAGE = """\
 ### BFCL's multi-turn cases
 
-The {cases} base cases of bfcl-eval {version}, with its Python classes as the world. For each message of the
-user a model writes the calls of the ground truth as one program, in one of five styles; the client runs
-the calls of each message in their order, in a random order, or in reverse. How many cases end in the state
-that the ground truth leads to, and what it took where calls are run in order: turns of the model, requests of
-the client, messages with several calls (`make bench-multi-turn` writes this):
+The {cases} base cases of bfcl-eval {version}, with its Python classes as the world. For each user message
+the model writes the
+calls of the ground truth as one program, in five styles; the client runs the calls of each message in
+order, in random
+order, or in reverse. The table shows how many cases end in the right state and, for calls run in order, the
+model turns, client requests, and messages with several calls (`make bench-multi-turn`):
 
 {tables}
 {flawed}
@@ -373,12 +376,12 @@ def report(cases: Sequence[Case], by_order: dict[Order, list[Trial]]) -> str:
             tables.append(f"| {' | '.join(cells)} |")
         tables.append("")
     flawed = [f"`{case.id}`: {flaw}" for case in cases if (flaw := case.flaw())]
-    said = "No valid call can do what the ground truth of these does: " + "; ".join(flawed)
+    sentence = "No valid call can do what the ground truth does: " + "; ".join(flawed)
     return PAGE.format(
         cases=len(cases),
         version=version("bfcl-eval"),
         tables="\n".join(tables),
-        flawed=said if flawed else "",
+        flawed=sentence if flawed else "",
     )
 
 

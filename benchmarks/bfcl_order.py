@@ -1,10 +1,11 @@
-"""How many of BFCL's parallel calls leave in one message, by ``--order`` -> docs/programs.md.
+"""How many of BFCL's parallel calls are sent in one message, by ``--order`` -> docs/programs.md.
 
     python -m benchmarks.bfcl_order [--every 20]
 
-The same upstream as in `benchmarks.bfcl`: it writes the calls of the ground truth as statements, as a
-loop or as a list. Told is in how many cases the first message has all of them; the others leave in
-further messages without a turn of the model.
+The upstream is that of `benchmarks.bfcl`: it writes the calls of the ground truth as statements, as a loop
+or as a
+list. The table counts the cases whose first message has all calls; in the others the remaining calls follow
+in later messages, without a model turn.
 """
 
 from __future__ import annotations
@@ -29,25 +30,25 @@ CATEGORIES = ("parallel", "parallel_multiple", "live_parallel", "live_parallel_m
 STYLES = {"keywords": "statements", "variables + loop": "loop", "list": "list"}
 
 PAGE = """\
-Of BFCL's cases with parallel calls, so many have all calls in the first message (`make bench-multi-turn`):
+BFCL's cases with parallel calls: how many send all calls in the first message (`make bench-multi-turn`):
 
 {table}
 
-In the others the rest of the calls follow in further messages, without the model.
+In the other cases the remaining calls follow in later messages, without a model turn.
 """
 
 
 def measure(cases: Sequence[Case], jobs: int) -> tuple[Counter[Any], Counter[Any]]:
-    """The cases whose calls all leave at once, and all cases, by (category, style, order)."""
+    """Count the cases whose first message has all calls, and all cases, by (category, style, order)."""
     whole: Counter[Any] = Counter()
     total: Counter[Any] = Counter()
 
-    def run(asked: tuple[Trial, Order]) -> tuple[tuple[str, str, Order], bool]:
-        trial, order = asked
+    def run(job: tuple[Trial, Order]) -> tuple[tuple[str, str, Order], bool]:
+        trial, order = job
         calls = running.first_calls(trial, order)
         return (trial.case.category, trial.style, order), len(calls) == len(trial.case.ideal)
 
-    asked = [
+    jobs_to_run = [
         (trial, order)
         for case in cases
         for trial in trials(case)
@@ -55,7 +56,7 @@ def measure(cases: Sequence[Case], jobs: int) -> tuple[Counter[Any], Counter[Any
         for order in get_args(Order)
     ]
     with bench() as running, ThreadPoolExecutor(jobs) as pool:
-        for key, at_once in pool.map(run, asked):
+        for key, at_once in pool.map(run, jobs_to_run):
             total[key] += 1
             whole[key] += at_once
     return whole, total

@@ -1,12 +1,17 @@
-"""What a program over turns saves: tasks of several steps in three ways -> docs/programs.md.
+"""Model turns that programs save: tasks of several steps, in three modes -> docs/programs.md.
 
     python -m benchmarks.turns [--only bisection] [--instant]
 
-One agent loop on the official SDK plays each task against the proxy with programs on, the proxy with
-programs off, and straight against a model that is trained for JSON tool calls. The tools are local
-functions. The model is scripted, a real HTTP server: it writes the task's programs where results can
-be used, and else goes step by step by the results that the history shows it. So this measures what
-the protocol costs a model that makes no mistakes, not how good a model is.
+One agent loop on the official SDK plays each task three times: through the proxy with programs on, through
+the proxy
+with programs off, and directly against a model with JSON tool calls. Tools are local functions; all three
+runs must do
+the same things with them. The model is a scripted HTTP server that makes no mistakes: it writes the task's
+program if
+results can be used, otherwise it makes all possible calls of each step at once. So this measures the cost
+of the
+protocol, not the quality of a model. A reply starts after 0.2 s and has 200 tokens per second; a token is
+four characters of what the model reads or writes, including the tools as JSON for JSON calls.
 """
 
 from __future__ import annotations
@@ -264,7 +269,7 @@ def measure(tasks: Sequence[Task], *, instant: bool) -> dict[str, list[Cost]]:
 
 
 def report(tasks: Sequence[Task], costs: Mapping[str, Sequence[Cost]]) -> str:
-    """The Markdown table, and what it comes down to."""
+    """The Markdown table and its summary."""
     heads = " / ".join(MODES)
     lines = [
         f"Each cell: {heads}.",
@@ -285,7 +290,7 @@ def report(tasks: Sequence[Task], costs: Mapping[str, Sequence[Cost]]) -> str:
 def _summary(long: int, chains: Sequence[Cost], all_: Sequence[Cost]) -> Iterator[str]:
     on, off, classic = chains
     times = (
-        f"{off.turns / on.turns:.1f} times as many without them and "
+        f"{off.turns / on.turns:.1f} times as many without programs and "
         f"{classic.turns / on.turns:.1f} times as many with JSON calls"
     )
     prompts = " and ".join(
@@ -294,7 +299,7 @@ def _summary(long: int, chains: Sequence[Cost], all_: Sequence[Cost]) -> Iterato
     replies = " / ".join(f"{each.reply_tokens:,}" for each in all_)
     yield (
         f"The {long} tasks with a chain of {LONG_CHAIN} or more dependent calls take {on.turns} model "
-        f"turns with programs, {times}; that is {prompts} times the prompt tokens. "
+        f"turns with programs, {times}, and {prompts} times the prompt tokens. "
         f"Over all tasks the model writes {replies} tokens."
     )
 
