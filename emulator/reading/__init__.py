@@ -1,18 +1,18 @@
-"""Text -> statements: how calls are found in a reply, and how each syntax is read into Python.
+"""Text to statements: find the calls in a reply and read each syntax into Python.
 
-In comes text as it streams, cut anywhere; out come events (reasoning, prose, blocks) and, of each block,
-Python statements. `splitter` finds the blocks, `readers` is the table of what reads them, and the name of a
-tool is all that this room knows of it.
+Input: the text of a reply as it streams in, in pieces of any size. Output: events (reasoning,
+prose, blocks) and, for each block, Python statements. `splitter` finds the blocks; `readers` is the
+table of functions that read them. Of the tools this room knows only the names.
 
 Laws:
 
-* Sans-IO, and the same for every cut: ``feed(text)``, then ``close()``. The tests try each sample whole, by
-  character and at random cuts.
-* Nothing is lost: the events' ``raw`` joined is the reply. What turns out to be no program is prose again.
-* Python first. Every other syntax is a row in a table (`tags`, `openings`, `readers`) that ends in the same
-  statements, so nothing behind this room knows which one the model wrote in.
-* Time is linear in the text, whatever the text.
+* Sans-IO: ``feed(text)``, then ``close()``. The result does not depend on where the text is cut.
+  The tests feed every sample whole, character by character, and in random pieces.
+* Nothing is lost: the ``raw`` of all events, joined, is the reply. A block that is not a program
+  becomes prose again.
+* Python first. Every other syntax is a row in a table (`tags`, `openings`, `readers`) and ends in
+  the same statements, so the rooms above do not know which syntax the model used.
+* Time is linear in the length of the text, for any text.
 
-Start at `splitter`, then follow one row of `readers`. A new syntax: CONTRIBUTING.md shows one from start
-to end.
+Start at `splitter`, then follow one row of `readers`. CONTRIBUTING.md shows how to add a syntax.
 """

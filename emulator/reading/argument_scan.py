@@ -1,7 +1,12 @@
-"""Whether a closing tag closes its block, or stands inside of a value: where the arguments' own syntax is.
+"""Decide whether a closing tag closes its block or is inside a value.
 
-A scanner between the tags of one block, fed as the text comes, in time linear in it. It knows quotes
-and brackets of JSON and Python, and the elements that hold one value each.
+`ArgumentScan` follows the text between the tags of one block as it arrives, in linear time. It
+knows quotes and brackets of JSON and Python, and the elements that hold one value each.
+
+States: NOTHING (between values), BRACKETS (inside a JSON or Python value), VALUE (inside an element
+that holds a value), CLOSED (the element's closing tag has come; the text after it decides whether
+the tag was part of the value). A closing tag of the block never closes it inside a quoted string,
+nor inside an element's value unless the call ends there too.
 """
 
 from __future__ import annotations
@@ -15,20 +20,20 @@ from emulator.reading.elements import ARGUMENTS, PREFIX, STRUCTURE, SUFFIX
 from emulator.reading.lexing import JsonScan
 from emulator.reading.scanner import Verdict
 
-#: Characters that an opening and a closing tag may have.
+#: The length limits of an opening and of a closing tag.
 _TAG, _WORD = 400, 64
 
 # DeepSeek's look-alikes of bar and space.
 _PLAIN = str.maketrans("｜▁", "|_")
 _OUTSIDE = re.compile(r"[<({\[]")
 _QUOTES = (re.compile("<escape>"), re.compile(r'<\|"\|>'))
-#: What closes a value, and what opens it.
+#: (closing, opening) of each kind of element that holds a value.
 _OPENINGS: tuple[tuple[re.Pattern[str] | None, re.Pattern[str]], ...] = (
     *((quote, quote) for quote in _QUOTES),
     *((re.compile(one.closing), re.compile(one.opening)) for one in ARGUMENTS),
 )
 _BY_NAME = ((None, re.compile(r"<(?P<key>[A-Za-z_][\w.\-]{0,200})>")),)
-#: Opening tags that have a bracket inside.
+#: Opening tags that contain a bracket.
 _LONG = re.compile(rf"<(?:{PREFIX}arg_key|\|tool_arg:start|\|open\|>argument)")
 _QUOTES_END = re.compile(r"[\"']{1,2}\Z")
 _AFTER = re.compile(
@@ -45,29 +50,31 @@ class _In(Enum):
     NOTHING = auto()
     BRACKETS = auto()
     VALUE = auto()
-    CLOSED = auto()  # a value's closing tag has come; what follows says whether it was one
+    CLOSED = auto()
 
 
 class ArgumentScan:
-    """What stands between an opening tag and each place where its closing tag may stand."""
+    """Follows the text between an opening tag and each possible closing tag."""
 
     def __init__(self, *, by_name: bool = False) -> None:
-        """``by_name``: each argument is an element called like it: ``<city>Oslo</city>``."""
+        """``by_name``: each argument is an element named after the parameter:
+        ``<city>Oslo</city>``.
+        """
         self._text = ""
         self._state = _In.NOTHING
         self._scan = JsonScan(code=True)
         self._by_name = by_name
         self._openings = _BY_NAME if by_name else _OPENINGS
         self._closing = _QUOTES[0]
-        self._strict = False  # the closing tag of the value ends it wherever it stands
+        self._strict = False  # the first closing tag ends the value, whatever follows
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is open."""
+        """True if nothing is open."""
         return self._state in (_In.NOTHING, _In.CLOSED)
 
     def feed(self, text: str) -> None:
-        """More of the block."""
+        """Add more of the block."""
         self._text += text.translate(_PLAIN)
         at, more = 0, True
         while more and at < len(self._text):
@@ -75,21 +82,21 @@ class ArgumentScan:
         self._text = self._text[at:]
 
     def closes(self, following: str, *, final: bool) -> Verdict:
-        """Whether a closing tag that comes now, before ``following``, closes the block."""
+        """Test whether a closing tag that comes now, followed by ``following``, closes the block."""
         if self._state is _In.BRACKETS:
             self._scan.feed(self._text)
             self._text = ""
             return Verdict.NO if self._scan.quote else Verdict.YES
         if self._state is not _In.VALUE:
             return Verdict.YES
-        # A value that was never closed: the block ends only where calls end.
+        # A value that was never closed: the block ends only where a call may end.
         rest = following.translate(_PLAIN).lstrip()
         if not rest or (not final and rest[0] in "<[]" and len(rest) < _WORD and not _ended(rest)):
             return Verdict.YES if final else Verdict.MAYBE
         return Verdict.YES if _AFTER.match(rest) else Verdict.NO
 
-    # Each step looks at the text from a place on; it gives the place up to which that is decided, and
-    # whether to go on. What is behind that place is looked at again with more text.
+    # Each step examines the text from an index. It returns the index up to which the text is decided, and
+    # whether to continue. The text after that index is examined again when more has arrived.
 
     def _nothing(self, at: int) -> tuple[int, bool]:
         found = _OUTSIDE.search(self._text, at)
@@ -110,7 +117,7 @@ class ArgumentScan:
         return (start, False) if self._may_be_tag(start) else (start + 1, True)
 
     def _may_be_tag(self, start: int) -> bool:
-        """Whether more text could make the opening tag of a value of what begins at ``start``."""
+        """Return True if more text could complete the opening tag of a value at ``start``."""
         rest = self._text[start : start + _TAG]
         if len(rest) == _TAG or rest[1:2].isspace():
             return False
@@ -153,5 +160,5 @@ class ArgumentScan:
 
 
 def _ended(text: str) -> bool:
-    """Whether the tag that begins ``text`` has ended, or is none."""
+    """Return True if ``text`` does not begin with an incomplete tag."""
     return _TAG_ENDED.match(text) is not None

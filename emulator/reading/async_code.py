@@ -1,7 +1,8 @@
-"""Code that needs an event loop keeps it: ``async with``, ``async for``, tasks as they complete and such.
+"""Code that needs an event loop keeps it: ``async with``, ``async for``, ``asyncio.as_completed``
+and so on.
 
-Elsewhere stubs are plain functions and nobody awaits them (`rewrites`). A coroutine function of this kind is
-called as a plain function too: it drives itself. Knows only syntax.
+Everywhere else stubs are plain functions and are not awaited (`rewrites`). A coroutine function
+that needs an event loop becomes a plain function that runs itself. Knows only syntax.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import ast
 from sandbox.parsing import parse, walk
 
 _PLAIN = frozenset("run gather create_task ensure_future sleep".split())
-"""What of asyncio means the same without it."""
+"""The parts of asyncio that are not needed once stubs are plain functions."""
 
 
-def is_concurrent(node: ast.AST) -> bool:
-    """Whether a statement cannot be written without ``async``."""
+def needs_event_loop(node: ast.AST) -> bool:
+    """Return True if a statement cannot be written without ``async``."""
     for inner in walk(node):
         match inner:
             case ast.AsyncFor() | ast.AsyncWith() | ast.comprehension(is_async=1):
@@ -27,8 +28,10 @@ def is_concurrent(node: ast.AST) -> bool:
     return False
 
 
-def driven(node: ast.AST) -> ast.AST:
-    """A coroutine function as a function that runs it; generators and all else as they are."""
+def run_with_asyncio(node: ast.AST) -> ast.AST:
+    """Wrap a coroutine function in a plain function that runs it. Generators and other nodes stay
+    unchanged.
+    """
     if not isinstance(node, ast.AsyncFunctionDef) or any(
         isinstance(inner, ast.Yield) for inner in walk(node)
     ):

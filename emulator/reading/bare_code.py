@@ -1,8 +1,8 @@
-"""Python outside of any fence: is this line code, a call of an offered function, or prose?
+"""Python outside a fence: is this line code, a call of an offered function, or prose?
 
-Two questions. `opens` is asked of the beginning of a line as it streams in, and decides whether
-to hold the line back; `BareCode` is asked of whole lines and decides what they are. A sentence
-that mentions a call is prose; a line that is wholly a call is code.
+`may_be_code` tests the beginning of a line as it streams in and decides whether to buffer the line;
+`BareCode` classifies complete lines. A sentence that mentions a call is prose; a line that consists
+of a call is code.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ _STATEMENTS = frozenset(
     "for if while try with def class async import from print await return assert del".split()
 )
 _WRAPPERS = re.compile(r"[ \t]*(?:>>> ?)?(?:await +|print\( *|[\[(]\s*|[\"'“])*")
-_TARGETS = re.compile(  # what may stand between the first word and its `=`
+_TARGETS = re.compile(  # between the first word and its `=`
     r"(?:[ \t]*,[ \t]*[^\W\d]\w*)*[ \t]*(?::[ \t]*[^\W\d][\w.]*(?:\[[\w\[\], .|]*\])?[ \t]*)?"
 )
 
 
-def opens(head: str, whole: bool, names: ToolNames) -> Verdict:
-    """Whether a line that begins with `head` may be code; `whole` says that no more will come."""
+def may_be_code(head: str, whole: bool, names: ToolNames) -> Verdict:
+    """Test whether a line that begins with `head` may be code; with `whole`, no more of the line
+    will come.
+    """
     maybe = Verdict.NO if whole else Verdict.MAYBE
     wrappers = _WRAPPERS.match(head)
     at = wrappers.end() if wrappers else 0
@@ -37,7 +39,7 @@ def opens(head: str, whole: bool, names: ToolNames) -> Verdict:
         return maybe
     word = WRITTEN_NAME.match(head, at)
     if word is None:
-        # ">>" may become a prompt, "get\" an escaped underscore.
+        # ">>" may become a prompt; "get\" may become an escaped underscore.
         return maybe if ">>> ".startswith(head.lstrip()) else Verdict.NO
     at = word.end()
     if at == len(head) or head[at:] in ("\\", ".", "-"):
@@ -70,16 +72,16 @@ def _assignment(head: str, at: int, maybe: Verdict) -> Verdict:
 
 
 class LineKind(Enum):
-    """What a whole line turned out to be, with the lines that it continues."""
+    """The kind of a complete logical line."""
 
-    GOES_ON = auto()
-    BLANK = auto()  # or a comment: goes with what follows
+    CONTINUES = auto()
+    BLANK = auto()  # or a comment: belongs to the line that follows
     CODE = auto()
     CALL = auto()
     PROSE = auto()
 
 
-#: Headers that need another before them to parse.
+#: Clause headers, and the statement that must precede each one to make it parse.
 _BEFORE = {
     "elif": "if x:\n pass\n",
     "else": "if x:\n pass\n",
@@ -89,14 +91,16 @@ _BEFORE = {
 _AFTER = {"try": "\nfinally:\n pass"}
 _HEADERS = re.compile(r"(if|for|while|with|def|class|async|try|elif|else|except|finally)\b")
 
-#: Words that a word may follow in Python.
+#: Words after which another word is valid Python.
 _LEADING = _STATEMENTS | _BEFORE.keys() | {"match", "not", "lambda", "raise", "global", "yield"}
 _SENTENCE = re.compile(r"[^\W\d_]['’\w]*[,;]? +[^\W\d_]")
 _SIGNATURE = re.compile(r":\s*(?:str|int|float|bool|list|dict|object|string|number|Optional)\b|->")
 
 
 class BareCode:
-    """Whole physical lines in, kinds out. Knows what it has seen of this stretch of code."""
+    """Classifies physical lines. Remembers the assignments and the indentation of the current run
+    of code.
+    """
 
     def __init__(self, names: ToolNames) -> None:
         self._names = names
@@ -104,26 +108,26 @@ class BareCode:
         self._header = False  # the last statement opened a body
         self._margin: int | None = None
         self._assigned: set[str] = set()
-        self._lines: list[str] = []  # what the answer is about
+        self._lines: list[str] = []  # of the current logical line
 
     @property
     def logical(self) -> str:
-        """The lines that the answer is about."""
+        """The current logical line."""
         if len(self._lines) > 1:
             self._lines = ["".join(self._lines)]
         return self._lines[0] if self._lines else ""
 
     @property
     def open(self) -> bool:
-        """Whether the logical line goes on."""
+        """True if the logical line continues."""
         return self._scan.open
 
-    def hopeless(self, partial: str) -> bool:
-        """Whether a line that begins so can only be prose; the same then holds of the line."""
+    def is_prose_start(self, partial: str) -> bool:
+        """Return True if a line that begins with `partial` can only be prose."""
         return not self._scan.open and _is_sentence(partial[:HEAD])
 
     def take(self, line: str) -> LineKind:
-        """The kind of the logical line that `line` ends, or GOES_ON while it does not."""
+        """Return the kind of the logical line that `line` ends, or CONTINUES if it does not end."""
         if not self._scan.open:
             self._lines = [line]
             if not line.strip() or line.lstrip().startswith("#"):
@@ -135,10 +139,10 @@ class BareCode:
         else:
             self._lines.append(line)
         self._scan.feed(line)
-        return LineKind.GOES_ON if self._scan.open else self._kind()
+        return LineKind.CONTINUES if self._scan.open else self._kind()
 
-    def breaks_off_in_call(self) -> bool:
-        """Whether the logical line that the reply breaks off in begins with a call."""
+    def ends_inside_call(self) -> bool:
+        """Return True if the incomplete logical line begins with a call."""
         word = WRITTEN_NAME.match(self.logical.lstrip(" \t[(>"))
         return bool(word and self._names.find(word.group())) and "(" in self.logical
 
@@ -188,14 +192,16 @@ class BareCode:
         return bool(slip) or calls_tool(node.value, self._names)
 
     def _is_slip(self, node: ast.expr) -> bool:
-        """A call by keyword of what is nearly an offered name: the model is to be asked."""
+        """Return True for a call with keywords whose name is nearly an offered one. The model is
+        then asked.
+        """
         match node:
             case ast.Call(func=ast.Name(id=name), args=[], keywords=[_, *_]):
                 return name not in BUILTINS and self._names.near(name) is not None
         return False
 
     def _is_code(self, node: ast.stmt) -> bool:
-        """Whether a statement is one that nobody writes in prose."""
+        """Return True for a statement that does not occur in prose."""
         match node:
             case ast.Expr(value=value):
                 return self._is_code_expression(value)
@@ -222,7 +228,9 @@ class BareCode:
         return False
 
     def _meant_as_call(self, code: str) -> bool:
-        """Whether code that does not parse is a call all the same; the reader will complain."""
+        """Return True if code that does not parse is still meant as a call; the reader then reports
+        the error.
+        """
         if code[:1] in "\"'“" and code[-1:] in "\"'”":
             code = code[1:-1]
         word = WRITTEN_NAME.match(code)

@@ -1,4 +1,4 @@
-"""What stands inside a block without a fence, and where it ends: one scanner for each kind."""
+"""Scanners for blocks without a fence: tags, ReAct, YAML, JSON values, bare code."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from emulator.reading.tool_names import ToolNames
 # ---------------------------------------------------------------------------- tags
 
 
-def tagged(text: TextBuffer, tag: Tag) -> Scanner:
-    """From the opening tag to its closing, which is none where it stands inside of a value."""
+def scan_tagged(text: TextBuffer, tag: Tag) -> Scanner:
+    """Scan from the opening tag to its closing tag. A closing tag inside a value does not count."""
     opening = text.take(len(tag.opening))
     yield BlockStart(tag.dialect, opening if tag.framed else "")
     if not tag.framed:
@@ -40,7 +40,7 @@ def tagged(text: TextBuffer, tag: Tag) -> Scanner:
                 body.feed(raw)
                 yield BlockDelta(raw, raw)
                 continue
-        if closing == tag.opening:  # written where the closing should be; opens the next block
+        if closing == tag.opening:  # written instead of the closing tag; opens the next block
             yield BlockEnd("", closed=True)
             return Position.LINE_START
         if closing is not None:
@@ -55,8 +55,10 @@ def tagged(text: TextBuffer, tag: Tag) -> Scanner:
         yield None
 
 
-def leftover(text: TextBuffer, token: str) -> Scanner:
-    """What is left of a call: a block that no reader reads."""
+def scan_leftover(text: TextBuffer, token: str) -> Scanner:
+    """Yield a fragment of a call as a block that no reader accepts, so that the model is asked
+    about it.
+    """
     yield BlockStart("leftover", "")
     yield BlockDelta(token, text.take(len(token)))
     yield BlockEnd("", closed=True)
@@ -68,17 +70,17 @@ def leftover(text: TextBuffer, token: str) -> Scanner:
 _REACT_ENDS = re.compile(r"[ \t*]*(?:Observation|Thought|Final Answer|Question)\b", re.IGNORECASE)
 _YAML_LINE = re.compile(r"\s+\S|- |[\w\-]+:(?:\s|\Z)|#")
 
-#: Dialect -> whether a further line belongs to the block.
+#: Dialect -> test of whether another line belongs to the block.
 LINE_BLOCKS: dict[str, Callable[[str], bool]] = {
     "react": lambda line: not _REACT_ENDS.match(line),
     "yaml": lambda line: bool(_YAML_LINE.match(line)),
 }
 
 
-def lines(text: TextBuffer, dialect: str) -> Scanner:
-    """A block that lasts as long as its lines look like it."""
+def scan_lines(text: TextBuffer, dialect: str) -> Scanner:
+    """Scan a block that continues as long as its lines have the dialect's form."""
     belongs = LINE_BLOCKS[dialect]
-    if dialect == "yaml" and not (yield from _goes_on_as_yaml(text)):
+    if dialect == "yaml" and not (yield from _continues_as_yaml(text)):
         yield Text(text.take(len(text.line() or "")))
         return Position.LINE_START
     yield BlockStart(dialect, "")
@@ -95,8 +97,8 @@ def lines(text: TextBuffer, dialect: str) -> Scanner:
         yield BlockDelta(line, text.take(len(line)))
 
 
-def _goes_on_as_yaml(text: TextBuffer) -> Generator[None, None, bool]:
-    """Whether the line behind the one at hand may be YAML's, is blank, or is none: words are not."""
+def _continues_as_yaml(text: TextBuffer) -> Generator[None, None, bool]:
+    """Return True if the next line may be YAML, is blank or does not exist; False if it is prose."""
     while (first := text.line()) is None:
         yield None
     while (second := text.line(len(first))) is None and not text.final:
@@ -107,7 +109,7 @@ def _goes_on_as_yaml(text: TextBuffer) -> Generator[None, None, bool]:
 # ---------------------------------------------------------------------------- JSON
 
 
-def bracketed_value(text: TextBuffer) -> Generator[Event | None, None, bool]:
+def take_value(text: TextBuffer) -> Generator[Event | None, None, bool]:
     """Take the value in brackets that begins here. Returns False if the reply ends inside it."""
     scan = JsonScan()
     while True:
@@ -122,54 +124,56 @@ def bracketed_value(text: TextBuffer) -> Generator[Event | None, None, bool]:
 # ---------------------------------------------------------------------------- bare code
 
 
-def code(text: TextBuffer, names: ToolNames) -> Scanner:
-    """Lines that may be Python: held until one calls a tool, and given back if none does."""
+def scan_code(text: TextBuffer, names: ToolNames) -> Scanner:
+    """Scan lines that may be Python. They are buffered until one calls a tool, and become prose if
+    none does.
+    """
     bare = BareCode(names)
-    looked = 0  # characters that are held and were looked at
-    began = False
+    tested = 0  # characters that are buffered and were tested
+    started = False
     while True:
-        line = text.line(looked)
+        line = text.line(tested)
         if line is None and not text.final:
-            start = text.at + looked
-            if not bare.hopeless(text.text[start : start + HEAD]):
+            start = text.at + tested
+            if not bare.is_prose_start(text.text[start : start + HEAD]):
                 yield None
                 continue
             line = text.text[start:]
-        if line is None or looked + len(line) >= HOLD:
+        if line is None or tested + len(line) >= HOLD:
             break
         kind = bare.take(line)
-        looked += len(line)
-        if kind is LineKind.CALL or (kind is LineKind.CODE and began):
-            yield from _code_lines(text, looked, began=began)
-            began, looked = True, 0
+        tested += len(line)
+        if kind is LineKind.CALL or (kind is LineKind.CODE and started):
+            yield from _code_lines(text, tested, started=started)
+            started, tested = True, 0
         elif kind is LineKind.PROSE:
-            if began:
+            if started:
                 yield BlockEnd("", closed=True)
-            yield Text(text.take(looked - len(bare.logical)))
+            yield Text(text.take(tested - len(bare.logical)))
             if "\n" not in bare.logical[:-1]:
                 return Position.LINE_START_NOT_CODE  # it may still begin something else
             yield Text(text.take(len(bare.logical)))
             return Position.LINE_START
-    return (yield from _code_ends(text, looked, line, bare, began=began))
+    return (yield from _code_ends(text, tested, line, bare, started=started))
 
 
 def _code_lines(
-    text: TextBuffer, count: int, *, began: bool
+    text: TextBuffer, count: int, *, started: bool
 ) -> Generator[Event | None, None, None]:
-    if not began:
+    if not started:
         yield BlockStart("python", "")
     raw = text.take(count)
     yield BlockDelta(raw, raw)
 
 
 def _code_ends(
-    text: TextBuffer, looked: int, line: str | None, bare: BareCode, *, began: bool
+    text: TextBuffer, tested: int, line: str | None, bare: BareCode, *, started: bool
 ) -> Scanner:
-    """The reply has ended (no `line`), or more would have to be held than may be."""
-    if line is None and bare.open and bare.breaks_off_in_call():
-        yield from _code_lines(text, looked, began=began)
-        began, looked = True, 0
-    if began:
+    """Finish when the reply has ended (no `line`) or the buffered code exceeds HOLD."""
+    if line is None and bare.open and bare.ends_inside_call():
+        yield from _code_lines(text, tested, started=started)
+        started, tested = True, 0
+    if started:
         yield BlockEnd("", closed=not bare.open, at_reply_end=line is None)
-    yield Text(text.take(looked + len(line or "")))
+    yield Text(text.take(tested + len(line or "")))
     return Position.LINE_START

@@ -1,7 +1,7 @@
-"""Values that mean calls: every JSON shape in which models write one, read into (name, arguments).
+"""JSON values that mean calls: every JSON shape in which models write them, as (name, arguments).
 
-Knows nothing of text; `data_readers` parses. A value that means no call gives no call: an answer
-in JSON is an answer.
+Knows nothing of text; `data_readers` parses. A value that is not a call yields none: an answer in
+JSON is an answer.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ ARGUMENT_KEYS = tuple(
 CALLS_KEYS = tuple(
     "tool_calls function_calls tool_uses calls actions function_call tool_call function".split()
 )
-#: Keys that go with a call without being an argument of it.
+#: Keys that may accompany a call and are not arguments.
 _ENVELOPE = frozenset({"type", "id", "index", "call_id", "thought", "thoughts", "reasoning"})
 
 
-def calls_in(value: JSON, names: ToolNames) -> Iterator[tuple[str, JSON]]:
-    """(written name, arguments) of every call that `value` means, in order."""
+def find_calls(value: JSON, names: ToolNames) -> Iterator[tuple[str, JSON]]:
+    """Yield (written name, arguments) for every call that `value` means, in order."""
     if isinstance(value, list):
         for item in value:
-            yield from calls_in(item, names)
+            yield from find_calls(item, names)
         return
     if not isinstance(value, dict):
         return
     for key in CALLS_KEYS:
         if isinstance(value.get(key), (list, dict)):
-            yield from calls_in(value[key], names)
+            yield from find_calls(value[key], names)
             return
     for key in NAME_KEYS:
         name = value.get(key)
@@ -78,28 +78,32 @@ def _named(
 ) -> Iterator[tuple[str, JSON]]:
     for key in ARGUMENT_KEYS:
         if key in value:
-            if not (key == "parameters" and _is_schema(value[key])):  # else a tool is described
+            if not (
+                key == "parameters" and _is_schema(value[key])
+            ):  # else it is the definition of a tool
                 yield name, value[key]
             return
     if names.find(name):  # {"name": "get_weather", "city": "Oslo"}
         ignored = _ENVELOPE | {name_key}
         flat = {key: item for key, item in value.items() if key not in ignored}
-        if not _TOLD & flat.keys():
+        if not _NOT_CALL_KEYS & flat.keys():
             yield name, flat
 
 
-#: Keys of what is told about a tool or a call, which then is none.
-_TOLD = frozenset({"description", "result", "results", "output", "response", "observation"})
+#: Keys that mark a description of a tool or the result of a call, which is not a call.
+_NOT_CALL_KEYS = frozenset(
+    {"description", "result", "results", "output", "response", "observation"}
+)
 
 
 def _is_schema(value: JSON) -> bool:
     return isinstance(value, dict) and value.get("type") == "object" and "properties" in value
 
 
-def statement(name: str, arguments: JSON, names: ToolNames, line: int) -> Statement:
-    """The call as a statement: ``f(**{'city': 'Oslo'})``.
+def call_statement(name: str, arguments: JSON, names: ToolNames, line: int) -> Statement:
+    """Return the call as a statement: ``f(**{'city': 'Oslo'})``.
 
-    Raises Unreadable where the name cannot be a function's or the arguments are no object.
+    Raises Unreadable if the name cannot be a function's or the arguments are not an object.
     """
     python_name = names.find(name) or name.strip().replace("\\_", "_")
     if not python_name.isidentifier():
@@ -121,22 +125,22 @@ def statement(name: str, arguments: JSON, names: ToolNames, line: int) -> Statem
         case scalar:
             source = f"{python_name}({scalar!r})"
     if _HALF.search(source):
-        raise unreadable(HALF, line=line, hint="write the whole character, or both escapes of it")
+        raise unreadable(HALF, line=line, hint="write the whole character, or both of its escapes")
     return Statement(source, line)
 
 
-HALF = "a string holds half of a surrogate pair, which is no character"
-#: ... as `repr` writes it: behind an even number of backslashes.
+HALF = "a string contains half of a surrogate pair, which is not a character"
+#: A lone surrogate as `repr` writes it: after an even number of backslashes.
 _HALF = re.compile(r"(?<!\\)(?:\\\\)*\\ud[89a-f][0-9a-f]{2}")
 
 
-def whole_characters(text: str) -> str:
-    """``text`` with pairs of surrogates joined. Raises ValueError for half of a pair."""
+def join_surrogates(text: str) -> str:
+    """Join pairs of surrogates in ``text``. Raises ValueError for half of a pair."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
 
 def loads(text: str) -> JSON:
-    """JSON with raw newlines in strings allowed; no NaN, no infinity. Raises ValueError."""
+    """Parse JSON. Newlines in strings are allowed; NaN and infinity are not. Raises ValueError."""
     value: JSON = json.loads(text, strict=False, parse_float=_finite, parse_constant=_finite)
     return value
 
@@ -144,12 +148,12 @@ def loads(text: str) -> JSON:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text} is no JSON number")
+        raise ValueError(f"{text} is not a JSON number")
     return number
 
 
 def _parsed(arguments: JSON) -> JSON:
-    """Arguments given as text, parsed where the text is an object or a list."""
+    """Parse arguments that are given as text, if the text is an object or a list."""
     if not isinstance(arguments, str):
         return arguments
     text = arguments.strip()
@@ -169,16 +173,18 @@ def _parsed(arguments: JSON) -> JSON:
 
 PATCH = re.compile(r"^\*\*\* Begin Patch[ \t]*\n.*?^\*\*\* End Patch\b", re.DOTALL | re.MULTILINE)
 
-#: What may stand beside a command.
-_BESIDE = frozenset(
+#: Keys that may accompany a command.
+_COMMAND_OPTIONS = frozenset(
     "workdir cwd timeout timeout_ms justification with_escalated_permissions sandbox_permissions".split()
 )
 
 
 def _command_in(value: dict[str, Any], names: ToolNames) -> tuple[str, Any] | None:
-    """The call that ``{"command": ["bash", "-lc", "ls"]}`` means, where one tool of commands is offered."""
+    """Return the call that ``{"command": ["bash", "-lc", "ls"]}`` means, if a command tool is
+    offered.
+    """
     keys = sorted(COMMAND_PARAMETERS & value.keys())
-    if len(keys) != 1 or value.keys() - COMMAND_PARAMETERS - _BESIDE:
+    if len(keys) != 1 or value.keys() - COMMAND_PARAMETERS - _COMMAND_OPTIONS:
         return None
     command = value[keys[0]]
     if not isinstance(command, list) or not all(isinstance(word, str) for word in command):

@@ -1,16 +1,16 @@
-"""Commands and patches as agents' own prompts teach them: text without a call around it.
+"""Commands and patches as agents' own prompts teach them, without a call around them.
 
-A ``bash`` fence at the end of a reply, where one tool that runs commands is offered; a patch, raw, fenced or
-as a heredoc, where ``apply_patch`` is. Knows nothing of what a command does.
+A ``bash`` fence at the end of a reply counts if exactly one command tool is offered; a patch (raw,
+fenced or as a heredoc) counts if ``apply_patch`` is offered. Knows nothing of what a command does.
 """
 
 from __future__ import annotations
 
 import re
 
-from emulator.reading.calls import PATCH, statement
+from emulator.reading.calls import PATCH, call_statement
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart
-from emulator.reading.fences import closing_fence, fenced
+from emulator.reading.fences import closing_fence, scan_fence
 from emulator.reading.openings import Fence, begins_with_call
 from emulator.reading.scanner import Position, Scanner
 from emulator.reading.statements import Statement, unreadable
@@ -18,28 +18,28 @@ from emulator.reading.text_buffer import HOLD, TextBuffer
 from emulator.reading.tool_names import ToolNames
 
 SHELLS = frozenset({"bash", "sh", "shell", "zsh"})
-"""Labels of fences that hold commands."""
+"""Info strings of fences that contain commands."""
 _PATCH_ENDS = re.compile(r"\*\*\* End Patch[ \t\r]*\n?\Z")
 _HEREDOC = re.compile(r"<<-?[ \t]*[\"']?(?P<word>\w+)")
 
 
-def command_fence(text: TextBuffer, fence: Fence, names: ToolNames) -> Scanner:
-    """A fence of a shell: a command if it ends the reply, else documentation."""
-    looked, closing = len(fence.raw), None
+def scan_command_fence(text: TextBuffer, fence: Fence, names: ToolNames) -> Scanner:
+    """Scan the fence of a shell: a command if it ends the reply, otherwise documentation."""
+    tested, closing = len(fence.raw), None
     while closing is None:
-        line = text.line(looked)
+        line = text.line(tested)
         if line is None and not text.final:
             yield None
             continue
-        if line is None or looked > HOLD or (begins_with_call(line, names)):
-            return (yield from fenced(text, fence, names))
+        if line is None or tested > HOLD or (begins_with_call(line, names)):
+            return (yield from scan_fence(text, fence, names))
         closing = closing_fence(line, fence)
-        looked += len(line) if closing is None else closing
-    while not (rest := text.text[text.at + looked :]).strip():
+        tested += len(line) if closing is None else closing
+    while not (rest := text.text[text.at + tested :]).strip():
         if text.final:
-            return (yield from _command(text, fence, looked, len(rest)))
+            return (yield from _command(text, fence, tested, len(rest)))
         yield None
-    return (yield from fenced(text, fence, names))
+    return (yield from scan_fence(text, fence, names))
 
 
 def _command(text: TextBuffer, fence: Fence, end: int, rest: int) -> Scanner:
@@ -52,8 +52,8 @@ def _command(text: TextBuffer, fence: Fence, end: int, rest: int) -> Scanner:
     return Position.LINE_START
 
 
-def patch(text: TextBuffer) -> Scanner:
-    """A patch that begins a line, up to its end, and that of the heredoc around it."""
+def scan_patch(text: TextBuffer) -> Scanner:
+    """Scan a patch that begins a line, up to its end and the end of its heredoc."""
     yield BlockStart("patch", "")
     word = ""
     while True:
@@ -77,19 +77,19 @@ def patch(text: TextBuffer) -> Scanner:
 
 
 def read_command(text: str, names: ToolNames) -> list[Statement]:
-    """The text of a shell's fence."""
+    """Read the content of a shell's fence."""
     if names.patch and (found := PATCH.search(text)):
-        return [statement(names.patch, [found.group()], names, 1)]
+        return [call_statement(names.patch, [found.group()], names, 1)]
     if not names.command or not text.strip():
         return []
-    return [statement(names.command, [text.strip("\n")], names, 1)]
+    return [call_statement(names.command, [text.strip("\n")], names, 1)]
 
 
 def read_patch(text: str, names: ToolNames) -> list[Statement]:
-    """A patch, with or without a heredoc around it. Raises Unreadable."""
+    """Read a patch, with or without a heredoc around it. Raises Unreadable."""
     found = PATCH.search(text)
     if found is None or not names.patch:
         raise unreadable(
             "the patch is cut off", hint="write it from *** Begin Patch to *** End Patch"
         )
-    return [statement(names.patch, [found.group()], names, 1)]
+    return [call_statement(names.patch, [found.group()], names, 1)]

@@ -1,6 +1,6 @@
 """Readers of calls in JSON, ReAct and YAML: a whole block in, Python statements out.
 
-A block in such a dialect holds few short calls, so it is read when it has ended.
+A block in such a dialect holds few, short calls, so it is read when it has ended.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 
-from emulator.reading.calls import JSON, calls_in, statement, unquoted_scalar
+from emulator.reading.calls import JSON, call_statement, find_calls, unquoted_scalar
 from emulator.reading.loose_json import values
 from emulator.reading.python_reader import PythonReader
 from emulator.reading.repairs import parse_repaired
@@ -18,8 +18,8 @@ from emulator.reading.tool_names import ToolNames
 ReadBlock = Callable[[str, ToolNames], list[Statement]]
 
 
-def reader_of(read: ReadBlock) -> Callable[[Collection[str]], Reader]:
-    """The factory of readers that collect the block and `read` it at its end."""
+def block_reader(read: ReadBlock) -> Callable[[Collection[str]], Reader]:
+    """Return a factory of readers that collect the block and call `read` at its end."""
     return lambda names: _Whole(read, ToolNames.of(names))
 
 
@@ -46,30 +46,31 @@ _CALL = re.compile(r"[\s\[(]*[\"']?[^\W\d][\w.]{0,200}\(")
 
 
 def read_json(text: str, names: ToolNames) -> list[Statement]:
-    """Values in a row, each a call, a list of calls or an envelope of them; others are skipped.
+    """Read consecutive values: each is a call, a list of calls or an envelope of calls; others are
+    skipped.
 
-    A fence that says ``json`` may hold ``[f(a=1), g(b=2)]`` all the same.
+    A fence labelled ``json`` may also contain Python: ``[f(a=1), g(b=2)]``.
     """
     if _CALL.match(text):
         return read_python(text, names)
     return [
-        statement(name, arguments, names, found.line)
+        call_statement(name, arguments, names, found.line)
         for found in values(text)
-        for name, arguments in calls_in(found.value, names)
+        for name, arguments in find_calls(found.value, names)
     ]
 
 
 def read_leftover(text: str, names: ToolNames) -> list[Statement]:  # noqa: ARG001
-    """A tag of a call that stands alone. Raises Unreadable."""
+    """Reject a fragment of a call. Raises Unreadable."""
     raise unreadable(
-        "a tag of a call stands outside of any call",
+        "this tag belongs to a call, but there is no call around it",
         source_line=text,
-        hint="write the whole call again, or the answer without such tags",
+        hint="write the whole call again, or write the answer without this tag",
     )
 
 
 def read_python(text: str, names: ToolNames) -> list[Statement]:
-    """A whole block of Python, for dialects that may carry it."""
+    """Read a whole block of Python, for dialects that may contain it."""
     reader = PythonReader(names)
     return [*reader.feed(text), *reader.close()]
 
@@ -85,7 +86,7 @@ _BRACKETED = re.compile(r"(?P<name>[\w.\-]+)\[(?P<text>.*)\]\Z", re.DOTALL)
 
 
 def read_react(text: str, names: ToolNames) -> list[Statement]:
-    """``Action: name`` and ``Action Input: {...}``; also ``Action: name(a=1)``, ``name[text]``."""
+    """``Action: name`` and ``Action Input: {...}``; also ``Action: name(a=1)`` and ``name[text]``."""
     found: list[Statement] = []
     steps = list(_STEP.finditer(text))
     counted, line = 0, 1
@@ -109,14 +110,14 @@ def _action(action: str, argument_text: str | None, names: ToolNames, line: int)
         return [_with_input(action, argument_text or "", names, line)]
     bracketed = _BRACKETED.match(action)
     if bracketed and names.find(bracketed["name"]):
-        return [statement(bracketed["name"], bracketed["text"], names, line)]
+        return [call_statement(bracketed["name"], bracketed["text"], names, line)]
     return [Statement(s.source, line + s.line - 1) for s in read_python(action, names)]
 
 
 def _with_input(name: str, argument_text: str, names: ToolNames, line: int) -> Statement:
     body = argument_text.removeprefix("```json").removeprefix("```").strip()
     if body[:1] in ("{", "["):
-        return statement(name, next(values(body, first=True)).value, names, line)
+        return call_statement(name, next(values(body, first=True)).value, names, line)
     python_name = names.find(name)
     if python_name and "=" in body:
         call = f"{python_name}({body})"
@@ -127,17 +128,17 @@ def _with_input(name: str, argument_text: str, names: ToolNames, line: int) -> S
             pass
     body = body.split("\n\n", 1)[0].strip()
     quoted = len(body) > 1 and body[0] == body[-1] and body[0] in "\"'"
-    return statement(name, (body[1:-1] if quoted else body) or None, names, line)
+    return call_statement(name, (body[1:-1] if quoted else body) or None, names, line)
 
 
 # ---------------------------------------------------------------------------- YAML
 
 _YAML_SIZE = 1 << 16  # PyYAML's scanner is slow
-_YAML_NODES = 10_000  # aliases can multiply
+_YAML_NODES = 10_000  # aliases can multiply the number of nodes
 
 
 def read_yaml(text: str, names: ToolNames) -> list[Statement]:
-    """``name: f`` with ``arguments:`` below, one or a list of them."""
+    """``name: f`` with ``arguments:`` below it; one call or a list of calls."""
     import yaml
 
     if len(text) > _YAML_SIZE:
@@ -160,12 +161,14 @@ def read_yaml(text: str, names: ToolNames) -> list[Statement]:
     try:
         value = _Yaml().value(node)
     except RecursionError:
-        raise unreadable("YAML nested too deep") from None
-    return [statement(name, args, names, 1) for name, args in calls_in(value, names)]
+        raise unreadable("the YAML is nested too deep") from None
+    return [call_statement(name, args, names, 1) for name, args in find_calls(value, names)]
 
 
 class _Yaml:
-    """Nodes -> JSON. YAML 1.1 would read `NO` as False and a date as a date; a model means text."""
+    """Converts nodes to JSON. YAML 1.1 reads `NO` as False and a date as a date; a model means
+    text.
+    """
 
     def __init__(self) -> None:
         self._seen = 0
@@ -175,7 +178,7 @@ class _Yaml:
 
         self._seen += 1
         if self._seen > _YAML_NODES:
-            raise unreadable(f"YAML of more than {_YAML_NODES} values")
+            raise unreadable(f"the YAML has more than {_YAML_NODES} values")
         match node:
             case yaml.MappingNode(value=pairs):
                 return {str(self.value(key)): self.value(item) for key, item in pairs}

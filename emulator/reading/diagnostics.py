@@ -1,6 +1,7 @@
-"""What is wrong in a reply, where, and what instead: the words that a model repairs its code by.
+"""Faults in a reply, in the words by which a model repairs its code: what is wrong, where, and what
+to write.
 
-Knows nothing of who found the fault; the layout is rustc's, which models have read a lot of.
+The layout is rustc's, which models know well. Knows nothing of the code that found the fault.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, replace
 
 _WIDTH = 100
 
-#: CPython's own words -> what to write instead. The first that matches wins.
+#: CPython's message -> what to write instead. The first match wins.
 _HINTS: tuple[tuple[str, str], ...] = (
     (r"'(.)' was never closed", "close every opening bracket before the line ends"),
     (r"unmatched|does not match", "each closing bracket needs its opening one"),
@@ -43,7 +44,7 @@ class Diagnostic:
     hint: str | None = None
 
     def render(self, source: str = "") -> str:
-        """The fault as text with a caret; `source`, if given, supplies a missing source line."""
+        """Return the fault as text with a caret. `source` supplies a missing source line."""
         text = self.source_line
         if not text and source:
             lines = source.splitlines()
@@ -60,12 +61,12 @@ class Diagnostic:
 
 
 def render(diagnostics: Iterable[Diagnostic], source: str = "") -> str:
-    """All faults, one after the other, a blank line between them."""
+    """Return all faults as text, separated by blank lines."""
     return "\n\n".join(diagnostic.render(source) for diagnostic in diagnostics)
 
 
 def from_syntax_error(error: SyntaxError, source: str, first_line: int = 1) -> Diagnostic:
-    """CPython's complaint about `source`, which begins in line `first_line` of the block."""
+    """Convert CPython's error in `source`, which begins in line `first_line` of the block."""
     lines = source.splitlines() or [""]
     row = min(max(error.lineno or 1, 1), len(lines))
     message = re.sub(r" \((?:<|detected at line).*", "", error.msg)
@@ -79,12 +80,12 @@ def from_syntax_error(error: SyntaxError, source: str, first_line: int = 1) -> D
 
 
 def _window(text: str, column: int) -> tuple[str, int]:
-    """A stretch of a very long line around the column, and the column in it."""
+    """Cut a section around the column out of a very long line; return it and the column in it."""
     if len(text) <= _WIDTH:
         return text, column
     start = max(0, column - 1 - _WIDTH // 2)
-    left, right = "..." if start else "", "..." if start + _WIDTH < len(text) else ""
-    return f"{left}{text[start : start + _WIDTH]}{right}", column and column - start + len(left)
+    before, after = "..." if start else "", "..." if start + _WIDTH < len(text) else ""
+    return f"{before}{text[start : start + _WIDTH]}{after}", column and column - start + len(before)
 
 
 _NAMED_ARGUMENT = re.compile(
@@ -94,9 +95,11 @@ _CALLED_FUNCTION = re.compile(r"[^\W\d][\w.\-]{0,200}")
 
 
 def locate(diagnostic: Diagnostic, text: str, line: int, *, sole: bool = True) -> Diagnostic:
-    """``diagnostic`` with its place in ``text``; the call that it is about begins in ``line`` of that.
+    """Return ``diagnostic`` with its place in ``text``, a block in another syntax than Python.
 
-    Where other calls begin in that line too (not ``sole``), only a word that stands there once is marked.
+    The model never saw the Python into which its block was read, so a fault is shown in the model's
+    own lines. The call concerned begins in ``line`` of the block. If other calls begin in the same
+    line (not ``sole``), only a word that occurs there once is marked.
     """
     start = _offset(text, line)
     for word in _words(diagnostic.message):
@@ -108,7 +111,7 @@ def locate(diagnostic: Diagnostic, text: str, line: int, *, sole: bool = True) -
 
 
 def _words(message: str) -> list[str]:
-    """What to look for: the argument that the message names, else the function."""
+    """Return the words to search for: the argument that the message names, then the function."""
     named = _NAMED_ARGUMENT.search(message)
     called = _CALLED_FUNCTION.match(message)
     words = [named["argument"] or named["path"]] if named else []

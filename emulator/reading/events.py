@@ -1,4 +1,4 @@
-"""What a reply is made of. Every event carries the exact characters it stands for."""
+"""The events that a reply consists of. Each event carries the exact characters that it represents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Reasoning:
-    """Thinking aloud. `raw` includes the tags; a tag alone has an empty `text`."""
+    """The model's reasoning. `raw` includes the tags; a tag alone has an empty `text`."""
 
     text: str
     raw: str
@@ -16,7 +16,7 @@ class Reasoning:
 
 @dataclass(frozen=True)
 class Text:
-    """Prose, for the caller's eyes."""
+    """Prose that the user reads."""
 
     text: str
 
@@ -27,7 +27,7 @@ class Text:
 
 @dataclass(frozen=True)
 class BlockStart:
-    """A block begins. `dialect` is a key of `readers.READERS`; `raw` what opened it (a fence)."""
+    """A block begins. `dialect` is a key of `readers.READERS`; `raw` is the opening fence or tag."""
 
     dialect: str
     raw: str
@@ -35,7 +35,9 @@ class BlockStart:
 
 @dataclass(frozen=True)
 class BlockDelta:
-    """Some of the block: `text` for the reader, dedented like its fence; `raw` as written."""
+    """Part of a block: `text` for the reader, without the indentation of its fence; `raw` as the
+    model wrote it.
+    """
 
     text: str
     raw: str
@@ -43,10 +45,11 @@ class BlockDelta:
 
 @dataclass(frozen=True)
 class BlockEnd:
-    """The block ends. `closed` is False where the reply ended inside it.
+    """A block ends. `closed` is False if the reply ended inside the block.
 
-    `at_reply_end`: nothing but the end of the reply has ended it. Where that end was a cut, the block
-    was cut too, however whole it may look: what has no closing of its own might have gone on.
+    `at_reply_end`: only the end of the reply ended the block. If a token limit cut the reply there,
+    the block may be incomplete even if it looks complete, because it has no closing mark of its
+    own.
     """
 
     raw: str
@@ -58,7 +61,7 @@ Event = Reasoning | Text | BlockStart | BlockDelta | BlockEnd
 
 
 def merge_events(events: Iterable[Event]) -> list[Event]:
-    """`events` with neighbours of a kind joined: the same for every way to cut a reply."""
+    """Join adjacent events of the same kind. The result is the same however the reply was cut."""
     out: list[Event] = []
     for event in events:
         match (out[-1] if out else None), event:

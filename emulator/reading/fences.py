@@ -1,34 +1,34 @@
-"""What stands inside a fence, and where it ends: code for a reader, or documentation.
+"""Scanners for the content of a fence: code for a reader, or documentation.
 
-Knows that a fence in a triple-quoted string closes nothing, and that models forget to close.
+A fence inside a triple-quoted string closes nothing. Models sometimes forget to close a fence.
 """
 
 from __future__ import annotations
 
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Text
 from emulator.reading.lexing import PythonScan
-from emulator.reading.openings import FENCES, Fence, fence_in, sniff
+from emulator.reading.openings import FENCES, Fence, detect_dialect, parse_fence
 from emulator.reading.scanner import Position, Scanner
 from emulator.reading.text_buffer import HOLD, TextBuffer
 from emulator.reading.tool_names import ToolNames
 
 
-def fenced(text: TextBuffer, fence: Fence, names: ToolNames) -> Scanner:
-    """From the opening fence on; the first line of code says what the code is."""
+def scan_fence(text: TextBuffer, fence: Fence, names: ToolNames) -> Scanner:
+    """Scan from the opening fence. The first line that is not blank decides the dialect."""
     text.take(len(fence.raw))
-    blank = 0
+    blank_length = 0
     while True:
-        line = text.line(blank)
-        if line is not None and (line.strip() or blank >= HOLD):
+        line = text.line(blank_length)
+        if line is not None and (line.strip() or blank_length >= HOLD):
             break
         if line is None and text.final:
             break
         if line is None:
             yield None
         else:
-            blank += len(line)
+            blank_length += len(line)
     empty = line is None or closing_fence(line, fence) is not None
-    dialect = None if empty else sniff(line or "", fence.language, names)
+    dialect = None if empty else detect_dialect(line or "", fence.language, names)
     if dialect is None:
         yield Text(fence.raw)
         return (yield from _documentation(text, fence))
@@ -45,13 +45,13 @@ def closing_fence(line: str, fence: Fence) -> int | None:
 
 
 def _documentation(text: TextBuffer, fence: Fence) -> Scanner:
-    """A fence that is prose: nothing begins inside it."""
+    """Scan a fence that is prose. Nothing begins inside it."""
     begins = True
     while True:
         line = text.line()
         if line is None:
             part = text.text[text.at :]
-            # While nothing but backticks has come, it may still be the closing fence.
+            # As long as the line has only backticks, it may still become the closing fence.
             if part and not (begins and not part.lstrip(" \t" + fence.run[0])):
                 end = closing_fence(part, fence) if begins else None
                 if end is not None:
@@ -94,8 +94,8 @@ def _fenced_code(text: TextBuffer, fence: Fence, names: ToolNames, *, lexed: boo
                 continue
             line, end = line[glued:], len(fence.run)
         rest = line[end:].strip()
-        if rest and rest.lower() in FENCES and fence_in(line, names):
-            yield BlockEnd("", closed=True)  # the next fence opens, this one forgot to close
+        if rest and rest.lower() in FENCES and parse_fence(line, names):
+            yield BlockEnd("", closed=True)  # the next fence opens although this one was not closed
             return Position.LINE_START
         closing = text.take(end if rest else len(line))
         yield BlockEnd(closing, closed=True)
@@ -103,7 +103,7 @@ def _fenced_code(text: TextBuffer, fence: Fence, names: ToolNames, *, lexed: boo
 
 
 def _glued_fence(line: str, fence: Fence, scan: PythonScan | None) -> int | None:
-    """Where a closing fence stands at the end of a line of code."""
+    """Return the index of a closing fence at the end of a line of code, or None."""
     ticks = len(fence.run) if fence.run[0] == "`" else 0
     if scan is not None:
         return scan.feed(line, fence=ticks)

@@ -1,32 +1,39 @@
-"""JSON without a fence that is a call, or may be one: where it ends, and whether it is only spoken of."""
+"""Scanners for JSON without a fence that is a call or may be one.
+
+JSON that is followed by the rest of a sentence is quoted, not called.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Generator
 
-from emulator.reading.blocks import bracketed_value
+from emulator.reading.blocks import take_value
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Text
 from emulator.reading.lexing import JsonScan
-from emulator.reading.named_calls import bare_header, named_calls, named_opens
-from emulator.reading.openings import json_opens, names_a_call
+from emulator.reading.named_calls import match_header, plain_header_length, scan_named_calls
+from emulator.reading.openings import match_json, names_call
 from emulator.reading.scanner import Position, Scanner, Verdict
 from emulator.reading.text_buffer import HEAD, HOLD, TextBuffer
 from emulator.reading.tool_names import ToolNames
 
-#: What goes on behind a value in its line: then it is spoken of, or its result is told. Words that begin
-#: a further message are none.
+#: Text that continues the line after a value: the value is then part of a sentence, or its result follows.
+#: Words that begin another message do not count.
 _ROLES = "assistant|user|system|tool|observation|commentary|analysis|final|json|function|call"
-_GOES_ON = re.compile(
+_CONTINUATION = re.compile(
     rf"(?:[,(][ \t]*|(?![A-ZÀ-Þ]))(?!(?:{_ROLES})\b)[^\W\d_]|[-=]>|[–—→]|:[ \t]*[\w{{\[]"
 )
-_MAY_GO_ON = re.compile(r"(?:[,:(][ \t]*|[-=]|[a-z]{1,12})\Z")
+_PARTIAL_CONTINUATION = re.compile(r"(?:[,:(][ \t]*|[-=]|[a-z]{1,12})\Z")
 
 
-def spoken_of(text: TextBuffer, names: ToolNames, start: int = 0) -> Generator[None, None, int]:
-    """The length of the value in brackets that begins ``start`` characters on, if a sentence follows it.
+def quoted_value_length(
+    text: TextBuffer, names: ToolNames, start: int = 0
+) -> Generator[None, None, int]:
+    """Return the length of the bracketed value that begins at offset ``start`` if a sentence
+    continues after it.
 
-    Nothing is taken. It is 0 for a value that is not spoken of, is cut off, or is too long to be held.
+    Takes nothing. Returns 0 if no sentence continues, or if the value is incomplete or too long to
+    buffer.
     """
     length = yield from _value_end(text, start)
     if length is None:
@@ -35,9 +42,9 @@ def spoken_of(text: TextBuffer, names: ToolNames, start: int = 0) -> Generator[N
         following = text.text[text.at + length : text.at + length + HEAD]
         whole = text.final or len(following) == HEAD
         rest = following.lstrip(" \t")
-        may_go_on = not rest or _MAY_GO_ON.match(rest)
-        if _GOES_ON.match(rest) and (whole or not may_go_on):
-            verdict, _ = named_opens(rest, whole, names)  # a further call is none
+        may_go_on = not rest or _PARTIAL_CONTINUATION.match(rest)
+        if _CONTINUATION.match(rest) and (whole or not may_go_on):
+            verdict, _ = match_header(rest, whole, names)  # another call is not a sentence
             if verdict is not Verdict.MAYBE:
                 return length if verdict is Verdict.NO else 0
         elif whole or not may_go_on:
@@ -61,55 +68,57 @@ def _value_end(text: TextBuffer, start: int = 0) -> Generator[None, None, int | 
         yield None
 
 
-def json_line(text: TextBuffer, names: ToolNames) -> Scanner:
-    """JSON that begins a line and is a call, unless a sentence goes on behind it."""
-    spoken = yield from spoken_of(text, names)
+def scan_json_line(text: TextBuffer, names: ToolNames) -> Scanner:
+    """Scan JSON at the start of a line that is a call, unless a sentence continues after it."""
+    spoken = yield from quoted_value_length(text, names)
     if spoken:
         yield Text(text.take(spoken))
         return Position.MID_LINE
-    return (yield from json_calls(text, names))
+    return (yield from scan_json_calls(text, names))
 
 
-def named_line(text: TextBuffer, names: ToolNames) -> Scanner:
-    """A name and its JSON that begin a line: calls, unless only the name says so and a sentence goes on."""
+def scan_named_line(text: TextBuffer, names: ToolNames) -> Scanner:
+    """Scan a name and its JSON at the start of a line. Without further signs of a call, a sentence
+    after them makes them prose.
+    """
     head, whole = text.head()
-    header = bare_header(head, whole, names)
-    spoken = (yield from spoken_of(text, names, header)) if header else 0
+    header = plain_header_length(head, whole, names)
+    spoken = (yield from quoted_value_length(text, names, header)) if header else 0
     if spoken:
         yield Text(text.take(spoken))
         return Position.MID_LINE
-    return (yield from named_calls(text, names))
+    return (yield from scan_named_calls(text, names))
 
 
-#: What may stand between two JSON values that are calls.
+#: Characters allowed between two JSON values that are calls.
 _BETWEEN = re.compile(r"[\s,;\]}]*")
 
 
-def json_calls(text: TextBuffer, names: ToolNames) -> Scanner:
-    """JSON that is a call for sure, and the calls that follow it."""
+def scan_json_calls(text: TextBuffer, names: ToolNames) -> Scanner:
+    """Scan JSON that is certainly a call, and the calls that follow it."""
     yield BlockStart("json", "")
     more = True
     while more:
-        if not (yield from bracketed_value(text)):
+        if not (yield from take_value(text)):
             yield BlockEnd("", closed=False, at_reply_end=True)
             return Position.LINE_START
-        more = yield from _another(text, names)
+        more = yield from _next_call(text, names)
     head, _ = text.head()
-    extra = len(head) - len(head.lstrip("]}"))  # brackets too many
+    extra = len(head) - len(head.lstrip("]}"))  # surplus brackets
     yield BlockEnd(text.take(extra), closed=True)
     return Position.MID_LINE
 
 
-def _another(text: TextBuffer, names: ToolNames) -> Generator[Event | None, None, bool]:
-    """Whether one more call follows; what stands before it belongs to the block."""
+def _next_call(text: TextBuffer, names: ToolNames) -> Generator[Event | None, None, bool]:
+    """Return True if another call follows; the text before it then belongs to the block."""
     while True:
         head, whole = text.head()
         between = _BETWEEN.match(head)
         length = between.end() if between else 0
         if length < len(head):
-            found = json_opens(head[length:], whole, names)
+            found = match_json(head[length:], whole, names)
             if found.verdict is Verdict.YES and found.sure:
-                if (yield from spoken_of(text, names, length)):
+                if (yield from quoted_value_length(text, names, length)):
                     return False
                 yield BlockDelta(head[:length], text.take(length))
                 return True
@@ -120,17 +129,19 @@ def _another(text: TextBuffer, names: ToolNames) -> Generator[Event | None, None
         yield None
 
 
-def json_perhaps(text: TextBuffer, names: ToolNames, *, midline: bool) -> Scanner:
-    """JSON that is a call only if its end, or within a line what follows it, says so."""
+def scan_possible_json(text: TextBuffer, names: ToolNames, *, midline: bool) -> Scanner:
+    """Scan JSON that is a call only if its content confirms it, and within a line also the text
+    after it.
+    """
     end = yield from _value_end(text)
     if end is None:
         window, _ = text.head(HOLD)
         scanned = len(window)
-        is_call = scanned < HOLD and (midline or names_a_call(window, names))  # cut off inside it
+        is_call = scanned < HOLD and (midline or names_call(window, names))  # cut off inside it
     else:
         scanned = end
-        follows = yield from _follows(text, end)
-        is_call = names_a_call(text.head(end)[0], names)
+        follows = yield from _following_character(text, end)
+        is_call = names_call(text.head(end)[0], names)
         is_call = is_call and (not midline or follows in ("", "<"))
     raw = text.take(scanned)
     if not is_call:
@@ -142,8 +153,8 @@ def json_perhaps(text: TextBuffer, names: ToolNames, *, midline: bool) -> Scanne
     return Position.MID_LINE
 
 
-def _follows(text: TextBuffer, end: int) -> Generator[Event | None, None, str]:
-    """The first character after `end` in its line that is no space; "" if there is none."""
+def _following_character(text: TextBuffer, end: int) -> Generator[Event | None, None, str]:
+    """Return the first character after `end` in its line that is not a space, or ""."""
     while True:
         window, whole = text.head(HOLD)
         line, newline, _ = window[end:].partition("\n")

@@ -1,4 +1,4 @@
-"""Reasoning between tags in front of an answer that is otherwise left as it is. Knows no calls."""
+"""Reasoning between tags at the start of an answer that otherwise stays unchanged. Knows no calls."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from emulator.reading.text_buffer import partial_match
 
 
 class LeadingReasoning:
-    """``feed(text)``, then ``close()``, as the splitter; only what the text begins with is looked at.
+    """``feed(text)``, then ``close()``, as in the splitter. Only the beginning of the text is
+    examined.
 
-    White space in front of reasoning and behind it is left out.
+    White space before and after the reasoning is dropped.
     """
 
     def __init__(self) -> None:
         self._closing: str | None = None
-        """What ends the reasoning that is open."""
-        self._held = ""
+        """The closing tag of the open reasoning."""
+        self._buffered = ""
         self._decided = False
         self._trim = False
-        """A tag has just been read: white space behind it means nothing."""
+        """A tag has just ended: white space after it is dropped."""
 
     def feed(self, text: str) -> Iterator[Reasoning | Text]:
-        text, self._held = self._held + text, ""
+        text, self._buffered = self._buffered + text, ""
         if not self._decided:
             begins = text.lstrip()
             opening = next((tag for tag in REASONING if begins.startswith(tag)), None)
             if opening is None and any(tag.startswith(begins) for tag in REASONING):
-                self._held = text  # it may still become a tag
+                self._buffered = text  # it may still become a tag
                 return
             self._decided = True
             if opening is not None:
@@ -40,7 +41,7 @@ class LeadingReasoning:
             thought, closed, rest = text.partition(self._closing)
             if not closed:
                 thought = text[: len(text) - partial_match(text, self._closing)]
-                self._held = text[len(thought) :]
+                self._buffered = text[len(thought) :]
             if thought:
                 yield Reasoning(thought, thought)
             if not closed:
@@ -57,7 +58,7 @@ class LeadingReasoning:
         return text
 
     def close(self) -> Iterator[Reasoning | Text]:
-        """What was held back, and was no tag after all."""
-        held, self._held = self._held, ""
-        if held:
-            yield Text(held) if self._closing is None else Reasoning(held, held)
+        """Yield the buffered text, which turned out not to be a tag."""
+        buffered, self._buffered = self._buffered, ""
+        if buffered:
+            yield Text(buffered) if self._closing is None else Reasoning(buffered, buffered)

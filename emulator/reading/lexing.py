@@ -1,7 +1,7 @@
-"""Where a piece of Python or JSON stands: which brackets are open, in which string, in a comment.
+"""Track which brackets, strings and comments are open in a piece of Python or JSON.
 
-Two small scanners that never fail, whatever they are fed, in time linear in the text. They know
-brackets, quotes and comments only; whether the text is valid is for a parser to say.
+Two small scanners. They never fail, on any text, and take linear time. They know brackets, quotes
+and comments only; a parser decides whether the text is valid.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 _OPENING, _CLOSING = "([{", ")]}"
 
 _CODE = re.compile(r"\"\"\"|'''|`{3,}|[\"'“‘#()\[\]{}\n\\]")
-#: What ends a string, by what began it. Typographic quotes are no Python, but models write them.
+#: Opening quote -> the end of the string. Typographic quotes are not valid Python, but models write them.
 _STRINGS = {
     '"""': re.compile(r'\\.|"""', re.DOTALL),
     "'''": re.compile(r"\\.|'''", re.DOTALL),
@@ -32,7 +32,7 @@ class _Scan:
 
     @property
     def missing(self) -> str:
-        """The brackets that would close what is open."""
+        """The brackets that would close the open ones."""
         return "".join(_CLOSING[_OPENING.index(bracket)] for bracket in reversed(self.brackets))
 
     def _bracket(self, bracket: str) -> None:
@@ -45,7 +45,7 @@ class _Scan:
 
 @dataclass
 class PythonScan(_Scan):
-    """Fed whole lines. `open` says that the logical line goes on after the last newline."""
+    """Takes whole lines. `open` is True if the logical line continues after the last newline."""
 
     continued: bool = False
 
@@ -54,10 +54,10 @@ class PythonScan(_Scan):
         return bool(self.brackets or self.quote or self.continued)
 
     def feed(self, text: str, *, fence: int = 0) -> int | None:
-        """Move over `text`.
+        """Scan `text`.
 
-        With `fence`: stop at a run of that many backticks or more outside of strings and comments
-        (never valid Python) and return where it begins; what follows is not scanned.
+        With `fence`: stop at a run of at least that many backticks outside strings and comments
+        (never valid Python) and return its index. The text after it is not scanned.
         """
         at = 0
         self.continued = False
@@ -68,9 +68,8 @@ class PythonScan(_Scan):
         return None
 
     def step(self, text: str, at: int) -> tuple[int, int]:
-        """Move over what comes next from `at` on; return where it begins and ends.
-
-        That is a quote, a bracket, a comment, or an escape in a string.
+        """Move from `at` past the next quote, bracket, comment or escape in a string. Returns its
+        start and end.
         """
         match = (_STRINGS[self.quote] if self.quote else _CODE).search(text, at)
         if match is None:
@@ -79,7 +78,7 @@ class PythonScan(_Scan):
         if self.quote:
             if found[0] != "\\":
                 self.quote = ""
-            # The line end after an unclosed string belongs to the code.
+            # The newline after an unclosed string belongs to the code.
             return match.start(), match.start() if found == "\n" else match.end()
         if found in _STRINGS:
             self.quote = found
@@ -93,33 +92,35 @@ class PythonScan(_Scan):
         return match.span()
 
 
-def outside_strings(source: str) -> list[tuple[bool, str]]:
-    """`source` cut into pieces, each with whether it is code (True) or string or comment."""
+def split_strings(source: str) -> list[tuple[bool, str]]:
+    """Split `source` into pieces, each with True for code and False for a string or comment."""
     pieces: list[tuple[bool, str]] = []
     scan = PythonScan()
-    at = begun = 0
+    at = piece_start = 0
     while at < len(source):
         quoted = scan.quote
         start, at = scan.step(source, at)
         if bool(quoted) == bool(scan.quote) and not source.startswith("#", start):
             continue
         if quoted:  # the string ends
-            pieces.append((False, source[begun:at]))
+            pieces.append((False, source[piece_start:at]))
         elif scan.quote:  # a string begins
-            pieces.append((True, source[begun:start]))
-            begun = start
+            pieces.append((True, source[piece_start:start]))
+            piece_start = start
             continue
         else:  # a comment
-            pieces += [(True, source[begun:start]), (False, source[start:at])]
-        begun = at
-    pieces.append((not scan.quote, source[begun:]))
+            pieces += [(True, source[piece_start:start]), (False, source[start:at])]
+        piece_start = at
+    pieces.append((not scan.quote, source[piece_start:]))
     return [piece for piece in pieces if piece[1]]
 
 
-def in_code(change: Callable[[str], str]) -> Callable[[str], str]:
-    """`change`, applied to the pieces of a source that are code."""
+def outside_strings_only(change: Callable[[str], str]) -> Callable[[str], str]:
+    """Return a function that applies `change` to the code of a source, but not to its strings and
+    comments.
+    """
     return lambda source: "".join(
-        change(piece) if code else piece for code, piece in outside_strings(source)
+        change(piece) if code else piece for code, piece in split_strings(source)
     )
 
 
@@ -135,17 +136,19 @@ _JSON_STRINGS = {
 
 @dataclass
 class JsonScan(_Scan):
-    """Fed pieces cut anywhere; says where the first bracketed value ends.
+    """Takes pieces cut anywhere; finds the end of the first bracketed value.
 
-    Reads single-quoted strings too: models write Python dicts for JSON. With `code` also parentheses
-    and triple quotes, which no cut may divide.
+    Accepts single-quoted strings too, because models write Python dicts as JSON. With `code`, it
+    also knows parentheses and triple quotes; then no cut may be inside a triple quote.
     """
 
     escaped: bool = False
     code: bool = False
 
     def feed(self, text: str, at: int = 0, stop: int | None = None) -> int | None:
-        """Move over `text` from `at`; return the place after the value's last bracket, if there."""
+        """Scan `text` from `at` to `stop`. Returns the index after the value's last bracket, or
+        None.
+        """
         stop = len(text) if stop is None else min(stop, len(text))
         while at < stop:
             if self.escaped:

@@ -1,7 +1,8 @@
-"""JSON as models write it: comments, trailing commas, Python's constants and quotes, missing ends.
+"""JSON as models write it: comments, trailing commas, Python's constants and quotes, missing
+brackets.
 
-`values` finds the values in a text; what stands around them is skipped. Nothing is completed but
-brackets after a value that is whole. Knows nothing of calls.
+`values` finds the values in a text and skips everything around them. Only brackets after a complete
+value are added. Knows nothing of calls.
 """
 
 from __future__ import annotations
@@ -12,18 +13,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from emulator.reading.calls import JSON, loads
-from emulator.reading.lexing import JsonScan, in_code, outside_strings
+from emulator.reading.lexing import JsonScan, outside_strings_only, split_strings
 from emulator.reading.repairs import Repair, straight_quotes
 from emulator.reading.statements import unreadable
 from sandbox.parsing import literal
 
-#: `json` and `repr` recurse; no call nests this deep.
+#: `json` and `repr` recurse; no real call is nested this deep.
 MAX_NESTING = 100
 
 
 @dataclass(frozen=True)
 class Value:
-    """A bracketed value; `line` is 1-based, `end` the place after it in the text."""
+    """A bracketed value; `line` is 1-based, `end` is the index after it."""
 
     value: JSON
     line: int
@@ -31,9 +32,9 @@ class Value:
 
 
 def values(text: str, *, first: bool = False, at: int = 0, line: int = 1) -> Iterator[Value]:
-    """The bracketed values in `text` from `at` on, in order; with `first` only the first.
+    """Yield the bracketed values in `text` from `at` on, in order; with `first`, only the first.
 
-    `line` is that of the place `at`. Raises Unreadable.
+    `line` is the line number of the index `at`. Raises Unreadable.
     """
     counted = at
     while (opening := _OPENING.search(text, at)) is not None:
@@ -70,7 +71,7 @@ def _completed(text: str, scan: JsonScan, line: int) -> JSON:
     return parse(body + scan.missing, line)
 
 
-#: A number or a bare word may have been about to go on; these have ended.
+#: Endings of a complete value. A number or another bare word may be truncated.
 _WHOLE = re.compile(r"[\"'}\]]\Z|\b(?:true|false|null|True|False|None)\Z")
 
 
@@ -80,28 +81,31 @@ _JSON_TO_PYTHON = {json_word: word for word, json_word in _PYTHON_TO_JSON.items(
 
 def _words(table: dict[str, str]) -> Callable[[str], str]:
     pattern = re.compile(rf"\b(?:{'|'.join(table)})\b")
-    return in_code(lambda text: pattern.sub(lambda match: table[match.group()], text))
+    return outside_strings_only(lambda text: pattern.sub(lambda match: table[match.group()], text))
 
 
 def _without_comments(text: str) -> str:
-    kept = "".join(p for code, p in outside_strings(text) if code or not p.startswith("#"))
-    return in_code(lambda t: re.sub(r"//[^\n]*", "", t))(kept)
+    without_hashes = "".join(p for code, p in split_strings(text) if code or not p.startswith("#"))
+    return outside_strings_only(lambda t: re.sub(r"//[^\n]*", "", t))(without_hashes)
 
 
 REPAIRS: tuple[Repair, ...] = (
     Repair("typographic quotes", straight_quotes),
     Repair("comments", _without_comments),
-    Repair("a comma after the last item", in_code(lambda t: re.sub(r",(?=\s*[}\]])", "", t))),
+    Repair(
+        "a comma after the last item",
+        outside_strings_only(lambda t: re.sub(r",(?=\s*[}\]])", "", t)),
+    ),
     Repair("Python's True, False and None", _words(_PYTHON_TO_JSON)),
     Repair(
         "keys without quotes",
-        in_code(lambda t: re.sub(r"([{,]\s*)([^\W\d]\w*)(?=\s*:)", r'\1"\2"', t)),
+        outside_strings_only(lambda t: re.sub(r"([{,]\s*)([^\W\d]\w*)(?=\s*:)", r'\1"\2"', t)),
     ),
 )
 
 
 def parse(text: str, line: int = 1) -> JSON:
-    """One value. Raises Unreadable with the complaint about the text as it was written."""
+    """Parse one value. Raises Unreadable, with the error that the original text caused."""
     try:
         return loads(text)
     except RecursionError:

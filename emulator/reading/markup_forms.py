@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from emulator.command_tools import COMMAND_PARAMETERS
-from emulator.reading.calls import JSON, calls_in
+from emulator.reading.calls import JSON, find_calls
 from emulator.reading.elements import PREFIX, SUFFIX
 from emulator.reading.markup_arguments import MARK, children, gemma, marked
 from emulator.reading.markup_block import MarkupBlock
@@ -44,7 +44,7 @@ def _json_or_none(
     begins = _JSON_FOLLOWS.match(block.text, match.end())
     if begins is not None:
         value, end = block.json(begins.end())
-        inner = list(calls_in(value, block.names))
+        inner = list(find_calls(value, block.names))
         if len(inner) == 1 and inner[0][0] == name:  # the call says its name twice
             return inner, end
         return [(name, value)], end
@@ -150,7 +150,7 @@ def _announced(
 
 def _json(block: MarkupBlock, match: re.Match[str], _: str) -> tuple[list[tuple[str, JSON]], int]:
     value, end = block.json(match.start())
-    return list(calls_in(value, block.names)) or list(_by_key(value)), end
+    return list(find_calls(value, block.names)) or list(_by_key(value)), end
 
 
 def _by_key(value: JSON) -> Iterator[tuple[str, JSON]]:

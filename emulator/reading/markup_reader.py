@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from emulator.reading.calls import statement
+from emulator.reading.calls import call_statement
 from emulator.reading.data_readers import read_python
 from emulator.reading.markup_block import MarkupBlock
 from emulator.reading.markup_forms import FORMS, MarkupForm
@@ -48,7 +48,7 @@ def read_markup(text: str, names: ToolNames) -> list[Statement]:
             continue
         line = block.line(match.start())
         calls, at = form.read(block, match, name)
-        found += [statement(written, arguments, names, line) for written, arguments in calls]
+        found += [call_statement(written, arguments, names, line) for written, arguments in calls]
         at = max(at, match.start() + 1)
     if not found:
         raise unreadable(

@@ -1,7 +1,7 @@
-"""Calls outside of any tag that begin with a name: what is left where a server strips special tokens.
+"""Calls without tags that begin with a name, as they remain when a server removes special tokens.
 
-``get_weather{"city": "Oslo"}``, ``functions.get_weather:0{...}``, ``commentary to=functions.f json{...}``,
-``>>>get_weather`` and a line of JSON, ``get_weather <arg_key>city</arg_key>...``.
+``get_weather{"city": "Oslo"}``, ``functions.get_weather:0{...}``, ``commentary to=functions.f
+json{...}``, ``>>>get_weather`` and a line of JSON, ``get_weather <arg_key>city</arg_key>...``.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Generator
 
-from emulator.reading.blocks import bracketed_value
+from emulator.reading.blocks import take_value
 from emulator.reading.elements import PREFIX, SUFFIX
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event
 from emulator.reading.scanner import Position, Scanner, Verdict
 from emulator.reading.text_buffer import TextBuffer
 from emulator.reading.tool_names import ToolNames
 
-#: What tells that a call follows, whatever its name; several may stand in a row.
+#: Marks that announce a call of any name; several may follow one another.
 _LEAD = (
     r"[ \t]*(?P<lead>(?:>>>[ \t]*"
     r"|(?:assistant|analysis|commentary)?[ \t]*(?:assistant|commentary)?[ \t]*to=|call:))?"
@@ -25,11 +25,11 @@ _NAME = r"(?P<glued>function(?!s\b)(?=[A-Za-z]))?(?P<name>[A-Za-z_][\w.\-]{0,200
 _JSON = r"(?:[ \t]*(?:commentary|analysis)?[ \t]*(?:json)?)\s*(?:```\w{0,20}\s*)?(?=\{)"
 _PAIRS = rf"\s*(?:<tool_sep{SUFFIX}>\s*)?(?=<{PREFIX}arg_key{SUFFIX}>)"
 _HEADER = re.compile(rf"{_LEAD}{_NAME}(?:{_JSON}|(?P<pairs>{_PAIRS}))")
-#: ... of a name that ends like a channel: sentiment_analysis.
+#: The header of a name that ends like the name of a channel: sentiment_analysis.
 _WHOLE_NAME = re.compile(
     rf"{_LEAD}(?P<name>[A-Za-z_][\w.\-]{{0,200}})(?![\w.\-])(?:{_JSON}|(?P<pairs>{_PAIRS}))"
 )
-#: The beginnings of headers: what leads, the name, what stands between it and the arguments.
+#: A prefix of a header: the mark, the name, the text between the name and the arguments.
 _PART = re.compile(
     rf"{_LEAD}(?P<word>[A-Za-z_][\w.\-]{{0,220}})?(?P<rest>(?::\d{{0,4}})?(?P<words>[ \t]*[a-z \t]{{0,20}})"
     r"\s*(?:`{1,3}\w{0,20}\s*)?(?:<[\w:|]{0,60}>?\s*){0,2})\Z"
@@ -47,15 +47,15 @@ _LEADS = (
 )
 _PAIRS_END = re.compile(rf"</{PREFIX}arg_value{SUFFIX}>")
 _GAP = re.compile(r"\s{9}")
-"""More white space than a header has."""
+"""More white space than a header contains."""
 _HEADER_ENDS = re.compile(r"[{<]")
 _BETWEEN = re.compile(r"[\s;`]*")
 
 
-def named_opens(head: str, whole: bool, names: ToolNames) -> tuple[Verdict, int]:
-    """Whether a call begins so, and the length of its header."""
+def match_header(head: str, whole: bool, names: ToolNames) -> tuple[Verdict, int]:
+    """Test whether the header of a call begins here, and return its length."""
     if _GAP.search(_HEADER_ENDS.split(head, maxsplit=1)[0]):
-        return Verdict.NO, 0  # the patterns below would look at it in too many ways
+        return Verdict.NO, 0  # the patterns below would backtrack too much
     named = _WHOLE_NAME.match(head)
     if named is not None and names.find(named["name"]):
         return Verdict.YES, named.end()
@@ -63,16 +63,16 @@ def named_opens(head: str, whole: bool, names: ToolNames) -> tuple[Verdict, int]
     if match is not None:
         lead = (match["lead"] or "").strip()
         if lead == "to=" and not match["name"].startswith("functions."):
-            lead = ""  # an address
+            lead = ""  # an e-mail address, for example
         if lead or names.find(match["name"]) or (match["glued"] and _glued(match, names)):
             return Verdict.YES, match.end()
         return Verdict.NO, 0
     return (Verdict.NO if whole or not _may_open(head, names) else Verdict.MAYBE), 0
 
 
-def bare_header(head: str, whole: bool, names: ToolNames) -> int:
-    """The length of the header of a call that begins with nothing but an offered name, and has JSON."""
-    verdict, length = named_opens(head, whole, names)
+def plain_header_length(head: str, whole: bool, names: ToolNames) -> int:
+    """Return the length of a header that is only an offered name followed by JSON, or 0."""
+    verdict, length = match_header(head, whole, names)
     header = head[:length]
     led = re.match(r"[ \t]*(?:>>>|call:|functions?\b|[a-z \t]{0,40}to=)", header)
     return length if verdict is Verdict.YES and head[length : length + 1] == "{" and not led else 0
@@ -88,7 +88,7 @@ def _may_open(head: str, names: ToolNames) -> bool:
     if any(lead.startswith(squeezed) for lead in _LEADS):
         return True
     match = _PART.match(head)
-    if match is None or not all(_begins_one(word) for word in match["words"].split()):
+    if match is None or not all(_is_word_start(word) for word in match["words"].split()):
         return False
     word, rest = match["word"] or "", match["rest"]
     if match["lead"]:
@@ -99,18 +99,18 @@ def _may_open(head: str, names: ToolNames) -> bool:
     return False
 
 
-def _begins_one(written: str) -> bool:
+def _is_word_start(written: str) -> bool:
     return any(word.startswith(written) for word in _WORDS)
 
 
-def named_calls(text: TextBuffer, names: ToolNames) -> Scanner:
-    """The call at hand, and the calls that follow it."""
+def scan_named_calls(text: TextBuffer, names: ToolNames) -> Scanner:
+    """Scan the call that begins here, and the calls that follow it."""
     yield BlockStart("markup", "")
     while True:
         head, whole = text.head()
         between = _BETWEEN.match(head)
         skipped = between.end() if between else 0
-        verdict, length = named_opens(head[skipped:], whole, names)
+        verdict, length = match_header(head[skipped:], whole, names)
         if verdict is Verdict.MAYBE:
             yield None
             continue
@@ -120,18 +120,20 @@ def named_calls(text: TextBuffer, names: ToolNames) -> Scanner:
         raw = text.take(skipped + length)
         yield BlockDelta(raw, raw)
         is_pairs = raw.rstrip()[-1:] not in ("", "`") and text.text[text.at] == "<"
-        if not (yield from _pairs(text) if is_pairs else bracketed_value(text)):
+        if not (yield from _pairs(text) if is_pairs else take_value(text)):
             yield BlockEnd("", closed=False, at_reply_end=True)
             return Position.LINE_START
 
 
 def _pairs(text: TextBuffer) -> Generator[Event | None, None, bool]:
-    """Elements for key and value, as long as one follows another."""
+    """Take key and value elements as long as another follows. Returns False if the reply ends
+    inside one.
+    """
     while True:
         match = _PAIRS_END.search(text.text, text.at)
         if match is None:
-            keep = 0 if text.final else 64
-            raw = text.take(max(0, len(text) - keep))
+            margin = 0 if text.final else 64
+            raw = text.take(max(0, len(text) - margin))
             yield BlockDelta(raw, raw)
             if text.final:
                 return False

@@ -1,6 +1,6 @@
-"""Where a block may begin with a line or a bracket: the tables that the splitter goes by.
+"""Tables of what opens a block at the start of a line or at a bracket.
 
-Adding a model's habit is adding a row. Knows nothing of where a block ends.
+To add a model's habit, add a row. Knows nothing of where a block ends.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from emulator.command_tools import COMMAND_PARAMETERS
-from emulator.reading.bare_code import opens
+from emulator.reading.bare_code import may_be_code
 from emulator.reading.calls import CALLS_KEYS, NAME_KEYS
-from emulator.reading.named_calls import named_opens
+from emulator.reading.named_calls import match_header
 from emulator.reading.scanner import Verdict
 from emulator.reading.tool_names import WRITTEN_NAME, ToolNames
 
 # ---------------------------------------------------------------------------- fences
 
-#: Info string of a fence -> dialect; "" is told by the first line. What is not listed is prose
-#: unless its first line calls an offered function.
+#: Info string of a fence -> dialect; "" means that the first line decides. A fence with another info
+#: string is prose unless its first line calls an offered function.
 FENCES = {
     **dict.fromkeys(("python", "py", "python3", "ipython", "pycon", "tool_code"), "python"),
     **dict.fromkeys(("json", "jsonc", "json5", "jsonl"), "json"),
@@ -36,7 +36,7 @@ _FENCE = re.compile(
 
 @dataclass(frozen=True)
 class Fence:
-    """An opening fence. `raw` is all of it up to where the code begins."""
+    """An opening fence. `raw` is everything before the code."""
 
     indent: str
     run: str
@@ -45,8 +45,8 @@ class Fence:
     code: str = ""  # code on the fence's own line
 
 
-def fence_in(line: str, names: ToolNames) -> Fence | None:
-    """The fence that a whole line opens, if it opens one."""
+def parse_fence(line: str, names: ToolNames) -> Fence | None:
+    """Return the fence that a complete line opens, or None."""
     match = _FENCE.match(line)
     if match is None:
         return None
@@ -64,14 +64,16 @@ def fence_in(line: str, names: ToolNames) -> Fence | None:
 
 
 def begins_with_call(text: str, names: ToolNames) -> bool:
-    """Whether the text begins with a call of an offered function, perhaps printed or in a list."""
+    """Return True if the text begins with a call of an offered function, possibly printed, assigned
+    or in a list.
+    """
     bare = re.sub(r"^(?:\s|[\[(]|await |print\(|[^\W\d]\w* = )*", "", text)
     word = WRITTEN_NAME.match(bare)
     return bool(word and names.find(word.group()) and bare.startswith("(", word.end()))
 
 
-#: How the first line of a block that does not say what it is begins. The first that matches wins.
-_SNIFFED: tuple[tuple[re.Pattern[str], str], ...] = (
+#: The dialect of a block without an info string, by its first line. The first match wins.
+_DETECTED: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"<|\[TOOL_CALLS\]|functools\["), "markup"),
     (re.compile(r"\{|\[\s*\{"), "json"),
     (re.compile(r"\**Action\**\s*:", re.IGNORECASE), "react"),
@@ -82,22 +84,22 @@ _SNIFFED: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 
 
-_PATCHES = re.compile(r"\*\*\* Begin Patch\b|apply_patch\s+<<")
+_PATCH_START = re.compile(r"\*\*\* Begin Patch\b|apply_patch\s+<<")
 
 
-def sniff(line: str, language: str, names: ToolNames) -> str | None:
-    """The dialect of a fence by its language and first line; None for documentation."""
+def detect_dialect(line: str, language: str, names: ToolNames) -> str | None:
+    """Return the dialect of a fence from its info string and first line; None for documentation."""
     text = line.strip()
     if text.startswith("Traceback (most recent call last)"):
         return None
-    if names.patch and _PATCHES.match(text):
+    if names.patch and _PATCH_START.match(text):
         return "patch"
     if begins_with_call(text, names):
         return "python"
     dialect = FENCES.get(language)
     if dialect == "":
-        dialect = next((name for form, name in _SNIFFED if form.match(text)), "python")
-        # ```tool_call, the name, then the arguments as JSON
+        dialect = next((name for form, name in _DETECTED if form.match(text)), "python")
+        # ```tool_call, a line with the name, then the arguments as JSON
         if dialect == "python" and names.find(text.rstrip(":")):
             return "markup"
     return dialect
@@ -112,26 +114,26 @@ _JSON_HEAD = re.compile(
 _JSON_PART = re.compile(
     r"""[ \t]*(?:\[\s*)?(?:\{\s*(?:["']?[\w\-.]*(?:["']?\s*(?::\s*(?:["'][^"'\n]*)?)?)?)?)?"""
 )
-#: Brackets in a row, which a hostile reply has many of.
-_NO_JSON = frozenset({"[[", "{{", "{[", "[]", "{}"})
-#: Keys that may stand before the name.
-_EARLY_KEYS = frozenset(
+#: Pairs of brackets that never begin a call; a hostile reply may contain very many of them.
+_NEVER_JSON = frozenset({"[[", "{{", "{[", "[]", "{}"})
+#: Keys that may precede the name.
+_KEYS_BEFORE_NAME = frozenset(
     "type id index tool_call_id arguments parameters args thought thoughts reasoning".split()
 )
 _NAMED = re.compile(
     rf"""["']?(?:{"|".join(sorted(NAME_KEYS))})["']?\s*:\s*["'](?P<name>[^"'\n]{{1,200}})["']"""
 )
-#: A call has arguments; a tool that is only told of has a description.
+#: A call has arguments; the definition of a tool has a description.
 _ARGUMENTS = re.compile(
     r"""["'](?:arguments|parameters|input|action_input|tool_input)["']\s*:\s*["']?\{"""
 )
 _COMMAND = re.compile(rf"""\s*\{{\s*["'](?:{"|".join(sorted(COMMAND_PARAMETERS))})["']\s*:\s*\[""")
-_DESCRIBED = re.compile(r"""["'](?:description|properties)["']\s*:""")
+_DESCRIPTION = re.compile(r"""["'](?:description|properties)["']\s*:""")
 
 
 @dataclass(frozen=True)
 class Opening:
-    """A verdict, and for JSON whether the value has to end before it is sure that it is a call."""
+    """A verdict. `sure` is False if JSON is a call only if its end confirms it."""
 
     verdict: Verdict
     sure: bool = True
@@ -140,9 +142,9 @@ class Opening:
 NO, MAYBE = Opening(Verdict.NO), Opening(Verdict.MAYBE)
 
 
-def json_opens(head: str, whole: bool, names: ToolNames) -> Opening:
-    """Whether JSON that means a call begins here."""
-    if head[:2] in _NO_JSON:
+def match_json(head: str, whole: bool, names: ToolNames) -> Opening:
+    """Test whether JSON that means a call begins here."""
+    if head[:2] in _NEVER_JSON:
         return NO
     match = _JSON_HEAD.match(head)
     if match is None:
@@ -156,19 +158,21 @@ def json_opens(head: str, whole: bool, names: ToolNames) -> Opening:
             return Opening(Verdict.YES)
     elif value is not None and key in NAME_KEYS:
         return Opening(Verdict.YES, sure=not names or names.find(value) is not None)
-    return Opening(Verdict.YES, sure=False) if key in _EARLY_KEYS else NO
+    return Opening(Verdict.YES, sure=False) if key in _KEYS_BEFORE_NAME else NO
 
 
-def names_a_call(text: str, names: ToolNames) -> bool:
-    """Whether JSON text names an offered function where calls name theirs, or has all that a call has."""
+def names_call(text: str, names: ToolNames) -> bool:
+    """Return True if JSON text names an offered function under a name key, or has every part of a
+    call.
+    """
     if (names.command or names.patch) and _COMMAND.match(text):
         return True
     if any(not names or names.find(match["name"]) for match in _NAMED.finditer(text)):
         return True
     named = _NAMED.search(text)
-    if named is None or not _ARGUMENTS.search(text) or _DESCRIBED.search(text):
+    if named is None or not _ARGUMENTS.search(text) or _DESCRIPTION.search(text):
         return False
-    # {"name": "Alice", "arguments": {...}} is an answer; "get_wether" and "do_it" were to be called.
+    # {"name": "Alice", "arguments": {...}} is an answer; "get_wether" and "do_it" are meant as calls.
     name = named["name"]
     return names.near(name) is not None or bool(re.fullmatch(r"[a-z]+(?:[_.][a-z0-9]+)+", name))
 
@@ -184,19 +188,19 @@ _YAML = re.compile(
 )
 
 
-def react_opens(head: str, whole: bool, names: ToolNames) -> Opening:
-    """``Action: get_weather``, with an offered function."""
+def match_react(head: str, whole: bool, names: ToolNames) -> Opening:
+    """``Action: get_weather``, if the function is offered."""
     text = head.lstrip(" \t*").lower()
     after = text.removeprefix("action").lstrip(" \t*0123456789")
     begins = "action".startswith(text) or (text.startswith("action") and after[:1] in ("", ":"))
     line, newline, following = head.partition("\n")
     if begins and newline and not _is_action(line, names) and _REACT_NAME.fullmatch(line):
-        # An action that nobody offered: the line with its input tells that it is one.
+        # An unknown action counts only if an "Action Input" line follows.
         word = following.lstrip(" \t*")[: len("action input")].lower().replace("_", " ")
         if word == "action input":
             return Opening(Verdict.YES)
         return MAYBE if "action input".startswith(word) and not whole else NO
-    return _line_opens(head, whole, begins, lambda line: _is_action(line, names))
+    return _match_line(head, whole, begins, lambda line: _is_action(line, names))
 
 
 def _is_action(line: str, names: ToolNames) -> bool:
@@ -211,11 +215,11 @@ def _is_action(line: str, names: ToolNames) -> bool:
 _YAML_WORDS = ("name:", "function:", "tool:", "tool_", "function_")
 
 
-def yaml_opens(head: str, whole: bool, names: ToolNames) -> Opening:
-    """``name: get_weather`` at the beginning of a line, with an offered function."""
+def match_yaml(head: str, whole: bool, names: ToolNames) -> Opening:
+    """``name: get_weather`` at the beginning of a line, if the function is offered."""
     text = head.removeprefix("- ")
     begins = head == "-" or any(word.startswith(text[: len(word)]) for word in _YAML_WORDS)
-    return _line_opens(head, whole, begins, lambda line: _is_yaml_call(line, names))
+    return _match_line(head, whole, begins, lambda line: _is_yaml_call(line, names))
 
 
 def _is_yaml_call(line: str, names: ToolNames) -> bool:
@@ -223,7 +227,7 @@ def _is_yaml_call(line: str, names: ToolNames) -> bool:
     return bool(match and (match["calls"] or names.find(match["name"])))
 
 
-def _line_opens(head: str, whole: bool, begins: bool, test: Callable[[str], bool]) -> Opening:
+def _match_line(head: str, whole: bool, begins: bool, test: Callable[[str], bool]) -> Opening:
     line, newline, _ = head.partition("\n")
     if not begins:
         return NO
@@ -232,51 +236,51 @@ def _line_opens(head: str, whole: bool, begins: bool, test: Callable[[str], bool
     return MAYBE
 
 
-def code_opens(head: str, whole: bool, names: ToolNames) -> Opening:
-    """Code outside of a fence; see `bare_code.opens`."""
-    return Opening(opens(head, whole, names)) if names else NO
+def match_code(head: str, whole: bool, names: ToolNames) -> Opening:
+    """Code outside a fence; see `bare_code.may_be_code`."""
+    return Opening(may_be_code(head, whole, names)) if names else NO
 
 
-def call_opens(head: str, whole: bool, names: ToolNames) -> Opening:
-    """A name, then JSON; see `named_calls.named_opens`."""
-    return Opening(named_opens(head, whole, names)[0]) if names else NO
+def match_named_call(head: str, whole: bool, names: ToolNames) -> Opening:
+    """A name followed by JSON; see `named_calls.match_header`."""
+    return Opening(match_header(head, whole, names)[0]) if names else NO
 
 
-def patch_opens(head: str, whole: bool, names: ToolNames) -> Opening:
-    """A patch, or the heredoc of one, where ``apply_patch`` is offered."""
+def match_patch(head: str, whole: bool, names: ToolNames) -> Opening:
+    """A patch, or a heredoc that contains one, if ``apply_patch`` is offered."""
     begins = bool(names.patch) and any(
         word.startswith(head[: len(word)]) for word in ("*** Begin Patch", "apply_patch <<")
     )
-    return _line_opens(head, whole, begins, lambda line: _PATCHES.match(line) is not None)
+    return _match_line(head, whole, begins, lambda line: _PATCH_START.match(line) is not None)
 
 
-_FINAL = ">>>all\n"
+_TEXT_CHANNEL = ">>>all\n"
 
 
-def channel_opens(head: str, whole: bool, names: ToolNames) -> Opening:  # noqa: ARG001
-    """Functionary's channel for words."""
-    if head.startswith(_FINAL):
+def match_channel(head: str, whole: bool, names: ToolNames) -> Opening:  # noqa: ARG001
+    """Functionary's channel for prose."""
+    if head.startswith(_TEXT_CHANNEL):
         return Opening(Verdict.YES)
-    return MAYBE if not whole and head and _FINAL.startswith(head) else NO
+    return MAYBE if not whole and head and _TEXT_CHANNEL.startswith(head) else NO
 
 
-def fence_opens(head: str, whole: bool, names: ToolNames) -> Opening:
+def match_fence(head: str, whole: bool, names: ToolNames) -> Opening:
     """A fence at the beginning of a line."""
     begins = re.match(r"[ \t]*(?:`{3}|~{3}|`{0,2}\Z|~{0,2}\Z)", head) is not None
-    return _line_opens(head, whole, begins, lambda line: fence_in(line, names) is not None)
+    return _match_line(head, whole, begins, lambda line: parse_fence(line, names) is not None)
 
 
-#: How no line of `LINES` begins.
-DULL = r"[ \t]{0,40}[\d,.;:!?%&|+=)\]}/#$^]"
+#: Line beginnings that match no row of `LINES`.
+PLAIN_LINE_START = r"[ \t]{0,40}[\d,.;:!?%&|+=)\]}/#$^]"
 
-#: What may begin with a line, in the order in which it is asked.
+#: What a line may begin, in the order of the tests.
 LINES: tuple[tuple[str, Callable[[str, bool, ToolNames], Opening]], ...] = (
-    ("fence", fence_opens),
-    ("channel", channel_opens),
-    ("patch", patch_opens),
-    ("named", call_opens),
-    ("react", react_opens),
-    ("json", json_opens),
-    ("yaml", yaml_opens),
-    ("code", code_opens),
+    ("fence", match_fence),
+    ("channel", match_channel),
+    ("patch", match_patch),
+    ("named", match_named_call),
+    ("react", match_react),
+    ("json", match_json),
+    ("yaml", match_yaml),
+    ("code", match_code),
 )

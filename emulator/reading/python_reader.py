@@ -1,8 +1,8 @@
 """Read a block of Python, statement by statement, as it streams in.
 
-A simple statement has closed at the end of its line, a compound one when the next top-level line
-begins. What models do to Python is undone by `repairs` and `rewrites`; prose among the code is dropped.
-Knows the offered names; does not know whether a call's arguments fit.
+A simple statement ends with its line; a compound statement ends when the next top-level line
+begins. `repairs` and `rewrites` undo what models do to Python; prose between statements is dropped.
+Knows the offered names, but not whether a call's arguments fit.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from emulator.reading.rewrites import rewritten
 from emulator.reading.statements import MAX_BLOCK, MAX_STATEMENTS, Statement, Unreadable, unreadable
 from emulator.reading.tool_names import ToolNames
 
-#: Words that go on with the compound statement before them.
+#: Words that continue the previous compound statement.
 _CONTINUES = re.compile(r"(?:else|elif|except|finally)\b")
 _COMPOUND = re.compile(r"(?:if|for|while|try|with|def|class|async|match)\b|@")
 _PROMPT = re.compile(r"(?:>>>|\.\.\.)(?: |$)|(?:In ?\[\d+\]: |\.\.\.: )")
 
 _WORD = r"[^\W\d_][\w'’-]*"
-#: Three plain words in a row, perhaps after a bullet: no Python unless the first is a keyword.
+#: Three plain words in a row, possibly after a bullet: not Python unless the first is a keyword.
 _PROSE = re.compile(rf"(?:[-*•>]\s+|\d+[.)]\s+|#+\s+)?{_WORD}[,;:]? {_WORD}[,;:]? {_WORD}")
 #: "Done!", "Output:", "Expected output:"
 _REMARK = re.compile(rf"{_WORD}(?: {_WORD})*[.!:]+")
@@ -35,8 +35,8 @@ _KEYWORDS = frozenset(
 )
 
 
-def reads_as_prose(line: str) -> bool:
-    """Whether a line that is no valid Python is a sentence rather than a mistake."""
+def is_prose_line(line: str) -> bool:
+    """Return True if a line that is not valid Python is a sentence rather than a mistake."""
     text = line.strip()
     if not (_PROSE.match(text) or _REMARK.fullmatch(text)):
         return False
@@ -44,23 +44,25 @@ def reads_as_prose(line: str) -> bool:
 
 
 class _Line(Enum):
-    """What a physical line is to the statement being collected."""
+    """What a physical line means for the statement that is being collected."""
 
-    GOES_ON = auto()
+    CONTINUES = auto()
     BEGINS = auto()
     NOTHING = auto()
 
 
 class PythonReader:
-    """See `statements.Reader`. After a fault nothing more is returned: order matters."""
+    """See `statements.Reader`. Returns nothing after a fault, because the order of statements
+    matters.
+    """
 
     def __init__(self, names: Collection[str] = ()) -> None:
         self._names = ToolNames.of(names)
-        self._partial: list[str] = []  # of the line that has not ended yet
-        self._lines: list[str] = []  # of the statement that has not closed yet
-        self._decorating = False  # nothing but decorators has come of that statement
+        self._partial: list[str] = []  # pieces of the unfinished line
+        self._lines: list[str] = []  # of the unfinished statement
+        self._decorating = False  # that statement consists only of decorators so far
         self._scan = PythonScan()
-        self._first = 1  # line in which that statement begins
+        self._first = 1  # the line in which that statement begins
         self._line = 0  # 1-based number of the last whole line
         self._size = 0
         self._count = 0  # statements so far
@@ -134,23 +136,23 @@ class PythonReader:
         if match is not None and (self._doctest or not match.group().startswith("...")):
             self._doctest = True
             return line.lstrip()[match.end() :] or "\n"
-        # In a session, a line without a prompt is what the code printed.
+        # In a session, a line without a prompt is output of the code.
         return "\n" if self._doctest else line
 
     def _kind(self, line: str) -> _Line:
         if self._scan.open:
-            return _Line.GOES_ON
+            return _Line.CONTINUES
         if not line.strip() or line.lstrip().startswith("#"):
             return _Line.NOTHING
         if self._lines and (line[0] in " \t" or _CONTINUES.match(line)):
-            return _Line.GOES_ON
+            return _Line.CONTINUES
         if self._lines and self._decorating:
-            return _Line.GOES_ON
+            return _Line.CONTINUES
         return _Line.BEGINS
 
     def _is_prose(self, line: str) -> bool:
-        # Looked at before its quotes and brackets are: prose has apostrophes and no closers.
-        if not reads_as_prose(line):
+        # Tested before quotes and brackets are tracked: prose has apostrophes that nothing closes.
+        if not is_prose_line(line):
             return False
         try:
             parse_repaired(line, self._names)
@@ -161,7 +163,7 @@ class PythonReader:
     # -- statements
 
     def _flush(self, *, last: bool = False) -> list[Statement]:
-        """What the collected lines say, now that they can say no more."""
+        """Parse the collected lines as one or more complete statements."""
         source = "".join(self._lines)
         missing = self._scan.missing if last and not self._scan.quote else ""
         self._lines = []
@@ -194,7 +196,7 @@ class PythonReader:
         try:
             return parse_repaired(source, self._names)
         except SyntaxError as error:
-            # Only brackets after a value that is whole: nothing that was still to come is lost.
+            # Add brackets only after a complete value: then no truncated value is taken for a whole one.
             if not missing or source.rstrip()[-1] not in "\"')]}":
                 raise
             try:
@@ -204,7 +206,7 @@ class PythonReader:
 
 
 def _slice(lines: list[bytes], node: ast.stmt) -> str:
-    """The statement as it was written (`ast.get_source_segment` would split all lines anew)."""
+    """Return the statement as written. (`ast.get_source_segment` would split all lines again.)"""
     first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))]) - 1
     last = (node.end_lineno or node.lineno) - 1
     part = lines[first : last + 1]

@@ -1,4 +1,4 @@
-"""Python source to syntax trees, within bounds; which calls of offered functions stand in one."""
+"""Python source to syntax trees, within limits; finds calls of offered functions in them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from emulator.reading.tool_names import ToolNames
 from sandbox import parsing
 from sandbox.parsing import walk
 
-# A model's "\d" is no concern of the operator's log. Silenced here, not around the call: warning
-# filters are shared by all threads.
+# Warnings about a model's "\d" do not belong in the operator's log. They are silenced here and not
+# around the call, because all threads share the warning filters.
 warnings.filterwarnings("ignore", module="<program>")
 
-#: Bounds on one statement: beyond them CPython's parser may recurse too deep or take too long.
+#: Limits of one statement. Beyond them CPython's parser may recurse too deep or take too long.
 MAX_STATEMENT = 1 << 18
 MAX_NESTING = 60
 
@@ -24,7 +24,7 @@ BUILTINS = frozenset(dir(builtins))
 
 
 def parse(source: str) -> ast.Module:
-    """The syntax tree of `source`. Raises SyntaxError, whatever CPython's parser raised."""
+    """Return the syntax tree of `source`. Raises SyntaxError for every error of CPython's parser."""
     if len(source) > MAX_STATEMENT:
         raise SyntaxError(f"a statement of more than {MAX_STATEMENT} characters")
     scan = PythonScan()
@@ -40,7 +40,7 @@ def parse(source: str) -> ast.Module:
 
 
 def dotted(node: ast.AST) -> str | None:
-    """``a.b.c`` as written, or None if the expression is anything else."""
+    """Return ``a.b.c`` as written, or None for any other expression."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -51,18 +51,19 @@ def dotted(node: ast.AST) -> str | None:
 
 
 def called(node: ast.AST | None, names: ToolNames) -> str | None:
-    """The Python name of the offered function that `node` calls, if it is such a call."""
+    """Return the Python name of the offered function that `node` calls, or None."""
     if isinstance(node, ast.Await):
         node = node.value
-    if not isinstance(node, ast.Call) or is_pythons_own(node):
+    if not isinstance(node, ast.Call) or is_builtin_use(node):
         return None
     written = dotted(node.func)
     return names.find(written) if written else None
 
 
-def is_pythons_own(call: ast.Call) -> bool:
-    """Whether a built-in is called with what no tool takes, whatever tool has its name:
-    ``sum(n * n for n in numbers)``, ``max(hits, key=lambda hit: hit["score"])``."""
+def is_builtin_use(call: ast.Call) -> bool:
+    """Return True if the call uses a built-in in a way that no tool accepts, even if a tool has the
+    same name: ``sum(n * n for n in numbers)``, ``max(hits, key=lambda hit: hit["score"])``.
+    """
     arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
     return (
         isinstance(call.func, ast.Name)
@@ -72,7 +73,7 @@ def is_pythons_own(call: ast.Call) -> bool:
 
 
 def passes_tool(code: str | ast.AST, names: ToolNames) -> bool:
-    """Whether the code gives an offered function away as a value: ``map(get_weather, cities)``."""
+    """Return True if the code passes an offered function as a value: ``map(get_weather, cities)``."""
     tree = _tree(code)
     return tree is not None and any(
         isinstance(child, ast.Name)
@@ -84,7 +85,7 @@ def passes_tool(code: str | ast.AST, names: ToolNames) -> bool:
 
 
 def _values(node: ast.AST) -> list[ast.expr]:
-    """The expressions whose values a node passes on."""
+    """Return the expressions whose values a node passes on."""
     match node:
         case ast.Call(args=arguments, keywords=keywords):
             return [*arguments, *(word.value for word in keywords)]
@@ -96,7 +97,9 @@ def _values(node: ast.AST) -> list[ast.expr]:
 
 
 def calls_tool(code: str | ast.AST, names: Collection[str]) -> bool:
-    """Whether the code calls an offered function anywhere. False for what does not parse."""
+    """Return True if the code calls an offered function anywhere. Code that does not parse calls
+    none.
+    """
     tree, offered = _tree(code), ToolNames.of(names)
     return tree is not None and any(called(node, offered) for node in walk(tree))
 

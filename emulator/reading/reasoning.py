@@ -1,4 +1,4 @@
-"""Reasoning in its tags: where it ends, and what belongs to the tags."""
+"""Reasoning between tags: where it ends, and which characters belong to the tags."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _QUOTES = frozenset("`'\"“‘”’")
 _LONGEST = max(map(len, REASONING))
 
 
-def mentioned(text: TextBuffer, tag: str) -> Verdict:
-    """Whether the tag at hand stands in quotes, and so is only spoken of."""
+def quoted_tag(text: TextBuffer, tag: str) -> Verdict:
+    """Test whether the tag that begins here is in quotes, and so is only mentioned."""
     if text.last not in _QUOTES:
         return Verdict.NO
     following = text.text[text.at + len(tag) : text.at + len(tag) + 1]
@@ -23,17 +23,21 @@ def mentioned(text: TextBuffer, tag: str) -> Verdict:
     return Verdict.YES if following in _QUOTES else Verdict.NO
 
 
-def reasoning(text: TextBuffer, closings: tuple[str, ...]) -> Generator[Event | None, None, bool]:
-    """Up to the first of ``closings`` that is not only spoken of; ``ended`` is told of it."""
-    yield from blank(text)
-    again = yield from _opened_again(text)
+def scan_reasoning(
+    text: TextBuffer, closings: tuple[str, ...]
+) -> Generator[Event | None, None, bool]:
+    """Scan up to the first of ``closings`` that is not in quotes. Returns False if the reply ends
+    first.
+    """
+    yield from take_line_ends(text)
+    again = yield from _repeated_opening(text)
     if again is not None:
         closings = (REASONING[again],)
     while True:
         before, closing = text.closing(closings)
         raw = text.take(before)
         yield Reasoning(raw, raw)
-        mention = mentioned(text, closing) if closing else Verdict.MAYBE
+        mention = quoted_tag(text, closing) if closing else Verdict.MAYBE
         if mention is Verdict.NO and closing:
             yield Reasoning("", text.take(len(closing)))
             return True
@@ -46,8 +50,10 @@ def reasoning(text: TextBuffer, closings: tuple[str, ...]) -> Generator[Event | 
             yield None
 
 
-def _opened_again(text: TextBuffer) -> Generator[Event | None, None, str | None]:
-    """The tag that a model writes although the template, or itself, has opened one already."""
+def _repeated_opening(text: TextBuffer) -> Generator[Event | None, None, str | None]:
+    """Take opening tags that a model repeats after the template, or itself, already opened the
+    reasoning. Returns the last one.
+    """
     again = None
     while True:
         rest, whole = text.head(_LONGEST)
@@ -55,15 +61,15 @@ def _opened_again(text: TextBuffer) -> Generator[Event | None, None, str | None]
         if tag is not None:
             again = tag
             yield Reasoning("", text.take(len(tag)))
-            yield from blank(text)
+            yield from take_line_ends(text)
         elif whole or not any(tag.startswith(rest) for tag in REASONING):
             return again
         else:
             yield None
 
 
-def blank(text: TextBuffer) -> Scanner:
-    """Line ends around reasoning belong to its tags."""
+def take_line_ends(text: TextBuffer) -> Scanner:
+    """Take line ends around reasoning: they belong to its tags."""
     while True:
         rest = text.text[text.at :]
         yield Reasoning("", text.take(len(rest) - len(rest.lstrip("\r\n"))))

@@ -1,7 +1,7 @@
-"""What models do to the text of a program, undone: one table, tried only while nothing parses.
+"""Repairs of a program's text: a table of changes, tried only while the text does not parse.
 
-Knows the offered names; knows nothing of blocks or streaming. No row guesses a value: it changes
-how a call is spelt, never what is called or with what.
+Knows the offered names; knows nothing of blocks or streaming. No repair guesses a value: it changes
+how a call is spelt, never what is called or with what arguments.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from emulator.reading.lexing import in_code, outside_strings
+from emulator.reading.lexing import outside_strings_only, split_strings
 from emulator.reading.python_syntax import parse
 from emulator.reading.tool_names import ToolNames
 
 
 @dataclass(frozen=True)
 class Repair:
-    """A change of the text, tried only while the text does not parse."""
+    """A change of text, tried only while the text does not parse."""
 
     why: str
     apply: Callable[[str], str]
@@ -29,16 +29,16 @@ _TYPOGRAPHIC = re.compile(r"“([^“”\n]*)”|‘([^‘’\n]*)’|[“”„
 
 
 def straight_quotes(source: str) -> str:
-    """Typographic quotes that delimit a string, made plain; those inside plain strings stay."""
+    """Replace typographic quotes that delimit a string; those inside plain strings stay."""
 
     def straight(match: re.Match[str]) -> str:
         text = match.group(1) if match.group(1) is not None else match.group(2)
         if text is None:
             return '"' if match.group() in "“”„«»" else "'"
-        # "Bob’s" would end at a plain quote of the same kind.
+        # A plain quote of the same kind inside the text would end the string.
         return repr(text) if '"' in text or "'" in text else f'"{text}"'
 
-    pieces = outside_strings(source)
+    pieces = split_strings(source)
     return "".join(
         _TYPOGRAPHIC.sub(straight, text) if code or text[:1] in "“‘" else text
         for code, text in pieces
@@ -46,8 +46,8 @@ def straight_quotes(source: str) -> str:
 
 
 def _without_escapes(source: str) -> str:
-    """Markdown's backslashes; a model that escapes names escapes its strings as well."""
-    if not any(code and re.search(r"\\[_*\[\]()]", text) for code, text in outside_strings(source)):
+    """Remove Markdown's backslashes. A model that escapes names escapes its strings as well."""
+    if not any(code and re.search(r"\\[_*\[\]()]", text) for code, text in split_strings(source)):
         return source
     return re.sub(r"\\([_*\[\]()])", r"\1", source)
 
@@ -62,8 +62,10 @@ def _unquoted(source: str) -> str:
 
 REPAIRS: tuple[Repair, ...] = (
     Repair(
-        "chat interfaces leave no-break and zero-width spaces behind",
-        in_code(lambda t: re.sub("[\u200b\u200c\u200d\u2060\ufeff]", "", t.replace("\xa0", " "))),
+        "no-break and zero-width spaces from chat interfaces",
+        outside_strings_only(
+            lambda t: re.sub("[\u200b\u200c\u200d\u2060\ufeff]", "", t.replace("\xa0", " "))
+        ),
     ),
     Repair("Markdown's escapes: get\\_weather(...)", _without_escapes),
     Repair("typographic quotes around strings", straight_quotes),
@@ -77,9 +79,9 @@ REPAIRS: tuple[Repair, ...] = (
 
 
 def parse_repaired(source: str, names: ToolNames) -> tuple[ast.Module, str]:
-    """Tree and text of `source`, repaired only as far as needed.
+    """Return the tree and the text of `source`, repaired only as far as needed.
 
-    Raises the SyntaxError of the text as it was written.
+    Raises the SyntaxError of the original text.
     """
     text = source
     spelt = _respelt(text, names)
@@ -101,4 +103,4 @@ def parse_repaired(source: str, names: ToolNames) -> tuple[ast.Module, str]:
 
 
 def _respelt(source: str, names: ToolNames) -> str:
-    return in_code(names.respell)(source) if names.need_respelling else source
+    return outside_strings_only(names.respell)(source) if names.need_respelling else source

@@ -1,7 +1,7 @@
-"""What models do to the shape of a program, undone: one table of changes to the syntax tree.
+"""Rewrites of a program's syntax tree: one table of changes.
 
-Knows the offered names; knows nothing of blocks or streaming. No row guesses a value: it changes
-how a call is written, never what is called or with what.
+Knows the offered names; knows nothing of blocks or streaming. No rewrite guesses a value: it
+changes how a call is written, never what is called or with what arguments.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from emulator.reading.async_code import driven, is_concurrent
-from emulator.reading.calls import HALF, calls_in, statement, whole_characters
-from emulator.reading.python_syntax import called, dotted, is_pythons_own, parse
+from emulator.reading.async_code import needs_event_loop, run_with_asyncio
+from emulator.reading.calls import HALF, call_statement, find_calls, join_surrogates
+from emulator.reading.python_syntax import called, dotted, is_builtin_use, parse
 from emulator.reading.repairs import parse_repaired
 from emulator.reading.statements import Unreadable
 from emulator.reading.tool_names import ToolNames
@@ -21,9 +21,10 @@ from emulator.reading.tool_names import ToolNames
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A change of the tree at nodes of type `on`: a node, several, or none (dropped).
+    """A change of the tree at nodes of type `on`. `apply` returns a node, several, or none
+    (dropped).
 
-    `apply` returns the node itself where the row does not apply. `top` rows see top-level
+    `apply` returns the node itself if the row does not apply. Rows with `top` apply to top-level
     statements only.
     """
 
@@ -49,12 +50,12 @@ def _characters(node: ast.AST, _: ToolNames) -> ast.AST:
     if not isinstance(node.value, str) or not _SURROGATE.search(node.value):
         return node
     try:
-        return ast.Constant(whole_characters(node.value))
+        return ast.Constant(join_surrogates(node.value))
     except ValueError:
         raise SyntaxError(HALF) from None
 
 
-def _awaited(node: ast.AST, _: ToolNames) -> ast.AST:
+def _without_await(node: ast.AST, _: ToolNames) -> ast.AST:
     assert isinstance(node, ast.Await)
     return node.value
 
@@ -74,7 +75,7 @@ def _synchronous(node: ast.AST, _: ToolNames) -> ast.AST:
 _DRIVERS = frozenset({"asyncio.run", "asyncio.create_task", "asyncio.ensure_future"})
 
 
-def _undriven(node: ast.AST, _: ToolNames) -> ast.AST:
+def _without_driver(node: ast.AST, _: ToolNames) -> ast.AST:
     assert isinstance(node, ast.Call)
     written = dotted(node.func)
     if written in _DRIVERS and len(node.args) == 1:
@@ -94,7 +95,7 @@ _METHODS = frozenset("invoke ainvoke run arun call acall execute __call__ remote
 def _renamed(node: ast.AST, names: ToolNames) -> ast.AST:
     assert isinstance(node, ast.Call)
     written = dotted(node.func)
-    if written is None or is_pythons_own(node):
+    if written is None or is_builtin_use(node):
         return node
     name = names.find(written)
     if name is None and isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS:
@@ -139,7 +140,7 @@ def _json_calls(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
         return node
     try:
         value = ast.literal_eval(node.value)
-        found = [statement(name, args, names, 1) for name, args in calls_in(value, names)]
+        found = [call_statement(name, args, names, 1) for name, args in find_calls(value, names)]
     except (ValueError, TypeError, RecursionError, MemoryError, SyntaxError, Unreadable):
         return node
     return [inner for call in found for inner in parse(call.source).body] or node
@@ -158,7 +159,7 @@ def _declared(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
 
 
 _SCHEMA_MODULES = frozenset({"pydantic", "__future__"})
-#: Modules that models invent for the offered functions.
+#: Modules that models invent to import the offered functions from.
 _STUB_MODULES = frozenset(
     "functions tools tool default_api api tool_api my_tools stubs my_functions utils".split()
 )
@@ -170,28 +171,30 @@ def _imported(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
         return []
     if isinstance(node, ast.Import):
         others = [a for a in node.names if a.asname or not _is_stub_module(a.name, names)]
-        return _kept(node, others, lambda: ast.Import(others))
+        return _remaining_import(node, others, lambda: ast.Import(others))
     offered = {alias.name: name for alias in node.names if (name := names.find(alias.name))}
     others = [a for a in node.names if a.name not in offered and node.module not in _STUB_MODULES]
-    kept = _kept(node, others, lambda: ast.ImportFrom(node.module, others, node.level))
+    remaining = _remaining_import(
+        node, others, lambda: ast.ImportFrom(node.module, others, node.level)
+    )
     aliases: list[ast.stmt] = [
         ast.Assign([ast.Name(alias.asname, ast.Store())], ast.Name(offered[alias.name], ast.Load()))
         for alias in node.names
         if alias.asname and alias.name in offered
     ]
-    return kept + aliases if isinstance(kept, list) else kept
+    return remaining + aliases if isinstance(remaining, list) else remaining
 
 
 def _is_stub_module(name: str, names: ToolNames) -> bool:
     return name in _STUB_MODULES or names.find(name) is not None
 
 
-def _kept(
-    node: ast.stmt, aliases: list[ast.alias], anew: Callable[[], ast.stmt]
+def _remaining_import(
+    node: ast.stmt, aliases: list[ast.alias], rebuild: Callable[[], ast.stmt]
 ) -> ast.stmt | list[ast.stmt]:
     if len(aliases) == len(getattr(node, "names", ())):
         return node
-    return [anew()] if aliases else []
+    return [rebuild()] if aliases else []
 
 
 def _main_guard(node: ast.AST, _: ToolNames) -> ast.AST | list[ast.stmt]:
@@ -204,7 +207,7 @@ def _main_guard(node: ast.AST, _: ToolNames) -> ast.AST | list[ast.stmt]:
     return node
 
 
-def _undeclared(node: ast.AST, _: ToolNames) -> ast.AST | list[ast.stmt]:
+def _without_value(node: ast.AST, _: ToolNames) -> ast.AST | list[ast.stmt]:
     assert isinstance(node, ast.AnnAssign)
     return node if node.value else []
 
@@ -227,15 +230,17 @@ def _types(on: type[ast.AST] | tuple[type[ast.AST], ...]) -> tuple[type[ast.AST]
 REWRITES: tuple[Rewrite, ...] = (
     Rewrite("JSON's true, false and null in Python", ast.Name, _constants),
     Rewrite("emoji as two escapes, as JSON writes them", ast.Constant, _characters),
-    Rewrite("stubs are plain functions, not coroutines", ast.Await, _awaited),
-    Rewrite("... and so is whoever awaits them", tuple(_SYNC), _synchronous),
-    Rewrite("... and nobody needs to drive them", ast.Call, _undriven),
-    Rewrite("functions.f, wire names, f.invoke(...): all mean the stub f", ast.Call, _renamed),
+    Rewrite("stubs are plain functions, not coroutines", ast.Await, _without_await),
+    Rewrite("functions that await stubs become plain too", tuple(_SYNC), _synchronous),
+    Rewrite("plain functions need no asyncio.run or gather", ast.Call, _without_driver),
+    Rewrite("functions.f, wire names and f.invoke(...) mean the stub f", ast.Call, _renamed),
     Rewrite("the language's name on a line of its own", ast.Expr, _language, top=True),
     Rewrite("the body of a main guard is the program", ast.If, _main_guard, top=True),
-    Rewrite("`Result: sunny` is prose that happens to parse", ast.AnnAssign, _undeclared, top=True),
     Rewrite(
-        "a stub declared again would hide the real one; offered models are there already",
+        "`Result: sunny` is prose that happens to parse", ast.AnnAssign, _without_value, top=True
+    ),
+    Rewrite(
+        "a repeated declaration of a stub would hide the real one; models are already defined",
         (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
         _declared,
         top=True,
@@ -260,14 +265,14 @@ class _Rewriter(ast.NodeTransformer):
         self.changed = False
 
     def visit(self, node: ast.AST) -> ast.AST:
-        if not node._fields:  # an operator
+        if not node._fields:  # an operator: nothing inside it
             return node
-        if type(node) in _SYNC and is_concurrent(node):
-            driving = driven(node)
+        if type(node) in _SYNC and needs_event_loop(node):
+            driving = run_with_asyncio(node)
             self.changed |= driving is not node
             return driving
         super().generic_visit(node)
-        if isinstance(node, ast.Await) and is_concurrent(node.value):
+        if isinstance(node, ast.Await) and needs_event_loop(node.value):
             return node
         for row in _INNER.get(type(node), ()):
             if isinstance(node, row.on):  # an earlier row may have changed its type
@@ -280,7 +285,7 @@ class _Rewriter(ast.NodeTransformer):
 
 @dataclass(frozen=True)
 class RewrittenStatement:
-    """A statement after all rows; `line` is that of the statement it came from."""
+    """A statement after all rewrites; `line` is the line of the statement that it came from."""
 
     node: ast.stmt
     line: int
@@ -288,7 +293,9 @@ class RewrittenStatement:
 
 
 def rewritten(tree: ast.Module, names: ToolNames) -> list[RewrittenStatement]:
-    """The statements of `tree` after all rows. Raises RecursionError on a tree too deep."""
+    """Return the statements of `tree` after all rewrites. Raises RecursionError for a tree that is
+    too deep.
+    """
     return [piece for node in tree.body for piece in _pieces(node, names)]
 
 

@@ -1,8 +1,8 @@
-"""What scanners are: generators that find where a block ends.
+"""The interface of scanners: generators that find where a block ends.
 
-A scanner takes from the incoming text and yields events, or None when it needs more text; it
-returns where in the prose the splitter stands then. Whatever it decides depends on the text
-alone, never on where it was cut.
+A scanner takes text from the `TextBuffer` and yields events, or None when it needs more text. It
+returns the position at which the splitter continues. Its decisions depend only on the text, never
+on where the text was cut.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Verdict(Enum):
 
 
 class Position(Enum):
-    """Where in the prose the splitter continues after a block."""
+    """Where the splitter continues after a block."""
 
     LINE_START = auto()
     LINE_START_NOT_CODE = auto()

@@ -1,4 +1,4 @@
-"""What readers are: text of a block in, Python statements out. Knows no dialect."""
+"""The interface of readers: the text of a block in, Python statements out. Knows no dialect."""
 
 from __future__ import annotations
 
@@ -9,28 +9,30 @@ from typing import Protocol
 
 from emulator.reading.diagnostics import Diagnostic, render
 
-#: Characters that one block may have; what is longer is no program that anyone meant.
+#: Length limit of a block in characters; a longer one is not a real program.
 MAX_BLOCK = 1 << 20
-#: Top-level statements that one block may have.
+#: Limit of top-level statements in a block.
 MAX_STATEMENTS = 5000
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One top-level statement: valid Python, named like the stubs; 1-based line in the block.
+    """One top-level statement: valid Python that calls the stubs by name; `line` is 1-based in the
+    block.
 
-    `original` is how it stands in the block, and `tree` what its source says, where the reader tells.
+    `original` is the statement as the model wrote it and `tree` its syntax tree, if the reader
+    provides them.
     """
 
     source: str
     line: int
     original: str = field(default="", compare=False)
     tree: ast.stmt | None = field(default=None, compare=False, repr=False)
-    """To be looked at only; its lines are those of nothing in particular."""
+    """Read-only. Its line numbers do not refer to the block."""
 
 
 class Unreadable(Exception):
-    """The block is not what it looked like. Says why, in words for the model."""
+    """The block cannot be read. The diagnostics give the reason in words for the model."""
 
     def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)
@@ -38,19 +40,21 @@ class Unreadable(Exception):
 
 
 class Reader(Protocol):
-    """Reads one block; incremental, and indifferent to where the text is cut."""
+    """Reads one block incrementally. The result does not depend on where the text is cut."""
 
     def feed(self, text: str) -> list[Statement]:
-        """The statements that have certainly closed."""
+        """Return the statements that are certainly complete."""
         ...
 
     def close(self) -> list[Statement]:
-        """The rest. Raises Unreadable; what was returned before stays right all the same."""
+        """Return the remaining statements. Raises Unreadable; statements already returned stay
+        valid.
+        """
         ...
 
 
 def unreadable(
     message: str, *, line: int = 1, column: int = 0, source_line: str = "", hint: str | None = None
 ) -> Unreadable:
-    """An Unreadable with one diagnostic."""
+    """Return an Unreadable with one diagnostic."""
     return Unreadable([Diagnostic(message, line, column, source_line, hint)])

@@ -1,6 +1,7 @@
-"""The tags and tokens that open reasoning or a block anywhere in prose, and those that mean nothing.
+"""The tags and tokens that open reasoning or a block anywhere in prose, and those that carry no
+meaning.
 
-Adding a model's habit is adding a row. Knows nothing of what stands inside a block.
+To add a model's habit, add a row. Knows nothing of the content of a block.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ REASONING = {
     "<|inner_prefix|>": "<|inner_suffix|>",
     "<|START_THINKING|>": "<|END_THINKING|>",
     "<|channel|>analysis<|message|>": "<|end|>",
-    "<|channel|> analysis<|message|> ": "<|end|>",  # LLM-jp has a space behind each token
+    "<|channel|> analysis<|message|> ": "<|end|>",  # LLM-jp writes a space after each token
     "<|channel>thought": "<channel|>",
     "<|open|>think<|sep|>": "<|close|>think<|sep|>",
     "<|start|>assistant to=self<|message|>": "<|eom|>",
@@ -44,10 +45,10 @@ REASONING = {
     "[THINK]": "[/THINK]",
 }
 
-#: Closings that end other things as well; alone they say nothing of reasoning.
+#: Closing tokens that also end other things. Alone they do not prove that there was reasoning.
 AMBIGUOUS = frozenset({"<|end|>", "<|eom|>", "<channel|>"})
 
-#: Tokens that say where a message or a channel begins and ends. No reader is to see them.
+#: Tokens that mark the beginning and the end of a message or a channel. They are removed.
 SILENT = frozenset(
     {
         *("<|start|>assistant", "<|channel|>final<|message|>", "<|channel|>commentary<|message|>"),
@@ -76,7 +77,7 @@ SILENT = frozenset(
 )
 
 
-#: What is left of a call that was not written whole. The model is asked what it meant.
+#: Fragments of a call that is incomplete. The model is asked to write the call again.
 LEFTOVER = frozenset(
     {
         *("</tool_call>", "</tool_calls>", "</function_call>", "</function_calls>", "</TOOLCALL>"),
@@ -90,12 +91,12 @@ LEFTOVER = frozenset(
         *("</｜DSML｜tool_calls>", "</｜DSML｜function_calls>", "<｜DSML｜parameter"),
     }
 )
-#: ... of these only where they begin a line.
+#: Fragments that count only at the beginning of a line.
 LEFTOVER_LINES = frozenset({"</parameter>", "</function>", "</invoke>", "<parameter name="})
 
 
 class BodyScan(Protocol):
-    """Knows where the values inside of a block are; see `argument_scan.ArgumentScan`."""
+    """Tracks where the values inside a block are; see `argument_scan.ArgumentScan`."""
 
     @property
     def whole(self) -> bool: ...
@@ -104,7 +105,7 @@ class BodyScan(Protocol):
 
 
 class CodeScan:
-    """Python between tags: a tag inside of a string closes nothing."""
+    """Python between tags: a tag inside a string does not close the block."""
 
     def __init__(self) -> None:
         self._scan = PythonScan()
@@ -131,9 +132,9 @@ class CodeScan:
 class Tag:
     """Opens a block anywhere in prose.
 
-    `framed`: the tags are not part of the block's text, because the reader knows none.
-    `endless`: the block may last as long as the reply. A closing that equals the opening begins
-    the next block. `by_name`: the element is called like the function.
+    `framed`: the tags are not part of the block's text, because its reader does not know tags.
+    `endless`: the block may extend to the end of the reply. `by_name`: the element's name is the
+    name of the function. If a closing equals the opening, it begins the next block.
     """
 
     opening: str
@@ -144,7 +145,7 @@ class Tag:
     by_name: bool = False
 
     def body(self) -> BodyScan:
-        """A scanner of what stands in the block."""
+        """Return a scanner of the block's content."""
         return CodeScan() if self.dialect == "python" else ArgumentScan(by_name=self.by_name)
 
 
@@ -199,12 +200,12 @@ TAGS: tuple[Tag, ...] = (
 )
 
 _PREFIX = r"(?:\w{1,20}:|[｜|]\w{1,20}[｜|] ?|ifm\|)?"
-#: Elements around calls, with any namespace: ``<function_calls>``, ``<｜DSML｜tool_calls>``.
+#: Elements that contain calls, with any namespace: ``<function_calls>``, ``<｜DSML｜tool_calls>``.
 _ELEMENT = re.compile(
     rf"<(?P<name>{_PREFIX}(?P<bare>(?:\w{{1,20}}_)?tool_calls?|(?:\w{{1,20}}_)?function_calls?"
     r"|functioncall|tool_use|TOOLCALL|invoke|(?<=[｜|] )calls)(?::\w{1,20})?)>"
 )
-#: ... and those that say in their first tag what they call.
+#: Elements whose opening tag names the function.
 _CALLING = re.compile(
     rf"<(?P<name>{_PREFIX}(?:function|invoke|function_call|tool_call|tool|call))(?:=| name=)"
 )
@@ -217,7 +218,7 @@ _PARTIAL = re.compile(
 
 
 class Tags:
-    """All tags that open a block, for the functions that are offered."""
+    """All tags that open a block, for the offered functions."""
 
     def __init__(self, names: Collection[str]) -> None:
         offered = ToolNames.of(names)
@@ -232,12 +233,14 @@ class Tags:
         self.literal = {tag.opening: tag for tag in (*own, *TAGS)}
 
     def opening(self, head: str) -> Tag | None:
-        """The tag that ``head`` begins with, by heart or by its form."""
+        """Return the tag that ``head`` begins with, from the table or by its form."""
         known = [tag for opening, tag in self.literal.items() if head.startswith(opening)]
         return max(known, key=lambda tag: len(tag.opening), default=None) or self.element(head)
 
     def element(self, head: str, names: ToolNames | None = None) -> Tag | None:
-        """The tag of the element that ``head`` begins with; with ``names`` also one of a slip of them."""
+        """Return the tag of the element that ``head`` begins with. With ``names``, a misspelt
+        function name counts too.
+        """
         match = _ELEMENT.match(head)
         if match is not None:
             closings = dict.fromkeys((f"</{match['name']}>", f"</{match['bare']}>", match.group()))
@@ -252,5 +255,5 @@ class Tags:
 
 
 def may_be_element(head: str) -> bool:
-    """Whether more text could make an element of ``head``."""
+    """Return True if more text could turn ``head`` into the opening tag of an element."""
     return _PARTIAL.match(head) is not None

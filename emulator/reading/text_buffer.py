@@ -1,30 +1,30 @@
-"""The part of a reply that has come and is not decided yet. Knows nothing of what it may mean."""
+"""The part of a reply that has arrived and is not yet decided. Knows nothing of its meaning."""
 
 from __future__ import annotations
 
-#: Characters of a line, a value or a stretch of code that may be held back undecided.
+#: Limit on undecided text (a line, a value, a run of code) that scanners buffer, in characters.
 HOLD = 1 << 16
-#: Characters within which the beginning of a line says what the line may be.
+#: The first characters of a line, within which scanners must decide what begins there.
 HEAD = 400
 
 
 class TextBuffer:
-    """Text that scanners look at and take from, in order. `final`: no more will come."""
+    """Text that scanners inspect and take, in order. `final`: the reply has ended."""
 
     def __init__(self) -> None:
         self.text = ""
-        self.at = 0  # what stands before it was taken
+        self.at = 0  # the text before this index has been taken
         self.final = False
         self.last = ""  # the character that was taken last
 
     def feed(self, text: str) -> None:
-        # CPython adds to a local string in place while nothing else refers to it: what is held for
-        # long is not copied at each chunk. What was taken goes when it is most of the text.
-        held, self.text = self.text, ""
-        if 2 * self.at >= len(held):
-            held, self.at = held[self.at :], 0
-        held += text
-        self.text = held
+        # CPython appends to a local string in place if it has no other reference, so a long buffer is
+        # not copied for each chunk. Taken text is dropped once it is at least half of the buffer.
+        buffered, self.text = self.text, ""
+        if 2 * self.at >= len(buffered):
+            buffered, self.at = buffered[self.at :], 0
+        buffered += text
+        self.text = buffered
 
     def __len__(self) -> int:
         return len(self.text) - self.at
@@ -36,14 +36,15 @@ class TextBuffer:
         return taken
 
     def head(self, size: int = HEAD) -> tuple[str, bool]:
-        """The first characters, and whether no more of these can come."""
+        """Return the first characters, and True if more text cannot change them."""
         head = self.text[self.at : self.at + size]
         return head, self.final or len(head) == size
 
     def line(self, after: int = 0) -> str | None:
-        """The line that begins `after` characters on: whole, or the reply's last, or HOLD of it.
+        """Return the line that begins `after` characters ahead: the whole line, the unfinished last
+        line of the reply, or the first HOLD characters of a longer line.
 
-        None while it has not ended; None at the end of the reply.
+        Returns None while the line has not ended, and at the end of the reply.
         """
         start = self.at + after
         end = self.text.find("\n", start, start + HOLD)
@@ -54,9 +55,10 @@ class TextBuffer:
         return self.text[start:] or None if self.final else None
 
     def closing(self, closings: tuple[str, ...]) -> tuple[int, str | None]:
-        """How many characters stand before the first of `closings`, and which it is.
+        """Return the number of characters before the first of `closings`, and which one it is.
 
-        Without one: how many stand before where one may begin.
+        If none is there, return the number of characters that are certainly before the next one,
+        and None.
         """
         found = [(at, word) for word in closings if (at := self.text.find(word, self.at)) >= 0]
         if found:

@@ -1,4 +1,4 @@
-r"""Which offered function a model means by the name that it wrote.
+r"""Which offered function a model means by a written name.
 
 Knows the offered names and the habits of models: namespaces (``functions.f``, ``default_api.f``),
 wire names with dots or hyphens (``math.lcm``), Markdown's escaped underscore (``get\_weather``).
@@ -15,32 +15,32 @@ from functools import cached_property, lru_cache
 
 from emulator.command_tools import COMMAND_TOOLS, PATCH_TOOL
 
-#: Prefixes under which models were trained to see their tools; anything else before a dot is
-#: an object of the program (``re.search`` is not the tool ``search``).
+#: Namespaces in which models were trained to see their tools. Anything else before a dot is an object
+#: of the program: ``re.search`` is not the tool ``search``.
 NAMESPACES = frozenset(
     "functions function tools tool default_api api tool_api client self multi_tool_use".split()
 )
 _NAMESPACES = sorted(NAMESPACES)
 
-#: A name as models write it: dotted, hyphenated, with Markdown's backslashes.
+#: A name as models write it: with dots, hyphens and Markdown's backslashes.
 WRITTEN_NAME = re.compile(r"[^\W\d](?:\w|\\_)*(?:[.\-][^\W\d](?:\w|\\_)*)*")
 
 
-#: How like an offered name a slip of it is, and how long it may be.
-_LIKE, _SHORTEST, _LONGEST = 0.84, 4, 100
+#: The similarity of a misspelt name to an offered one, and the length of names that are compared.
+_SIMILARITY, _SHORTEST, _LONGEST = 0.84, 4, 100
 
 
 class ToolNames(Collection[str]):
-    """Offered names, by every spelling that leads to them; as a collection those spellings.
+    """The offered names. As a collection: every spelling that means one of them.
 
-    `names` are Python names, or a mapping of written (wire) name -> Python name.
+    `names` are Python names, or a mapping of written (wire) name to Python name.
     """
 
     def __init__(self, names: Collection[str] = ()) -> None:
         pairs = dict(names) if isinstance(names, Mapping) else {name: name for name in names}
         self._python = {name: name for name in pairs.values()} | pairs
         odd = [name for name in self._python if not name.replace(".", "_").isidentifier()]
-        odd.sort(key=len, reverse=True)  # the longest that fits wins
+        odd.sort(key=len, reverse=True)  # the longest match wins
         self._odd = (
             re.compile(rf"(?<![\w.\-])(?:{'|'.join(map(re.escape, odd))})(?=\s*\()")
             if odd
@@ -49,7 +49,9 @@ class ToolNames(Collection[str]):
 
     @staticmethod
     def of(names: Collection[str]) -> ToolNames:
-        """The same, where ``names`` are that already: to read them takes a while if they are many."""
+        """Return ``names`` as ToolNames. Building them takes time if there are many, so they are
+        reused.
+        """
         return names if isinstance(names, ToolNames) else ToolNames(names)
 
     def __len__(self) -> int:
@@ -62,7 +64,9 @@ class ToolNames(Collection[str]):
         return written in self._python
 
     def find(self, written: str) -> str | None:
-        """The Python name of the function called `written`, or None if none is offered."""
+        """Return the Python name of the function that `written` means, or None if it is not
+        offered.
+        """
         name = written.strip().replace("\\_", "_")
         while True:
             if name in self._python:
@@ -74,7 +78,7 @@ class ToolNames(Collection[str]):
 
     @cached_property
     def command(self) -> str | None:
-        """The Python name of the one tool that runs commands, if there is one."""
+        """The Python name of the command tool, if exactly one is offered."""
         found = {self._python[name] for name in self._python if name.lower() in COMMAND_TOOLS}
         return found.pop() if len(found) == 1 else None
 
@@ -84,13 +88,13 @@ class ToolNames(Collection[str]):
         return self._python.get(PATCH_TOOL)
 
     def runs_commands(self, written: str) -> bool:
-        """Whether ``written`` means the one tool of commands, by its own name or another's."""
+        """Return True if ``written`` means the command tool, by its own or another usual name."""
         return self.command is not None and (
             written.lower() in COMMAND_TOOLS or self.find(written) == self.command
         )
 
     def may_become(self, written: str) -> bool:
-        """Whether more characters could make an offered name of ``written``."""
+        """Return True if more characters could turn ``written`` into an offered name."""
         name = written.replace("\\_", "_")
         namespace, dot, rest = name.partition(".")
         if dot and namespace in NAMESPACES and self.may_become(rest):
@@ -102,18 +106,20 @@ class ToolNames(Collection[str]):
         return sorted(self._python)
 
     def near(self, written: str) -> str | None:
-        """The offered name that ``written`` may be a slip of."""
+        """Return the offered name of which ``written`` may be a misspelling, or None."""
         if len(written) < _SHORTEST or len(written) > _LONGEST:
             return None
-        return next(iter(difflib.get_close_matches(written, self._python, n=1, cutoff=_LIKE)), None)
+        return next(
+            iter(difflib.get_close_matches(written, self._python, n=1, cutoff=_SIMILARITY)), None
+        )
 
     @property
     def need_respelling(self) -> bool:
-        """Whether a name is offered that is no Python, such as ``get-time``."""
+        """True if an offered name is not a valid Python name, such as ``get-time``."""
         return self._odd is not None
 
     def respell(self, code: str) -> str:
-        """`code`, which is outside any string, with names that are no Python replaced."""
+        """Replace names that are not valid Python in `code`, which contains no strings."""
         return code if self._odd is None else self._odd.sub(self._found, code)
 
     def _found(self, match: re.Match[str]) -> str:
@@ -121,12 +127,12 @@ class ToolNames(Collection[str]):
 
 
 def _begins_one(text: str, words: Sequence[str]) -> bool:
-    """Whether one of the ``words``, which are in order, begins with ``text``."""
+    """Return True if one of the sorted ``words`` begins with ``text``."""
     at = bisect_left(words, text)
     return at < len(words) and words[at].startswith(text)
 
 
-@lru_cache(maxsize=64)  # clients offer the same tools with every request
+@lru_cache(maxsize=64)  # clients send the same tools with every request
 def cached_tool_names(names: frozenset[str] | tuple[tuple[str, str], ...]) -> ToolNames:
-    """The names of tools: Python names, or pairs of what may be written and the Python name that it means."""
+    """Return the ToolNames of Python names, or of pairs (written name, Python name)."""
     return ToolNames(dict(names) if isinstance(names, tuple) else names)
