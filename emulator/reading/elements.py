@@ -1,10 +1,10 @@
-"""Arguments in elements: ``<parameter=city>Oslo</parameter>`` and its relatives, one table.
+"""Arguments in elements: ``<parameter=city>Oslo</parameter>`` and its variants, as one table.
 
-A value is any text, so it may itself hold tags. It ends at its closing tag where the call can go on
-behind that; what is not followed by a tag of the call was part of the value. Where a model forgot the
-closing tag, the value ends at the next argument that begins a line, or with the call.
+A value is any text, so it may contain tags. It ends at a closing tag after which the call can
+continue; a closing tag followed by anything else is part of the value. If the closing tag is
+missing, the value ends at the next argument that begins a line, or with the call.
 
-Everything here reads the text once: the tags of a whole block are found first.
+The text is read once: all tags of a block are found first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-#: Prefixes and suffixes of tag names: ``steptml:invoke``, ``|DSML|invoke``, ``arg_key:opensource``.
+#: Optional prefixes and suffixes of tag names: ``steptml:invoke``, ``|DSML|invoke``, ``arg_key:opensource``.
 PREFIX = r"(?:\w{1,20}:|\|\w{1,20}\| ?|ifm\|)?"
 SUFFIX = r"(?::\w{1,20})?"
 
@@ -27,8 +27,8 @@ _TYPED = r"(?:\s+(?:string=[\"']?(?P<{0}_string>\w+)|type=[\"']?(?P<{0}_type>\w+
 class ArgumentElement:
     """A kind of element that holds one argument.
 
-    ``opening`` has the group ``key``; ``implied``: a further opening at the beginning of a line closes
-    an element that was left open.
+    ``opening`` has the group ``key``. ``implied``: another opening at the beginning of a line
+    closes an element that was left open.
     """
 
     name: str
@@ -70,15 +70,15 @@ ARGUMENTS: tuple[ArgumentElement, ...] = (
     ),
 )
 
-#: What may stand behind a closed argument, besides white space: the call goes on or ends.
+#: What may follow a closed argument, besides white space: more of the call, or its end.
 STRUCTURE = re.compile(
     r"\s*(?:\Z|<\||\]<\]|\[/?TOOL|```"
     rf"|[\w.\-]{{1,100}}\s*<{PREFIX}arg_key"
     rf"|</?{PREFIX}(?:parameters?|param|arg\w*|function\w*|invoke|tool\w*|\w*_?tool_calls?|TOOLCALL|calls)\b)"
 )
-#: What begins a further call.
+#: The beginning of another call.
 HEAD = rf"<{PREFIX}(?:function=|(?:invoke|function|tool|call|tool_calls?|function_calls?){SUFFIX}[\s>])"
-#: What ends a call.
+#: The end of a call.
 END = (
     rf"</{PREFIX}(?:function(?:_calls?)?|invoke|(?:\w{{1,20}}_)?tool_calls?|tool|calls?|tool_use){SUFFIX}>"
     r"|<\|close\|>call<\|sep\|>|<\|tool_call:end\|>|<\|tool_call_end\|>"
@@ -101,9 +101,10 @@ _CDATA = re.compile(r"\s*<!\[CDATA\[(?P<text>.*)\]\]>\s*", re.DOTALL)
 
 @dataclass(frozen=True)
 class Token:
-    """A tag in the block. ``kind``: the name of its row for an opening, else ``close``, ``end`` or ``head``.
+    """A tag in the block. ``kind``: the name of its row for an opening, else ``close``, ``end`` or
+    ``head``.
 
-    ``closes``: behind it stands what may stand behind the end of a value, or of a call.
+    ``closes``: the text after it may follow the end of a value or of a call.
     """
 
     kind: str
@@ -117,19 +118,22 @@ class Token:
 
 
 class Elements:
-    """The argument elements of one block. ``plain`` is its text with look-alikes made plain."""
+    """The argument elements of one block. ``plain`` is its text with look-alike characters
+    replaced.
+    """
 
     def __init__(self, plain: str, text: str) -> None:
         self._text = text
         self._tokens = _ends_of_calls([_token(m, plain) for m in _TOKEN.finditer(plain)], plain)
         self._starts = [token.start for token in self._tokens]
-        # Row -> for each token the next closing tag that counts, found from behind.
+        # Row -> for each token, the index of the next closing tag that counts.
         self._next: dict[str, list[int]] = {}
 
     def arguments(self, at: int, *, framed: bool) -> tuple[dict[str, Any], int] | None:
-        """The arguments of the call whose header ends at ``at``, and where the call ends.
+        """Return the arguments of the call whose header ends at ``at``, and the index where the
+        call ends.
 
-        Without ``framed`` no closing tag is needed. None if the text breaks off within the call.
+        Without ``framed``, no closing tag is needed. Returns None if the text ends within the call.
         """
         found: dict[str, Any] = {}
         index = bisect.bisect_left(self._starts, at)
@@ -156,7 +160,7 @@ class Elements:
         return (found, end) if found and not framed else None
 
     def _ending(self, index: int) -> int | None:
-        """The token at which the value that token ``index`` opens ends."""
+        """Return the index of the token that ends the value opened by token ``index``, or None."""
         kind, count = self._tokens[index].kind, len(self._tokens)
         closing = self._closing(kind)[index + 1]
         last = None
@@ -190,21 +194,22 @@ def _token(match: re.Match[str], plain: str) -> Token:
         kind = next((name for name in ("end", "head") if groups[name]), "close")
         closes = kind == "close" and STRUCTURE.match(plain, end) is not None
         return Token(kind, start, end, tag, closes=closes)
-    text = (groups.get(f"{kind}_string") or "").lower()
-    given = (groups.get(f"{kind}_type") or "string").lower()
+    is_string = (groups.get(f"{kind}_string") or "").lower()
+    type_name = (groups.get(f"{kind}_type") or "string").lower()
     return Token(
         kind,
         start,
         end,
         tag,
         key=groups[kind].strip(" \"'"),
-        is_data=text == "false" or (not text and given not in ("string", "str", "text")),
+        is_data=is_string == "false"
+        or (not is_string and type_name not in ("string", "str", "text")),
         implies=kind in _IMPLIED and _implies(plain, start),
     )
 
 
 def _implies(plain: str, start: int) -> bool:
-    """Whether an opening tag begins its line, or stands in the line of the tag before it."""
+    """Return True if an opening tag begins its line, or follows another tag in the same line."""
     line = plain[max(0, start - _NEAR) : start].rpartition("\n")
     return not line[2].strip() or (not line[1] and ">" in line[2])
 
@@ -213,7 +218,9 @@ _NEAR = 200
 
 
 def _ends_of_calls(tokens: list[Token], plain: str) -> list[Token]:
-    """``tokens``; a closing tag of a call counts if only more such, a further call or nothing follows."""
+    """Mark the closing tags of calls that count: only closing tags, another call or nothing may
+    follow them.
+    """
     closes = True
     follows = len(plain)
     for index in range(len(tokens) - 1, -1, -1):
@@ -227,7 +234,7 @@ def _ends_of_calls(tokens: list[Token], plain: str) -> list[Token]:
     return tokens
 
 
-#: Tokens that may stand among the closing tags of calls.
+#: Tokens that may occur between the closing tags of calls.
 _AROUND = re.compile(r"<\|[^<>|]{1,40}\|>|\[/?[A-Z_]+\]|\]<\]minimax\[>\[|</[\w:|]{1,60}>|```")
 
 
@@ -245,9 +252,10 @@ def _value(value: str, token: Token) -> Any:
 
 
 def unwrapped(value: str, *, loose: bool = False) -> str:
-    """A value without the line ends that a template puts around it.
+    """Return a value without the line ends that a template puts around it.
 
-    ``loose``: the template always puts some, so that a single line with one was meant without.
+    ``loose``: the template always adds some, so a single-line value with only one of them is
+    stripped too.
     """
     if loose and "\n" not in value.strip("\n"):
         return value.removeprefix("\n").removesuffix("\n")

@@ -1,7 +1,8 @@
-"""Arguments that are neither JSON nor plain elements: Gemma's, MiniMax M3's, and elements by name.
+"""Arguments that are neither JSON nor plain elements: Gemma's, MiniMax M3's, and elements named
+after parameters.
 
-Each reader takes the text and the place where the arguments begin; it gives them and the place
-behind them, or raises `Unreadable`. Each reads its text once.
+Each reader takes the text and the index where the arguments begin. It returns the arguments and the
+index after them, or raises `Unreadable`. Each reads its text once.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _SPACE = re.compile(r"[\s,]*")
 
 
 def gemma(text: str, at: int) -> tuple[dict[str, Any], int]:
-    """``{city:<escape>Oslo<escape>,days:3}``; ``at`` is the place of the opening brace."""
+    """``{city:<escape>Oslo<escape>,days:3}``; ``at`` is the index of the opening brace."""
     value, end = _gemma_value(text, at, 0)
     if not isinstance(value, dict):
         raise unreadable("expected the arguments in braces")
@@ -89,7 +90,7 @@ _MARKED = re.compile(rf"{re.escape(MARK)}\s*<(?P<close>/?)(?P<key>[^<>\n]{{1,200
 
 
 def marked(text: str, at: int) -> tuple[dict[str, Any], int]:
-    """Elements behind marks, nested; ``at`` is the place behind the call's header."""
+    """Nested elements, each preceded by a mark; ``at`` is the index after the call's header."""
     stack: list[tuple[str, dict[str, Any] | list[Any], int]] = [("", {}, at)]
     for tag in _MARKED.finditer(text, at):
         if not tag["close"]:
@@ -118,7 +119,7 @@ _CHILD = re.compile(r"\s*<(?P<close>/?)(?P<key>[A-Za-z_][\w.\-]{0,200})(?P<empty
 
 
 def children(text: str, at: int, parent: str) -> tuple[dict[str, Any], int]:
-    """``<city>Oslo</city>`` up to ``</parent>``; an argument ends at the first tag that closes it."""
+    """``<city>Oslo</city>`` up to ``</parent>``. An argument ends at the first tag that closes it."""
     found: dict[str, Any] = {}
     while (tag := _CHILD.match(text, at)) is not None:
         key, at = tag["key"], tag.end()

@@ -1,4 +1,4 @@
-"""A block of tags and tokens as one text that is read from left to right: its end, its lines, JSON in it."""
+"""The text of a block of tags and tokens: its end, its line numbers, the JSON in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from emulator.reading.loose_json import values
 from emulator.reading.statements import unreadable
 from emulator.reading.tool_names import ToolNames
 
-#: DeepSeek's tokens use look-alikes of bar and space; so many tools print them plain.
+#: DeepSeek's tokens contain look-alikes of bar and space; many tools print the plain characters instead.
 _PLAIN = str.maketrans("｜▁", "|_")
 
 _TRAILING = re.compile(r"(?:</?[\w:|.\-]{1,60}>|<\|?[\w/:| ]{1,60}\|?>|\[/?[A-Z_]{1,30}\]|```)\Z")
@@ -19,7 +19,7 @@ _LONGEST = 64
 
 
 class MarkupBlock:
-    """The text of a block, as it was written and with look-alikes made plain."""
+    """The text of a block, as written (`text`) and with look-alike characters replaced (`plain`)."""
 
     def __init__(self, text: str, names: ToolNames) -> None:
         self.text = text
@@ -29,7 +29,7 @@ class MarkupBlock:
 
     @cached_property
     def end(self) -> int:
-        """Where the tags begin that close the block."""
+        """The index at which the tags begin that close the block."""
         return _end(self.plain)
 
     @cached_property
@@ -42,20 +42,20 @@ class MarkupBlock:
         return Elements(self.plain, self.text)
 
     def line(self, at: int) -> int:
-        """The 1-based line of a place; places are asked for in order."""
+        """Return the 1-based line of an index. Indexes must come in ascending order."""
         self._line += self.text.count("\n", self._counted, at)
         self._counted = max(self._counted, at)
         return self._line
 
     def json(self, at: int) -> tuple[JSON, int]:
-        """The JSON value at a place, and the place behind it. Raises Unreadable."""
+        """Return the JSON value at an index, and the index after it. Raises Unreadable."""
         for found in values(self.inner, first=True, at=at, line=self.line(at)):
             return found.value, found.end
         raise unreadable("the call is cut off before its arguments", line=self.line(at))
 
 
 def _end(plain: str) -> int:
-    """Where the tags begin that close a block."""
+    """Return the index at which the tags begin that close a block."""
     end = len(plain)
     while True:
         end = len(plain[:end].rstrip()) if plain[end - 1 : end].isspace() else end

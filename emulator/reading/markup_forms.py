@@ -1,6 +1,7 @@
-"""The table of ways in which a call in tags or tokens can begin, and how its arguments are read.
+"""The table of call forms in tags or tokens: how each begins, and how its arguments are read.
 
-A new way is a row of `FORMS`. Values in elements stay text: the schema says what they are.
+To add a form, add a row to `FORMS`. Values in elements stay text: the schema determines their
+types.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ Read = Callable[[MarkupBlock, re.Match[str], str], tuple[list[tuple[str, JSON]],
 
 @dataclass(frozen=True)
 class MarkupForm:
-    """How a call begins. ``opening`` has a group called as the row, which is the function's name."""
+    """How a call begins. The regular expression ``opening`` has a group named ``key``, which
+    matches the function's name.
+    """
 
     key: str
     like: str
@@ -40,12 +43,12 @@ _BAD_ARGUMENTS = re.compile(r"\s*(?:```\w*\s*)?(?P<text>[^\s<\[`][^\n]{0,200})")
 def _json_or_none(
     block: MarkupBlock, match: re.Match[str], name: str
 ) -> tuple[list[tuple[str, JSON]], int]:
-    """The arguments as a JSON object, or no arguments where nothing or a further tag follows."""
+    """Read the arguments as a JSON object; no arguments if nothing or another tag follows."""
     begins = _JSON_FOLLOWS.match(block.text, match.end())
     if begins is not None:
         value, end = block.json(begins.end())
         inner = list(find_calls(value, block.names))
-        if len(inner) == 1 and inner[0][0] == name:  # the call says its name twice
+        if len(inner) == 1 and inner[0][0] == name:  # the call repeats its name
             return inner, end
         return [(name, value)], end
     other = _BAD_ARGUMENTS.match(block.text, match.end())
@@ -114,7 +117,9 @@ def _command(
     if block.names.find(name):
         return None
     for key in COMMAND_PARAMETERS & arguments.keys():
-        return [(called, [arguments[key]])], end  # what stands beside it is another agent's
+        return [
+            (called, [arguments[key]])
+        ], end  # the other arguments belong to another agent's tool
     return None
 
 
@@ -139,7 +144,7 @@ def _element(
 _QUOTED = re.compile(r"(?P<quote>[\"'])(?P<text>.*)(?P=quote)\]\s*\Z", re.DOTALL)
 
 
-def _announced(
+def _history_line(
     block: MarkupBlock, match: re.Match[str], name: str
 ) -> tuple[list[tuple[str, JSON]], int]:
     value = _QUOTED.match(block.text, match.end())
@@ -154,7 +159,7 @@ def _json(block: MarkupBlock, match: re.Match[str], _: str) -> tuple[list[tuple[
 
 
 def _by_key(value: JSON) -> Iterator[tuple[str, JSON]]:
-    """``{"f": {"a": 1}}``, whether or not f is offered."""
+    """``{"f": {"a": 1}}``, even if f is not offered."""
     for item in value if isinstance(value, list) else [value]:
         match item:
             case dict() if len(item) == 1 and all(isinstance(v, dict) for v in item.values()):
@@ -242,9 +247,9 @@ FORMS: tuple[MarkupForm, ...] = (
     ),
     MarkupForm(
         "announced",
-        "[tool_call: f for 'x'], as agents' histories have it: one value for the first parameter",
+        "[tool_call: f for 'x'], as in agents' histories: one value for the first parameter",
         r"\[tool_call:\s*(?P<announced>[\w.\-]{1,200})\s+for\s+(?=[\"'])",
-        _announced,
+        _history_line,
     ),
     MarkupForm("gemma", "call:f{a:<escape>1<escape>}", rf"\bcall:{_name('gemma')}(?=\{{)", _gemma),
     MarkupForm(
@@ -255,7 +260,7 @@ FORMS: tuple[MarkupForm, ...] = (
     ),
     MarkupForm(
         "bare",
-        "f then JSON; what is left when special tokens are stripped",
+        "f then JSON, as it remains when special tokens are removed",
         r"(?<![\w.\-:=|])(?:functions\.|function(?=\w))?(?P<bare>[A-Za-z_][\w.\-]{0,200})(?::\d{1,4})?"
         r"(?=\s*(?:```\w*\s*)?\{)",
         _json_or_none,

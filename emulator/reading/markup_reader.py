@@ -1,7 +1,8 @@
 """Read calls in the tags and tokens that models were trained on for tool use.
 
-A block is read from left to right: what begins first in the table of `forms` says how the call goes on,
-and the next one is looked for behind its end, so that nothing inside of a value is ever taken for a tag.
+A block is read from left to right. The first match of the table in `markup_forms` determines how
+the call continues; the search for the next call starts after its end, so nothing inside a value is
+taken for a tag.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from emulator.reading.tool_names import ToolNames
 
 _BEGINS = re.compile("|".join(form.opening for form in FORMS), re.MULTILINE)
 _BY_KEY = {form.key: form for form in FORMS}
-#: A name of these rows may as well be something else: only an offered one counts.
+#: The name in these rows may be any word: only an offered one counts.
 _OFFERED_ONLY = ("element", "bare")
 
-#: A tag around calls, or a token that ends a turn.
+#: A tag around calls, or a token that ends the turn.
 _FRAME = (
     r"</?[\w:|.\-]{1,60}>|<\|?[\w/:| ]{1,60}\|?>|\[/?[A-Z_]{1,30}\]|\bfunctools(?=\[)"
     r"|```(?:\w+(?=\n))?"
@@ -31,7 +32,7 @@ _MAY_BE_PYTHON = re.compile(r"[^\W\d]|\[\s*[^\W\d]|\[\s*[\"']\w+\(|[\"'#@(]")
 
 
 def read_markup(text: str, names: ToolNames) -> list[Statement]:
-    """The calls in ``text``. Raises Unreadable where there is none."""
+    """Return the calls in ``text``. Raises Unreadable if there is none."""
     block = MarkupBlock(text, names)
     found = _as_python(block)
     at = 0
@@ -52,7 +53,7 @@ def read_markup(text: str, names: ToolNames) -> list[Statement]:
         at = max(at, match.start() + 1)
     if not found:
         raise unreadable(
-            "there is no call in it",
+            "there is no call in this block",
             source_line=text.strip().split("\n")[0][:200],
             hint='write {"name": "function", "arguments": {"argument": value}} between the tags',
         )
@@ -67,7 +68,7 @@ _REST_OF_NAME = re.compile(r"commentary|analysis")
 
 
 def _name_of(block: MarkupBlock, match: re.Match[str], form: MarkupForm) -> str:
-    """The function's name; it may end like the channel that can stand behind it."""
+    """Return the function's name. It may end like the channel that can follow it."""
     start, end = match.span(form.key)
     rest = _REST_OF_NAME.match(block.plain, end)
     if form.key == "harmony" and rest and block.names.find(block.text[start : rest.end()]):
@@ -76,7 +77,7 @@ def _name_of(block: MarkupBlock, match: re.Match[str], form: MarkupForm) -> str:
 
 
 def _as_python(block: MarkupBlock) -> list[Statement]:
-    """The statements of a block that is Python from its beginning to its end."""
+    """Return the statements of a block that consists entirely of Python."""
     leading = _LEADING.match(block.plain)
     start = leading.end() if leading else 0
     if not _MAY_BE_PYTHON.match(block.plain, start):

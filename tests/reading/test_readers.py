@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.reading.calls import calls_in
+from emulator.reading.calls import find_calls
 from emulator.reading.diagnostics import Diagnostic, render
 from emulator.reading.python_reader import PythonReader
 from emulator.reading.readers import READERS, Statement, Unreadable, calls_tool, mentions_tool, read
@@ -264,7 +264,7 @@ def test_a_broken_block_is_told_from_documentation_by_the_names_in_it(
 def test_a_value_that_means_no_call_gives_none() -> None:
     names = ToolNames(NAMES)
     for value in (None, 3, "get_time", [], {}, {"name": "Alice"}, {"city": {"name": "Oslo"}}):
-        assert list(calls_in(value, names)) == []
+        assert list(find_calls(value, names)) == []
 
 
 # ---------------------------------------------------------------------------- faults
