@@ -1,11 +1,11 @@
-"""How often a very small model calls the right function: plain JSON prompting against the proxy.
+"""How often a very small model calls the right function: JSON prompting compared with the proxy.
 
     python -m benchmarks.accuracy                # embedded model; writes docs/accuracy.md
     python -m benchmarks.accuracy --verbose --half test --no-write
 
-Every way of asking gets the same requests at temperature 0. The first is what a client does without
-a proxy: tools as JSON in the prompt, a JSON call in the reply, read generously. The others go
-through the proxy with the official SDK.
+Each variant gets the same requests at temperature 0. The first is what a client does without a proxy: tools
+as JSON in
+the prompt, a JSON call in the reply, read generously. The others use the proxy through the official SDK.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Score:
     half: str
     calls: int
     function: int
-    wholly: int
+    all_correct: int
     chats: int
     prose: int
     seconds: float
@@ -62,7 +62,7 @@ class Score:
     def row(self) -> str:
         return (
             f"| {self.half} | {self.way} | {self.function}/{self.calls} "
-            f"| {self.wholly}/{self.calls} | {self.prose}/{self.chats} | {self.seconds:.2f} |"
+            f"| {self.all_correct}/{self.calls} | {self.prose}/{self.chats} | {self.seconds:.2f} |"
         )
 
 
@@ -138,11 +138,11 @@ def ways(model_url: str) -> Iterator[dict[str, Ask]]:
             running.callback(app.extensions["emulator"].close)
             return client(f"{running.enter_context(serve(app))}/v1")
 
-        direct, plain, held = client(model_url), proxy(grammar=False), proxy(grammar=True)
+        direct, plain, constrained = client(model_url), proxy(grammar=False), proxy(grammar=True)
         yield {
             "JSON in the prompt": lambda case: json_in_prompt(direct, case),
             "our prompt": lambda case: through_proxy(plain, case),
-            "our prompt + grammar": lambda case: through_proxy(held, case),
+            "our prompt + grammar": lambda case: through_proxy(constrained, case),
         }
 
 
@@ -155,7 +155,7 @@ def measure(way: str, ask: Ask, half: str, cases: Sequence[Case], *, verbose: bo
         verdicts.append((case, judge(case, calls)))
         if verbose:
             verdict = verdicts[-1][1]
-            word = "right" if verdict.wholly else "function" if verdict.function else "wrong"
+            word = "right" if verdict.all_correct else "function" if verdict.function else "wrong"
             print(f"{word:8} {case.request!r} -> {calls}", flush=True)
     wanted = [verdict for case, verdict in verdicts if case.function]
     chats = [verdict for case, verdict in verdicts if not case.function]
@@ -164,15 +164,15 @@ def measure(way: str, ask: Ask, half: str, cases: Sequence[Case], *, verbose: bo
         half,
         calls=len(wanted),
         function=sum(verdict.function for verdict in wanted),
-        wholly=sum(verdict.wholly for verdict in wanted),
+        all_correct=sum(verdict.all_correct for verdict in wanted),
         chats=len(chats),
-        prose=sum(verdict.wholly for verdict in chats),
+        prose=sum(verdict.all_correct for verdict in chats),
         seconds=(time.monotonic() - began) / len(cases),
     )
 
 
 def table(scores: Sequence[Score]) -> str:
-    columns = ("half", "asked by", "right function", "wholly right", "prose for chat", "s/case")
+    columns = ("half", "asked by", "right function", "all correct", "prose for chat", "s/case")
     head = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     return "\n".join([*head, *(score.row() for score in scores)])
 
@@ -189,20 +189,22 @@ def write(text: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--base-url", help="a llama.cpp server that runs already")
+    parser.add_argument("--base-url", help="URL of a running llama.cpp server")
     parser.add_argument("--half", choices=list(HALVES), help="only one half of the cases")
-    parser.add_argument("--only", default="", help="ways that end so; nothing is written")
+    parser.add_argument(
+        "--only", default="", help="variants whose name ends with this; nothing is written"
+    )
     parser.add_argument("--verbose", action="store_true", help="print every answer")
     parser.add_argument("--no-write", action="store_true", help="leave docs/accuracy.md alone")
     options = parser.parse_args(arguments)
     logs.configure("error")
     with ExitStack() as running:
         url: Any = options.base_url or running.enter_context(local_model.serve())
-        asked = running.enter_context(ways(url))
+        variants = running.enter_context(ways(url))
         scores = [
             measure(way, ask, half, HALVES[half], verbose=options.verbose)
             for half in ([options.half] if options.half else HALVES)
-            for way, ask in asked.items()
+            for way, ask in variants.items()
             if way.endswith(options.only)
         ]
     print(table(scores))

@@ -2,10 +2,12 @@
 
     python -m benchmarks.bfcl [--every 20] [--only simple_python] [--style JSON]
 
-An upstream plays an ideal model: it answers each case with the calls of the ground truth, written
-in one of the styles of `bfcl_styles`. The official SDK asks the proxy, which may not ask twice;
-BFCL's AST checker judges what comes out. So this measures the proxy, not a model: what a model
-clearly said must come out, in whatever form it was said.
+The upstream plays an ideal model: it answers each case with the calls of the ground truth, written in one
+of the styles
+of `bfcl_styles`. The official SDK asks the proxy, which may not ask the model again; BFCL's AST checker
+judges the
+calls. So this measures the proxy, not a model: a call that the model wrote clearly must arrive, in whatever
+style.
 """
 
 from __future__ import annotations
@@ -191,16 +193,17 @@ def run(cases: Sequence[Case], style: str | None, jobs: int) -> list[Outcome]:
 
 
 PAGE = """\
-## BFCL: is an ideal reply read rightly?
+## BFCL: is an ideal reply read correctly?
 
-Every single-turn Python case of bfcl-eval {version}, and every irrelevance case. The upstream plays an
-ideal model: it answers with the calls of the ground truth, written in each of {styles} styles. The proxy runs
-as it does for users, but may not ask the model again; the official SDK asks it, streaming and not;
-BFCL's own AST checker judges. So this measures the proxy, not a model. `make bench-bfcl` writes it.
+Every single-turn Python case of bfcl-eval {version}, and every irrelevance case. The upstream plays an ideal
+model: it writes the calls of the ground truth in each of {styles} styles. The official SDK asks the proxy,
+which
+may not ask the model again; BFCL's AST checker judges the calls. So this measures the proxy, not a model
+(`make bench-bfcl`).
 
 {by_style}
 
-Where no tool fits, prose must come out as it went in, without a call:
+If no tool fits, prose must pass unchanged, without a call:
 
 {by_prose}
 
@@ -208,20 +211,19 @@ The same by category:
 
 {by_category}
 
-Left out: {flawed} cases in which no accepted answer satisfies the case's own schema, so that no valid call
-is right; [bfcl-exceptions.md](bfcl-exceptions.md) lists each with its reason. For `live_relevance`
-BFCL has no ground truth.
+Excluded: {flawed} cases in which no accepted answer satisfies the case's own schema
+([list](bfcl-exceptions.md)), and `live_relevance`, which has no ground truth.
 """
 
 EXCEPTIONS = """\
-# BFCL cases that are left out
+# Excluded BFCL cases
 
-Written by `make bench-bfcl` (bfcl-eval {version}). In {flawed} of {cases} cases no accepted answer satisfies
-the case's own schema:
+Written by `make bench-bfcl` (bfcl-eval {version}). In {flawed} of {cases} cases no accepted answer
+satisfies the case's own schema:
 
-{left_out}
+{excluded}
 
-Wrong answers to the others: {wrong}
+Wrong answers in all other cases: {wrong}
 """
 
 
@@ -238,7 +240,7 @@ def report(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> str:
 
 
 def exceptions(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> str:
-    """docs/bfcl-exceptions.md: every case that does not count, every answer that was wrong."""
+    """docs/bfcl-exceptions.md: every excluded case, and every wrong answer."""
     flawed = [case for case in cases if case.flaw]
     wrong = [outcome for outcome in outcomes if outcome.fault]
     return (
@@ -246,7 +248,7 @@ def exceptions(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> str:
             version=version("bfcl-eval"),
             flawed=len(flawed),
             cases=len(cases),
-            left_out="\n".join(_item(case.id, case.flaw) for case in flawed),
+            excluded="\n".join(_item(case.id, case.flaw) for case in flawed),
             wrong="\n".join(
                 ["none." if not wrong else "", *(_item(o.trial.id, o.fault) for o in wrong)]
             ),

@@ -1,4 +1,4 @@
-"""Real replies of models, read by us and by BFCL's own parsers -> docs/accuracy.md.
+"""Real replies of models, read by the proxy and by BFCL's own parsers -> docs/accuracy.md.
 
     make bench-bfcl-real ARGS="--replies FOLDER"
 
@@ -7,9 +7,10 @@ The folder holds JSON Lines, one reply each:
     {"model": ..., "id": ..., "question": ..., "tools": [BFCL's functions], "reply": ...,
      "truth": [{"function": {"argument": [accepted values]}}]}
 
-An empty ``truth`` means that no call is right. BFCL's AST checker judges the calls, whoever read them. We may
-not ask the model again; each parser of BFCL's is tried on each reply, whichever model it was written for.
-`benchmarks.bfcl_replies` makes such a folder of the replies that BFCL's authors have published.
+An empty ``truth`` means that no call is right. BFCL's AST checker judges the calls of all readers. The
+proxy may not ask
+the model again. Each parser of BFCL's is tried on each reply, also on replies of models it was not written
+for. `benchmarks.bfcl_replies` writes such a folder from the replies that BFCL's authors have published.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ def measure(engine: Engine, folder: Path, every: int) -> dict[str, Score]:
         by_any = False
         for name, parser in theirs.items():
             calls = read_by(parser, reply)
-            # Who reads nothing is right where nothing is to be called.
+            # Reading no call is right if no call is expected.
             right = not reply.case.truth if not calls else not bfcl_truth.judge(reply.case, calls)
             score.theirs[name] += right
             by_any = by_any or (right and bool(calls))
@@ -155,12 +156,13 @@ def page(scores: dict[str, Score]) -> str:
         f"| {missed} of {calling} ({_share(missed, calling)}) |"
     )
     head = (
-        "## Real replies: ours and BFCL's own parsers\n\n"
-        "Replies that models gave to BFCL's questions, read by us at the first attempt, and by the\n"
-        f"parsers of bfcl-eval {version('bfcl-eval')}; its AST checker judges both. *Missed* are replies\n"
-        "of which one of its parsers reads the right calls, and we do not. (`make bench-bfcl-real`)\n"
+        "## Real replies: the proxy and BFCL's own parsers\n\n"
+        "Replies that models gave to BFCL's questions, read by the proxy at the first attempt and by the "
+        f"parsers of bfcl-eval {version('bfcl-eval')}; its AST\n"
+        "checker judges both. *Missed*: one of BFCL's parsers reads the right calls and the proxy does not "
+        "(`make bench-bfcl-real`).\n"
         "\n"
-        "| model | replies | ours | BFCL's best parser | missed |\n| --- | ---: | ---: | ---: | ---: |\n"
+        "| model | replies | the proxy | BFCL's best parser | missed |\n| --- | ---: | ---: | ---: | ---: |\n"
     )
     return head + "\n".join(rows)
 
@@ -170,10 +172,12 @@ def _share(part: int, whole: int) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Real replies, read by us and by BFCL's parsers.")
+    parser = argparse.ArgumentParser(
+        description="Real replies, read by the proxy and by BFCL's parsers."
+    )
     parser.add_argument("--replies", type=Path, required=True, help="folder of JSON Lines")
     parser.add_argument("--every", type=int, default=1, help="only each n-th reply")
-    parser.add_argument("--show", type=int, default=0, help="print so many that we missed")
+    parser.add_argument("--show", type=int, default=0, help="print this many missed replies")
     parser.add_argument("--write", action="store_true", help="write docs/accuracy.md")
     options = parser.parse_args(argv)
     logs.configure("error")

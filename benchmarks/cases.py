@@ -46,7 +46,7 @@ class Case:
 @dataclass(frozen=True)
 class Verdict:
     function: bool
-    wholly: bool
+    all_correct: bool
 
 
 def judge(case: Case, calls: Sequence[tuple[str, Mapping[str, Json]]]) -> Verdict:
@@ -59,14 +59,14 @@ def judge(case: Case, calls: Sequence[tuple[str, Mapping[str, Json]]]) -> Verdic
         return Verdict(False, False)
     arguments = calls[0][1]
     known = {**case.optional, **case.arguments}
-    wholly = set(case.arguments) <= set(arguments) <= set(known) and all(
+    all_correct = set(case.arguments) <= set(arguments) <= set(known) and all(
         accepted.accepts(arguments[name])
         if isinstance(accepted, Words)
         else any(_same(arguments[name], value) for value in accepted)
         for name, accepted in known.items()
         if name in arguments
     )
-    return Verdict(True, wholly)
+    return Verdict(True, all_correct)
 
 
 def _same(got: Json, wanted: Json) -> bool:
