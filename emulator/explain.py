@@ -25,7 +25,7 @@ from emulator.engines import open_engines
 from emulator.errors import BadRequest
 from emulator.events import AnswerEvent, ContentDelta, ToolCall
 from emulator.programs.driver import Driver
-from emulator.programs.repeats import barren_calls
+from emulator.programs.repeats import repeated_calls
 from emulator.protocol import ChatCompletionRequest, parse_chat
 from emulator.reading.diagnostics import render
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Reasoning, Text
@@ -127,7 +127,7 @@ def _judged(
         required=answer_request.call_policy.required,
         by_statement=settings.stream_calls != "block",
         seed=0,
-        repeated_calls=barren_calls(answer_request.chat.messages),
+        repeated_calls=repeated_calls(answer_request.chat.messages),
     )
     hold = answer_request.call_policy.required or answer_request.answer_format is not None
     reading = ReplyReader(

@@ -16,9 +16,9 @@ JSON: TypeAlias = values.JSON
 
 ONLY_READS = -1
 
-LOOK = "_look"
-"""How the name of a function that returns its only argument begins. A host that follows values through a
-program puts calls of such functions into it and defines them in the preamble."""
+CHECK_PREFIX = "_check"
+"""The prefix of the names of check functions: a host inserts calls of them into a program, and defines
+them in the preamble. A check function returns its only argument."""
 
 
 @dataclass(frozen=True)

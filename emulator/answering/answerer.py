@@ -50,11 +50,11 @@ from emulator.events import (
     Usage,
 )
 from emulator.programs.driver import Driver
-from emulator.programs.ended import ProgramEnded
+from emulator.programs.ended import EndedProgram
 from emulator.programs.origin import Origin
 from emulator.programs.program import Call
-from emulator.programs.repeats import barren_calls
-from emulator.programs.resume import ProgramContinued, resume
+from emulator.programs.repeats import repeated_calls
+from emulator.programs.resume import ContinuedProgram, resume
 from emulator.programs.saved import save
 from emulator.settings import Settings
 from emulator.storage.key_value import KeyValueStore
@@ -95,14 +95,14 @@ class Answerer:
             order=self.request.order,
             one_at_a_time=self.request.call_policy.one_at_a_time,
         )
-        went_on: ProgramContinued | ProgramEnded | FinalReply | None = None
+        went_on: ContinuedProgram | EndedProgram | FinalReply | None = None
         if session is not None:
             went_on = yield from resume_cell(session, self.request.chat.messages)
         went_on = went_on or self._resumed(driver)
         if isinstance(went_on, FinalReply):
             metrics.TURNS_SAVED.inc()
             yield Finish("tool_calls", Usage())
-        elif isinstance(went_on, ProgramContinued):
+        elif isinstance(went_on, ContinuedProgram):
             metrics.TURNS_SAVED.inc()
             yield UpstreamAccepted(turns_saved=1)
             yield from went_on.calls
@@ -148,12 +148,12 @@ class Answerer:
         """Whose habits these are: each upstream's, model's and client's are their own."""
         return self.settings.base_url, self.request.route.model, self.request.client
 
-    def _resumed(self, driver: Driver) -> ProgramContinued | ProgramEnded | None:
+    def _resumed(self, driver: Driver) -> ContinuedProgram | EndedProgram | None:
         """What became of a program whose results end the history."""
         if self.store is None:
             return None
         went_on = resume(self.store, driver, self.request.chat.messages, self.request.client)
-        if isinstance(went_on, ProgramContinued) and went_on.saved is not None:
+        if isinstance(went_on, ContinuedProgram) and went_on.saved is not None:
             save(self.store, went_on.saved, went_on.calls)
         return went_on
 
@@ -250,7 +250,7 @@ class Answerer:
         """Calls to ask about, once: they are valid, so that whoever means them gets them."""
         if state.attempt or not self.settings.repair_attempts:
             return []
-        return barren_calls(self.request.chat.messages)
+        return repeated_calls(self.request.chat.messages)
 
     def _reply(self, driver: Driver, seed: int, state: TurnState) -> ReplyReader:
         read = ProgramDraft(

@@ -34,7 +34,7 @@ from emulator.interpreter.cell import CellWaiting
 from emulator.interpreter.execution import Execution
 from emulator.interpreter.interpreter import Progress
 from emulator.interpreter.pending_cell import PendingCell
-from emulator.programs.saved import Saved
+from emulator.programs.saved import SavedProgram
 from emulator.reading.openings import FENCES
 from emulator.reading.readers import READERS, Statement, Unreadable
 from emulator.reading.tool_names import cached_tool_names
@@ -121,7 +121,7 @@ class CellDraft:
     def release_calls(self) -> Iterator[ToolCall]:
         return self._draft.release_calls()
 
-    def saved_program(self) -> Saved | None:
+    def saved_program(self) -> SavedProgram | None:
         """A cell is kept by its kernel alone."""
         return self._draft.saved_program()
 

@@ -8,7 +8,7 @@ are asked for again.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 
 from emulator.answering.cell_draft import PREFIX, run_events
 from emulator.answering.interpreter_session import InterpreterSession
@@ -22,16 +22,20 @@ from emulator.events import (
     UpstreamAccepted,
     new_id,
 )
-from emulator.programs.answered import MOST_ROUNDS, fruitless_rounds, results_of
-from emulator.programs.ended import ProgramEnded
-from emulator.programs.program import Call
-from emulator.programs.saved import object_of, value_of
+from emulator.programs.call_history import (
+    MAX_UNANSWERED_ROUNDS,
+    results_of,
+    shows_calls,
+    unanswered_rounds,
+)
+from emulator.programs.ended import EndedProgram
+from emulator.programs.saved import parse_result
 from emulator.protocol import Message
 
 
 def resume_cell(
     session: InterpreterSession, messages: Sequence[Message]
-) -> Generator[AnswerEvent, None, FinalReply | ProgramEnded | None]:
+) -> Generator[AnswerEvent, None, FinalReply | EndedProgram | None]:
     """Run on the cell whose result ends ``messages``.
 
     Returns `FinalReply` if it has called again or still lacks results, how it ended, or None when there is
@@ -43,12 +47,12 @@ def resume_cell(
     )
     if waiting is None or waiting.container_id != session.container.id:
         return None
-    if not _as_made(messages, waiting.calls):
+    if not shows_calls(messages, waiting.calls):
         return None
     results = results_of(messages, waiting.calls)
     missing = [key for key in waiting.calls if key not in results]
     if missing:
-        if fruitless_rounds(messages, waiting.calls.keys()) >= MOST_ROUNDS:
+        if unanswered_rounds(messages, waiting.calls.keys()) >= MAX_UNANSWERED_ROUNDS:
             return None
         yield UpstreamAccepted(container_id=session.container.id)
         for key in missing:
@@ -60,22 +64,11 @@ def resume_cell(
     yield CodeStarted(new_id(PREFIX), session.container.id)
     yield CodeDelta(waiting.code)
     yield CodeComplete(waiting.code)
-    values = {key: value_of(text) for key, text in results.items()}
+    values = {key: parse_result(text) for key, text in results.items()}
     verdict = yield from run_events(session.interpreter.resume(session.container, values))
     if isinstance(verdict, CellResult):
         code = waiting.code.rstrip("\n")
         if verdict.failed:
-            return ProgramEnded(code, waiting.ids, failure=verdict.output)
-        return ProgramEnded(code, waiting.ids, output=verdict.output or "(nothing was printed)")
+            return EndedProgram(code, waiting.ids, failure=verdict.output)
+        return EndedProgram(code, waiting.ids, output=verdict.output or "(nothing was printed)")
     return FinalReply()
-
-
-def _as_made(messages: Sequence[Message], calls: Mapping[str, Call]) -> bool:
-    """Whether the history has the cell's calls as it made them."""
-    shown = [call for message in messages for call in message.tool_calls or () if call.id in calls]
-    return bool(shown) and all(
-        call.as_function is not None
-        and call.as_function.name == calls[call.id].name
-        and object_of(call.as_function.arguments) == calls[call.id].arguments
-        for call in shown
-    )

@@ -19,13 +19,13 @@ from emulator.answering.program_transcript import program_transcript
 from emulator.answering.transcript import ModelMessage, TranscriptSpan
 from emulator.events import ToolCall
 from emulator.programs.ended import (
-    ProgramEnded,
-    apart,
-    keys,
-    only_calls,
-    placed,
-    remember,
-    remembered,
+    EndedProgram,
+    drop_overlaps,
+    load_ended,
+    locate_program,
+    save_ended,
+    shows_only_calls,
+    storage_keys,
 )
 from emulator.protocol import Message
 from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
@@ -45,17 +45,17 @@ class Conversation:
         self._client = client
         self._start = f"{client}\n{model}"
 
-    def passages(self, toolset: Toolset, ended: ProgramEnded | None = None) -> list[TranscriptSpan]:
+    def passages(self, toolset: Toolset, ended: EndedProgram | None = None) -> list[TranscriptSpan]:
         """What the model saw of the history; ``ended`` is a program or cell that ended just now."""
         values = [value for key, value in self._kept.items() if key.startswith("ended:")]
-        programs = remembered(values, self._messages)
-        if ended is not None and not only_calls(ended):
-            place = placed(ended, self._messages)
+        programs = load_ended(values, self._messages)
+        if ended is not None and not shows_only_calls(ended):
+            place = locate_program(ended, self._messages)
             if place is not None and place not in programs:
                 programs.append(place)
                 if self._store is not None:
-                    remember(self._store, self._client, ended, self._messages)
-        programs = apart(programs)
+                    save_ended(self._store, self._client, ended, self._messages)
+        programs = drop_overlaps(programs)
         shown = [program_transcript(one, self._messages, toolset) for one in programs]
         inside = {at for one in programs for at in range(one.start + 1, one.stop)}
         again = [one for one in self._asked_again() if one.start not in inside]
@@ -93,7 +93,7 @@ class Conversation:
             return {}
         try:
             return self._store.get_many(
-                [*keys(self._client, self._messages), *self._answers, self._habit_key]
+                [*storage_keys(self._client, self._messages), *self._answers, self._habit_key]
             )
         except StoreFailed as error:
             log.warning("the history is shown as the client has it", reason=str(error))

@@ -17,8 +17,15 @@ from emulator.errors import ModelFailed
 from emulator.events import AnswerEvent, ArgumentsDelta, CallStarted, ToolCall, call_id
 from emulator.programs import validate
 from emulator.programs.driver import Driver
-from emulator.programs.program import Call, Diverged, Outcome, Program, ProgramRejected, Recorded
-from emulator.programs.saved import Saved
+from emulator.programs.program import (
+    Call,
+    CallRecord,
+    Outcome,
+    Program,
+    ProgramRejected,
+    ReplayDiverged,
+)
+from emulator.programs.saved import SavedProgram
 from emulator.reading.diagnostics import Diagnostic, render
 from emulator.reading.readers import (
     READERS,
@@ -58,7 +65,7 @@ class ProgramDraft:
         self._may_stream = stream_arguments
         self._early: EarlyCall | None = None
         self._block: DraftBlock | None = None
-        self._recorded: list[Recorded] = []
+        self._recorded: list[CallRecord] = []
         self.truncated_block = ""
         self.quoted: list[str] = []
         self._id = secrets.token_hex(10)
@@ -115,20 +122,20 @@ class ProgramDraft:
             return UnusableReply("quoted", {"quoted": self.quoted})
         return UnusableReply("output", {"diagnostics": self._output}) if self.has_code else None
 
-    def saved_program(self) -> Saved | None:
+    def saved_program(self) -> SavedProgram | None:
         """The program, to be gone on with when results come; None if it was not read to its end."""
         if self.truncated_block or self.quoted or not self.calls:
             return None
         ids = tuple(call.id for call in self.calls)
         failure = render(self.diagnostics)
         program = self._given_up or self.program
-        return Saved(
+        return SavedProgram(
             program,
             tuple(self._recorded),
             ids,
             self._seed,
             failure=failure,
-            written="" if failure else self._written,
+            original_source="" if failure else self._written,
         )
 
     def start_block(
@@ -270,7 +277,7 @@ class ProgramDraft:
             calls = error.calls if self.calls else ()
             self._reject(error.diagnostics, program)
             self._output = error.stdout.rstrip("\n")
-        except Diverged:
+        except ReplayDiverged:
             # What it has called already stands; the rest would be another program's.
             calls = ()
             message = "run once more, the program makes other calls than it has made"
@@ -288,7 +295,7 @@ class ProgramDraft:
         if self.has_open_call and calls and not self._told(calls[0]):
             raise self._broken_off(["it went on as another call"])
         for call in calls:
-            self._recorded.append(Recorded(call))
+            self._recorded.append(CallRecord(call))
             key = call_id(self._id, len(self.calls))
             self.calls.append(ToolCall(key, call.name, call.arguments, call.kind))
             metrics.TOOL_CALLS.inc()

@@ -17,7 +17,7 @@ from emulator.answering.transcript import (
     rendered_results,
     transcript,
 )
-from emulator.programs.ended import Placed
+from emulator.programs.ended import PlacedProgram
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 
@@ -28,10 +28,10 @@ _FAILED_RESULT = 400
 
 
 def program_transcript(
-    placed: Placed, messages: Sequence[Message], toolset: Toolset
+    placed: PlacedProgram, messages: Sequence[Message], toolset: Toolset
 ) -> TranscriptSpan:
     """An ended program as the model wrote it, and what came of it, in place of its calls and results."""
-    ended = placed.ended
+    ended = placed.program
     span = messages[placed.start : placed.stop]
     ids = set(ended.ids)
     own = [m for m in span if m.tool_call_id in ids or _calls(m, ids)]
@@ -39,8 +39,8 @@ def program_transcript(
     told = [results[key] for key in ended.ids if key in results]
     if ended.failure:
         told = _shortened(told)
-    elif ended.output or ended.alone:
-        told = [results[key] for key in ended.alone if key in results]
+    elif ended.output or ended.statement_calls:
+        told = [results[key] for key in ended.statement_calls if key in results]
     said = render(
         "ended.jinja",
         failure=ended.failure,

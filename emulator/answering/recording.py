@@ -37,7 +37,7 @@ def record_run(program: Program, outcome: Outcome | None = None, ids: Sequence[s
     """A program was run; ``ids`` are those of all its calls so far."""
     if (turn := traces.current_turn()) is not None:
         turn.program = program.source
-        for key, (line, _) in zip(ids, outcome.made if outcome else (), strict=False):
+        for key, (line, _) in zip(ids, outcome.call_sites if outcome else (), strict=False):
             turn.lines[key] = line
 
 

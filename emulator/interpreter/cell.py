@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from emulator.events import CreatedFile, Image, Logs, new_id
 from emulator.interpreter.execution import Execution, Status, Transcript
 from emulator.interpreter.pending_cell import PendingCell
-from emulator.programs.order import Outgoing
+from emulator.programs.order import PendingCalls
 from emulator.programs.program import Call
 from emulator.settings import Order
 from emulator.tools.effects import Effect
@@ -115,7 +115,7 @@ class RunningCell:
 
         Raises `BindError` for the first; another that its schema refuses is told when its turn comes.
         """
-        outgoing = Outgoing(self.order)
+        outgoing = PendingCalls(self.order)
         calls: list[Call] = []
         for each in (step, *step.ahead):
             try:
@@ -129,7 +129,7 @@ class RunningCell:
             if calls and each.batch == ONLY_READS and tool.effect is not Effect.READS:
                 break
             batch = (each.batch, 0) if each.batch > 0 else None
-            if not outgoing.may_leave(tool, arguments, batch):
+            if not outgoing.accepts(tool, arguments, batch):
                 break
             outgoing.add(tool, arguments, batch)
             calls.append(Call(tool.name, arguments, tool.kind))

@@ -1,15 +1,17 @@
-"""Tool programs: validated, run as far as known results allow, gone on with when results arrive.
+"""Tool programs: validate a model's program, run it as far as known results allow, and resume it with new
+results.
 
-In come a program's statements and the results there are; out come calls, bound and valid, or how it
-ended. Every run is a replay from the top in a fresh engine: program + recorded calls -> further calls.
-Streaming by statement, repair, moving to another engine and resuming over turns are that one mechanism.
+Input: a program's statements, and the results received so far. Output: valid calls, or how the program
+ended. Every run is a replay from the first line in a fresh engine: program + recorded calls -> new calls.
+Streaming statement by statement, repair, another engine, and resuming in a later request are all this one
+operation.
 
-Two laws (docs/programs.md has them with examples):
+Two laws (docs/programs.md explains them with examples):
 
-* No call from a value that no tool returned: an unknown result is a placeholder, and the run stops before
-  anything looks at it, which shows as the program runs.
-* Calls leave together only where running them in any order, or at once, cannot matter.
+* No call may depend on a value that no tool returned. An unknown result is a placeholder, and the run
+  stops before an operation inspects it. The check happens at run time.
+* Calls share a message only if running them in any order, or at the same time, cannot change the outcome.
 
-Start at `driver` (which engine; none for `plain_calls`) and `attempt` (one run), then `placeholders` (what
-may go on without a result), `resume` and `saved` (over turns).
+Where to start: `driver` chooses the engine, `attempt` is one run, `rewrite` inserts the checks, `order`
+is the second law, `resume` has the states of a program over several requests.
 """

@@ -1,4 +1,25 @@
-"""One run of a program on one engine: each call is bound in the host, then answered or let out."""
+"""One run of a program on one engine: answer each call of the program from the record, or make it a new call.
+
+The engine pauses the program at each call of a tool and at each check of a placeholder. For each pause
+`Attempt.drive` takes one of these transitions:
+
+* **check met a placeholder** (`WAIT`): the run stops, unless every result is known;
+* **batch begins** (`BATCH`): the calls of one simultaneous expression follow; they count as one batch
+  (`order`);
+* **call with a placeholder among its arguments**: the run stops;
+* **recorded call with a result**: the program gets the result;
+* **recorded call without a result, or a new call that may join the pending ones**
+  (`PendingCalls.accepts`): the program gets a placeholder and continues; where it cannot continue without
+  the result, the run stops;
+* **new call that may not join the pending ones**: the run stops *before* it. A later run makes it.
+
+So every run ends finished, stopped, or with an exception of the program. What may never happen:
+
+* A call is sent whose arguments, or whose existence, depend on an unknown result.
+* Recorded calls are replayed in another order or with other arguments (`ReplayDiverged`).
+* Output of a run with pending calls is returned. If such a run raises, output after a printed placeholder
+  is cut off, and an exception that mentions a placeholder counts as a stop.
+"""
 
 from __future__ import annotations
 
@@ -8,38 +29,37 @@ from dataclasses import dataclass
 from typing import Any
 
 from emulator import json_codec
-from emulator.programs.missing_keys import keys_there_are
-from emulator.programs.order import Batch, Outgoing
-from emulator.programs.placeholders import Prepared
+from emulator.programs.missing_keys import missing_key_hint
+from emulator.programs.order import Batch, PendingCalls
+from emulator.programs.placeholder import BATCH, CLASS_NAME, PLACEHOLDER, WAIT, holds_placeholder
 from emulator.programs.program import (
     Call,
-    Diverged,
+    CallRecord,
     Outcome,
     Program,
     ProgramRaised,
     ProgramRejected,
-    Recorded,
+    ProgramTypeError,
+    ReplayDiverged,
 )
-from emulator.programs.unknown import PLACEHOLDER, PRINTED, TOGETHER, WAIT, holds_placeholder
-from emulator.reading.diagnostics import Diagnostic
+from emulator.programs.rewrite import RewrittenProgram
 from emulator.settings import Order
 from emulator.tools.tool import Tool
 from emulator.tools.toolset import BindError, Toolset
 from sandbox.engine import Finished, Paused, Session
 from sandbox.errors import ProgramFailed
 
-
-class _KeptBack(Exception):
-    """A call that may not leave yet: it would have a placeholder, or may not be beside those that are out."""
-
-
 MAX_ARGUMENT_BYTES = 8 * 2**20
-"""Of all calls of one program."""
+"""The arguments of all calls of one program together."""
+
+
+class _MustStop(Exception):
+    """A call cannot be made yet: an argument is unknown, or it may not join the pending calls."""
 
 
 @dataclass(frozen=True)
-class Rules:
-    """What holds for all runs of a driver."""
+class RunRules:
+    """The settings that all runs of a driver share."""
 
     toolset: Toolset
     max_calls: int
@@ -52,76 +72,75 @@ class Attempt:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: RunRules,
         program: Program,
-        prepared: Prepared,
-        recorded: Sequence[Recorded],
-        other_way: frozenset[str] = frozenset(),
+        rewritten: RewrittenProgram,
+        recorded: Sequence[CallRecord],
+        reread_tools: frozenset[str] = frozenset(),
     ) -> None:
-        """``other_way`` are the tools whose results are read otherwise than their use suggests."""
-        self._other_way = other_way
+        """Results of ``reread_tools`` are read the other way: as text instead of JSON, or vice versa."""
         self._rules = rules
         self._program = program
-        self._prepared = prepared
+        self._rewritten = rewritten
         self._recorded = recorded
-        self._made = 0
+        self._reread_tools = reread_tools
         self._argument_bytes = 0
-        self._unknown = 0
-        """How many calls are out whose results are not known."""
-        self._outgoing = Outgoing(rules.order)
+        self._pending = PendingCalls(rules.order)
         self._batches: Counter[int] = Counter()
-        """How often each site has begun calls that leave together."""
+        """How often each simultaneous expression has been evaluated, by its site."""
         self._new: list[Call] = []
-        self._lines: list[tuple[int, str]] = []
+        self._call_sites: list[tuple[int, str]] = []
 
     @property
     def names(self) -> frozenset[str]:
-        """What pauses an engine that runs the prepared program."""
-        return self._rules.toolset.names | frozenset(self._prepared.later) | {WAIT, TOGETHER}
+        """The functions at which an engine must pause the rewritten program."""
+        return self._rules.toolset.names | frozenset(self._rewritten.deferred) | {WAIT, BATCH}
 
     def drive(self, session: Session) -> Outcome:
-        step = session.start(self._prepared.source)
+        step = session.start(self._rewritten.source)
         while isinstance(step, Paused):
             if step.name == WAIT:
-                if self._unknown:
+                if self._pending.total:
                     return self.stopped()
                 step = session.resume(None)
-            elif step.name == TOGETHER:
+            elif step.name == BATCH:
                 self._batches.update(site for site in step.args if isinstance(site, int))
                 step = session.resume(None)
             else:
                 try:
                     known, result = self._call(step)
-                except _KeptBack:
+                except _MustStop:
                     return self.stopped()
-                must_stop = step.name not in self._prepared.later or self._rules.one_at_a_time
-                if not known and must_stop:
+                must_wait = step.name not in self._rewritten.deferred or self._rules.one_at_a_time
+                if not known and must_wait:
                     return self.stopped()
                 step = session.resume(result if known else PLACEHOLDER)
         return self._finished(step)
 
     def _call(self, step: Paused) -> tuple[bool, Any]:
-        """Bind one call in the host, and find its result: whether it is known, and which it is.
+        """Bind one call, and look up its result. Returns whether the result is known, and the result.
 
-        Raises `_KeptBack` where it must wait for calls that are out.
+        Raises `_MustStop` if the call has to wait for pending ones.
         """
-        if self._unknown and holds_placeholder([*step.args, *step.kwargs.values()]):
-            raise _KeptBack
-        site, name = self._prepared.later.get(step.name, (0, step.name))
+        if self._pending.total and holds_placeholder([*step.args, *step.kwargs.values()]):
+            raise _MustStop
+        site, name = self._rewritten.deferred.get(step.name, (0, step.name))
         tool = self._rules.toolset.find(name)
+        line = self._line(step.line)
         try:
             arguments = self._rules.toolset.bind(name, step.args, step.kwargs)
         except BindError as error:
-            diagnostics = self._bind_diagnostics(error, step)
-            raised = ProgramRaised(diagnostics, tuple(self._new))
-            raised.of_types = True
-            raise raised from error
+            diagnostics = [
+                self._program.diagnostic(f"{error.call}: {problem}", line)
+                for problem in error.problems
+            ]
+            raise ProgramTypeError(diagnostics, tuple(self._new)) from error
         assert tool is not None, "bind refuses unknown tools"
         call = Call(tool.name, arguments, tool.kind)
         batch: Batch | None = (site, self._batches[site]) if self._batches[site] else None
-        position, self._made = self._made, self._made + 1
-        self._lines.append((self._line(step.line), tool.name))
-        if self._made > self._rules.max_calls:
+        position = len(self._call_sites)
+        self._call_sites.append((line, tool.name))
+        if position >= self._rules.max_calls:
             raise self.rejected(f"the program makes more than {self._rules.max_calls} tool calls")
         self._argument_bytes += len(json_codec.dumps(arguments))
         if self._argument_bytes > MAX_ARGUMENT_BYTES:
@@ -129,37 +148,29 @@ class Attempt:
                 f"the calls of the program have more than {MAX_ARGUMENT_BYTES} bytes of arguments"
             )
         if position < len(self._recorded):
-            recorded = self._recorded[position]
-            if recorded.call != call:
-                raise Diverged(f"call {position} was {recorded.call}, now it is {call}")
-            if not recorded.known:
-                self._unknown += 1
-                self._outgoing.add(tool, arguments, batch)
-            return recorded.known, self._value(recorded, tool, step)
-        if not self._outgoing.may_leave(tool, arguments, batch):
-            raise _KeptBack
-        self._outgoing.add(tool, arguments, batch)
+            record = self._recorded[position]
+            if record.call != call:
+                raise ReplayDiverged(f"call {position} was {record.call}, now it is {call}")
+            if not record.known:
+                self._pending.add(tool, arguments, batch)
+            return record.known, self._value(record, tool, line)
+        if not self._pending.accepts(tool, arguments, batch):
+            raise _MustStop
+        self._pending.add(tool, arguments, batch)
         self._new.append(call)
-        self._unknown += 1
         return False, None
 
-    def _value(self, recorded: Recorded, tool: Tool, step: Paused) -> Any:
-        """The result as text, or as what it says in JSON: by its schema, else by its use."""
-        if recorded.text is None:
-            return recorded.result
+    def _value(self, record: CallRecord, tool: Tool, line: int) -> Any:
+        """The result as text or as the JSON value: by the tool's schema, else by the program's use of it."""
+        if record.text is None:
+            return record.result
         if tool.return_type.kind is not None:
-            return recorded.text if tool.return_type.kind == "text" else recorded.result
-        use = (self._line(step.line), tool.python_name)
-        as_text = (use in self._prepared.texts) != (tool.name in self._other_way)
-        # A JSON text that is itself a text reads as what it says, unless the program parses it.
-        says_text = isinstance(recorded.result, str) and not self._prepared.texts.get(use)
-        return recorded.text if as_text and not says_text else recorded.result
-
-    def _bind_diagnostics(self, error: BindError, step: Paused) -> list[Diagnostic]:
-        line = self._line(step.line)
-        return [
-            self._program.diagnostic(f"{error.call}: {problem}", line) for problem in error.problems
-        ]
+            return record.text if tool.return_type.kind == "text" else record.result
+        use = (line, tool.python_name)
+        as_text = (use in self._rewritten.texts) != (tool.name in self._reread_tools)
+        # A JSON string is read as the string that it spells, unless the program parses the text itself.
+        is_string = isinstance(record.result, str) and not self._rewritten.texts.get(use)
+        return record.text if as_text and not is_string else record.result
 
     def rejected(
         self,
@@ -167,48 +178,46 @@ class Attempt:
         line: int | None = None,
         hint: str | None = None,
         *,
-        stdout: str = "",
         kind: type[ProgramRejected] = ProgramRejected,
     ) -> ProgramRejected:
         diagnostic = self._program.diagnostic(message, self._line(line), hint=hint)
-        return kind([diagnostic], tuple(self._new), stdout)
+        return kind([diagnostic], tuple(self._new))
 
     def failed(self, error: ProgramFailed) -> ProgramRejected:
-        """What the program raised; the keys there are, where it looked for one that is missing."""
-        line = self._line(error.line)
+        """The program's exception; for a missing key with the keys that exist."""
         results = [(one.call.name, one.result) for one in self._recorded if one.known]
-        hint = keys_there_are(error.kind, error.message, results)
+        hint = missing_key_hint(error.kind, error.message, results)
         message = f"{error.kind}: {error.message}" if error.message else error.kind
-        diagnostic = self._program.diagnostic(message, line, hint=hint)
-        # Nobody is told of a placeholder that was printed, nor of what came after it.
-        printed = error.stdout
-        if self._unknown and PRINTED in printed:
-            printed = printed[: printed.rfind("\n", 0, printed.index(PRINTED)) + 1]
-        raised = ProgramRaised([diagnostic], tuple(self._new), printed)
-        raised.of_types = error.kind in ("TypeError", "AttributeError") or (
+        diagnostic = self._program.diagnostic(message, self._line(error.line), hint=hint)
+        # Output from a printed placeholder on is dropped.
+        stdout = error.stdout
+        if self._pending.total and CLASS_NAME in stdout:
+            stdout = stdout[: stdout.rfind("\n", 0, stdout.index(CLASS_NAME)) + 1]
+        is_type_error = error.kind in ("TypeError", "AttributeError") or (
             error.kind == "KeyError" and "slice(" in error.message
         )
-        return raised
-
-    def _line(self, line: int | None) -> int:
-        return self._prepared.line(line or 0)
+        kind = ProgramTypeError if is_type_error else ProgramRaised
+        return kind([diagnostic], tuple(self._new), stdout)
 
     def stopped(self) -> Outcome:
-        return Outcome(tuple(self._new), stopped=True, pending=True, made=tuple(self._lines))
+        return Outcome(
+            tuple(self._new), stopped=True, pending=True, call_sites=tuple(self._call_sites)
+        )
 
-    def may_lack_results(self, error: ProgramFailed) -> bool:
-        """Whether a failure may come of an unknown result: it shows again, or not, when that is known."""
-        return self._unknown > 0 and PRINTED in error.message
+    def is_caused_by_placeholder(self, error: ProgramFailed) -> bool:
+        """Return True if the exception may come from a placeholder; with the result it may not occur."""
+        return self._pending.total > 0 and CLASS_NAME in error.message
 
-    def left(self, error: ProgramFailed) -> Outcome:
-        """``exit()`` ends a program as its last line does; a text that it is given is printed."""
-        said = error.message if error.message not in ("", "None", "0") else ""
-        printed = error.stdout + (f"{said}\n" if said else "")
-        return self._finished(Finished(printed))
+    def exited(self, error: ProgramFailed) -> Outcome:
+        """``exit()`` ends a program as its last line does; its argument is printed, as Python prints it."""
+        text = error.message if error.message not in ("", "None", "0") else ""
+        return self._finished(Finished(error.stdout + (f"{text}\n" if text else "")))
 
     def _finished(self, step: Finished) -> Outcome:
-        if self._unknown:
-            return Outcome(tuple(self._new), pending=True, made=tuple(self._lines))
-        return Outcome(
-            tuple(self._new), stdout=step.stdout, value=step.text, made=tuple(self._lines)
-        )
+        calls, sites = tuple(self._new), tuple(self._call_sites)
+        if self._pending.total:
+            return Outcome(calls, pending=True, call_sites=sites)
+        return Outcome(calls, stdout=step.stdout, value=step.text, call_sites=sites)
+
+    def _line(self, line: int | None) -> int:
+        return self._rewritten.line(line or 0)

@@ -1,171 +1,165 @@
-"""Rewrite calls: a tool's may be passed without its result, what is only printed is not looked at."""
+"""Rewrite calls: defer those of tools, and do not inspect what is only printed."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from emulator.programs.displays import comprehends, leaves
-from emulator.programs.looks import FUNCTIONS, METHODS, Look
-from emulator.programs.operands import Operands, Slot, at, called
-from emulator.programs.unknown import GOT, TOGETHER
+from emulator.programs.displays import has_comprehension, leaves
+from emulator.programs.inspections import FUNCTIONS, METHODS, Inspection
+from emulator.programs.operands import OperandRewriter, Slot, at, call_of
+from emulator.programs.placeholder import BATCH, CHECK_RESULT
 
-LATER = "_later_"
-_SHOWN = frozenset({"str", "repr"})
+DEFERRED = "_deferred_"
+_TEXT_FUNCTIONS = frozenset({"str", "repr"})
 
 
-class Calls(Operands):
-    """The rules of calls, awaited or not, and of the displays that make them simultaneous."""
+class CallRewriter(OperandRewriter):
+    """The rules for calls, awaited or not, and for the displays that make calls simultaneous."""
 
     def __init__(self, tree: ast.Module, tools: frozenset[str]) -> None:
         super().__init__(tree, tools)
-        self._sites = 0
-        self._batched: dict[int, int] = {}
-        self.later: dict[str, tuple[int, str]] = {}
+        self._site_count = 0
+        self._batch_sites: dict[ast.expr, int] = {}
+        self.deferred: dict[str, tuple[int, str]] = {}
 
     def call(self, node: ast.Call) -> ast.expr:
         facts = self.facts
         if facts.is_tool(node):
-            name = self._deferred(node)
-            # Whether an argument is a placeholder, the driver sees.
-            self._arguments(node, Look.NONE)
-            return self._got(node) if name else node
+            return self._tool_call(node, node)
         match node.func:
             case ast.Name(id=name) if name in facts.own:
-                self._arguments(node, Look.NONE)
+                self._arguments(node, Inspection.NONE)
                 return node
-            case ast.Name(id="print") if self._prints_blindly(node):
-                node.args = [self._printed(argument) for argument in node.args]
+            case ast.Name(id="print") if self._is_plain_print(node):
+                node.args = [self._printed_value(argument) for argument in node.args]
                 return node
             case ast.Attribute(value=ast.Name(id="asyncio")):
-                with self.waiting():  # the engines make these calls awaitable by their names
-                    self._arguments(node, Look.DEEP)
+                with self.blocking():  # engines make these calls awaitable, by their names
+                    self._arguments(node, Inspection.DEEP)
                 return node
             case ast.Attribute(attr=attr, value=owner) if not facts.is_module(owner):
-                looks = METHODS.get(attr)
-                if looks is None:
-                    receiver = [Slot(node.func, "value", Look.DEEP)]
-                else:  # whatever is called for the arguments, this stays what it is
-                    node.func.value = self.seen(owner, Look.ITSELF)
+                inspections = METHODS.get(attr)
+                if inspections is None:
+                    receiver = [Slot(node.func, "value", Inspection.DEEP)]
+                else:  # no argument can make another object of the receiver
+                    node.func.value = self.checked(owner, Inspection.ITSELF)
                     receiver = []
-                if not facts.only_lists:
-                    looks = None
-                return self.operands(node, [*receiver, *self._slots(node, looks)])
+                if not facts.has_plain_objects:
+                    inspections = None
+                return self.operation(node, [*receiver, *self._slots(node, inspections)])
         if isinstance(node.func, ast.Name):
-            look = FUNCTIONS.get(facts.builtin(node.func) or "", Look.DEEP)
-            words = Look.NONE if facts.builtin(node.func) == "dict" else look
-            return self.operands(node, [*self._slots(node, (look,) * len(node.args), words)])
-        function = Slot(node, "func", Look.ITSELF)
-        return self.operands(node, [function, *self._slots(node, None)])
+            inspection = FUNCTIONS.get(facts.builtin(node.func) or "", Inspection.DEEP)
+            words = Inspection.NONE if facts.builtin(node.func) == "dict" else inspection
+            return self.operation(node, [*self._slots(node, (inspection,) * len(node.args), words)])
+        function = Slot(node, "func", Inspection.ITSELF)
+        return self.operation(node, [function, *self._slots(node, None)])
 
     def _slots(
-        self, node: ast.Call, looks: tuple[Look, ...] | None, words: Look = Look.DEEP
+        self,
+        node: ast.Call,
+        inspections: tuple[Inspection, ...] | None,
+        words: Inspection = Inspection.DEEP,
     ) -> Iterator[Slot]:
         for place, argument in enumerate(node.args):
-            look = looks[place] if looks is not None and place < len(looks) else Look.DEEP
+            inspection = (
+                inspections[place]
+                if inspections is not None and place < len(inspections)
+                else Inspection.DEEP
+            )
             if isinstance(argument, ast.Starred):
-                yield Slot(argument, "value", max(look, Look.ITEMS), is_starred=True)
+                yield Slot(argument, "value", max(inspection, Inspection.ITEMS), is_starred=True)
             else:
-                yield Slot(node.args, place, look)
+                yield Slot(node.args, place, inspection)
         for word in node.keywords:
-            look = words if word.arg is not None else max(words, Look.ITSELF)
-            yield Slot(word, "value", look, is_starred=word.arg is None)
+            inspection = words if word.arg is not None else max(words, Inspection.ITSELF)
+            yield Slot(word, "value", inspection, is_starred=word.arg is None)
 
-    def _arguments(self, node: ast.Call, look: Look) -> None:
-        node.args = [self.part(argument, look) for argument in node.args]
+    def _arguments(self, node: ast.Call, inspection: Inspection) -> None:
+        node.args = [self.part(argument, inspection) for argument in node.args]
         for word in node.keywords:
-            least = look if word.arg is not None else max(look, Look.ITSELF)
-            word.value = self.seen(word.value, least)
+            least = inspection if word.arg is not None else max(inspection, Inspection.ITSELF)
+            word.value = self.checked(word.value, least)
 
-    def _deferred(self, call: ast.Call) -> str:
-        """The name under which the driver may pass the call; "" where it is waited for."""
+    def _tool_call(self, call: ast.Call, node: ast.expr) -> ast.expr:
+        """Rename the tool call ``node``, awaited or not, so that the host may defer its result."""
+        # The host checks the arguments for placeholders.
+        self._arguments(call, Inspection.NONE)
+        if self.blocking_depth:
+            return node
         assert isinstance(call.func, ast.Name)
-        if self.plain:
-            return ""
-        site = self._batched.get(id(call), 0)
-        name = f"{LATER}{site}_{call.func.id}"
-        self.later[name] = (site, call.func.id)
+        site = self._batch_sites.get(call, 0)
+        name = f"{DEFERRED}{site}_{call.func.id}"
+        self.deferred[name] = (site, call.func.id)
         call.func = at(ast.Name(name, ast.Load()), call.func)
-        return name
+        return at(call_of(CHECK_RESULT, node), node)
 
-    def _got(self, node: ast.expr) -> ast.expr:
-        return at(called(GOT, node), node)
-
-    def _prints_blindly(self, node: ast.Call) -> bool:
+    def _is_plain_print(self, node: ast.Call) -> bool:
         facts = self.facts
         return (
             facts.builtin(node.func) == "print"
-            and not facts.prints_are_seen
+            and not facts.observes_output
             and all(
                 word.arg in ("sep", "end", "flush") and isinstance(word.value, ast.Constant)
                 for word in node.keywords
             )
         )
 
-    def _printed(self, node: ast.expr) -> ast.expr:
-        if isinstance(node, ast.Starred):
-            node.value = self.seen(node.value, Look.ITEMS)
-            return node
-        return self._shown(node)
-
-    def _shown(self, node: ast.expr) -> ast.expr:
-        """What is only printed, with what makes a text of it."""
+    def _printed_value(self, node: ast.expr) -> ast.expr:
+        """An expression that is only printed, perhaps as part of an f-string: a placeholder may be
+        printed."""
         match node:
+            case ast.Starred():
+                return self.part(node)
             case ast.JoinedStr():
-                return self.joined(node, Look.NONE)
+                return self.joined(node, Inspection.NONE)
             case ast.Call(func=function, args=[only], keywords=[]) if self.facts.builtin(
                 function
-            ) in _SHOWN and not isinstance(only, ast.Starred):
-                node.args = [self._shown(only)]
+            ) in _TEXT_FUNCTIONS and not isinstance(only, ast.Starred):
+                node.args = [self._printed_value(only)]
                 return node
-        return self.seen(node, Look.NONE)
+        return self.checked(node, Inspection.NONE)
 
     def awaited(self, node: ast.Await) -> ast.expr:
         if self.facts.is_tool(node.value):
-            call = node.value
-            assert isinstance(call, ast.Call)
-            name = self._deferred(call)
-            self._arguments(call, Look.NONE)
-            return self._got(node) if name else node
-        node.value = self.seen(node.value, Look.ITSELF)
+            assert isinstance(node.value, ast.Call)
+            return self._tool_call(node.value, node)
+        node.value = self.checked(node.value, Inspection.ITSELF)
         return node
 
-    def part(self, node: ast.expr, look: Look = Look.NONE) -> ast.expr:
+    def part(self, node: ast.expr, inspection: Inspection = Inspection.NONE) -> ast.expr:
         if isinstance(node, ast.Starred):
-            node.value = self.seen(node.value, max(look, Look.ITEMS))
+            node.value = self.checked(node.value, max(inspection, Inspection.ITEMS))
             return node
-        return self.seen(node, look)
+        return self.checked(node, inspection)
 
-    def joined(self, node: ast.JoinedStr, look: Look = Look.DEEP) -> ast.expr:
+    def joined(self, node: ast.JoinedStr, inspection: Inspection = Inspection.DEEP) -> ast.expr:
         for part in node.values:
             if isinstance(part, ast.FormattedValue):
                 plain = part.format_spec is None
                 part.value = (
-                    self._shown(part.value)
-                    if plain and not look
-                    else self.seen(part.value, Look.DEEP)
+                    self._printed_value(part.value)
+                    if plain and not inspection
+                    else self.checked(part.value, Inspection.DEEP)
                 )
                 if isinstance(part.format_spec, ast.JoinedStr):
                     self.joined(part.format_spec)
         return node
 
     def batch(self, node: ast.expr) -> int:
-        """The site of a display or comprehension, 0 if it makes no calls or is part of a larger one."""
-        calls = [
-            leaf.value if isinstance(leaf, ast.Await) else leaf
-            for leaf in leaves(node)
-            if self.facts.is_tool(leaf.value if isinstance(leaf, ast.Await) else leaf)
-        ]
-        if self.plain or not (len(calls) > 1 or (calls and comprehends(node))):
+        """The site of a display with simultaneous calls; 0 if it has none, or is part of a larger one."""
+        values = [leaf.value if isinstance(leaf, ast.Await) else leaf for leaf in leaves(node)]
+        calls = [value for value in values if self.facts.is_tool(value)]
+        if self.blocking_depth or not (len(calls) > 1 or (calls and has_comprehension(node))):
             return 0
-        if any(id(call) in self._batched for call in calls):
+        if any(call in self._batch_sites for call in calls):
             return 0
-        self._sites += 1
-        self._batched |= {id(call): self._sites for call in calls}
-        return self._sites
+        self._site_count += 1
+        self._batch_sites |= dict.fromkeys(calls, self._site_count)
+        return self._site_count
 
-    def together(self, node: ast.expr, site: int) -> ast.expr:
+    def begin_batch(self, node: ast.expr, site: int) -> ast.expr:
         if not site:
             return node
-        begun = called(TOGETHER, ast.Constant(site))
-        return at(ast.BoolOp(ast.Or(), [begun, node]), node)
+        begin = call_of(BATCH, ast.Constant(site))
+        return at(ast.BoolOp(ast.Or(), [begin, node]), node)

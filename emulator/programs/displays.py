@@ -1,4 +1,4 @@
-"""What ends up, unread, in a list, tuple or dict display. Pure AST."""
+"""The parts of list, tuple and dict displays. Reads only syntax."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ from collections.abc import Iterator
 
 from sandbox.parsing import walk
 
-_TAKEN_AT_ONCE = ("list", "tuple", "sorted")
 
-
-def take_at_once(tree: ast.Module) -> None:
-    """Make lists of the generator expressions all of whose items are taken before any is looked at."""
+def expand_generators(tree: ast.Module) -> None:
+    """Make a list comprehension of each generator expression whose items are all taken before any is
+    inspected."""
     for node in walk(tree):
         match node:
-            case ast.Call(func=ast.Name(id=name), args=[ast.GeneratorExp() as lazy, *_]):
-                at_once = name in _TAKEN_AT_ONCE
+            case ast.Call(
+                func=ast.Name(id="list" | "tuple" | "sorted"), args=[ast.GeneratorExp() as lazy, *_]
+            ):
+                pass
             case ast.Call(func=ast.Attribute(attr="join"), args=[ast.GeneratorExp() as lazy]):
-                at_once = True
+                pass
             case _:
                 continue
-        if at_once:
-            node.args[0] = ast.copy_location(ast.ListComp(lazy.elt, lazy.generators), lazy)
+        node.args[0] = ast.copy_location(ast.ListComp(lazy.elt, lazy.generators), lazy)
 
 
 def leaves(value: ast.expr) -> Iterator[ast.expr]:
-    """The expressions that end up, unread, in a display; the value itself when it is none."""
+    """The expressions whose values a display stores, through nested displays; for another expression
+    itself."""
     match value:
         case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts):
             for part in parts:
@@ -36,11 +37,11 @@ def leaves(value: ast.expr) -> Iterator[ast.expr]:
             yield value
 
 
-def comprehends(value: ast.expr) -> bool:
-    """Whether a comprehension is, or stands unread in, a display."""
+def has_comprehension(value: ast.expr) -> bool:
+    """Return True for a list or dict comprehension, and for a display that stores one."""
     match value:
         case ast.ListComp() | ast.DictComp():
             return True
         case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts):
-            return any(map(comprehends, parts))
+            return any(map(has_comprehension, parts))
     return False

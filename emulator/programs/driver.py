@@ -1,8 +1,19 @@
-"""Run a program as far as the known results allow. One driver for every engine.
+"""Run a program as far as the known results allow, on the first engine that supports it.
 
-`run` is a function of the program so far and of the calls already recorded: it replays these, then goes
-on. A program that grows while it is streamed, one that is resumed with results, and one that moves to
-another engine are therefore the same thing. Knows nothing of HTTP or of how the program was written.
+`Driver.run` is a function of the program and of the recorded calls: it replays the recorded calls, then
+makes new ones. So streaming (a program that grows by a statement), resuming (a program with more results)
+and changing the engine are the same operation. The engines are tried in order:
+
+* a program of plain calls (`plain_calls`) needs no engine;
+* ``Unsupported``: the next engine runs the program, from its first line. Calls of the unsuccessful run
+  are not made;
+* ``SandboxUnavailable`` of the next engine: the program is rejected with what the earlier engine did not
+  support, because the model can change that;
+* an exception of the program, a limit or a forbidden operation is final: no other engine is tried. Only
+  after a type error does the program run again, with results read the other way (text or JSON);
+* ``SandboxBusy`` and other sandbox errors are not the program's fault and are raised as they are.
+
+Knows nothing of HTTP or of the syntax in which the model wrote the program.
 """
 
 from __future__ import annotations
@@ -13,18 +24,18 @@ from dataclasses import dataclass
 
 from emulator import metrics, traces
 from emulator.client_disconnect import stop_on_disconnect
-from emulator.programs.attempt import Attempt, Rules
-from emulator.programs.placeholders import Prepared, prepare
+from emulator.programs.attempt import Attempt, RunRules
 from emulator.programs.plain_calls import plain_calls
 from emulator.programs.program import (
-    Diverged,
+    CallRecord,
     Outcome,
     Program,
-    ProgramRaised,
     ProgramRejected,
     ProgramTooSlow,
-    Recorded,
+    ProgramTypeError,
+    ReplayDiverged,
 )
+from emulator.programs.rewrite import RewrittenProgram, rewrite
 from emulator.settings import Order
 from emulator.tools.toolset import Toolset
 from sandbox.engine import Engine
@@ -37,14 +48,14 @@ from sandbox.errors import (
     Unsupported,
 )
 
-_MOST_TRIES = 3
-"""Tools whose results are read otherwise, one after the other, where a program fails on a type."""
-_READ = metrics.PROGRAM_RUNS.labels("none", "ran")
+_MAX_REREAD_TOOLS = 3
+"""After a type error, the results of so many tools are read the other way, one tool at a time."""
+_PLAIN_RUNS = metrics.PROGRAM_RUNS.labels("none", "ran")
 
 
 @dataclass(frozen=True)
 class Driver:
-    """Runs programs against one toolset on the first engine that is able to."""
+    """Runs programs that call the tools of one toolset."""
 
     engines: Sequence[Engine]
     toolset: Toolset
@@ -52,45 +63,40 @@ class Driver:
     one_at_a_time: bool = False
     order: Order = "auto"
 
-    def run(self, program: Program, recorded: Sequence[Recorded] = (), seed: int = 0) -> Outcome:
+    def run(self, program: Program, recorded: Sequence[CallRecord] = (), seed: int = 0) -> Outcome:
         """Run ``program`` to its end, or to where it needs a result that is not ``recorded``.
 
-        Only what an engine does not support moves on to the next; a failure, a limit or a refusal never
-        does. Raises `ProgramRejected`, `Diverged`, and the sandbox errors that are not the program's
-        fault.
+        Raises `ProgramRejected`, `ReplayDiverged`, and sandbox errors that are not the program's fault.
         """
         if (calls := plain_calls(program, self.toolset.names)) is not None:
-            _READ.inc()
-            return Attempt(self._rules, program, calls.prepared, recorded).drive(calls)
-        prepared = prepare(program.source, self.toolset.names)
+            _PLAIN_RUNS.inc()
+            return Attempt(self._rules, program, calls.rewritten, recorded).drive(calls)
+        rewritten = rewrite(program.source, self.toolset.names)
         try:
-            return self._run(program, prepared, recorded, seed, frozenset())
-        except ProgramRaised as error:
-            if not error.of_types:
-                raise
-            for other_way in _other_ways(recorded):
-                with contextlib.suppress(ProgramRejected, Diverged):
-                    return self._run(program, prepared, recorded, seed, other_way)
+            return self._run(program, rewritten, recorded, seed, frozenset())
+        except ProgramTypeError:
+            for tools in _tools_to_reread(recorded):
+                with contextlib.suppress(ProgramRejected, ReplayDiverged):
+                    return self._run(program, rewritten, recorded, seed, tools)
             raise
 
     @property
-    def _rules(self) -> Rules:
-        return Rules(self.toolset, self.max_calls, self.one_at_a_time, self.order)
+    def _rules(self) -> RunRules:
+        return RunRules(self.toolset, self.max_calls, self.one_at_a_time, self.order)
 
     def _run(
         self,
         program: Program,
-        prepared: Prepared,
-        recorded: Sequence[Recorded],
+        rewritten: RewrittenProgram,
+        recorded: Sequence[CallRecord],
         seed: int,
-        other_way: frozenset[str],
+        reread_tools: frozenset[str],
     ) -> Outcome:
-        """``other_way`` are the tools whose results are read otherwise than their use suggests."""
-        unable: Unsupported | SandboxUnavailable | None = None
+        unsupported: Unsupported | None = None
         for engine in self.engines:
-            attempt = Attempt(self._rules, program, prepared, recorded, other_way)
+            attempt = Attempt(self._rules, program, rewritten, recorded, reread_tools)
             try:
-                preamble = self.toolset.preamble + prepared.preamble
+                preamble = self.toolset.preamble + rewritten.preamble
                 with (
                     traces.timed(f"sandbox {engine.name}"),
                     engine.session(attempt.names, preamble=preamble, seed=seed) as session,
@@ -101,20 +107,21 @@ class Driver:
                 return outcome
             except Unsupported as error:
                 metrics.PROGRAM_RUNS.labels(engine.name, "unable").inc()
-                unable = error
+                unsupported = error
             except SandboxBusy:
-                raise  # not the program's fault, and soon over
+                raise
             except SandboxUnavailable as error:
-                # Said together with what the earlier engine lacked: it is what the model can change.
-                if not isinstance(unable, Unsupported):
+                if unsupported is None:
                     raise
-                unable = Unsupported(f"{unable.message} ({error.reason})", unable.line)
+                unsupported = Unsupported(
+                    f"{unsupported.message} ({error.reason})", unsupported.line
+                )
                 break
             except ProgramFailed as error:
                 metrics.PROGRAM_RUNS.labels(engine.name, "failed").inc()
                 if error.kind == "SystemExit":
-                    return attempt.left(error)
-                if attempt.may_lack_results(error):
+                    return attempt.exited(error)
+                if attempt.is_caused_by_placeholder(error):
                     return attempt.stopped()
                 raise attempt.failed(error) from error
             except SandboxTimeout as error:
@@ -124,19 +131,20 @@ class Driver:
             except SandboxLimit as error:
                 metrics.PROGRAM_RUNS.labels(engine.name, "limit").inc()
                 raise attempt.rejected(f"the program used too much: {error.what}") from error
-        assert isinstance(unable, Unsupported), "there is at least one engine"
+        assert unsupported is not None, "there is at least one engine"
         raise attempt.rejected(
-            f"this cannot be run here: {unable.message}",
-            unable.line,
+            f"this cannot be run here: {unsupported.message}",
+            unsupported.line,
             hint="write it with plain calls, loops and conditions",
-        ) from unable
+        ) from unsupported
 
 
-def _other_ways(recorded: Sequence[Recorded]) -> Iterator[frozenset[str]]:
-    """Which tools' results may be read otherwise, the latest first."""
-    reported = [one.call.name for one in reversed(recorded) if one.known and one.text is not None]
-    names = list(dict.fromkeys(reported))
-    for name in names[:_MOST_TRIES]:
+def _tools_to_reread(recorded: Sequence[CallRecord]) -> Iterator[frozenset[str]]:
+    """Sets of tools whose results may be read the other way: the latest callers one by one, then all
+    together."""
+    called = [one.call.name for one in reversed(recorded) if one.known and one.text is not None]
+    names = list(dict.fromkeys(called))
+    for name in names[:_MAX_REREAD_TOOLS]:
         yield frozenset({name})
     if len(names) > 1:
         yield frozenset(names)

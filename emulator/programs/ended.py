@@ -1,8 +1,8 @@
-"""Programs and cells that are over, kept so that later turns can show them as the model wrote them.
+"""Store ended programs and cells, so that later turns show them as the model wrote them.
 
-What is kept stands under the id of a program's last call and that call's result, and holds a digest of all
-its results: a history in which any of them is another finds nothing. Where a record is lost, the history
-shows the program's calls and their results. Knows nothing of prompts.
+The key is made of the client, the id of the program's last call and that call's result; the record holds
+a digest of all results. So a history in which any of these differs finds nothing, and shows the program's
+calls and results instead. Knows nothing of prompts.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import structlog
 
 from emulator import json_codec
+from emulator.programs.call_history import results_of
 from emulator.programs.displays import leaves
 from emulator.programs.program import Outcome, Program
 from emulator.protocol import Message
@@ -25,54 +26,72 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class ProgramEnded:
-    """A program that came to its end, or failed."""
+class EndedProgram:
+    """A program that completed or failed."""
 
     source: str
     ids: tuple[str, ...]
-    """Of its calls, in the order in which they were made."""
-    alone: tuple[str, ...] = ()
-    """Of the calls that stood as statements of their own: their results are for the model to see."""
+    """The ids of its calls, in the order in which they were made."""
+    statement_calls: tuple[str, ...] = ()
+    """The ids of calls that were statements of their own: the model is shown their results."""
     output: str = ""
     failure: str = ""
-    """What went wrong, in words for the model."""
+    """The error, in words for the model; "" if the program completed."""
 
 
 @dataclass(frozen=True)
-class Placed:
-    """An ended program and its place in a history: from its first call to behind its last result."""
+class PlacedProgram:
+    """An ended program and the messages that it covers: from its first call up to, not including,
+    ``stop``."""
 
     start: int
     stop: int
-    ended: ProgramEnded
+    program: EndedProgram
 
 
-def ended_well(
-    program: Program, outcome: Outcome, ids: Sequence[str], toolset: Toolset, *, written: str = ""
-) -> ProgramEnded:
-    """What a program made that came to its end; ``ids`` are those of all its calls."""
-    standing = set(_standing_calls(program.read.body, toolset))
-    alone = tuple(key for key, made in zip(ids, outcome.made, strict=False) if made in standing)
-    last = program.read.body[-1]
-    stands = any(line == last.lineno for line, _ in standing)
-    shown = outcome.stdout.rstrip("\n") if stands else outcome.output
-    return ProgramEnded(written.strip("\n") or program.source, tuple(ids), alone, shown)
+def completed_program(
+    program: Program,
+    outcome: Outcome,
+    ids: Sequence[str],
+    toolset: Toolset,
+    *,
+    original_source: str = "",
+) -> EndedProgram:
+    """The record of a program that reached its end; ``ids`` are those of all its calls.
+
+    The value of the last expression is output, unless the expression is a call: then its result is shown.
+    """
+    calls = set(_statement_calls(program.tree.body, toolset))
+    shown = tuple(key for key, site in zip(ids, outcome.call_sites, strict=False) if site in calls)
+    last = program.tree.body[-1]
+    ends_with_call = any(line == last.lineno for line, _ in calls)
+    output = outcome.stdout.rstrip("\n") if ends_with_call else outcome.output
+    return EndedProgram(original_source.strip("\n") or program.source, tuple(ids), shown, output)
 
 
-def only_calls(ended: ProgramEnded) -> bool:
-    """Whether the program made nothing of its results: its calls and these tell all that it was."""
-    return not (ended.output or ended.failure) and set(ended.alone) == set(ended.ids)
+def shows_only_calls(ended: EndedProgram) -> bool:
+    """Return True if the program's calls and their results show all that it did."""
+    return not (ended.output or ended.failure) and set(ended.statement_calls) == set(ended.ids)
 
 
-def remember(
-    store: KeyValueStore, client: str, ended: ProgramEnded, messages: Sequence[Message]
+def save_ended(
+    store: KeyValueStore, client: str, ended: EndedProgram, messages: Sequence[Message]
 ) -> None:
-    """Keep ``ended`` for later turns of ``client``. A failing store is logged, not raised."""
-    results = _results(messages)
+    """Store ``ended`` for later turns of ``client``. A failing store is logged, not raised."""
+    results = results_of(messages)
     last = ended.ids[-1]
     if last not in results:
-        return  # the client has forgotten it
-    value = json_codec.dumps({**asdict(ended), "results": _digest(ended.ids, results)})
+        return  # the client has removed it from its history
+    value = json_codec.dumps(
+        {
+            "source": ended.source,
+            "ids": ended.ids,
+            "alone": ended.statement_calls,
+            "output": ended.output,
+            "failure": ended.failure,
+            "results": _digest(ended.ids, results),
+        }
+    )
     if len(value) > MAX_VALUE_BYTES:
         log.warning("ended program not kept: it is too large", bytes=len(value))
         return
@@ -82,60 +101,60 @@ def remember(
         log.warning("ended program not kept", reason=str(error))
 
 
-def keys(client: str, messages: Sequence[Message]) -> list[str]:
-    """Where the ended programs of a client's history may be kept."""
-    return [_key(client, call, text) for call, text in _results(messages).items()]
+def storage_keys(client: str, messages: Sequence[Message]) -> list[str]:
+    """The keys under which ended programs of a client's history may be stored."""
+    return [_key(client, call, text) for call, text in results_of(messages).items()]
 
 
-def remembered(values: Iterable[bytes], messages: Sequence[Message]) -> list[Placed]:
-    """The ended programs of a history, given what is kept under its `keys`."""
-    results = _results(messages)
-    loaded = (_load(value, results) for value in values)
-    return [at for ended in loaded if ended and (at := placed(ended, messages))]
+def load_ended(values: Iterable[bytes], messages: Sequence[Message]) -> list[PlacedProgram]:
+    """The ended programs of a history, from the values stored under its `storage_keys`."""
+    results = results_of(messages)
+    programs = (_load(value, results) for value in values)
+    return [at for ended in programs if ended and (at := locate_program(ended, messages))]
 
 
-def apart(programs: Iterable[Placed]) -> list[Placed]:
-    """Those that do not overlap, in order."""
-    chosen: list[Placed] = []
+def drop_overlaps(programs: Iterable[PlacedProgram]) -> list[PlacedProgram]:
+    """The programs in the order of the history, without those that overlap an earlier one."""
+    chosen: list[PlacedProgram] = []
     for one in sorted(programs, key=lambda one: one.start):
         if not chosen or one.start >= chosen[-1].stop:
             chosen.append(one)
     return chosen
 
 
-def placed(ended: ProgramEnded, messages: Sequence[Message]) -> Placed | None:
-    """Where ``ended`` stands in ``messages``; None if it does not."""
+def locate_program(ended: EndedProgram, messages: Sequence[Message]) -> PlacedProgram | None:
+    """Find the messages that ``ended`` covers. Returns None unless they have calls and results of it."""
     ids = set(ended.ids)
-    made = [
+    calls = [
         at for at, m in enumerate(messages) if any(call.id in ids for call in m.tool_calls or ())
     ]
-    answered = [at for at, m in enumerate(messages) if m.tool_call_id in ids]
-    if not made or not answered:
+    results = [at for at, m in enumerate(messages) if m.tool_call_id in ids]
+    if not calls or not results:
         return None
-    return Placed(made[0], max(made[-1], answered[-1]) + 1, ended)
+    return PlacedProgram(calls[0], max(calls[-1], results[-1]) + 1, ended)
 
 
-def _standing_calls(statements: Sequence[ast.stmt], toolset: Toolset) -> Iterator[tuple[int, str]]:
-    """Lines on which a call of a tool, or a list of calls, stands as a statement, outside functions, and the
-    tool's wire name."""
+def _statement_calls(statements: Sequence[ast.stmt], toolset: Toolset) -> Iterator[tuple[int, str]]:
+    """Line and wire name of each tool call that is a statement, or an item of a display that is a statement.
+
+    Calls inside functions and classes do not count.
+    """
     for statement in statements:
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
         if isinstance(statement, ast.Expr):
-            found = [_called(leaf, toolset) for leaf in leaves(statement.value)]
-            if all(found):
-                yield from ((statement.lineno, name) for name in found if name)
+            names = [_tool_name(leaf, toolset) for leaf in leaves(statement.value)]
+            if all(names):
+                yield from ((statement.lineno, name) for name in names if name)
             continue
         for field in ("body", "orelse", "finalbody"):
-            yield from _standing_calls(getattr(statement, field, ()), toolset)
-        for handler in getattr(statement, "handlers", ()):
-            yield from _standing_calls(handler.body, toolset)
-        for case in getattr(statement, "cases", ()):
-            yield from _standing_calls(case.body, toolset)
+            yield from _statement_calls(getattr(statement, field, ()), toolset)
+        for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+            yield from _statement_calls(part.body, toolset)
 
 
-def _called(value: ast.expr, toolset: Toolset) -> str | None:
-    """The wire name of the tool that ``value`` calls."""
+def _tool_name(value: ast.expr, toolset: Toolset) -> str | None:
+    """The wire name of the tool that ``value`` calls, awaited or not."""
     call = value.value if isinstance(value, ast.Await) else value
     if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
         return None
@@ -143,12 +162,8 @@ def _called(value: ast.expr, toolset: Toolset) -> str | None:
     return tool.name if tool else None
 
 
-def _results(messages: Sequence[Message]) -> dict[str, str]:
-    return {m.tool_call_id: m.text for m in messages if m.role == "tool" and m.tool_call_id}
-
-
 def _key(client: str, last: str, result: str) -> str:
-    # The ids of calls are no secret: what one client's program said is not for another.
+    # Call ids are no secret: the client is part of the key, so that no client reads another's output.
     return f"ended:{_hash(_hash(client) + _hash(last) + _hash(result))}"
 
 
@@ -160,18 +175,18 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-def _load(value: bytes, results: Mapping[str, str]) -> ProgramEnded | None:
-    """What `remember` kept, if ``results`` hold all results that it had; None for anything else."""
+def _load(value: bytes, results: Mapping[str, str]) -> EndedProgram | None:
+    """The stored program if ``results`` are those that it had; None otherwise, and for a damaged record."""
     try:
-        kept = json_codec.loads(value)
-        ended = ProgramEnded(
-            str(kept["source"]),
-            tuple(map(str, kept["ids"])),
-            tuple(map(str, kept["alone"])),
-            str(kept["output"]),
-            str(kept["failure"]),
+        fields = json_codec.loads(value)
+        ended = EndedProgram(
+            str(fields["source"]),
+            tuple(map(str, fields["ids"])),
+            tuple(map(str, fields["alone"])),
+            str(fields["output"]),
+            str(fields["failure"]),
         )
-        fits = _digest(ended.ids, results) == kept["results"]
+        same_results = _digest(ended.ids, results) == fields["results"]
     except (ValueError, TypeError, KeyError):
         return None
-    return ended if fits else None
+    return ended if same_results else None

@@ -1,7 +1,7 @@
-"""A program looked for a key that is missing: which keys are there? Host side, from the results alone.
+"""Tell a model which keys exist after its program looked up a missing one.
 
-The sandbox says which key was missing, not where. So the dictionaries in the results are looked through, the
-latest result first, for those that lack the key. Knows nothing of engines.
+The sandbox reports the missing key, not the dictionary. So this searches the dictionaries in the results,
+the latest result first, for those without the key. Runs on the host and knows nothing of engines.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any
 from emulator import json_codec
 
 _MAX_NODES = 5_000
-"""Lists and dictionaries that are looked at."""
+"""How many lists and dictionaries are searched."""
 _MAX_SHAPES = 3
 _MAX_KEYS = 20
 _MAX_KEY = 40
 
-# With another word for the same thing: a dictionary's items are no attributes.
+# `result.name` instead of `result["name"]` is the same mistake.
 _NO_ATTRIBUTE = re.compile(r"'?(?:dict|\w*[Dd]ict\w*)'? object has no attribute '(\w+)'")
 
 
-def keys_there_are(kind: str, message: str, results: Sequence[tuple[str, Any]]) -> str | None:
-    """A hint for an exception of a program with these results, by the tools that gave them."""
-    missing = _missing(kind, message)
+def missing_key_hint(kind: str, message: str, results: Sequence[tuple[str, Any]]) -> str | None:
+    """The hint for an exception of a program with these (tool, result) pairs; None if no key is missing."""
+    missing = _missing_key(kind, message)
     if missing is None:
         return None
     shapes: list[tuple[str, tuple[str, ...]]] = []
@@ -37,11 +37,11 @@ def keys_there_are(kind: str, message: str, results: Sequence[tuple[str, Any]]) 
             break
     if not shapes:
         return None
-    listed = "; ".join(f"{_listed(keys)} (in the result of {tool})" for tool, keys in shapes)
-    return f"the keys there are: {listed}"
+    listed = "; ".join(f"{_format_keys(keys)} (in the result of {tool})" for tool, keys in shapes)
+    return f"the available keys are: {listed}"
 
 
-def _missing(kind: str, message: str) -> str | None:
+def _missing_key(kind: str, message: str) -> str | None:
     if kind == "KeyError":
         try:
             key = ast.literal_eval(message)
@@ -53,12 +53,12 @@ def _missing(kind: str, message: str) -> str | None:
 
 
 def _shapes(results: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The keys of every dictionary, those of the latest results and the outermost ones first."""
-    looked = 0
+    """Each dictionary's tool and keys, latest result first, and outermost dictionary first."""
+    visited = 0
     for tool, result in reversed(results):
-        level: deque[Any] = deque([_value(result)])
-        while level and looked < _MAX_NODES:
-            looked += 1
+        level: deque[Any] = deque([_parsed(result)])
+        while level and visited < _MAX_NODES:
+            visited += 1
             value = level.popleft()
             if isinstance(value, Mapping):
                 yield tool, tuple(map(str, value))
@@ -67,8 +67,8 @@ def _shapes(results: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, tuple[str
                 level.extend(v for v in value[:_MAX_NODES] if isinstance(v, (Mapping, list)))
 
 
-def _value(result: Any) -> Any:
-    """A result that is text, as what it says as JSON."""
+def _parsed(result: Any) -> Any:
+    """The JSON value that a text result spells, else the result."""
     if not isinstance(result, str) or result.lstrip()[:1] not in ("{", "["):
         return result
     try:
@@ -77,9 +77,9 @@ def _value(result: Any) -> Any:
         return result
 
 
-def _listed(keys: Sequence[str]) -> str:
+def _format_keys(keys: Sequence[str]) -> str:
     if not keys:
         return "none"
-    named = [repr(key if len(key) <= _MAX_KEY else f"{key[:_MAX_KEY]}...") for key in keys]
-    more = [f"and {len(named) - _MAX_KEYS} more"] if len(named) > _MAX_KEYS else []
-    return ", ".join([*named[:_MAX_KEYS], *more])
+    names = [repr(key if len(key) <= _MAX_KEY else f"{key[:_MAX_KEY]}...") for key in keys]
+    more = [f"and {len(names) - _MAX_KEYS} more"] if len(names) > _MAX_KEYS else []
+    return ", ".join([*names[:_MAX_KEYS], *more])

@@ -1,6 +1,6 @@
-"""Rewrite operands so that all are evaluated before any is looked at, and looks go through checks.
+"""Rewrite operands: evaluate all of them before any is inspected, and inspect each through a check function.
 
-`looks.py` says which operations look at what, `facts.py` what a value may be.
+`inspections.py` says which operations inspect what, `facts.py` which values need a check.
 """
 
 from __future__ import annotations
@@ -11,89 +11,99 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, TypeVar
 
 from emulator.programs.facts import Facts
-from emulator.programs.looks import Look
+from emulator.programs.inspections import Inspection
 
-SEEN = "_seen_"
-LOOKS = {Look.ITSELF: "_look", Look.ITEMS: "_look_items", Look.DEEP: "_look_deep"}
+TEMPORARY = "_value_"
+CHECKS = {
+    Inspection.ITSELF: "_check",
+    Inspection.ITEMS: "_check_items",
+    Inspection.DEEP: "_check_deep",
+}
 
 _Node = TypeVar("_Node", bound=ast.AST)
 
 
-class CannotTell(Exception):
-    """The program is one of those that wait at each call."""
+class NotAnalyzable(Exception):
+    """The program uses something that the analysis does not cover: it runs unchanged and waits at each
+    call."""
 
 
-class Operands:
-    """Expressions are changed in place, and given back as they are to be."""
+class OperandRewriter:
+    """Rewrites expressions in place, and returns the expression that replaces each."""
 
     RULES: ClassVar[dict[type[ast.expr], Callable[[Any, Any], ast.expr]]]
     """How each kind of expression is rewritten."""
 
     def __init__(self, tree: ast.Module, tools: frozenset[str]) -> None:
         self.facts = Facts(tree, tools)
-        self.plain = 0
-        """In how many things we are in which a call keeps its name, and is waited for."""
-        self.fixed = 0
-        """In how many expressions we are in which no name may be given."""
+        self.blocking_depth = 0
+        """The number of enclosing functions, lambdas and calls in which tool calls are not deferred."""
+        self.iterable_depth = 0
+        """The number of enclosing iterables of comprehensions, in which Python allows no ``:=``."""
         self._temporaries = 0
 
-    def seen(self, node: ast.expr, look: Look) -> ast.expr:
-        """The expression, rewritten, as an operation gets it that looks at its value."""
-        needed = self.facts.needs(node, look)
-        rewritten = self.visit(node)
-        return at(called(LOOKS[look], rewritten), node) if needed else rewritten
+    def checked(self, node: ast.expr, inspection: Inspection) -> ast.expr:
+        """The rewritten expression, with a check if an operation that inspects its value may find a
+        placeholder."""
+        needs_check = self.facts.needs_check(node, inspection)
+        rewritten = self.rewrite(node)
+        return at(call_of(CHECKS[inspection], rewritten), node) if needs_check else rewritten
 
-    def visit(self, node: ast.expr) -> ast.expr:
+    def rewrite(self, node: ast.expr) -> ast.expr:
         rule = self.RULES.get(type(node))
         if rule is None:
-            raise CannotTell
+            raise NotAnalyzable
         rewritten: ast.expr = rule(self, node)
         return rewritten
 
-    def operands(self, node: ast.expr, slots: Sequence[Slot]) -> ast.expr:
-        """``node``, whose operands are evaluated in the order of ``slots`` before any is looked at."""
+    def operation(self, node: ast.expr, slots: Sequence[Slot]) -> ast.expr:
+        """``node`` with its operands evaluated in the order of ``slots``, before any is inspected.
+
+        An operand that needs a check before a later operand with calls is stored in a temporary variable
+        first: these calls can still be made although the check stops the run.
+        """
         values = [slot.value for slot in slots]
         last = max((n for n, value in enumerate(values) if self.facts.is_active(value)), default=0)
-        hazard = any(self.facts.needs(slot.value, slot.look) for slot in slots[:last])
-        if not hazard:
+        if not any(self.facts.needs_check(slot.value, slot.inspection) for slot in slots[:last]):
             for slot in slots:
-                slot.value = self.seen(slot.value, slot.look)
+                slot.value = self.checked(slot.value, slot.inspection)
             return node
-        if self.fixed or any(slot.is_starred for slot in slots):
-            raise CannotTell
-        first: list[ast.expr] = []
+        if self.iterable_depth or any(slot.is_starred for slot in slots):
+            raise NotAnalyzable
+        stored: list[ast.expr] = []
         for slot in slots[: last + 1]:
             if isinstance(slot.value, ast.Constant):
                 continue
-            needed = self.facts.needs(slot.value, slot.look)
+            needs_check = self.facts.needs_check(slot.value, slot.inspection)
             name = self.temporary()
-            value = self.visit(slot.value)
-            first.append(at(ast.NamedExpr(ast.Name(name, ast.Store()), value), slot.value))
-            kept = at(ast.Name(name, ast.Load()), node)
-            slot.value = called(LOOKS[slot.look], kept) if needed else kept
+            value = self.rewrite(slot.value)
+            stored.append(at(ast.NamedExpr(ast.Name(name, ast.Store()), value), slot.value))
+            load = at(ast.Name(name, ast.Load()), node)
+            slot.value = call_of(CHECKS[slot.inspection], load) if needs_check else load
         for slot in slots[last + 1 :]:
-            slot.value = self.seen(slot.value, slot.look)
-        return at(ast.BoolOp(ast.And(), [ast.Tuple(first, ast.Load()), node]), node)
+            slot.value = self.checked(slot.value, slot.inspection)
+        return at(ast.BoolOp(ast.And(), [ast.Tuple(stored, ast.Load()), node]), node)
 
     def temporary(self) -> str:
         self._temporaries += 1
-        return f"{SEEN}{self._temporaries}"
+        return f"{TEMPORARY}{self._temporaries}"
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
-        self.plain += 1
+    def blocking(self) -> Iterator[None]:
+        """While this is open, tool calls keep their names and are not deferred."""
+        self.blocking_depth += 1
         yield
-        self.plain -= 1
+        self.blocking_depth -= 1
 
 
 class Slot:
-    """The place of an operand, and how the operation looks at it."""
+    """The place of an operand in its operation, and how the operation inspects it."""
 
     def __init__(
-        self, holder: Any, key: str | int, look: Look, *, is_starred: bool = False
+        self, holder: Any, key: str | int, inspection: Inspection, *, is_starred: bool = False
     ) -> None:
         self._holder, self._key = holder, key
-        self.look = look
+        self.inspection = inspection
         self.is_starred = is_starred
 
     @property
@@ -110,21 +120,22 @@ class Slot:
             setattr(self._holder, self._key, value)
 
 
-def look_of_storing(target: ast.expr) -> Look:
-    """How storing to a target looks at the value."""
+def inspection_of_target(target: ast.expr) -> Inspection:
+    """How an assignment to ``target`` inspects the value."""
     match target:
         case ast.Tuple(elts=parts) | ast.List(elts=parts):
             plain = all(
-                look_of_storing(p.value if isinstance(p, ast.Starred) else p) is Look.NONE
+                inspection_of_target(p.value if isinstance(p, ast.Starred) else p)
+                is Inspection.NONE
                 for p in parts
             )
-            return Look.ITEMS if plain else Look.DEEP
+            return Inspection.ITEMS if plain else Inspection.DEEP
         case ast.Attribute():
-            return Look.DEEP
-    return Look.NONE
+            return Inspection.DEEP
+    return Inspection.NONE
 
 
-def called(name: str, argument: ast.expr) -> ast.Call:
+def call_of(name: str, argument: ast.expr) -> ast.Call:
     return ast.Call(ast.Name(name, ast.Load()), [argument], [])
 
 

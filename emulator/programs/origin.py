@@ -1,8 +1,8 @@
-"""Whose program it is, and what it answered: a program goes on only for the same client, in the same talk.
+"""Bind a stored program to the client and the conversation that it was written for.
 
-The ids of calls are no secret (clients show, log and share conversations), so they alone must not open a
-program. And a program was written for the messages before it: whoever has edited the question or the
-instructions wants another answer.
+Call ids are no secret (clients show, log and share conversations), so an id alone must not resume a
+program. And a program answers the messages before it: after an edit of the question or the instructions,
+it is no answer.
 """
 
 from __future__ import annotations
@@ -13,54 +13,57 @@ from dataclasses import dataclass
 from typing import Any
 
 from emulator import json_codec
-from emulator.protocol import Message
+from emulator.protocol import FunctionCall, Message
 
-_MADE_SINCE = ("assistant", "tool", "function")
+_ANSWER_ROLES = ("assistant", "tool", "function")
 
 
 @dataclass(frozen=True)
 class Origin:
-    """A client and the ``count`` messages that its program answers, as a ``digest``."""
+    """A client and the first ``count`` messages of its conversation, as a SHA-256 ``digest``."""
 
     count: int = 0
     digest: str = ""
-    """Of no client, unless `of` made it."""
+    """The default matches no client."""
 
     @classmethod
     def of(cls, client: str, messages: Sequence[Message]) -> Origin:
         digest = hashlib.sha256(client.encode())
         for message in messages:
-            # Each with its length: no two conversations are made of the same bytes.
-            said = json_codec.dumps(_said(message), default=repr, option=json_codec.SORTED)
-            digest.update(b"%d:" % len(said) + said)
+            content = json_codec.dumps(_content(message), default=repr, option=json_codec.SORTED)
+            # The length prefix makes the encoding injective.
+            digest.update(b"%d:" % len(content) + content)
         return cls(len(messages), digest.hexdigest())
 
-    def fits(self, client: str, messages: Sequence[Message], start: int) -> bool:
-        """Whether ``messages[start]`` still answers what it answered, and asks for the same client."""
+    def matches(self, client: str, messages: Sequence[Message], start: int) -> bool:
+        """Return True if the program whose first call is in ``messages[start]`` belongs to this client
+        and history."""
         if start < self.count or Origin.of(client, messages[: self.count]) != self:
             return False
-        # What the proxy itself answered before it came to this program: cells, say.
-        return all(message.role in _MADE_SINCE for message in messages[self.count : start])
+        # In between, only messages that the proxy itself answered before the program began (cells).
+        return all(message.role in _ANSWER_ROLES for message in messages[self.count : start])
 
 
-def _said(message: Message) -> list[Any]:
-    """What a message says, in whichever of the equal ways its client writes it this time."""
-    calls = [(call.id, *_called(call.as_function)) for call in message.tool_calls or ()]
-    return [
-        message.role,
-        message.name or "",
-        message.text,
-        message.other_parts,
-        calls,
-        _called(message.function_call),
-        message.tool_call_id or "",
-    ]
-
-
-def _called(function: Any) -> tuple[str, Any]:
+def parsed_call(function: FunctionCall | None) -> tuple[str, Any]:
+    """Name and arguments of a call in a history; the arguments stay a string if they are not JSON."""
     if function is None:
         return "", None
     try:
         return function.name, json_codec.loads(function.arguments)
     except json_codec.NotJSON:
         return function.name, function.arguments
+
+
+def _content(message: Message) -> list[Any]:
+    """The message's content in one form, since clients may serialize the same message differently each
+    time."""
+    calls = [(call.id, *parsed_call(call.as_function)) for call in message.tool_calls or ()]
+    return [
+        message.role,
+        message.name or "",
+        message.text,
+        message.other_parts,
+        calls,
+        parsed_call(message.function_call),
+        message.tool_call_id or "",
+    ]

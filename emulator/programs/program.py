@@ -1,4 +1,5 @@
-"""A program as values: what a model wrote, the calls that left it, and how its run ended. Knows no engine."""
+"""A program as values: the model's statements, the calls that the program made, and how a run ended.
+Knows no engine."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from sandbox.parsing import parse
 
 @dataclass(frozen=True)
 class Program:
-    """What a model wrote, read: top-level statements in order."""
+    """The model's top-level statements, in order."""
 
     statements: tuple[Statement, ...] = ()
 
@@ -29,17 +30,17 @@ class Program:
 
     def before(self, line: int) -> Program:
         """The statements that end before ``line`` of `source`."""
-        kept, end = [], 0
+        earlier, end = [], 0
         for statement in self.statements:
             end += statement.source.count("\n") + 1
             if end >= line:
                 break
-            kept.append(statement)
-        return Program(tuple(kept))
+            earlier.append(statement)
+        return Program(tuple(earlier))
 
     @cached_property
-    def read(self) -> ast.Module:
-        """The tree of `source`, for all who only look at it: nobody may change it."""
+    def tree(self) -> ast.Module:
+        """The syntax tree of `source`. It is shared: do not modify it."""
         return parse(self.source)
 
     def diagnostic(
@@ -52,7 +53,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Call:
-    """A call that left a program: the tool's wire name and the arguments that its schema accepts."""
+    """A valid call: the tool's wire name, and arguments that its schema accepts."""
 
     name: str
     arguments: dict[str, Any]
@@ -60,44 +61,53 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """A call of an earlier run, with its result where that has come in."""
+class CallRecord:
+    """A call that an earlier run made, with its result if the client has sent it."""
 
     call: Call
     result: Any = None
-    """What its text says as JSON, or else the text."""
+    """The JSON value that the result's text spells, else the text."""
     known: bool = False
+    """True if the result has arrived."""
     text: str | None = None
-    """The text as it came, where ``result`` is something else."""
+    """The result's text, unless ``result`` is that text."""
+
+    @property
+    def result_text(self) -> str | None:
+        """The result as the client sent it; None before it arrives."""
+        if not self.known:
+            return None
+        return self.result if self.text is None else self.text
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How far a run came.
+    """What one run did.
 
-    ``stopped``: before its end, where it needs a result that is not known yet. ``pending``: a call is
-    out whose result is not known, so that what was printed or computed is not to be told to anyone.
+    ``stopped``: the run stopped before the program's end, where it needs an unknown result. ``pending``:
+    some call has no result yet, so ``stdout`` and ``value`` are empty: they may depend on it.
     """
 
     calls: tuple[Call, ...] = ()
+    """The calls that no earlier run made."""
     stopped: bool = False
     pending: bool = False
     stdout: str = ""
     value: str | None = None
-    made: tuple[tuple[int, str], ...] = ()
-    """Line and tool of every call of the run, the recorded ones first."""
+    call_sites: tuple[tuple[int, str], ...] = ()
+    """Line and tool name of every call of the run, recorded calls first."""
 
     @property
     def output(self) -> str:
-        """What the program has to say: what it printed, and the value of its last expression."""
+        """What the program printed, followed by the value of its last expression."""
         parts = (self.stdout.rstrip("\n"), self.value)
         return "\n".join(part for part in parts if part)
 
 
 class ProgramRejected(Exception):
-    """The program cannot be run or did something that it may not; the model can repair it.
+    """The program cannot run, or did something forbidden; the model can repair it.
 
-    ``calls`` left the run before that, and ``stdout`` was printed.
+    Before that the run made ``calls`` and printed ``stdout``.
     """
 
     def __init__(
@@ -110,15 +120,18 @@ class ProgramRejected(Exception):
 
 
 class ProgramRaised(ProgramRejected):
-    """The program went wrong by itself, as Python runs it: what it had called before is called."""
+    """The program itself raised an exception, as it would in plain Python. The calls that it made before
+    count."""
 
-    of_types = False
-    """Whether another reading of a result, as text or as JSON, might not have done so."""
+
+class ProgramTypeError(ProgramRaised):
+    """A value had the wrong type. With a result read the other way (text or JSON), the program may
+    succeed."""
 
 
 class ProgramTooSlow(ProgramRejected):
-    """The program, or the sandbox that it runs in, took too long; from here the two look alike."""
+    """The time limit ran out. The host cannot tell a slow program from a slow sandbox."""
 
 
-class Diverged(Exception):
+class ReplayDiverged(Exception):
     """A replayed program made another call than the recorded one."""

@@ -1,9 +1,33 @@
-"""Programs over turns: take one up that is kept (`saved`) at its pending calls, when their results arrive.
+"""Resume a suspended program when the results of its calls arrive, by running it again from its first line.
 
-What is kept is never changed. So a request may be repeated, and a conversation may branch off at any
-earlier point.
-Whatever does not fit (a lost store, edited arguments, a message in between, another outcome in the
-replay) means an ordinary turn over the same history, never an error.
+States of a program, over the requests of one conversation:
+
+* **running**: only within one request, in a fresh engine (`driver`);
+* **suspended**: its new calls are sent to the client, and a `SavedProgram` is stored under their ids;
+* **ended**: completed, or failed with a reason. The model is asked next and sees the program with its
+  output; an `EndedProgram` is stored for later turns (`ended`);
+* **dropped**: the model is asked as if there had been no program.
+
+Transitions:
+
+* running -> suspended: a call is pending, whether the run stopped there or reached its last line. A
+  program that raises *after* new calls is suspended as well: it raises again once their results are
+  known;
+* running -> ended: it completed or raised, and no call is pending;
+* suspended -> running: a request ends with a result of one of its calls. Recorded calls are replayed with
+  their results; the first call that is not recorded is new;
+* suspended -> suspended: results are missing, and the run makes no new call. The pending calls are sent
+  again with their ids, at most `MAX_UNANSWERED_ROUNDS` times without a new result;
+* suspended -> dropped: anything does not fit (edited arguments, another client, a lost record, a replay that
+  diverges, a busy or broken sandbox). This is never an error.
+
+What may never happen:
+
+* A stored record changes. Each turn stores a new one, so a request may be repeated (it gets the same
+  ids), and a conversation may branch at any earlier turn.
+* A call is sent twice with different ids.
+* A known result is replaced or forgotten, even if the client cuts it out of its history later.
+* Output that may depend on a pending call is shown.
 """
 
 from __future__ import annotations
@@ -11,92 +35,96 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from emulator import traces
 from emulator.events import ToolCall, call_id
-from emulator.programs.answered import (
-    MOST_ROUNDS,
-    answered_program,
-    fruitless_rounds,
+from emulator.programs.call_history import (
+    MAX_UNANSWERED_ROUNDS,
+    find_program,
     results_of,
+    unanswered_rounds,
 )
 from emulator.programs.driver import Driver
-from emulator.programs.ended import ProgramEnded, ended_well
+from emulator.programs.ended import EndedProgram, completed_program
 from emulator.programs.program import (
     Call,
-    Diverged,
+    CallRecord,
     Outcome,
     ProgramRaised,
     ProgramRejected,
     ProgramTooSlow,
-    Recorded,
+    ReplayDiverged,
 )
-from emulator.programs.saved import Saved, dropped, find, with_result
+from emulator.programs.saved import SavedProgram, report_dropped, with_result
 from emulator.protocol import Message
 from emulator.reading.diagnostics import render
 from emulator.storage.key_value import KeyValueStore
 from emulator.traces import RecordedCall, Resumed
 from sandbox.errors import SandboxBusy, SandboxError
 
-# Why a program was dropped, by what its run raised.
+#: The metric's label for a dropped program, by the exception of its run.
 _REASONS: Mapping[type[Exception], str] = {
     ProgramTooSlow: "slow",
-    Diverged: "diverged",
+    ReplayDiverged: "diverged",
     SandboxBusy: "busy",
 }
 
 
 @dataclass(frozen=True)
-class ProgramContinued:
-    """The program sent further calls, or asks again for results, without a model turn.
+class ContinuedProgram:
+    """The program sends ``calls``, new or sent again, without a model turn.
 
-    ``saved`` is what to keep, None where nothing has changed.
+    ``saved`` is the record to store; None if nothing has changed.
     """
 
-    saved: Saved | None
+    saved: SavedProgram | None
     calls: Sequence[ToolCall]
 
 
 def resume(
     store: KeyValueStore, driver: Driver, messages: Sequence[Message], client: str = ""
-) -> ProgramContinued | ProgramEnded | None:
-    """Run on the program whose results end ``messages``; None when ``client`` has none to run on.
-
-    A sandbox that is busy, slow or broken is not the program's fault: that is None too.
-    """
-    saved = answered_program(messages, partial(find, store))
+) -> ContinuedProgram | EndedProgram | None:
+    """Resume the program whose results end ``messages``. Returns None if ``client`` has none, or if it is
+    dropped."""
+    saved = find_program(messages, store)
     if saved is None:
         return None
-    start = beginning(messages, set(saved.ids))
-    if not saved.origin.fits(client, messages, start):
+    if not saved.origin.matches(client, messages, _first_call(messages, set(saved.ids))):
         return None
-    answered = _with_results(saved, messages)
-    _record(answered)
+    results = results_of(messages, set(saved.ids))
+    answered = replace(
+        saved,
+        recorded=tuple(
+            with_result(one, results[key]) if not one.known and key in results else one
+            for key, one in zip(saved.ids, saved.recorded, strict=True)
+        ),
+    )
+    _trace(answered)
     if answered.failure:
-        return (
-            _asked_again(answered, messages) if answered.pending() else _given_up(driver, answered)
-        )
+        return _resend(answered, messages) if answered.pending() else _abandon(driver, answered)
     try:
         outcome = driver.run(answered.program, answered.recorded, answered.seed)
-    except (ProgramTooSlow, Diverged, SandboxError) as error:
-        dropped(_REASONS.get(type(error), "sandbox"), error)
+    except (ProgramTooSlow, ReplayDiverged, SandboxError) as error:
+        report_dropped(_REASONS.get(type(error), "sandbox"), error)
         return None
     except ProgramRejected as error:
-        _record(replace(answered, failure=render(error.diagnostics)))
+        failed = replace(answered, failure=render(error.diagnostics))
+        _trace(failed)
         if isinstance(error, ProgramRaised) and error.calls:
-            return _going_on(answered, error.calls)  # and it fails again behind their results
-        return _failed(driver, replace(answered, failure=render(error.diagnostics)), error)
-    _record(answered, outcome)
+            return _suspend(answered, error.calls)
+        return _failed_program(driver, failed, error)
+    _trace(answered, outcome)
     if not outcome.pending:
-        return ended_well(saved.program, outcome, saved.ids, driver.toolset, written=saved.written)
+        return completed_program(
+            saved.program, outcome, saved.ids, driver.toolset, original_source=saved.original_source
+        )
     if not outcome.calls:
-        return _asked_again(answered, messages)
-    return _going_on(answered, outcome.calls)
+        return _resend(answered, messages)
+    return _suspend(answered, outcome.calls)
 
 
-def _record(answered: Saved, outcome: Outcome | None = None) -> None:
-    """What the trace of the request is told of the program; of one without an outcome, that it was there."""
+def _trace(answered: SavedProgram, outcome: Outcome | None = None) -> None:
+    """Record the program in the request's trace, as failed unless there is an ``outcome``."""
     if (trace := traces.current.get()) is None:
         return
     calls = tuple(
@@ -107,83 +135,69 @@ def _record(answered: Saved, outcome: Outcome | None = None) -> None:
     if outcome is None:
         trace.resumed = Resumed(source, calls, outcome="failed", output=answered.failure)
     else:
-        lines = tuple(line for line, _ in outcome.made)
-        came_to = "waits" if outcome.pending else "ended"
-        trace.resumed = Resumed(source, calls, lines, came_to, outcome.output)
+        lines = tuple(line for line, _ in outcome.call_sites)
+        state = "waits" if outcome.pending else "ended"
+        trace.resumed = Resumed(source, calls, lines, state, outcome.output)
 
 
-def _going_on(answered: Saved, calls: Sequence[Call]) -> ProgramContinued:
-    """The program behind further calls."""
-    fresh = tuple(_new_id(answered, n) for n in range(len(calls)))
+def _suspend(answered: SavedProgram, calls: Sequence[Call]) -> ContinuedProgram:
+    """Send new calls, and store the program under their ids.
+
+    The ids are a hash of the program and its results, so a repeated request gets the same ids.
+    """
+    digest = hashlib.sha256(answered.dump()).hexdigest()
+    ids = tuple(call_id(digest, position) for position in range(len(calls)))
     after = replace(
         answered,
-        recorded=(*answered.recorded, *(Recorded(call) for call in calls)),
-        ids=(*answered.ids, *fresh),
+        recorded=(*answered.recorded, *(CallRecord(call) for call in calls)),
+        ids=(*answered.ids, *ids),
     )
-    return ProgramContinued(after, after.pending()[-len(fresh) :])
+    return ContinuedProgram(after, after.pending()[-len(ids) :])
 
 
-def _with_results(saved: Saved, messages: Sequence[Message]) -> Saved:
-    """The program with what the history has of its results; one that is known stays as it was."""
-    results = results_of(messages, set(saved.ids))
-    return replace(
-        saved,
-        recorded=tuple(
-            with_result(one, results[key]) if not one.known and key in results else one
-            for key, one in zip(saved.ids, saved.recorded, strict=True)
-        ),
-    )
-
-
-def _asked_again(answered: Saved, messages: Sequence[Message]) -> ProgramContinued | None:
-    """The calls whose results are nowhere, as long as asking brings any.
-
-    What is kept stays as it is: the next request brings all results again.
-    """
-    if fruitless_rounds(messages, set(answered.ids)) >= MOST_ROUNDS:
-        dropped("unanswered", LookupError("the client does not answer all calls"))
+def _resend(answered: SavedProgram, messages: Sequence[Message]) -> ContinuedProgram | None:
+    """Send the pending calls again, unless that was in vain before. The stored record stays as it is."""
+    if unanswered_rounds(messages, set(answered.ids)) >= MAX_UNANSWERED_ROUNDS:
+        report_dropped("unanswered", LookupError("the client does not answer all calls"))
         return None
-    return ProgramContinued(None, answered.pending())
+    return ContinuedProgram(None, answered.pending())
 
 
-def beginning(messages: Sequence[Message], ids: Collection[str]) -> int:
-    """The place of the first message that made one of the calls ``ids``."""
+def _first_call(messages: Sequence[Message], ids: Collection[str]) -> int:
+    """The index of the first message that has one of the calls ``ids``."""
     return next(
-        place
-        for place, message in enumerate(messages)
+        index
+        for index, message in enumerate(messages)
         if any(call.id in ids for call in message.tool_calls or ())
     )
 
 
-def _given_up(driver: Driver, saved: Saved) -> ProgramEnded:
-    """What was made of a program whose rest could not be used when the model wrote it."""
+def _abandon(driver: Driver, saved: SavedProgram) -> EndedProgram:
+    """End a program whose rest was unusable when the model wrote it, with what its usable part prints."""
     try:
         outcome = driver.run(saved.program, saved.recorded, saved.seed)
     except ProgramRejected as error:
-        return _failed(driver, saved, error)
-    except (Diverged, SandboxError):
-        return ProgramEnded(saved.program.source, saved.ids, failure=saved.failure)
-    printed = "" if outcome.pending else outcome.stdout.rstrip("\n")
-    return ProgramEnded(saved.program.source, saved.ids, output=printed, failure=saved.failure)
+        return _failed_program(driver, saved, error)
+    except (ReplayDiverged, SandboxError):
+        return EndedProgram(saved.program.source, saved.ids, failure=saved.failure)
+    output = "" if outcome.pending else outcome.stdout.rstrip("\n")
+    return EndedProgram(saved.program.source, saved.ids, output=output, failure=saved.failure)
 
 
-def _failed(driver: Driver, saved: Saved, error: ProgramRejected) -> ProgramEnded:
-    """What a program made before ``error``: what its run says that it printed, or else what the statements
-    before the faulty one print."""
-    printed = error.stdout
+def _failed_program(driver: Driver, saved: SavedProgram, error: ProgramRejected) -> EndedProgram:
+    """The program with what it printed before ``error``.
+
+    If the error does not carry the output, the statements before the faulty one run again for it.
+    """
+    stdout = error.stdout
     before = saved.program.before(error.diagnostics[0].line)
-    if not printed and before.statements:
+    if not stdout and before.statements:
         try:
             outcome = driver.run(before, saved.recorded, saved.seed)
-        except (ProgramRejected, Diverged, SandboxError):
+        except (ProgramRejected, ReplayDiverged, SandboxError):
             pass
         else:
-            printed = "" if outcome.pending else outcome.stdout
-    return ProgramEnded(
-        saved.program.source, saved.ids, output=printed.rstrip("\n"), failure=saved.failure
+            stdout = "" if outcome.pending else outcome.stdout
+    return EndedProgram(
+        saved.program.source, saved.ids, output=stdout.rstrip("\n"), failure=saved.failure
     )
-
-
-def _new_id(before: Saved, place: int) -> str:
-    """The same for the same program with the same results, so that a repeated request is idempotent."""
-    return call_id(hashlib.sha256(before.dump()).hexdigest(), place)

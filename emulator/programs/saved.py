@@ -1,7 +1,7 @@
-"""What is kept of a program that waits, under the ids of its calls, and found by any of them.
+"""Store a suspended program under the ids of its calls, and find it again by any of these ids.
 
-What is kept is never changed: each turn of a program is a `Saved` of its own. It is JSON, read as data of
-an expected shape; what a store has lost or damaged is no program.
+A stored program never changes: each turn of a program stores a `SavedProgram` of its own. The record is
+JSON and is checked when it is loaded: a lost or damaged record counts as no program.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import structlog
 from emulator import json_codec, metrics
 from emulator.events import ToolCall
 from emulator.programs.origin import Origin
-from emulator.programs.program import Call, Program, Recorded
+from emulator.programs.program import Call, CallRecord, Program
 from emulator.reading.readers import Statement
 from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
 
@@ -24,26 +24,27 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class Saved:
-    """A program and all calls that it has made, with the results that are in."""
+class SavedProgram:
+    """A program and all calls that it has made, with the results received so far."""
 
     program: Program
-    recorded: tuple[Recorded, ...]
+    recorded: tuple[CallRecord, ...]
     ids: tuple[str, ...]
-    """The recorded calls' ids on the wire, in the same order."""
+    """The call ids that the client knows, in the order of ``recorded``."""
     seed: int
     origin: Origin = field(default_factory=Origin)
     failure: str = ""
-    """Why nothing behind these calls is to run, where the rest of the program could not be used."""
-    written: str = ""
-    """The program as the model wrote it, where that is known."""
+    """Why the rest of the model's program is unusable. The calls before it were sent; nothing after them
+    runs."""
+    original_source: str = ""
+    """The program as the model wrote it; "" if unknown."""
 
     def pending(self) -> list[ToolCall]:
-        """The calls whose results are not in."""
+        """The calls that have no result yet."""
         return [
-            ToolCall(key, one.call.name, one.call.arguments, one.call.kind)
-            for key, one in zip(self.ids, self.recorded, strict=True)
-            if not one.known
+            ToolCall(key, record.call.name, record.call.arguments, record.call.kind)
+            for key, record in zip(self.ids, self.recorded, strict=True)
+            if not record.known
         ]
 
     def dump(self) -> bytes:
@@ -51,39 +52,39 @@ class Saved:
             {
                 "program": [(one.source, one.line) for one in self.program.statements],
                 "recorded": [
-                    (one.call.name, one.call.arguments, one.call.kind, _text_of(one))
+                    (one.call.name, one.call.arguments, one.call.kind, one.result_text)
                     for one in self.recorded
                 ],
                 "ids": self.ids,
                 "seed": self.seed,
                 "origin": (self.origin.count, self.origin.digest),
                 "failure": self.failure,
-                "written": self.written,
+                "written": self.original_source,
             }
         )
 
     @classmethod
-    def load(cls, value: bytes) -> Saved:
-        """Raises ValueError, TypeError or KeyError on what `dump` did not write."""
-        kept = json_codec.loads(value)
+    def load(cls, value: bytes) -> SavedProgram:
+        """Raises ValueError, TypeError or KeyError if `dump` did not write ``value``."""
+        fields = json_codec.loads(value)
         return cls(
-            Program(tuple(Statement(source, line) for source, line in kept["program"])),
+            Program(tuple(Statement(source, line) for source, line in fields["program"])),
             tuple(
-                with_result(Recorded(Call(name, arguments, kind)), text)
+                with_result(CallRecord(Call(name, arguments, kind)), text)
                 if isinstance(text, str)
-                else Recorded(Call(name, arguments, kind))
-                for name, arguments, kind, text in kept["recorded"]
+                else CallRecord(Call(name, arguments, kind))
+                for name, arguments, kind, text in fields["recorded"]
             ),
-            tuple(kept["ids"]),
-            int(kept["seed"]),
-            Origin(*kept["origin"]),
-            str(kept.get("failure", "")),
-            str(kept.get("written", "")),
+            tuple(fields["ids"]),
+            int(fields["seed"]),
+            Origin(*fields["origin"]),
+            str(fields.get("failure", "")),
+            str(fields.get("written", "")),
         )
 
 
-def save(store: KeyValueStore, saved: Saved, calls: Sequence[ToolCall]) -> None:
-    """Keep a program under the ids of the ``calls`` that it has just made. A failing store is logged."""
+def save(store: KeyValueStore, saved: SavedProgram, calls: Sequence[ToolCall]) -> None:
+    """Store a program under the ids of its new ``calls``. A failing store is logged, not raised."""
     value = saved.dump()
     if len(value) > MAX_VALUE_BYTES:
         log.warning("program not kept: its results are too large", bytes=len(value))
@@ -96,55 +97,38 @@ def save(store: KeyValueStore, saved: Saved, calls: Sequence[ToolCall]) -> None:
         log.warning("program not kept", reason=str(error))
 
 
-def find(store: KeyValueStore, call: str) -> Saved | None:
-    """What is kept under the id of a call."""
+def find(store: KeyValueStore, call: str) -> SavedProgram | None:
+    """The program that made the call with this id. Returns None, and logs why, if its record cannot be
+    read."""
     try:
         key = store.get(f"call:{call}")
         value = store.get(f"program:{key.decode()}") if key else None
         if key and value and hashlib.sha256(value).hexdigest() != key.decode():
             raise ValueError("its bytes have changed")
-        return Saved.load(value) if value else None
+        return SavedProgram.load(value) if value else None
     except StoreFailed as error:
-        dropped("store", error)
+        report_dropped("store", error)
     except (ValueError, TypeError, KeyError) as error:
-        dropped("unreadable", error)
+        report_dropped("unreadable", error)
     return None
 
 
-def with_result(recorded: Recorded, text: str) -> Recorded:
-    """The call with its result, which came as ``text``."""
-    value = value_of(text)
-    return replace(
-        recorded,
-        result=value,
-        known=True,
-        text=None if isinstance(value, str) and value == text else text,
-    )
+def with_result(record: CallRecord, text: str) -> CallRecord:
+    """The record, completed with the result that the client sent as ``text``."""
+    value = parse_result(text)
+    same = isinstance(value, str) and value == text
+    return replace(record, result=value, known=True, text=None if same else text)
 
 
-def _text_of(recorded: Recorded) -> str | None:
-    """The result as it came; None for one that is not known."""
-    if not recorded.known:
-        return None
-    return recorded.result if recorded.text is None else recorded.text
-
-
-def object_of(text: str) -> Any:
-    try:
-        return json_codec.loads(text)
-    except json_codec.NotJSON:
-        return None
-
-
-def value_of(text: str) -> Any:
-    """A tool's result as code gets it: what its text says as JSON, or the text."""
+def parse_result(text: str) -> Any:
+    """A tool's result as a program gets it: the JSON value that ``text`` spells, else the text itself."""
     try:
         return json_codec.loads(text)
     except json_codec.NotJSON:
         return text
 
 
-def dropped(reason: str, error: Exception) -> None:
-    """Tell that a program is not gone on with, and why."""
+def report_dropped(reason: str, error: Exception) -> None:
+    """Log and count that a program is not resumed, so that the model is asked instead."""
     log.warning("program dropped: the model is asked instead", reason=reason, error=str(error))
     metrics.PROGRAMS_DROPPED.labels(reason).inc()

@@ -1,8 +1,8 @@
-"""Give a program's variables names of their own, by scope. Knows only syntax.
+"""Give variables of different scopes different names. Reads only syntax.
 
-Python keeps apart the ``x`` of a comprehension, of a lambda, of a function and of the module. An analysis
-that tells variables apart by their spelling does so too between `separate` and `restore`: in between a
-name that belongs to an inner scope ends in ``@`` and that scope's number, which no program can spell.
+Python separates the ``x`` of a comprehension, a lambda, a function and the module. An analysis that
+identifies variables by name can do the same between `separate` and `restore`: in between, the name of a
+variable of an inner scope ends with ``@`` and the scope's number, which no program can write.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 
+from emulator.programs.bindings import bound_names, imported_names
 from sandbox.parsing import children, walk
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -17,12 +18,12 @@ _Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 def separate(tree: ast.Module) -> None:
-    """Rename the variables of inner scopes, in place. What is in a class stays as it is."""
+    """Rename the variables of inner scopes, in place. Class bodies stay unchanged."""
     _Scopes().visit(tree)
 
 
 def restore(tree: ast.AST) -> None:
-    """Take the names back."""
+    """Undo `separate`."""
     for node in walk(tree):
         if isinstance(node, ast.Name):
             node.id = node.id.partition("@")[0]
@@ -36,30 +37,26 @@ class _Scopes(ast.NodeVisitor):
         self._count = 0
 
     def visit_Name(self, node: ast.Name) -> None:
-        node.id = self._found(node.id)
+        node.id = self._resolve(node.id)
 
     def visit_arg(self, node: ast.arg) -> None:
-        node.arg = self._found(node.arg)
+        node.arg = self._resolve(node.arg)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        """Its functions do not see its names; programs with classes are not analysed."""
+        """Unchanged: methods do not see the names of a class, and programs with classes are not analyzed."""
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
         self._visit(_defaults(node.args))
-        with_arguments = {argument.arg for argument in _arguments(node.args)}
-        self._scope(with_arguments, [*_arguments(node.args), node.body])
+        parameters = _parameters(node.args)
+        self._scope({each.arg for each in parameters}, [*parameters, node.body])
 
     def visit_FunctionDef(self, node: _Function) -> None:
         self._visit([*node.decorator_list, *_defaults(node.args)])
-        parameters = {argument.arg for argument in _arguments(node.args)}
-        bound, elsewhere = _locals(node.body)
-        own = (parameters | bound) - elsewhere
-        shared = {
-            name for inner in node.body for name in _declared(inner)
-        }  # global and nonlocal names are not its own
-        self._scope(own - shared, [*_arguments(node.args), *node.body])
+        parameters = _parameters(node.args)
+        names = _local_variables({each.arg for each in parameters}, node.body)
+        self._scope(names, [*parameters, *node.body])
 
-    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - the name that ast asks for
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - the name that ast requires
 
     def _comprehension(self, node: _Comprehension) -> None:
         first, *others = node.generators
@@ -86,14 +83,14 @@ class _Scopes(ast.NodeVisitor):
         for node in nodes:
             self.visit(node)
 
-    def _found(self, name: str) -> str:
+    def _resolve(self, name: str) -> str:
         for scope in reversed(self._inner):
             if name in scope:
                 return scope[name]
         return name
 
 
-def _arguments(arguments: ast.arguments) -> list[ast.arg]:
+def _parameters(arguments: ast.arguments) -> list[ast.arg]:
     listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     return listed + [each for each in (arguments.vararg, arguments.kwarg) if each is not None]
 
@@ -102,27 +99,24 @@ def _defaults(arguments: ast.arguments) -> list[ast.expr]:
     return [*arguments.defaults, *(each for each in arguments.kw_defaults if each is not None)]
 
 
-def _locals(body: Sequence[ast.stmt]) -> tuple[set[str], set[str]]:
-    """The variables that a function's own statements bind, and what they bind in other ways."""
-    bound: set[str] = set()
-    elsewhere: set[str] = set()
+def _local_variables(parameters: set[str], body: Sequence[ast.stmt]) -> set[str]:
+    """The local variables of a function that can be renamed: those bound only as parameters or `ast.Name`
+    nodes."""
+    variables = set(parameters)
+    others: set[str] = set()
     for node in _own_nodes(body):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                bound.add(name)
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                elsewhere.add(name)
-            case ast.ClassDef(name=name) | ast.ExceptHandler(name=str(name)):
-                elsewhere.add(name)
-            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                elsewhere.add(name)
-            case ast.alias(name=name, asname=alias):
-                elsewhere.add((alias or name).split(".")[0])
-    return bound, elsewhere
+        names = variables if isinstance(node, ast.Name) else others
+        names.update(bound_names(node), imported_names(node))
+    for statement in body:
+        for node in walk(statement):
+            if isinstance(node, (ast.Global, ast.Nonlocal)):
+                others.update(node.names)
+    return variables - others
 
 
 def _own_nodes(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:
-    """The nodes of a function without those of scopes within it, but for what these bind outside."""
+    """The nodes of a function without those of inner scopes, but with the targets of ``:=`` in
+    comprehensions."""
     waiting: list[ast.AST] = list(body)
     while waiting:
         node = waiting.pop()
@@ -133,9 +127,3 @@ def _own_nodes(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:
             node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
         ):
             waiting += children(node)
-
-
-def _declared(node: ast.AST) -> Iterator[str]:
-    for inner in walk(node):
-        if isinstance(inner, (ast.Global, ast.Nonlocal)):
-            yield from inner.names

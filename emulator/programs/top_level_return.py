@@ -1,7 +1,7 @@
-"""``return`` outside a function, as models write it: it ends the program. Pure AST.
+"""Rewrite ``return`` outside functions, as models write it: it ends the program.
 
-What stands behind it does not run, and what it returns is printed, unless it is None. The result of a call is
-left to be told as that of a statement of its own is.
+Statements after it do not run. Its value is printed unless it is None; if the value is a tool call, the
+call becomes a statement of its own, so that its result is shown as a result.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from sandbox.parsing import parse, walk
 _VALUE = "_returned"
 
 
-def leave_at_returns(tree: ast.Module, tools: Collection[str]) -> None:
-    """Change each ``return`` that is in no function, in place."""
+def rewrite_returns(tree: ast.Module, tools: Collection[str]) -> None:
+    """Rewrite each ``return`` outside functions, in place."""
     if not any(isinstance(node, ast.Return) for node in walk(tree)):
         return
-    for place, statement in enumerate(tree.body):
+    for index, statement in enumerate(tree.body):
         if isinstance(statement, ast.Return):
-            tree.body = [*tree.body[:place], *_told(statement, tools)]
+            tree.body = [*tree.body[:index], *_output(statement, tools)]
             break
     for statement in tree.body:
-        _leave_within(statement, tools)
+        _rewrite_inside(statement, tools)
     ast.fix_missing_locations(tree)
 
 
-def _leave_within(statement: ast.stmt, tools: Collection[str]) -> None:
+def _rewrite_inside(statement: ast.stmt, tools: Collection[str]) -> None:
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return
     for holder, field in _blocks(statement):
         block: list[ast.stmt] = []
         for inner in getattr(holder, field):
-            _leave_within(inner, tools)
+            _rewrite_inside(inner, tools)
             if isinstance(inner, ast.Return):
-                leaving = ast.Raise(ast.Name("SystemExit", ast.Load()), None)
-                block += [*_told(inner, tools), _moved(leaving, inner)]
+                leave = ast.Raise(ast.Name("SystemExit", ast.Load()), None)
+                block += [*_output(inner, tools), _relocated(leave, inner)]
             else:
                 block.append(inner)
         setattr(holder, field, block)
@@ -50,23 +50,24 @@ def _blocks(statement: ast.stmt) -> Iterator[tuple[ast.AST, str]]:
                 yield holder, field
 
 
-def _told(statement: ast.Return, tools: Collection[str]) -> list[ast.stmt]:
-    """What becomes of the value that is returned."""
+def _output(statement: ast.Return, tools: Collection[str]) -> list[ast.stmt]:
+    """Statements that evaluate the returned value and print it."""
     value = statement.value
     if value is None:
         return []
     call = value.value if isinstance(value, ast.Await) else value
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in tools:
         return [ast.copy_location(ast.Expr(value), statement)]
-    told = parse(f"{_VALUE} = None\nif {_VALUE} is not None:\n    print({_VALUE})").body
-    assert isinstance(told[0], ast.Assign)
-    told[0].value = value
-    return [_moved(new, statement) for new in told]
+    output = parse(f"{_VALUE} = None\nif {_VALUE} is not None:\n    print({_VALUE})").body
+    assert isinstance(output[0], ast.Assign)
+    output[0].value = value
+    return [_relocated(new, statement) for new in output]
 
 
-def _moved(statement: ast.stmt, place: ast.stmt) -> ast.stmt:
-    its_own = set(walk(place))
+def _relocated(statement: ast.stmt, place: ast.stmt) -> ast.stmt:
+    """The new statement, at the position of ``place``; nodes that were part of ``place`` keep theirs."""
+    original = set(walk(place))
     for node in walk(statement):
-        if node not in its_own and isinstance(node, (ast.stmt, ast.expr)):
+        if node not in original and isinstance(node, (ast.stmt, ast.expr)):
             ast.copy_location(node, place)
     return statement

@@ -1,7 +1,7 @@
-"""Check a program before anything of it runs: every call must be of something that exists.
+"""Check a program before it runs: every call must name an existing function and fit its signature.
 
-Pure AST; the words of the diagnostics go straight into the repair prompt. What needs values (types,
-enums, patterns) is judged when the call is made, by `Toolset.bind`.
+Reads only the syntax tree; the diagnostics are shown to the model as they are. `Toolset.bind` checks
+argument values (types, enums, patterns) when the program makes the call.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from __future__ import annotations
 import ast
 import builtins
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from operator import attrgetter
-from typing import Any
 
+from emulator.programs.bindings import bound_names, imported_names
 from emulator.programs.program import Program
 from emulator.reading.diagnostics import Diagnostic
 from emulator.tools.toolset import Toolset
@@ -24,39 +23,39 @@ _BUILTINS = frozenset(dir(builtins))
 
 
 def check(program: Program, toolset: Toolset) -> list[Diagnostic]:
-    """What is wrong with the calls of ``program``, in the order of its lines."""
-    nodes = list(walk(program.read))
-    bound = set(_bound(nodes))
+    """The errors in the calls of ``program``, in line order."""
+    nodes = list(walk(program.tree))
+    defined = _defined(nodes, toolset)
     found: list[Diagnostic] = []
     for node in nodes:
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
             continue
         name = node.func.id
         if name in toolset.names:
-            found += _arguments(node, name, program, toolset)
-        elif name not in _BUILTINS and name not in toolset.constructors and name not in bound:
+            found += _argument_errors(node, name, program, toolset)
+        elif name not in defined:
             found.append(_unknown(node, name, program, toolset).diagnostic)
-        if len(found) >= MAX_TOLD:
+        if len(found) >= MAX_DIAGNOSTICS:
             break
     return sorted(found, key=lambda diagnostic: (diagnostic.line, diagnostic.column))
 
 
-MAX_TOLD = 20
-"""Faults of one program that a model is told of: more would not help it."""
+MAX_DIAGNOSTICS = 20
+"""How many errors of one program the model is shown: more would not help it."""
 
 
 @dataclass(frozen=True)
-class Unknown:
-    """A call of a function that nobody offered or defined; ``near`` to an offered one, perhaps."""
+class UnknownCall:
+    """A call of a function that does not exist; ``near`` is a tool with a similar name, if any."""
 
     diagnostic: Diagnostic
     near: str | None
 
 
-def unknown_calls(program: Program, toolset: Toolset) -> list[Unknown]:
-    """Only the calls of functions that do not exist."""
-    nodes = list(walk(program.read))
-    defined = {*_BUILTINS, *toolset.constructors, *toolset.names, *_bound(nodes)}
+def unknown_calls(program: Program, toolset: Toolset) -> list[UnknownCall]:
+    """The calls of functions that do not exist."""
+    nodes = list(walk(program.tree))
+    defined = _defined(nodes, toolset)
     unknown = (
         _unknown(node, node.func.id, program, toolset)
         for node in nodes
@@ -64,42 +63,31 @@ def unknown_calls(program: Program, toolset: Toolset) -> list[Unknown]:
         and isinstance(node.func, ast.Name)
         and node.func.id not in defined
     )
-    return list(islice(unknown, MAX_TOLD))
+    return list(islice(unknown, MAX_DIAGNOSTICS))
 
 
-def _arguments(
+def _argument_errors(
     node: ast.Call, name: str, program: Program, toolset: Toolset
 ) -> Iterator[Diagnostic]:
     starred = any(isinstance(argument, ast.Starred) for argument in node.args)
     keywords = [word.arg for word in node.keywords if word.arg is not None]
     if starred or len(keywords) < len(node.keywords):
-        return  # how many there are shows only when it runs
+        return  # the number of arguments is only known when the program runs
     for problem in toolset.check(name, len(node.args), keywords):
         place = next((word for word in node.keywords if f'"{word.arg}"' in problem.message), node)
         message = f"{name}: {problem}"
         yield program.diagnostic(message, place.lineno, place.col_offset + 1)
 
 
-def _unknown(node: ast.Call, name: str, program: Program, toolset: Toolset) -> Unknown:
+def _unknown(node: ast.Call, name: str, program: Program, toolset: Toolset) -> UnknownCall:
     offered = sorted(toolset.names)
     near = next(iter(difflib.get_close_matches(name, offered, n=1)), None)
     hint = f"did you mean {near}?" if near else f"offered are {', '.join(offered)[:600]}"
     message = f'there is no function "{name}"'
-    return Unknown(program.diagnostic(message, node.lineno, node.col_offset + 1, hint), near)
+    return UnknownCall(program.diagnostic(message, node.lineno, node.col_offset + 1, hint), near)
 
 
-_NAME_OF: Mapping[type[ast.AST], Callable[[Any], str | None]] = {
-    ast.Name: lambda node: node.id if isinstance(node.ctx, ast.Store) else None,
-    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef), attrgetter("name")),
-    ast.arg: attrgetter("arg"),
-    ast.ExceptHandler: attrgetter("name"),
-    ast.alias: lambda node: (node.asname or node.name).split(".")[0],
-}
-"""The name that a node binds, by its type."""
-
-
-def _bound(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """Every name that the program itself binds, anywhere."""
-    for node in nodes:
-        if (name_of := _NAME_OF.get(type(node))) is not None and (name := name_of(node)):
-            yield name
+def _defined(nodes: Iterable[ast.AST], toolset: Toolset) -> set[str]:
+    """Every name that can be called: builtins, tools, and all names that the program binds anywhere."""
+    bound = (name for node in nodes for name in (*bound_names(node), *imported_names(node)))
+    return {*_BUILTINS, *toolset.constructors, *toolset.names, *bound}

@@ -24,9 +24,9 @@ from sandbox.monty.errors import Errors
 from sandbox.monty.gaps import BUILTINS, OPAQUE, holds_opaque
 from sandbox.monty.language import check
 from sandbox.monty.lazy import write_out
-from sandbox.monty.looks import without_looks
 from sandbox.monty.pieces import Pieces
 from sandbox.monty.shadows import rename_shadows
+from sandbox.monty.value_checks import without_checks
 from sandbox.parsing import line_map, misplaced, parse
 
 RECORDS[pm.MontyClassProxy] = lambda proxy: proxy.attributes
@@ -52,7 +52,7 @@ def _for_monty(source: str, names: frozenset[str]) -> tuple[str, dict[int, int]]
         source = ast.unparse(ast.fix_missing_locations(tree))
         tree, before = parse(source), tree
         lines = line_map(before, tree)
-    check(without_looks(tree), names)
+    check(without_checks(tree), names)
     return rename_shadows(source), lines
 
 

@@ -45,7 +45,7 @@ error: KeyError: 'prize'
   |
 3 | print(x[0]['prize'])
   | ^^^^^^^^^^^^^^^^^^^^
-  = help: the keys there are: 'id', 'price' (in the result of search)
+  = help: the available keys are: 'id', 'price' (in the result of search)
 ```
 
 It had printed:
@@ -111,7 +111,7 @@ FAILURES: list[tuple[str, str, list[str]]] = [
     (
         "an attribute in place of a key",
         "print('first')\nx = search('Oslo')\nx[0].prize",
-        ["first", "the keys there are: 'id', 'price'"],
+        ["first", "the available keys are: 'id', 'price'"],
     ),
     (
         "a block that cannot be read behind one whose call has left",
@@ -216,7 +216,7 @@ def test_what_a_program_called_before_it_failed_is_called(
     made = [call["function"]["name"] for m in history for call in m.get("tool_calls", ())]
     assert made == ["search", "check"]
     assert "check(id='a1') returned:\n{\"late\": 10}" in last_told(upstream)
-    assert "the keys there are: 'late' (in the result of check); 'id', 'price'" in last_told(
+    assert "the available keys are: 'late' (in the result of check); 'id', 'price'" in last_told(
         upstream
     )
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emulator.programs.driver import Driver
-from emulator.programs.program import Call, Outcome, Program, ProgramRejected, Recorded
+from emulator.programs.program import Call, CallRecord, Outcome, Program, ProgramRejected
 from emulator.reading.readers import Statement
 from emulator.settings import Order
 from emulator.tools.toolset import Toolset
@@ -87,24 +87,26 @@ def test_over_turns_the_same_comes_out_as_from_an_engine(
     read = over_turns(Driver([Unable()], TOOLSET, order=order, one_at_a_time=alone), written)
     ran = over_turns(driver, ["pass", *written])
     assert read == [
-        replace(one, made=tuple((line - 1, name) for line, name in one.made), value=None)
+        replace(
+            one, call_sites=tuple((line - 1, name) for line, name in one.call_sites), value=None
+        )
         for one in ran
     ]
 
 
 def over_turns(driver: Driver, statements: list[str]) -> list[Outcome]:
     program = Program(tuple(Statement(one, line) for line, one in enumerate(statements, 1)))
-    recorded: list[Recorded] = []
+    recorded: list[CallRecord] = []
     outcomes: list[Outcome] = []
     while not outcomes or outcomes[-1].pending:
         outcomes.append(driver.run(program, recorded))
         recorded = [
-            answered(one) for one in [*recorded, *(Recorded(call) for call in outcomes[-1].calls)]
+            answered(one) for one in [*recorded, *(CallRecord(call) for call in outcomes[-1].calls)]
         ]
     return outcomes
 
 
-def answered(recorded: Recorded) -> Recorded:
+def answered(recorded: CallRecord) -> CallRecord:
     value = result(recorded.call.name, recorded.call.arguments["x"])
     text = on_the_wire(value)
     return replace(recorded, result=value, known=True, text=None if value == text else text)

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emulator.programs.driver import Driver
-from emulator.programs.program import Program, ProgramRejected, Recorded
+from emulator.programs.program import CallRecord, Program, ProgramRejected
 from emulator.reading.readers import Statement
 from emulator.settings import Order
 from emulator.tools.toolset import Toolset
@@ -50,7 +50,7 @@ def kernel() -> Iterator[Engine]:
 def over_turns(driver: Driver, source: str) -> tuple[list[tuple[str, Any]], str, bool, int]:
     """The calls, the output and whether it failed, when results come only between turns."""
     program = Program((Statement(source, 1),))
-    recorded: list[Recorded] = []
+    recorded: list[CallRecord] = []
     turns = 0
     while True:
         turns += 1
@@ -61,9 +61,9 @@ def over_turns(driver: Driver, source: str) -> tuple[list[tuple[str, Any]], str,
         except ProgramRejected as error:
             new, failed = error.calls, True
         # Between turns the client answers every call that is out.
-        recorded += [Recorded(call) for call in new]
+        recorded += [CallRecord(call) for call in new]
         recorded = [
-            Recorded(one.call, result(one.call.name, one.call.arguments["x"]), True)
+            CallRecord(one.call, result(one.call.name, one.call.arguments["x"]), True)
             for one in recorded
         ]
         if failed or not pending:

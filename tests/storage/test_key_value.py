@@ -20,8 +20,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from emulator.events import ToolCall
-from emulator.programs.program import Call, Program, Recorded
-from emulator.programs.saved import Saved, save
+from emulator.programs.program import Call, CallRecord, Program
+from emulator.programs.saved import SavedProgram, save
 from emulator.reading.readers import Statement
 from emulator.storage.key_value import (
     MAX_VALUE_BYTES,
@@ -266,9 +266,9 @@ def test_a_program_is_kept_up_to_the_largest_value(
 ) -> None:
     store = open_kept().store
 
-    def program(result: str) -> Saved:
-        recorded = (Recorded(Call("f", {}), result, known=True), Recorded(Call("g", {})))
-        return Saved(Program((Statement("f(g())", 1),)), recorded, ("call_1", "call_2"), 7)
+    def program(result: str) -> SavedProgram:
+        recorded = (CallRecord(Call("f", {}), result, known=True), CallRecord(Call("g", {})))
+        return SavedProgram(Program((Statement("f(g())", 1),)), recorded, ("call_1", "call_2"), 7)
 
     room = MAX_VALUE_BYTES - len(program("").dump())
     with capture_logs() as logs:

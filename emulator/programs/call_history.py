@@ -1,0 +1,99 @@
+"""Find the program and the results that a client's history refers to. Knows nothing of engines.
+
+A result counts wherever it is in the history: clients answer one call of three, split the calls of one
+message into several messages, answer late, and insert messages of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from emulator.programs.origin import parsed_call
+from emulator.programs.program import Call
+from emulator.programs.saved import SavedProgram, find
+from emulator.protocol import Message
+from emulator.storage.key_value import KeyValueStore
+
+#: How often pending calls are sent again while no new result arrives.
+MAX_UNANSWERED_ROUNDS = 2
+
+
+def find_program(messages: Sequence[Message], store: KeyValueStore) -> SavedProgram | None:
+    """The stored program whose results end ``messages``, in the latest turn that the history shows.
+
+    Returns None if there is none, if the history shows its calls with other names or arguments, or if the
+    model has answered something else since.
+    """
+    last = messages[-1]
+    if last.role != "tool" or not last.tool_call_id:
+        return None
+    saved = find(store, last.tool_call_id)
+    if saved is None:
+        return None
+    for key in _later_calls(messages, set(saved.ids)):
+        later = find(store, key)
+        if later is not None and later.ids[: len(saved.ids)] == saved.ids:
+            saved = later
+    calls = {key: one.call for key, one in zip(saved.ids, saved.recorded, strict=True)}
+    if not shows_calls(messages, calls) or _is_superseded(messages, calls):
+        return None
+    return saved
+
+
+def shows_calls(messages: Sequence[Message], calls: Mapping[str, Call]) -> bool:
+    """Return True if the history has some of ``calls`` (by id), and each with its name and arguments
+    unchanged."""
+    shown = [call for message in messages for call in message.tool_calls or () if call.id in calls]
+    return bool(shown) and all(
+        parsed_call(call.as_function) == (calls[call.id].name, calls[call.id].arguments)
+        for call in shown
+    )
+
+
+def results_of(messages: Sequence[Message], ids: Collection[str] | None = None) -> dict[str, str]:
+    """The text of the last result of each call, or of each call in ``ids``."""
+    return {
+        m.tool_call_id: m.text
+        for m in messages
+        if m.role == "tool" and m.tool_call_id and (ids is None or m.tool_call_id in ids)
+    }
+
+
+def unanswered_rounds(messages: Sequence[Message], ids: Collection[str]) -> int:
+    """How often calls have been sent again since the last new result."""
+    sent: set[str] = set()
+    answered: set[str] = set()
+    rounds = 0
+    for message in messages:
+        calls = {call.id for call in message.tool_calls or () if call.id in ids}
+        if calls:
+            rounds += calls <= sent
+            sent |= calls
+        elif message.role == "tool" and message.tool_call_id in ids:
+            if message.tool_call_id not in answered:
+                rounds = 0
+            answered.add(message.tool_call_id or "")
+    return rounds
+
+
+def _later_calls(messages: Sequence[Message], ids: Collection[str]) -> Iterator[str]:
+    """One call id of each message that follows the program's first calls and has only calls outside
+    ``ids``."""
+    started = False
+    for message in messages:
+        calls = [call.id for call in message.tool_calls or ()]
+        started = started or any(key in ids for key in calls)
+        if started and calls and not any(key in ids for key in calls):
+            yield calls[0]
+
+
+def _is_superseded(messages: Sequence[Message], ids: Collection[str]) -> bool:
+    """Return True if the model has written or called something else since the program's last call."""
+    for message in reversed(messages):
+        if message.role != "assistant":
+            continue
+        if any(call.id in ids for call in message.tool_calls or ()):
+            return False
+        if message.tool_calls or message.function_call or message.text.strip():
+            return True
+    return True
