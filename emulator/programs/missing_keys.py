@@ -20,7 +20,7 @@ _MAX_SHAPES = 3
 _MAX_KEYS = 20
 _MAX_KEY = 40
 
-# `result.name` instead of `result["name"]` is the same mistake.
+# Reading a key as an attribute is the same mistake.
 _NO_ATTRIBUTE = re.compile(r"'?(?:dict|\w*[Dd]ict\w*)'? object has no attribute '(\w+)'")
 
 

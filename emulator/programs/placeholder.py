@@ -11,11 +11,11 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from sandbox.engine import CHECK_PREFIX, JSON
+from sandbox.engine import JSON
 
 WAIT = "_wait"
 BATCH = "_batch"
-CHECK_RESULT = f"{CHECK_PREFIX}_result"
+CHECK_RESULT = "_check_result"
 CLASS_NAME = "_Unknown"
 """The class of a placeholder: every text of a placeholder contains this name."""
 _NONCE = secrets.token_hex(16)
