@@ -1,7 +1,8 @@
-"""From a call as it was written to one tool's arguments object, or to problems worth repairing.
+"""Turn a call as the model wrote it into one tool's arguments object, or into problems that the
+model can repair.
 
-Three steps: put positional and keyword arguments under their wire names, coerce them, and let the
-validator judge. Whatever a sandbox hands over, the outcome is valid arguments or a BindError.
+Three steps: assign positional and keyword arguments to wire names, coerce them, validate them.
+Whatever a sandbox passes in, the result is valid arguments or a BindError.
 """
 
 from __future__ import annotations
@@ -26,54 +27,53 @@ _JSON = (bool, int, float, str, *_CONTAINERS, type(None))
 MAX_DEPTH = 32
 MAX_VALUES = 50_000
 MAX_CHARS = 2**20
-"""Of all texts in one call."""
+"""The limit for all texts in one call."""
 
 
 def bind(tool: Tool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments object for a call of `tool`. Raises BindError."""
-    problems = _foreign(args, kwargs)
+    """Return the arguments object for a call of `tool`. Raises BindError."""
+    problems = _not_json_problems(args, kwargs)
     if problems:
         raise BindError(f"{tool.python_name}(...)", problems)
-    plain = [_jsonlike(arg) for arg in args]
-    named = {key: _jsonlike(value) for key, value in kwargs.items()}
+    plain = [_copy(arg) for arg in args]
+    named = {key: _copy(value) for key, value in kwargs.items()}
     written = partial(written_call, tool.python_name, plain, named)
-    reading = ExpandedSchema(tool.parameters.get("$defs", {}))
+    expanded = ExpandedSchema(tool.parameters.get("$defs", {}))
     if len(plain) == 1 and not named and isinstance(plain[0], dict):
-        plain, named = _spread(tool, plain[0], reading)
-    problems = _unfitting(tool, len(plain), list(named))
+        plain, named = _spread_dict(tool, plain[0], expanded)
+    problems = _misplaced(tool, len(plain), list(named))
     if problems:
         raise BindError(written(), problems)
     arguments = dict(zip((p.name for p in tool.arguments), plain, strict=False))
     arguments |= {tool.wire_name(key): value for key, value in named.items()}
-    arguments = command_arguments.fitted(tool, arguments)
-    arguments = Coercion(reading).members(arguments, tool.parameters)
+    arguments = command_arguments.convert_command(tool, arguments)
+    arguments = Coercion(expanded).members(arguments, tool.parameters)
     if not tool.validator.is_valid(arguments):
-        raise BindError(written(), Diagnosis(reading).problems(arguments, tool.parameters))
+        raise BindError(written(), Diagnosis(expanded).problems(arguments, tool.parameters))
     if tool.grammar is not None:
-        fitted = tool.grammar.fitted(arguments["input"])
-        if isinstance(fitted, Problem):
-            raise BindError(written(), [fitted])
-        arguments["input"] = fitted
+        matched = tool.grammar.match(arguments["input"])
+        if isinstance(matched, Problem):
+            raise BindError(written(), [matched])
+        arguments["input"] = matched
     return arguments
 
 
 def check(tool: Tool, positional: int, keywords: Sequence[str]) -> tuple[Problem, ...]:
-    """What is wrong with a call whatever its values: unknown, doubled and missing arguments.
+    """Return the problems of a call that do not depend on values: unknown, repeated and missing
+    arguments.
 
-    A sole positional argument may turn out to be a dict of all of them, or of none.
+    A single positional argument may be a dict of all arguments, so it is not checked.
     """
     if positional == 1 and not keywords:
         return ()
-    problems = _unfitting(tool, positional, keywords)
-    named_arguments = {p.name for p in tool.arguments[:positional]} | set(
-        map(tool.wire_name, keywords)
-    )
-    missing = [p for p in tool.arguments if p.required and p.name not in named_arguments]
+    problems = _misplaced(tool, positional, keywords)
+    bound_names = {p.name for p in tool.arguments[:positional]} | set(map(tool.wire_name, keywords))
+    missing = [p for p in tool.arguments if p.required and p.name not in bound_names]
     return (*problems, *map(_missing, missing))
 
 
-def _unfitting(tool: Tool, positional: int, keywords: Sequence[str]) -> list[Problem]:
-    """Arguments that have no place in the signature."""
+def _misplaced(tool: Tool, positional: int, keywords: Sequence[str]) -> list[Problem]:
+    """Return the problems of arguments that the signature does not accept."""
     accepted = tool.arguments
     problems: list[Problem] = []
     if positional > len(accepted):
@@ -82,21 +82,23 @@ def _unfitting(tool: Tool, positional: int, keywords: Sequence[str]) -> list[Pro
         problems.append(
             Problem("", f"takes {takes}, found {positional}", expected, str(positional))
         )
-    named_arguments = {p.name for p in accepted[:positional]}
+    bound_names = {p.name for p in accepted[:positional]}
     for keyword in keywords:
         name = tool.wire_name(keyword)
-        if name in named_arguments:
+        if name in bound_names:
             problems.append(
                 Problem("", f'argument "{brief(keyword)}" given twice', found=brief(keyword))
             )
         elif tool.members.schema_of(name) is None:
             problems.append(_unknown(keyword, accepted))
-        named_arguments.add(name)
+        bound_names.add(name)
     return problems
 
 
-def _foreign(args: Sequence[Any], kwargs: Mapping[Any, Any]) -> list[Problem]:
-    """What is not JSON, or too much of it. A sandbox is not to be trusted with the difference."""
+def _not_json_problems(args: Sequence[Any], kwargs: Mapping[Any, Any]) -> list[Problem]:
+    """Return the problem of a value that is not JSON or exceeds the limits. Values come from a
+    sandbox, so nothing is assumed.
+    """
     if not all(isinstance(key, str) and _is_text(key) for key in kwargs):
         return [Problem("", "an argument's name must be text")]
     named = [*((f"argument {n}", arg) for n, arg in enumerate(args, 1)), *kwargs.items()]
@@ -127,7 +129,7 @@ def _not_json(node: Any) -> str:
     if isinstance(node, int) and node.bit_length() > 1024:
         return "number too large"
     if isinstance(node, str) and not _is_text(node):
-        return "holds half of a surrogate pair, which is no Unicode text"
+        return "contains half of a surrogate pair, which is not Unicode text"
     if isinstance(node, dict) and not all(isinstance(k, str) and _is_text(k) for k in node):
         return "an object's keys must be text"
     if not isinstance(node, _JSON):
@@ -139,30 +141,34 @@ def _is_text(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)
 
 
-def _jsonlike(value: Any) -> Any:
-    """A copy without tuples. Recursion is bounded by `_foreign`."""
+def _copy(value: Any) -> Any:
+    """Copy a value, with tuples as lists. `_not_json_problems` has limited the depth."""
     if isinstance(value, dict):
-        return {key: _jsonlike(child) for key, child in value.items()}
-    return [_jsonlike(child) for child in value] if isinstance(value, list | tuple) else value
+        return {key: _copy(child) for key, child in value.items()}
+    return [_copy(child) for child in value] if isinstance(value, list | tuple) else value
 
 
-def _spread(
-    tool: Tool, sole: dict[str, Any], reading: ExpandedSchema
+def _spread_dict(
+    tool: Tool, sole: dict[str, Any], expanded: ExpandedSchema
 ) -> tuple[list[Any], dict[str, Any]]:
-    """``f({"city": "Oslo"})`` is ``f(city="Oslo")``, unless an object is what the first parameter
-    takes: then only a full set of arguments that does not fit there alone is spread. Nor does an
-    object whose key is the parameter's own name fit there: ``f({"body": {"mode": "on"}})``."""
+    """``f({"city": "Oslo"})`` means ``f(city="Oslo")``, unless the first parameter accepts an
+    object.
+
+    In that case the object is spread only if it is a full set of arguments and does not fit the
+    first parameter alone. An object whose key is the parameter's own name does not fit there alone
+    either: ``f({"body": {"mode": "on"}})``.
+    """
     if not tool.arguments or not _may_be_object(tool.arguments[0].tree):
         return [], sole
     first = tool.arguments[0]
-    named_arguments = set(map(tool.wire_name, sole))
+    bound_names = set(map(tool.wire_name, sole))
     required = {p.name for p in tool.arguments if p.required}
-    known = all(tool.members.schema_of(name) is not None for name in named_arguments)
-    is_full = bool(sole) and known and required <= named_arguments
-    fits_alone = required <= {first.name} and reading.admits(sole, first.schema)
-    if fits_alone and first.tree and first.name not in reading.members(first.schema).properties:
+    known = all(tool.members.schema_of(name) is not None for name in bound_names)
+    is_full = bool(sole) and known and required <= bound_names
+    fits_alone = required <= {first.name} and expanded.admits(sole, first.schema)
+    if fits_alone and first.tree and first.name not in expanded.members(first.schema).properties:
         own = [value for key, value in sole.items() if tool.wire_name(key) == first.name]
-        fits_alone = not (own and reading.admits(own[0], first.schema))
+        fits_alone = not (own and expanded.admits(own[0], first.schema))
     return ([], sole) if is_full and not fits_alone else ([sole], {})
 
 

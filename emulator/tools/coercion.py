@@ -1,8 +1,8 @@
-"""Put an argument into the form its schema wants, where the schema leaves but one reading.
+"""Convert an argument to the type that its schema requires, if the schema leaves only one reading.
 
-A value that is valid is left alone: models write ``"3"`` for 3 and ``"Celsius"`` for ``"celsius"``,
-and nobody can mean anything else by that where the schema wants an integer or has that choice.
-Where two readings remain none is taken: a problem to repair. Defaults are never filled in.
+A valid value stays as it is. Models write ``"3"`` for 3 and ``"Celsius"`` for ``"celsius"``; where
+the schema requires an integer or has that choice, nothing else can be meant. If two readings are
+possible, the value stays unchanged and is reported as a problem. Defaults are never filled in.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from emulator.tools.expanded_schema import ExpandedSchema
 from emulator.tools.schema import Schema
 from emulator.tools.validator import same
 
-#: Alternatives tried for one call: a long list of a wide union. What is left is not coerced.
+#: Limit of alternatives tried for one call, for long lists of wide unions. Further values are not coerced.
 MAX_ATTEMPTS = 20_000
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}(\.0{1,9})?")
@@ -26,7 +26,7 @@ _NOT_COERCED = object()
 
 
 def to_integer(value: Any) -> Any:
-    """``"3"`` and ``3.0`` are 3; ``"3.5"``, ``"three"`` and true are not."""
+    """``"3"`` and ``3.0`` are 3; ``"3.5"``, ``"three"`` and true are not integers."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
@@ -42,7 +42,7 @@ def to_number(value: Any) -> Any:
 
 
 def to_boolean(value: Any) -> Any:
-    """``"true"`` as JSON, Python or a shouting model writes it; 1 and ``"yes"`` are no booleans."""
+    """``"true"`` in any case; 1 and ``"yes"`` are not booleans."""
     return (
         _BOOLEANS.get(value.strip().lower(), _NOT_COERCED)
         if isinstance(value, str)
@@ -56,7 +56,7 @@ def to_string(value: Any) -> Any:
 
 
 def to_null(value: Any) -> Any:
-    """``"null"`` or ``"None"`` where only null would do."""
+    """``"null"`` or ``"None"``, if only null is allowed."""
     return (
         None
         if isinstance(value, str) and value.strip().lower() in ("null", "none")
@@ -66,7 +66,7 @@ def to_null(value: Any) -> Any:
 
 _BOOLEANS = {"true": True, "false": False}
 
-#: type -> the one way in which another value can mean a value of that type.
+#: type -> conversion of a value of another type.
 SCALARS: dict[str, Callable[[Any], Any]] = {
     "integer": to_integer,
     "number": to_number,
@@ -77,34 +77,35 @@ SCALARS: dict[str, Callable[[Any], Any]] = {
 
 
 class Coercion:
-    """One call's worth of coercing, under one tool's schema."""
+    """Coerces the values of one call, under one tool's schema."""
 
-    def __init__(self, reading: ExpandedSchema) -> None:
-        self.reading = reading
+    def __init__(self, expanded: ExpandedSchema) -> None:
+        self.expanded = expanded
         self._attempts = 0
         self._coerced: dict[tuple[int, int, bool], tuple[Any, Schema, Any]] = {}
 
     def members(self, value: dict[str, Any], schema: Schema) -> dict[str, Any]:
-        """An object's members, coerced; None for a member that is optional and not nullable means
-        that the member was not given."""
-        inside = self.reading.members(schema)
-        wire_names = {p: n for n, p in names.parameter_names(inside.properties).items()}
+        """Coerce an object's members. A member that is None, optional and not nullable is dropped."""
+        expected = self.expanded.members(schema)
+        wire_names = {p: n for n, p in names.parameter_names(expected.properties).items()}
         coerced: dict[str, Any] = {}
         for key, member in value.items():
             name = key
-            if key not in inside.properties and wire_names.get(key, key) not in value:
+            if key not in expected.properties and wire_names.get(key, key) not in value:
                 name = wire_names.get(key, key)
-            part = inside.schema_of(name)
+            part = expected.schema_of(name)
             if part is None:
                 coerced[name] = member
-            elif member is not None or name in inside.required or self.reading.admits(None, part):
+            elif (
+                member is not None or name in expected.required or self.expanded.admits(None, part)
+            ):
                 coerced[name] = self.value(member, part)
         return coerced
 
     def value(self, value: Any, schema: Schema, *, wrapped: bool = False) -> Any:
-        """`value`, or the one valid thing that it can mean under `schema`.
+        """Return the one valid value that `value` can mean under `schema`, or `value` itself.
 
-        `wrapped` says that it stands in a list made for it: it is not put into another.
+        `wrapped`: the value is in a list that was created for it, so it is not wrapped again.
         """
         key = (id(value), id(schema), wrapped)
         if key not in self._coerced:
@@ -112,10 +113,10 @@ class Coercion:
         return self._coerced[key][2]
 
     def _coerce(self, value: Any, schema: Schema, wrapped: bool) -> Any:
-        view = self.reading.view(schema)
+        view = self.expanded.view(schema)
         if "enum" in view or "const" in view:
             return _choice(value, [view["const"]] if "const" in view else view["enum"])
-        parts = self.reading.alternatives(schema)
+        parts = self.expanded.alternatives(schema)
         if parts:
             return self._union(value, parts, schema, wrapped)
         kinds = expansion.types(view)
@@ -127,23 +128,23 @@ class Coercion:
         if kind == "integer" and isinstance(value, float) and value.is_integer():
             return int(value)  # valid as it is, but 3.0 is no int to a client in most languages
         if expansion.is_of(value, kind):
-            return self._inside(value, kind, view, schema)
+            return self._coerce_children(value, kind, view, schema)
         if kind in SCALARS:
             coerced = SCALARS[kind](value)
             return value if coerced is _NOT_COERCED else coerced
         if isinstance(value, str):
             coerced = _parsed(value)
             if expansion.is_of(coerced, kind):
-                coerced = self._inside(coerced, kind, view, schema)
-                if self.reading.admits(coerced, schema):
+                coerced = self._coerce_children(coerced, kind, view, schema)
+                if self.expanded.admits(coerced, schema):
                     return coerced
         if kind == "array" and value is not None and not wrapped:
             coerced = [self.value(value, _item(view, 0), wrapped=True)]
-            if self.reading.admits(coerced, schema):
+            if self.expanded.admits(coerced, schema):
                 return coerced
         return value
 
-    def _inside(self, value: Any, kind: str, view: dict[str, Any], schema: Schema) -> Any:
+    def _coerce_children(self, value: Any, kind: str, view: dict[str, Any], schema: Schema) -> Any:
         if kind == "object":
             return self.members(value, schema)
         if kind == "array":
@@ -151,7 +152,7 @@ class Coercion:
         return value
 
     def _union(self, value: Any, parts: tuple[Schema, ...], schema: Schema, wrapped: bool) -> Any:
-        valid = self.reading.admits(value, schema)
+        valid = self.expanded.admits(value, schema)
         if valid and not isinstance(value, dict | list | float):
             return value
         readings: list[Any] = []
@@ -159,23 +160,23 @@ class Coercion:
             self._attempts += 1
             if self._attempts > MAX_ATTEMPTS:
                 return value
-            if valid and not self.reading.admits(value, part):
+            if valid and not self.expanded.admits(value, part):
                 continue
             coerced = self.value(value, part, wrapped=wrapped)
-            if self.reading.admits(coerced, schema) and not any(
+            if self.expanded.admits(coerced, schema) and not any(
                 _identical(coerced, r) for r in readings
             ):
                 readings.append(coerced)
         if len(readings) == 1:
             return readings[0]
-        meant = [part for part in parts if self.reading.matches_kind(value, part)]
-        if not readings and len(meant) == 1:  # so that what is wrong inside can be said
-            return self.value(value, meant[0], wrapped=wrapped)
+        matching = [part for part in parts if self.expanded.matches_kind(value, part)]
+        if not readings and len(matching) == 1:  # so that the problem inside it can be reported
+            return self.value(value, matching[0], wrapped=wrapped)
         return value
 
 
 def _choice(value: Any, choices: list[Any]) -> Any:
-    """The choice that `value` is but for case, punctuation or type."""
+    """Return the choice that equals `value` except for case, punctuation or type."""
     if any(same(value, choice) for choice in choices):
         return value
     if isinstance(value, str) and _plain(value):
@@ -189,15 +190,15 @@ def _choice(value: Any, choices: list[Any]) -> Any:
 
 
 def walk(value: Any) -> Iterator[tuple[Any, int]]:
-    """Every value inside `value` with its depth, without recursion."""
-    waiting: list[tuple[Any, int]] = [(value, 1)]
-    while waiting:
-        node, depth = waiting.pop()
+    """Yield every value inside `value` with its depth, without recursion."""
+    pending: list[tuple[Any, int]] = [(value, 1)]
+    while pending:
+        node, depth = pending.pop()
         yield node, depth
         if isinstance(node, dict):
-            waiting.extend((child, depth + 1) for child in node.values())
+            pending.extend((child, depth + 1) for child in node.values())
         elif isinstance(node, list | tuple):
-            waiting.extend((child, depth + 1) for child in node)
+            pending.extend((child, depth + 1) for child in node)
 
 
 def _item(view: dict[str, Any], n: int) -> Schema:
@@ -207,7 +208,7 @@ def _item(view: dict[str, Any], n: int) -> Schema:
 
 
 def _parsed(text: str) -> Any:
-    """JSON text of an object or array, as small models like to send it."""
+    """Parse JSON text of an object or array, which small models often send."""
     if text.strip()[:1] not in ("{", "["):
         return _NOT_COERCED
     try:
@@ -222,7 +223,7 @@ def _refuse(constant: str) -> Any:
 
 
 def _plain(text: str) -> str:
-    """Letters and digits alone: ``Km/h`` and ``km_h`` are the same choice."""
+    """Return only the letters and digits: ``Km/h`` and ``km_h`` are the same choice."""
     return "".join(c for c in text.casefold() if c.isalnum())
 
 

@@ -1,6 +1,7 @@
-"""A shell's command as text or as a list of words, whichever a tool takes: agents' prompts teach both.
+"""Convert a shell command between text and a list of words, whichever the tool takes.
 
-``"ls -l"`` is ``["bash", "-lc", "ls -l"]``. Knows nothing of how a call was written.
+Agents' prompts teach both: ``"ls -l"`` is ``["bash", "-lc", "ls -l"]``. Knows nothing of how a call
+was written.
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ _SHELLS = frozenset({"bash", "sh", "zsh", "/bin/bash", "/bin/sh"})
 _RUN = frozenset({"-c", "-lc", "-cl"})
 
 
-def fitted(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments, with a command in the shape that a tool of commands asks for."""
+def convert_command(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments, with a command in the form that the command tool takes."""
     if tool.name.lower() not in COMMAND_TOOLS:
         return arguments
     properties = tool.parameters.get("properties") or {}
-    shapes = {
+    types = {
         name: schema.get("type") if isinstance(schema, dict) else None
         for name, schema in properties.items()
         if name in COMMAND_PARAMETERS
     }
     return {
-        name: _fitted(value, shapes[name]) if name in shapes else value
+        name: _converted(value, types[name]) if name in types else value
         for name, value in arguments.items()
     }
 
 
-def _fitted(value: Any, kind: Any) -> Any:
+def _converted(value: Any, kind: Any) -> Any:
     match value:
         case str() if kind == "array" and not value.lstrip().startswith("["):
             return ["bash", "-lc", value]

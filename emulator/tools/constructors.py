@@ -1,9 +1,9 @@
 """Constructors for nested models, as Python source that both engines run before a program.
 
-Plain functions that return the JSON object: a class instance would cross the border of each engine
-in another form, and Monty has no inheritance to make one that is a dict. A missing field is left
-out, never filled with its default, and an unknown one kept: the host's validation judges both, and
-its messages are better than a TypeError's.
+They are plain functions that return the JSON object: a class instance would leave each engine in a
+different form, and Monty has no inheritance to derive one from dict. A missing field is omitted,
+never filled with its default, and an unknown one is included: the host validates both, with better
+messages than a TypeError's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def _construct(model, names, args, fields):
 
 
 def preamble(models: Sequence[SchemaModel]) -> str:
-    """A constructor for each of `models`; "" for none. Positional arguments follow field order."""
+    """Return a constructor for each of `models`; "" for none. Positional arguments follow field
+    order.
+    """
     if not models:
         return ""
     functions = [
@@ -42,5 +44,5 @@ def preamble(models: Sequence[SchemaModel]) -> str:
 
 
 def _names(model: SchemaModel) -> str:
-    """(Python name, wire name) of each field, as a literal."""
+    """Return (Python name, wire name) of each field, as a literal."""
     return repr(tuple((field.python_name, field.name) for field in model.fields))

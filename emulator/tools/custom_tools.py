@@ -1,8 +1,8 @@
-"""A custom tool takes one free text; as a function it is one with a single string.
+"""A custom tool takes one free text; its function has a single string parameter.
 
-Its grammar is enforced. A regex is the schema's pattern: OpenAI's ("Custom tools", "Regex") and the
-validator's engine have the same syntax, Rust's. A Lark grammar is told to the model, and `lark_grammar` holds
-the text to it.
+Its grammar is enforced. A regex becomes the schema's pattern: OpenAI's ("Custom tools", "Regex")
+and the validator's engine use the same syntax, Rust's. A Lark grammar is shown to the model, and
+`lark_grammar` checks the text.
 """
 
 from __future__ import annotations
@@ -18,22 +18,26 @@ MAX_GRAMMAR = 50_000
 
 
 def custom_input(tool: Mapping[str, Any], place: str) -> tuple[dict[str, Any], LarkGrammar | None]:
-    """The parameters of a custom tool's function, and what else its text must fit. Raises `SchemaError`."""
-    text: dict[str, Any] = {"type": "string", "description": "The whole input, as text."}
+    """Return the parameters of a custom tool's function, and its Lark grammar or None. Raises
+    `SchemaError`.
+    """
+    input_schema: dict[str, Any] = {"type": "string", "description": "The whole input, as text."}
     grammar = None
     written = tool.get("format")
     kind = written.get("type") if isinstance(written, Mapping) else written
     if kind not in ("grammar", "text", None):
         raise SchemaError("type must be text or grammar", f"{place}.format.type")
     if isinstance(written, Mapping) and kind == "grammar":
-        further, grammar = _held_to(written, f"{place}.format")
-        text |= further
-    parameters = {"type": "object", "properties": {"input": text}, "required": ["input"]}
+        constraint, grammar = _grammar_constraint(written, f"{place}.format")
+        input_schema |= constraint
+    parameters = {"type": "object", "properties": {"input": input_schema}, "required": ["input"]}
     return parameters, grammar
 
 
-def _held_to(written: Mapping[str, Any], place: str) -> tuple[dict[str, Any], LarkGrammar | None]:
-    # Chat completions have a grammar in an object of its own, Responses in the format itself.
+def _grammar_constraint(
+    written: Mapping[str, Any], place: str
+) -> tuple[dict[str, Any], LarkGrammar | None]:
+    # Chat completions put the grammar in an object of its own, Responses in the format itself.
     if isinstance(written.get("grammar"), Mapping):
         written, place = written["grammar"], f"{place}.grammar"
     syntax, definition = written.get("syntax"), written.get("definition")
@@ -46,12 +50,12 @@ def _held_to(written: Mapping[str, Any], place: str) -> tuple[dict[str, Any], La
         try:
             grammar = LarkGrammar(definition)
         except UnusableGrammar as error:
-            message = f"definition is no Lark grammar that can be enforced: {error}"
+            message = f"definition is not a Lark grammar that can be enforced: {error}"
             raise SchemaError(message, f"{place}.definition") from error
-        told = f"The whole input, as text of this Lark grammar:\n{definition}"
-        return {"description": told}, grammar
+        description = f"The whole input, as text of this Lark grammar:\n{definition}"
+        return {"description": description}, grammar
     pattern = f"^(?:{definition})$"
     if not (enforceable(definition) and enforceable(pattern)):
-        message = "definition is no regular expression in Rust's syntax, without look-around"
+        message = "definition must be a regular expression in Rust's syntax, without look-around"
         raise SchemaError(message, f"{place}.definition")
     return {"pattern": pattern}, None

@@ -1,9 +1,9 @@
-"""Say why a value is not valid: where, what was expected, what was found.
+"""Explain why a value is not valid: where, what was expected, what was found.
 
-The validator's verdict is taken (`ExpandedSchema`), its explanations are not: for unions inside recursive
-schemas they grow exponentially (a wrong filter expression five levels deep took a second). So the
-way down is walked here, along the parts that do not admit what they were given, and only one level
-at a time is put to the validator for reasons.
+The validator's verdict is used (`ExpandedSchema`), its explanations are not: for unions inside
+recursive schemas they grow exponentially (a wrong filter expression five levels deep took a
+second). This module therefore descends itself, into the parts that do not admit their value, and
+asks the validator for the errors of one level at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from emulator.tools.validator import compile_validator
 
 MAX_PROBLEMS = 8
 
-#: Keywords that say something about the parts of a value, and what is left of them on one level.
+#: Keywords about the parts of a value, and how each is reduced to one level.
 _LEVEL: dict[str, Callable[[Any], Any]] = {
     "properties": lambda named: dict.fromkeys(named, True),
     "patternProperties": lambda named: dict.fromkeys(named, True),
@@ -32,7 +32,7 @@ _LEVEL: dict[str, Callable[[Any], Any]] = {
     "items": lambda rest: rest is not False,
 }
 
-#: Keywords whose reasons are not asked for; what to say if nothing else was wrong.
+#: Keywords whose errors are not requested; the message if nothing else is wrong.
 _INVOLVED = {
     "anyOf": "fits none of the alternatives",
     "oneOf": "must fit exactly one of the alternatives",
@@ -49,7 +49,7 @@ _INVOLVED = {
 
 _Wording = Callable[[dict[str, Any]], str]
 
-#: What a keyword asked for, from the validator's account of its failure.
+#: What a keyword requires, from the facts of the validator's error.
 _EXPECTED: dict[str, _Wording] = {
     "enum": lambda k: f"one of {brief(', '.join(map(shown, k['options'])), 400)}",
     "const": lambda k: shown(k["expected_value"]),
@@ -71,34 +71,34 @@ _EXPECTED: dict[str, _Wording] = {
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Reasons under one tool's definitions."""
+    """Finds the problems of values under one tool's definitions."""
 
-    reading: ExpandedSchema
+    expanded: ExpandedSchema
 
     def problems(self, value: Any, schema: Schema) -> tuple[Problem, ...]:
-        """At most `MAX_PROBLEMS` reasons why `schema` does not admit `value`; () if it does."""
+        """Return at most `MAX_PROBLEMS` reasons why `schema` does not admit `value`; () if it does."""
         return tuple(islice(self._reasons(value, schema, ""), MAX_PROBLEMS))
 
     def _reasons(self, value: Any, schema: Schema, path: str) -> Iterator[Problem]:
-        if self.reading.admits(value, schema):
+        if self.expanded.admits(value, schema):
             return
-        parts = self.reading.alternatives(schema)
+        parts = self.expanded.alternatives(schema)
         if parts:
-            meant = [part for part in parts if self.reading.matches_kind(value, part)]
-            inside = self._reasons(value, meant[0], path) if len(meant) == 1 else iter(())
+            matching = [part for part in parts if self.expanded.matches_kind(value, part)]
+            inside = self._reasons(value, matching[0], path) if len(matching) == 1 else iter(())
             yield next(inside, None) or self._unexpected(value, self._annotation(schema), path)
             yield from inside
             return
-        view = self.reading.view(schema)
-        silent = True
+        view = self.expanded.view(schema)
+        unexplained = True
         for problem in self._level(value, view, schema, path):
-            silent = False
+            unexplained = False
             yield problem
         for part, inner, step in self._parts(value, schema, view, path):
             for problem in self._reasons(part, inner, step):
-                silent = False
+                unexplained = False
                 yield problem
-        if silent:
+        if unexplained:
             yield self._involved(value, view, path)
 
     def _level(
@@ -116,7 +116,7 @@ class Diagnosis:
                 yield self._missing(str(facts["property"]), schema, path)
             elif keyword == "additionalProperties":
                 named = ", ".join(f'"{brief(str(name))}"' for name in facts["unexpected"])
-                known = ", ".join(self.reading.members(schema).properties)
+                known = ", ".join(self.expanded.members(schema).properties)
                 message = f"unknown member {brief(named, 200)}; expected {brief(known, 400)}"
                 yield Problem(path, message, brief(known, 400), brief(named, 200))
             elif keyword == "type":
@@ -130,7 +130,7 @@ class Diagnosis:
         self, value: Any, schema: Schema, view: dict[str, Any], path: str
     ) -> Iterator[tuple[Any, Schema, str]]:
         if isinstance(value, dict):
-            inside = self.reading.members(schema)
+            inside = self.expanded.members(schema)
             written = names.parameter_names(inside.properties)
             for name, member in value.items():
                 part = inside.schema_of(name)
@@ -143,8 +143,8 @@ class Diagnosis:
                 yield item, first[n] if n < len(first) else view.get("items", True), f"{path}[{n}]"
 
     def _annotation(self, schema: Schema) -> str:
-        # A catalogue of its own: the names may lack a number that the stubs had to add.
-        tree = Catalog(frozenset()).tree(schema, self.reading.definitions, hint="object")
+        # A separate catalog: the names may lack a number that the stubs had to add.
+        tree = Catalog(frozenset()).tree(schema, self.expanded.definitions, hint="object")
         return brief(annotation(tree), 400)
 
     def _unexpected(self, value: Any, expected: str, path: str) -> Problem:
@@ -152,7 +152,7 @@ class Diagnosis:
         return Problem(path, f"expected {expected}, found {found}", expected, found)
 
     def _missing(self, name: str, schema: Schema, path: str) -> Problem:
-        inside = self.reading.members(schema)
+        inside = self.expanded.members(schema)
         expected = self._annotation(inside.properties.get(name, True))
         written = names.parameter_names(inside.properties).get(name, name)
         kind = "member" if path else "argument"
@@ -162,7 +162,7 @@ class Diagnosis:
         found = shown(value)
         for keyword, message in _INVOLVED.items():
             alone = {k: view[k] for k in (keyword, "then", "else") if k in view}
-            if keyword in view and message and not self.reading.admits(value, alone):
+            if keyword in view and message and not self.expanded.admits(value, alone):
                 text = message
                 required = (
                     [b.get("required", ()) for b in view[keyword] if isinstance(b, dict)]

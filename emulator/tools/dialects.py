@@ -1,6 +1,6 @@
-"""Say in JSON Schema 2020-12 what older drafts, OpenAPI, BFCL and loose writers say otherwise.
+"""Translate older drafts, OpenAPI, BFCL and informal schemas to JSON Schema 2020-12.
 
-One level of a schema at a time; what stands inside it is for the caller to walk.
+Handles one level of a schema; the caller descends into it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 TYPES = frozenset({"null", "boolean", "object", "array", "number", "string", "integer"})
 
-#: Type names in lower case. None: any type.
+#: Type name in lower case -> JSON Schema type. None: any type.
 TYPE_NAMES: dict[str, str | None] = {
     **{name: name for name in TYPES},
     **dict.fromkeys(("dict", "map", "hashmap", "mapping", "struct"), "object"),
@@ -27,7 +27,7 @@ _COMPOUND = ("$ref", "const", "allOf", "anyOf", "oneOf")
 
 
 def modernised(node: dict[str, Any]) -> dict[str, Any]:
-    """`node` with the keywords of older drafts said anew."""
+    """Return `node` with the keywords of older drafts replaced."""
     new = dict(node)
     if isinstance(new.get("items"), list | tuple):  # a tuple until 2019-09
         new.setdefault("prefixItems", new.pop("items"))
@@ -56,7 +56,7 @@ def modernised(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    """A cleaned schema that OpenAPI 3.0 called ``nullable``."""
+    """Translate OpenAPI 3.0's ``nullable`` in a cleaned schema."""
     if "type" in schema and not any(keyword in schema for keyword in _COMPOUND):
         types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
         widened = {**schema, "type": list(dict.fromkeys([*types, "null"]))}

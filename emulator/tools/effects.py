@@ -1,8 +1,9 @@
-"""What calls of a tool may do to the world, as far as order is concerned. Knows nothing of programs.
+"""What calls of a tool may change, which decides in what order they run. Knows nothing of programs.
 
-A tool may say it: MCP's ``annotations`` (``readOnlyHint``, ``destructiveHint``, ``idempotentHint``), or
-``x-read-only`` in its schema. Else its arguments, its name and its description are looked at, in this order,
-with the tables below. They err towards `Effect.ORDERED`: that costs a client request, never a wrong order.
+A tool may declare it: MCP's ``annotations`` (``readOnlyHint``, ``destructiveHint``,
+``idempotentHint``), or ``x-read-only`` in its schema. Otherwise its arguments, its name and its
+description are examined, in this order, with the tables below. In doubt the answer is
+`Effect.ORDERED`: that costs a client request, never a wrong order.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ from typing import Any
 
 
 class Effect(Enum):
-    """How the calls of a tool may leave beside others."""
+    """Which other calls may be sent together with a call of the tool."""
 
     READS = "reads"
-    """It changes nothing that another call could notice: beside all others that only read."""
+    """It changes nothing that another call could notice: together with all other calls that only
+    read.
+    """
     ACTS = "acts"
-    """It changes something that its arguments name: beside calls of itself that name other things."""
+    """It changes something that its arguments name: together with its own calls that name other
+    things.
+    """
     ORDERED = "ordered"
     """It runs commands, or changes a state that its other calls depend on: alone."""
 
@@ -37,7 +42,7 @@ READING = _words(
     "peek multiply divide subtract average ls cat grep rg glob head tail wc du df diff pwd stat which "
     "whoami whois"
 )
-#: Verbs that change something, and are hardly ever nouns in a name.
+#: Verbs that change something and are rarely nouns in a name.
 ACTING = _words(
     "create make add append insert prepend push pop put write save store set update edit modify "
     "change patch replace delete remove drop clear reset erase purge move rename copy mv cp rm mkdir "
@@ -48,20 +53,20 @@ ACTING = _words(
     "authenticate execute exec eval run mark take consume dequeue enqueue ack acknowledge import export "
     "sync deploy trigger generate build apply grant revoke notify book post"
 )
-#: Of these many are nouns too: "todo_list_add" lists nothing.
+#: Verbs that are often nouns: "todo_list_add" lists nothing.
 _NOUNS = _words(
     "list view query count check filter rank head look search show preview estimate forecast measure tree"
 )
-#: What a name that begins with a verb that reads may end with: "search_book", "get_last_commit".
+#: Objects with which the name of a reading tool may end: "search_book", "get_last_commit".
 _THINGS = _words(
     "book post change build run import export update deposit transfer charge purchase commit "
     "archive copy store"
 )
-#: Words after which a name or a description goes on to a second thing that the tool does.
+#: Words that introduce a second action in a name or a description.
 _FURTHER = _words("and or then")
 
-#: Of these the order shows even when each call is about something else: they run commands, move what later
-#: calls start from, put things in a row, or take time.
+#: Verbs whose order matters even if each call concerns a different thing: they run commands, move the
+#: starting point of later calls, add to a sequence, or wait.
 _SEQUENTIAL = _words(
     "run exec execute eval bash sh shell terminal powershell cmd command console python script sql "
     "repl subprocess cd chdir goto go navigate open close click tap press type key keyboard mouse "
@@ -71,14 +76,14 @@ _SEQUENTIAL = _words(
     "sleep delay apply reset clear undo action"
 )
 
-#: Arguments that say what to do, or carry code: then nothing is known of a call but its order.
+#: Arguments that contain instructions or code: such calls are always ordered.
 _INSTRUCTIONS = _words(
     "command commands cmd cmds code script scripts shell sql action actions program source_code operation "
     "operations statement statements mutation"
 )
-#: Beside the first, the second says what a request does: GET or DELETE.
+#: A tool with both takes a request that may read or change: GET or DELETE.
 _METHODS = _words("method http_method verb"), _words("url uri endpoint path host")
-#: What tells a query in a language of its own from one in words.
+#: Signs that a query is written in a query language instead of plain words.
 _QUERY_LANGUAGE = re.compile(
     r"\b(?:sql|mysql|postgres(?:ql)?|sqlite|bigquery|cypher|sparql|graphql|gql|mongo(?:db)?|mql|jq"
     r"|select\b.{0,40}\bfrom|database quer(?:y|ies)|quer(?:y|ies) (?:on|against) (?:the |a )?database)\b",
@@ -88,14 +93,14 @@ _QUERIES = _words("query queries q statement expression")
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SENTENCE = re.compile(r"[.:;!?\n]\s*")
-#: What stands before the verb in "This tool allows you to search ...".
+#: Words before the verb in "This tool allows you to search ...".
 _LEAD = re.compile(
     r"(?:(?:this|the|a|an|use|used|using|it|tool|tools|function|method|api|call|that|which|to|for|will|can|is"
     r"|you|be|when|allows?|lets?|helps?|enables?|users?|quickly|safely|simply|also)\b[\s,]*)+",
     re.IGNORECASE,
 )
 _HEADING = re.compile(r"\b(?:tool |function )?description:", re.IGNORECASE)
-_LOOKED_AT = 2_000
+_EXAMINED = 2_000
 _SENTENCES = 4
 
 
@@ -107,24 +112,25 @@ def effect_of(
     hints: Mapping[str, Any] | None = None,
     schema: Mapping[str, Any] | None = None,
 ) -> Effect:
-    """What calls of a tool may do. ``hints`` are its MCP annotations, ``schema`` that of its arguments
-    as it came."""
+    """Return what calls of a tool may change. ``hints``: its MCP annotations; ``schema``: the
+    original schema of its arguments.
+    """
     declared = _declared(hints or {}, schema or {})
     if declared is True:
         return Effect.READS
     words = _split(name)
-    given = {argument.lower() for argument in arguments}
-    if given & _INSTRUCTIONS or all(given & some for some in _METHODS):
+    argument_names = {argument.lower() for argument in arguments}
+    if argument_names & _INSTRUCTIONS or all(argument_names & some for some in _METHODS):
         return Effect.ORDERED
     if _has_query_language(name, description, arguments, schema or {}):
         return Effect.ORDERED
-    if declared is None and _only_reads(words, description[:_LOOKED_AT]):
+    if declared is None and _only_reads(words, description[:_EXAMINED]):
         return Effect.READS
     return Effect.ORDERED if _is_sequential(words) else Effect.ACTS
 
 
 def hints_of(*places: Mapping[str, Any]) -> dict[str, Any]:
-    """The MCP annotations of a tool, from the objects of the request that may hold them."""
+    """Return the MCP annotations of a tool, from the objects of the request that may contain them."""
     found: dict[str, Any] = {}
     for place in places:
         annotations = place.get("annotations")
@@ -135,11 +141,17 @@ def hints_of(*places: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _declared(hints: Mapping[str, Any], schema: Mapping[str, Any]) -> bool | None:
-    """Whether the tool says that it only reads; None if it says nothing."""
-    for said in (schema.get("x-read-only"), hints.get("x-read-only"), hints.get("readOnlyHint")):
-        if isinstance(said, bool):
-            return said
-    # MCP: both mean something only for tools that do not only read.
+    """Return True if the tool declares that it only reads, False if it declares that it acts, None
+    if neither.
+    """
+    for declared in (
+        schema.get("x-read-only"),
+        hints.get("x-read-only"),
+        hints.get("readOnlyHint"),
+    ):
+        if isinstance(declared, bool):
+            return declared
+    # MCP: both hints have a meaning only for tools that do not only read.
     acts = hints.get("destructiveHint") is True or isinstance(hints.get("idempotentHint"), bool)
     return False if acts else None
 
@@ -151,12 +163,12 @@ def _has_query_language(
     if not queries:
         return False
     properties = schema.get("properties")
-    told = [" ".join(_split(name)), description[:_LOOKED_AT]]
+    texts = [" ".join(_split(name)), description[:_EXAMINED]]
     for query in queries:
         one = properties.get(query) if isinstance(properties, Mapping) else None
-        said = one.get("description") if isinstance(one, Mapping) else None
-        told.append(said[:_LOOKED_AT] if isinstance(said, str) else "")
-    return any(_QUERY_LANGUAGE.search(text) for text in told)
+        declared = one.get("description") if isinstance(one, Mapping) else None
+        texts.append(declared[:_EXAMINED] if isinstance(declared, str) else "")
+    return any(_QUERY_LANGUAGE.search(text) for text in texts)
 
 
 def _only_reads(words: list[str], description: str) -> bool:
@@ -164,10 +176,10 @@ def _only_reads(words: list[str], description: str) -> bool:
     sentences = list(_sentences(description))
     if verbs and not _reads_by_name(words, verbs):
         return False
-    said = _first_verb(sentences)
-    if any(_goes_on_to_act(sentence) for sentence in sentences):
+    declared = _first_verb(sentences)
+    if any(_adds_action(sentence) for sentence in sentences):
         return False
-    return said is not False if verbs else said is True
+    return declared is not False if verbs else declared is True
 
 
 def _reads_by_name(words: list[str], verbs: list[str]) -> bool:
@@ -190,7 +202,9 @@ def _reads_by_name(words: list[str], verbs: list[str]) -> bool:
 
 
 def _first_verb(sentences: list[str]) -> bool | None:
-    """Whether the first sentence that begins with a known verb begins with one that reads."""
+    """Return True if the first sentence that begins with a known verb begins with a reading one;
+    None if there is none.
+    """
     for sentence in sentences:
         word = _stem(sentence.split(None, 1)[0])
         if word in READING or word in ("return", "provide", "give", "tell", "report", "obtain"):
@@ -200,8 +214,8 @@ def _first_verb(sentences: list[str]) -> bool | None:
     return None
 
 
-def _goes_on_to_act(sentence: str) -> bool:
-    """Whether a sentence says "... and deletes it"."""
+def _adds_action(sentence: str) -> bool:
+    """Return True if a sentence adds an action: "... and deletes it"."""
     words = sentence.lower().split()
     return any(
         first.strip(",") in _FURTHER and _stem(second) in ACTING - {"book", "post", "run", "open"}
@@ -210,7 +224,9 @@ def _goes_on_to_act(sentence: str) -> bool:
 
 
 def _sentences(description: str) -> Iterator[str]:
-    """Its first ones, from the verb on; what stands before a "Tool description:" tells of other tools."""
+    """Yield the first sentences, from the verb on. Text before a "Tool description:" describes
+    other tools.
+    """
     description = _HEADING.split(description)[-1]
     for sentence in _SENTENCE.split(description)[: 2 * _SENTENCES]:
         lead = _LEAD.match(sentence)
@@ -220,7 +236,7 @@ def _sentences(description: str) -> Iterator[str]:
 
 
 def _stem(word: str) -> str:
-    """The verb of "Gets", "fetches" or "Queries", as the tables have it."""
+    """Return the verb of "Gets", "fetches" or "Queries" in the form of the tables."""
     word = word.lower().strip(",.()\"'`*")
     if word in READING or word in ACTING:
         return word
@@ -245,6 +261,6 @@ def _is_sequential(words: list[str]) -> bool:
 
 
 def _split(name: str) -> list[str]:
-    """The words of a name, without the server or the namespace in front of it."""
+    """Return the words of a name, without the server or the namespace before it."""
     own = re.split(r"__|[./:]", name.strip("_./:"))[-1]
     return [word.lower() for word in _WORD.findall(own)]

@@ -1,7 +1,7 @@
-"""One tool's schema while one call is bound: parts expanded once, verdicts on values.
+"""One tool's schema while one call is bound: each part expanded once, verdicts on values.
 
-Only the verdict is asked of the validator, which finds it in linear time, recursion or not; its
-explanations of unions grow exponentially with depth (`diagnosis` has its own).
+Only the verdict comes from the validator, which finds it in linear time even for recursive schemas;
+its explanations of unions grow exponentially with depth (`diagnosis` has its own).
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from emulator.tools.validator import compile_validator
 
 
 class ExpandedSchema:
-    """Remembers by identity what it made of each part, and keeps the part: an id must not pass on.
+    """Caches results by the identity of each part, and keeps a reference to the part so that its id
+    is not reused.
 
-    Since parts that were made here are handed out again, a recursive schema has finitely many.
+    Parts created here are reused as well, so a recursive schema has a finite number of parts.
     """
 
     def __init__(self, definitions: Definitions) -> None:
@@ -29,15 +30,16 @@ class ExpandedSchema:
         self._validators: dict[int, tuple[Schema, jsonschema_rs.Validator]] = {}
 
     def view(self, part: Schema, seen: expansion.Seen = frozenset()) -> dict[str, Any]:
-        """`part` without references and ``allOf``."""
+        """Return `part` without references and ``allOf``."""
         if id(part) not in self._views:
             view, passed = expansion.expand_seen(part, self.definitions, seen)
             self._views[id(part)] = (part, view, passed)
         return self._views[id(part)][1]
 
     def alternatives(self, part: Schema) -> tuple[Schema, ...]:
-        """What `part` is a union of, unions inside it included: branches, or one schema for each
-        type; () for no union."""
+        """Return the alternatives of a union, including those of nested unions: branches, or one
+        schema for each type. Returns () if `part` is not a union.
+        """
         if id(part) not in self._parts:
             view = self.view(part)
             passed = self._views[id(part)][2]
@@ -45,7 +47,7 @@ class ExpandedSchema:
             found: list[Schema] = []
             if expansion.branches(view) and "properties" not in view:
                 for branch in expansion.alternatives(view):
-                    self.view(branch, passed)  # what led here leads nowhere new from here
+                    self.view(branch, passed)  # references already followed are cycles here
                     found += self.alternatives(branch) or (branch,)
             elif len(kinds) > 1:
                 found = [{**view, "type": kind} for kind in kinds]
@@ -53,13 +55,13 @@ class ExpandedSchema:
         return self._parts[id(part)][1]
 
     def members(self, part: Schema) -> expansion.Members:
-        """What an object under `part` may hold."""
+        """Return the members that an object under `part` may have."""
         if id(part) not in self._members:
             self._members[id(part)] = (part, expansion.members(part, self.definitions))
         return self._members[id(part)][1]
 
     def admits(self, value: object, part: Schema) -> bool:
-        """Whether `value` is valid under `part`."""
+        """Return True if `value` is valid under `part`."""
         if isinstance(part, bool):
             return part
         if id(part) not in self._validators:
@@ -68,7 +70,9 @@ class ExpandedSchema:
         return self._validators[id(part)][1].is_valid(value)
 
     def matches_kind(self, value: object, part: Schema) -> bool:
-        """Whether a value is of an alternative's kind, and its tags (``const``) agree."""
+        """Return True if a value has the type of an alternative and agrees with its tags
+        (``const``).
+        """
         view = self.view(part)
         kinds = expansion.types(view)
         if kinds and not any(expansion.is_of(value, kind) for kind in kinds):

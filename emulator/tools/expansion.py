@@ -1,8 +1,8 @@
-"""Read cleaned schemas: what kind of value one admits, which members an object may have.
+"""Interpret cleaned schemas: which types of value one admits, which members an object may have.
 
-References are followed, ``allOf`` is merged, and both stop at cycles. This is a reading for people
-and models, good enough to write a signature or to choose a coercion; whether a value is *valid* is
-for the validator alone to say. Knows nothing of Python names.
+References are followed and ``allOf`` is merged; both stop at cycles. The result is good enough to
+write a signature or to choose a coercion; only the validator decides whether a value is valid.
+Knows nothing of Python names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from emulator.tools.validator import matcher
 
 Seen = frozenset[str]
 
-#: Keywords that limit a value without saying what it is: `anyOf: [{required: [a]}, ...]`.
+#: Keywords that restrict a value without naming its type: `anyOf: [{required: [a]}, ...]`.
 _MERELY_LIMITING = frozenset({"required", "not", "if", "then", "else", "dependentRequired"})
 
 _BY_KEYWORD = (
@@ -30,7 +30,9 @@ _BY_KEYWORD = (
 
 @dataclass(frozen=True)
 class Members:
-    """What an object may hold. `extra` is the schema of other members; None: it does not say."""
+    """The members that an object may have. `extra`: the schema of other members; None if
+    unspecified.
+    """
 
     properties: dict[str, Schema]
     required: frozenset[str]
@@ -38,8 +40,9 @@ class Members:
     patterns: dict[str, Schema]
 
     def schema_of(self, name: str) -> Schema | None:
-        """The schema of the member `name`. None where nothing is said of such a member: JSON Schema
-        would let it pass, but a misspelt argument is never what a caller wants."""
+        """Return the schema of the member `name`, or None if the schema does not mention it. JSON
+        Schema would accept such a member, but a misspelt argument is never intended.
+        """
         if name in self.properties:
             return self.properties[name]
         for pattern, schema in self._matchers:
@@ -53,14 +56,18 @@ class Members:
 
 
 def expand(schema: Schema, definitions: Definitions, seen: Seen = frozenset()) -> dict[str, Any]:
-    """`schema` as one object without ``$ref`` and ``allOf``; what it says itself goes first."""
+    """Return `schema` as one object without ``$ref`` and ``allOf``. Its own keywords take
+    precedence.
+    """
     return expand_seen(schema, definitions, seen)[0]
 
 
 def expand_seen(
     schema: Schema, definitions: Definitions, seen: Seen = frozenset()
 ) -> tuple[dict[str, Any], Seen]:
-    """As `expand`, with the definitions passed through: following one again is a cycle."""
+    """Like `expand`, but also return the followed definitions: following one of them again is a
+    cycle.
+    """
     if not isinstance(schema, dict):
         return ({} if schema else {"not": {}}), seen
     merged = {k: v for k, v in schema.items() if k not in ("$ref", "allOf", "$defs")}
@@ -99,7 +106,7 @@ def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
         elif keyword in _NARROWER:
             into[keyword] = _NARROWER[keyword](into[keyword], value)
         elif keyword in ("anyOf", "oneOf"):
-            # Two unions at once are read as the narrower one; the validator knows both.
+            # Two unions are reduced to the narrower one; the validator applies both.
             into[keyword] = min(into[keyword], value, key=len)
 
 
@@ -113,7 +120,7 @@ def _common(one: str | list[str], other: str | list[str]) -> str | list[str]:
 
 
 def types(view: dict[str, Any]) -> tuple[str, ...]:
-    """The types that an expanded schema names or, naming none, clearly means; () for any."""
+    """Return the types that an expanded schema names or, naming none, clearly means; () for any."""
     written = view.get("type")
     if isinstance(written, str):
         return (written,)
@@ -126,7 +133,7 @@ def types(view: dict[str, Any]) -> tuple[str, ...]:
 
 
 def is_of(value: object, kind: str) -> bool:
-    """Whether a JSON value is of a type; unlike in Python, true is no number."""
+    """Return True if a JSON value has the type; unlike in Python, true is not a number."""
     if isinstance(value, bool):
         return kind == "boolean"
     if kind == "integer" and isinstance(value, float):
@@ -146,7 +153,9 @@ _PYTHON: dict[str, tuple[type, ...]] = {
 
 
 def branches(view: dict[str, Any]) -> tuple[Schema, ...]:
-    """The alternatives of an expanded schema, if it is a union of different kinds of value."""
+    """Return the alternatives of an expanded schema that is a union of different types of value,
+    else ().
+    """
     for keyword in ("anyOf", "oneOf"):
         found = view.get(keyword, ())
         if found and not all(isinstance(b, dict) and b.keys() <= _MERELY_LIMITING for b in found):
@@ -155,16 +164,16 @@ def branches(view: dict[str, Any]) -> tuple[Schema, ...]:
 
 
 def alternatives(view: dict[str, Any]) -> Iterator[Schema]:
-    """Each branch of a union, completed with what stands beside it."""
-    left_out = ("anyOf", "oneOf", "description", "default")
-    beside = {keyword: value for keyword, value in view.items() if keyword not in left_out}
+    """Yield each branch of a union, combined with the keywords next to the union."""
+    excluded = ("anyOf", "oneOf", "description", "default")
+    common_keywords = {keyword: value for keyword, value in view.items() if keyword not in excluded}
     for branch in branches(view):
         if isinstance(branch, dict):
-            yield {"allOf": [branch, beside]} if beside else branch
+            yield {"allOf": [branch, common_keywords]} if common_keywords else branch
 
 
 def members(schema: Schema, definitions: Definitions, seen: Seen = frozenset()) -> Members:
-    """The members of an object, those of its alternatives and conditions included."""
+    """Return the members of an object, including those of its alternatives and conditions."""
     view, seen = expand_seen(schema, definitions, seen)
     own: dict[str, Schema] = view.get("properties", {})
     properties = dict(own)
@@ -172,7 +181,7 @@ def members(schema: Schema, definitions: Definitions, seen: Seen = frozenset()) 
     patterns: dict[str, Schema] = dict(view.get("patternProperties", {}))
     extra = view.get("additionalProperties", view.get("unevaluatedProperties"))
 
-    def take(part: Schema, *, alternative: bool = False) -> Members:
+    def add(part: Schema, *, alternative: bool = False) -> Members:
         found = members(part, definitions, seen)
         for name, child in found.properties.items():
             if name not in properties or properties[name] is True or properties[name] == {}:
@@ -183,17 +192,17 @@ def members(schema: Schema, definitions: Definitions, seen: Seen = frozenset()) 
         return found
 
     for keyword in ("anyOf", "oneOf"):
-        taken = [take(b, alternative=True) for b in view.get(keyword, ()) if b is not False]
-        if taken:
-            common = frozenset.intersection(*(t.required for t in taken))
-            required += [n for n in taken[0].properties if n in common]
-            if extra is None and any(t.extra not in (None, False) for t in taken):
+        added = [add(b, alternative=True) for b in view.get(keyword, ()) if b is not False]
+        if added:
+            common = frozenset.intersection(*(t.required for t in added))
+            required += [n for n in added[0].properties if n in common]
+            if extra is None and any(t.extra not in (None, False) for t in added):
                 extra = True
     for keyword in ("then", "else"):
         if keyword in view:
-            take(view[keyword])
+            add(view[keyword])
     for part in view.get("dependentSchemas", {}).values():
-        take(part)
+        add(part)
     for name in required:
         properties.setdefault(name, {})
     return Members(properties, frozenset(required), extra, patterns)

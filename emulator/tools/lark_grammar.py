@@ -1,11 +1,11 @@
-"""Hold a text to a Lark grammar, and say where and why it does not fit.
+"""Check a text against a Lark grammar, and report where and why it does not match.
 
-The engine is llguidance, which OpenAI's custom tools are held to their grammars by: what that takes and what
-it refuses (look-around, templates, imports other than ``common``) is the same here.
+The engine is llguidance, which OpenAI also uses for the grammars of custom tools: it accepts and
+refuses the same grammars (no look-around, templates, or imports other than ``common``).
 
-*Stops:* a grammar or a text of a stranger's that would keep the engine busy: its regular expressions are
-automata, the grammar's size, the states and the alternatives in sight at any one place are bounded, and a
-text is given up on after some seconds. Knows nothing of tools.
+*Stops:* a stranger's grammar or text that would keep the engine busy. Regular expressions are
+automata; the size of the grammar, the states, and the alternatives at any one place are limited; a
+check ends after a few seconds. Knows nothing of tools.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 SECONDS = 5.0
 _STEP = 16
-"""Bytes between two looks at the clock. A byte may take 30 ms where very many alternatives are in sight."""
+"""Bytes between two checks of the time. One byte may take 30 ms if very many alternatives are
+possible.
+"""
 _MOST_SHOWN = 6
 _GAVE_UP = Problem(
     "input",
@@ -40,16 +42,17 @@ class LarkGrammar:
 
     definition: str
     seconds: float = SECONDS
-    """How long a text may take."""
+    """The time limit for one text."""
 
     def __post_init__(self) -> None:
         _matcher(self.definition)
 
-    def fitted(self, text: str) -> str | Problem:
-        """``text`` if it fits, else what is wrong with it.
+    def match(self, text: str) -> str | Problem:
+        """Return ``text`` if it matches, else the problem.
 
-        Models put a text of several lines between triple quotes, and line ends at its edges with it: those
-        are no part of what they mean, and go (or one comes) where the text fits only then.
+        Models put a text of several lines between triple quotes, which adds line ends at its edges
+        that are not meant. If the text matches only without them, or only with a final line end,
+        that version is returned.
         """
         problem = self._problem(text)
         if problem is None or problem is _GAVE_UP:
@@ -64,20 +67,20 @@ class LarkGrammar:
         matcher = _matcher(self.definition).deep_copy()
         written = text.encode()
         deadline = time.monotonic() + self.seconds
-        read = 0
-        while read < len(written):
-            step = written[read : read + _STEP]
-            taken = matcher.try_consume_tokens([*step])
-            read += taken
+        position = 0
+        while position < len(written):
+            step = written[position : position + _STEP]
+            consumed = matcher.try_consume_tokens([*step])
+            position += consumed
             if matcher.is_error() or time.monotonic() >= deadline:
                 return _GAVE_UP
-            if taken < len(step):
-                return _unexpected(text, written, read, matcher)
-        return None if matcher.is_accepting() else _unexpected(text, written, read, matcher)
+            if consumed < len(step):
+                return _unexpected(text, written, position, matcher)
+        return None if matcher.is_accepting() else _unexpected(text, written, position, matcher)
 
 
-def _unexpected(text: str, written: bytes, read: int, matcher: LLMatcher) -> Problem:
-    before = written[:read].decode(errors="ignore")
+def _unexpected(text: str, written: bytes, position: int, matcher: LLMatcher) -> Problem:
+    before = written[:position].decode(errors="ignore")
     line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
     rest = text[len(before) :]
     found = shown(rest.split("\n", 1)[0] or rest[:1]) if rest else "the end of the text"
@@ -88,7 +91,9 @@ def _unexpected(text: str, written: bytes, read: int, matcher: LLMatcher) -> Pro
 
 
 def _expected(matcher: LLMatcher) -> str:
-    """What may stand where a text went wrong: the words that must, or the characters that may."""
+    """Return what is allowed at the place of the error: a required word, or the possible
+    characters.
+    """
     if forced := matcher.compute_ff_bytes().decode(errors="ignore"):
         return shown(forced)
     allowed = matcher.compute_logit_bias()
@@ -101,7 +106,7 @@ def _expected(matcher: LLMatcher) -> str:
 
 @lru_cache(maxsize=128)
 def _matcher(definition: str) -> LLMatcher:
-    """To be copied before it is used."""
+    """Return the compiled grammar. Copy it before use."""
     import llguidance
 
     limits = llguidance.LLParserLimits(
@@ -127,7 +132,7 @@ def _matcher(definition: str) -> LLMatcher:
 
 @cache
 def _bytes() -> Any:
-    """The tokenizer whose tokens are bytes."""
+    """Return a tokenizer whose tokens are bytes."""
     import llguidance
 
     return llguidance.LLTokenizer("byte", slices=[])

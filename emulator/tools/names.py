@@ -1,6 +1,6 @@
-"""Names both ways: what the wire calls a tool or parameter, and what Python may call it.
+"""Names in both directions: the wire name of a tool or parameter, and its Python name.
 
-Knows nothing of schemas. Every function is pure; uniqueness is the caller's set of taken names.
+Knows nothing of schemas. Every function is pure; the caller passes the set of names in use.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ KEYWORDS = frozenset(keyword.kwlist)
 _ANNOTATING = frozenset({"Any", "Literal", "Annotated", "BaseModel", "ConfigDict", "Field"})
 _CONSTRUCTING = frozenset({"_construct"})
 
-#: Names that a stub must not shadow: a program needs ``print`` and ``list`` for themselves, the
-#: stubs need their annotations and the preamble its helper.
+#: Names that a stub must not shadow: a program needs ``print`` and ``list``, the stubs need their
+#: annotations, and the preamble needs its helper function.
 RESERVED = KEYWORDS | frozenset(dir(builtins)) | _ANNOTATING | _CONSTRUCTING
 
-#: Plural endings and what an item of such a list is called; the first that fits wins.
+#: Plural ending -> singular ending. The first match wins.
 _SINGULARS = (
     ("ies", "y"),
     ("sses", "ss"),
@@ -38,10 +38,10 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def identifier(written: str, *, fallback: str) -> str:
-    """The Python identifier nearest to `written`; not yet unique, not yet free of reserved words.
+    """Return the Python identifier closest to `written`. It may be in use or reserved.
 
-    Normalised to NFKC as Python itself does (PEP 3131), so that two names which Python would
-    take for one come out equal here.
+    Normalised to NFKC as Python does (PEP 3131), so two names that are one to Python are equal
+    here.
     """
     folded = unicodedata.normalize("NFKC", written)
     name = "".join(c if f"a{c}".isidentifier() else "_" for c in folded)
@@ -53,7 +53,7 @@ def identifier(written: str, *, fallback: str) -> str:
 
 
 def unique(name: str, taken: Collection[str]) -> str:
-    """`name`, or `name2`, `name3`... where it is taken."""
+    """Return `name`, or `name2`, `name3`... if it is taken."""
     if name not in taken:
         return name
     stem = f"{name}_" if name[-1].isdigit() else name
@@ -64,22 +64,23 @@ def unique(name: str, taken: Collection[str]) -> str:
 
 
 def callable_names(written: Iterable[str]) -> dict[str, str]:
-    """Names for function stubs: ``math.lcm`` -> ``math_lcm``, ``print`` -> ``print_``."""
+    """Return names for function stubs: ``math.lcm`` -> ``math_lcm``, ``print`` -> ``print_``."""
     return _chosen(list(written), RESERVED, fallback="tool")
 
 
 def parameter_names(written: Iterable[str]) -> dict[str, str]:
-    """Names for the parameters of one function.
+    """Return names for the parameters of one function.
 
-    Only keywords give way (``class`` -> ``class_``): a parameter called ``list`` shadows nothing
-    that the caller of a function could miss.
+    Only keywords change (``class`` -> ``class_``): a parameter named ``list`` shadows nothing that
+    the caller of the function needs.
     """
     return _chosen(list(written), KEYWORDS, fallback="arg")
 
 
 def _chosen(written: list[str], reserved: frozenset[str], *, fallback: str) -> dict[str, str]:
-    """Unique Python names by wire name, in order. A name that can stay as it is stays, and is not
-    taken away by another that must change."""
+    """Return unique Python names by wire name, in order. A name that is already valid stays
+    unchanged and is not given to another.
+    """
     chosen = {name: name for name in written if name not in reserved and _is_identifier(name)}
     taken = set(chosen)
     for name in written:
@@ -91,9 +92,10 @@ def _chosen(written: list[str], reserved: frozenset[str], *, fallback: str) -> d
 
 
 def class_name(title: object, hint: str, taken: Collection[str], *, item: bool = False) -> str:
-    """A name for a nested model: its title if that reads like a name, else from its place.
+    """Return a name for a nested model: its title if that is usable as a name, else derived from
+    its place.
 
-    `item` says that the model is one item of the list called `hint`: ``attendees`` -> ``Attendee``.
+    `item`: the model is one item of the list named `hint`: ``attendees`` -> ``Attendee``.
     """
     if isinstance(title, str) and 0 < len(title) <= _TITLE_CHARACTERS and _camel(title):
         base = _camel(title)

@@ -1,4 +1,4 @@
-"""What is wrong with a call, in words that a model can act on. Knows nothing of schemas."""
+"""The problems of a call, in words that a model can act on. Knows nothing of schemas."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ MAX_SHOWN = 80
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong with a call."""
+    """One problem of a call."""
 
     path: str
-    """Where, as Python would write it: ``location.city``, ``tags[2]``; "" for the call itself."""
+    """The place in Python notation: ``location.city``, ``tags[2]``; "" for the call itself."""
     message: str
     expected: str = ""
     found: str = ""
@@ -25,7 +25,7 @@ class Problem:
 
 
 class BindError(ValueError):
-    """A call that does not fit its tool. ``str()`` gives one line for each problem:
+    """A call that does not fit its tool. ``str()`` returns one line for each problem:
 
     get_weather(town="Oslo"): unknown argument "town"; expected city, days
     """
@@ -37,13 +37,13 @@ class BindError(ValueError):
 
 
 def written_call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """A call of JSON values as a line of Python, shortened."""
+    """Return a call with JSON values as one line of Python, shortened."""
     parts = [*map(shown, args), *(f"{brief(key)}={shown(value)}" for key, value in kwargs.items())]
     return f"{name}({brief(', '.join(parts), 300)})"
 
 
 def shown(value: Any) -> str:
-    """A JSON value as Python would write it, short and printable."""
+    """Return a JSON value in Python notation, short and printable."""
     if isinstance(value, str):
         return json.dumps(brief(value), ensure_ascii=False)
     return brief(repr(value))

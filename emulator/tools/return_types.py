@@ -1,7 +1,7 @@
-"""What a tool's results are, as far as its definition tells. Knows nothing of programs.
+"""What a tool's results are, if its definition specifies it. Knows nothing of programs.
 
-``output_schema`` as MCP has it (``outputSchema``), on the tool or on its function, settles it; so does a
-description that says "returns JSON" or "returns plain text".
+The sources are ``output_schema`` (MCP's ``outputSchema``), on the tool or on its function, and then
+a description that says "returns JSON" or "returns plain text".
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _MAX_NAME = 64
 
 @dataclass(frozen=True)
 class ReturnType:
-    """``kind``: how the text of a result is to be read; None where nothing tells."""
+    """``kind``: how to read the text of a result; None if unspecified."""
 
     kind: Literal["text", "json"] | None = None
     annotation: str = "Any"
     remark: str = ""
-    """The keys that an object has, for the docstring."""
+    """The keys of an object, for the docstring."""
 
 
 UNKNOWN_RETURN = ReturnType()
 
 
 def find_return_type(description: str, *places: Mapping[str, Any]) -> ReturnType:
-    """What the definition says; ``places`` are the objects on which an output schema may stand."""
+    """Return the specified type; ``places`` are the objects that may contain an output schema."""
     for place in places:
         for key in _KEYS:
             schema = place.get(key)
@@ -52,7 +52,9 @@ def find_return_type(description: str, *places: Mapping[str, Any]) -> ReturnType
 
 
 def _annotation(schema: object) -> str:
-    """One level deep: a model needs to know what it may do with a value, not all that it may be."""
+    """Describe one level only: a model needs to know what it can do with a value, not everything it
+    may be.
+    """
     if not isinstance(schema, Mapping):
         return "Any"
     kind = schema.get("type")
@@ -63,7 +65,7 @@ def _annotation(schema: object) -> str:
 
 
 def _remark(schema: Mapping[str, Any]) -> str:
-    """What keys there are in the object, or in each object of the list."""
+    """Return the keys of the object, or of each object in the list."""
     items = schema.get("items")
     one = items if schema.get("type") == "array" and isinstance(items, Mapping) else schema
     properties = one.get("properties")

@@ -1,6 +1,5 @@
-"""Bounds on schemas from strangers, checked before anything recursive sees them.
-
-Knows of JSON Schema only which keywords hold other schemas.
+"""JSON Schema from strangers: the keywords that contain other schemas, and limits checked before
+any recursive code.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-#: A schema as it stands inside another: an object, or true (anything) and false (nothing).
+#: A schema inside another: an object, or true (anything) or false (nothing).
 Schema = dict[str, Any] | bool
 Definitions = Mapping[str, Schema]
 
@@ -17,10 +16,10 @@ MAX_DEPTH = 64
 MAX_VALUES = 20_000
 MAX_CHARACTERS = 500_000
 MAX_BITS = 1024
-#: Schemas that judge one and the same value. ``allOf`` of ``$ref``s to ``allOf``s doubles at every
-#: step: thirty short definitions would keep whoever reads them busy for hours.
+#: Limit of schemas that apply to one value. ``allOf`` of ``$ref``s to ``allOf``s doubles at every step:
+#: thirty short definitions would take hours to read.
 MAX_APPLIED = 1_000
-#: How long a chain of them may be: readers follow it by recursion.
+#: Length limit of a chain of such schemas, because readers follow it recursively.
 MAX_CHAIN = 50
 
 SCHEMA_KEYWORDS = (
@@ -41,7 +40,7 @@ SCHEMA_MAP_KEYWORDS = ("properties", "patternProperties", "dependentSchemas")
 
 
 class SchemaError(ValueError):
-    """The caller sent a schema that cannot be used; `param` says where in the request."""
+    """The client sent a schema that cannot be used; `param` is its place in the request."""
 
     def __init__(self, message: str, param: str) -> None:
         super().__init__(message)
@@ -50,40 +49,42 @@ class SchemaError(ValueError):
 
 
 _Place: TypeAlias = "tuple[_Place | None, str | int]"
-"""Where a value stands: where its container does, and a step. Written out only for an error."""
+"""The place of a value: the place of its container, and a step. Converted to text only for an
+error.
+"""
 
 
 def guard(value: object, param: str) -> None:
-    """See that `value`, which stands at `param`, is JSON of bearable size. Raises SchemaError."""
+    """Check that `value`, at `param` in the request, is JSON within the limits. Raises SchemaError."""
     values = characters = 0
-    waiting: list[tuple[object, _Place, int]] = [(value, (None, param), 1)]
-    while waiting:
-        node, place, depth = waiting.pop()
+    pending: list[tuple[object, _Place, int]] = [(value, (None, param), 1)]
+    while pending:
+        node, place, depth = pending.pop()
         values += 1
         if depth > MAX_DEPTH:
             raise SchemaError(f"nested deeper than {MAX_DEPTH} levels", param)
         if values > MAX_VALUES:
-            raise SchemaError(f"holds more than {MAX_VALUES} values", param)
+            raise SchemaError(f"more than {MAX_VALUES} values", param)
         if isinstance(node, dict):
             for key, child in node.items():
                 characters += _length(key, place)
-                waiting.append((child, (place, key), depth + 1))
+                pending.append((child, (place, key), depth + 1))
         elif isinstance(node, list | tuple):
-            waiting.extend((child, (place, n), depth + 1) for n, child in enumerate(node))
+            pending.extend((child, (place, n), depth + 1) for n, child in enumerate(node))
         elif isinstance(node, str):
             characters += _length(node, place)
         elif isinstance(node, float) and not math.isfinite(node):
-            raise SchemaError(f"{node} is not a JSON number", _written(place))
+            raise SchemaError(f"{node} is not a JSON number", _place_text(place))
         elif isinstance(node, int) and node.bit_length() > MAX_BITS:
-            raise SchemaError("number too large", _written(place))
+            raise SchemaError("number too large", _place_text(place))
         elif not isinstance(node, int | float | None):
-            raise SchemaError(f"{kind_of(node)} is not a JSON value", _written(place))
+            raise SchemaError(f"{kind_of(node)} is not a JSON value", _place_text(place))
         if characters > MAX_CHARACTERS:
-            raise SchemaError(f"holds more than {MAX_CHARACTERS} characters", param)
+            raise SchemaError(f"more than {MAX_CHARACTERS} characters", param)
 
 
 def guard_application(schema: dict[str, Any], param: str) -> None:
-    """Bound how many parts of a cleaned schema judge one value. Raises SchemaError."""
+    """Limit how many parts of a cleaned schema apply to one value. Raises SchemaError."""
     definitions = schema.get("$defs", {})
     weights: dict[str, int] = {}
 
@@ -96,21 +97,21 @@ def guard_application(schema: dict[str, Any], param: str) -> None:
         name = reference(node)
         if name is not None:
             if name not in weights:
-                weights[name] = 0  # while it is weighed: a cycle adds nothing new
+                weights[name] = 0  # during the computation: a cycle adds nothing
                 weights[name] = min(weight(definitions[name], chain + 1), MAX_APPLIED + 1)
             total += weights[name]
         return total
 
-    waiting: list[Schema] = [schema, *definitions.values()]
-    while waiting:
-        node = waiting.pop()
+    pending: list[Schema] = [schema, *definitions.values()]
+    while pending:
+        node = pending.pop()
         if weight(node) > MAX_APPLIED:
             raise SchemaError(f"more than {MAX_APPLIED} schemas apply to one value", param)
-        waiting.extend(children(node))
+        pending.extend(children(node))
 
 
 def applied(node: dict[str, Any]) -> Iterator[Schema]:
-    """The schemas inside `node` that judge the same value as it does."""
+    """Yield the schemas inside `node` that apply to the same value."""
     for keyword in ("allOf", "anyOf", "oneOf"):
         yield from node.get(keyword, ())
     for keyword in ("if", "then", "else", "not"):
@@ -120,7 +121,7 @@ def applied(node: dict[str, Any]) -> Iterator[Schema]:
 
 
 def children(node: Schema) -> Iterator[Schema]:
-    """Every schema one level inside `node`, whatever the keyword."""
+    """Yield every schema one level inside `node`, under any keyword."""
     if isinstance(node, dict):
         for keyword in SCHEMA_LIST_KEYWORDS:
             yield from node.get(keyword, ())
@@ -132,13 +133,13 @@ def children(node: Schema) -> Iterator[Schema]:
 
 
 def reference(schema: Schema) -> str | None:
-    """The name of the definition that a cleaned schema refers to."""
+    """Return the name of the definition that a cleaned schema refers to, or None."""
     if isinstance(schema, dict) and "$ref" in schema:
         return str(schema["$ref"]).removeprefix("#/$defs/")
     return None
 
 
-def _written(place: _Place) -> str:
+def _place_text(place: _Place) -> str:
     steps = []
     container: _Place | None = place
     while container is not None:
@@ -151,12 +152,12 @@ def _written(place: _Place) -> str:
 
 
 def at(place: str, step: str | int) -> str:
-    """One step further into a request: ``tools[0]`` and "function" make ``tools[0].function``."""
+    """Append one step to a place: ``tools[0]`` and "function" become ``tools[0].function``."""
     return f"{place}[{step}]" if isinstance(step, int) else f"{place}.{step[:80]}"
 
 
 def kind_of(value: object) -> str:
-    """JSON's word for the kind of a value, or Python's where JSON has none."""
+    """Return JSON's name for the type of a value, or Python's if JSON has none."""
     return _KINDS.get(type(value), type(value).__name__)
 
 
@@ -174,11 +175,11 @@ _KINDS: dict[type, str] = {
 
 def _length(text: object, place: _Place) -> int:
     if not isinstance(text, str):
-        raise SchemaError(f"an object's keys must be text, not {kind_of(text)}", _written(place))
+        raise SchemaError(f"an object's keys must be text, not {kind_of(text)}", _place_text(place))
     if text.isascii():
         return len(text)
     try:
         return len(text.encode())
     except UnicodeEncodeError:
-        message = "holds half of a surrogate pair, which is no Unicode text"
-        raise SchemaError(message, _written(place)) from None
+        message = "contains half of a surrogate pair, which is not Unicode text"
+        raise SchemaError(message, _place_text(place)) from None

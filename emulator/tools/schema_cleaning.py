@@ -1,8 +1,8 @@
-"""Take in a caller's JSON Schema: refuse what is dangerous, rewrite what is merely dated.
+"""Clean a client's JSON Schema: refuse what is dangerous, rewrite what is outdated.
 
-What comes out is plain JSON Schema 2020-12: only keywords named here, every ``$ref`` of the form
-``#/$defs/NAME`` with a NAME that is a Python identifier, only definitions that are used. This is
-also a guard: datamodel-code-generator reads local files through ``$ref`` and ``$id``.
+The result is plain JSON Schema 2020-12: only keywords listed here, every ``$ref`` in the form
+``#/$defs/NAME`` with a NAME that is a Python identifier, only definitions that are used. This also
+protects the proxy: datamodel-code-generator reads local files through ``$ref`` and ``$id``.
 
 Knows nothing of tools, Python signatures or argument values.
 """
@@ -52,9 +52,9 @@ _PLAIN_KEYWORDS = (
 
 
 def clean_schema(parameters: object, param: str) -> dict[str, Any]:
-    """A tool's `parameters` as self-contained JSON Schema 2020-12 of an object.
+    """Return a tool's `parameters` as self-contained JSON Schema 2020-12 of an object.
 
-    Absent, null or empty parameters make a tool that takes none. `param` is the place in the
+    Absent, null or empty parameters mean a tool without parameters. `param` is the place in the
     request, for errors: ``tools[0].function.parameters``. Raises SchemaError.
     """
     if parameters is None or parameters == {}:
@@ -69,24 +69,24 @@ def clean_schema(parameters: object, param: str) -> dict[str, Any]:
 
 
 class _Cleaner:
-    """One pass over one schema. Definitions are cleaned as they are found to be used."""
+    """One pass over one schema. Definitions are cleaned when their first use is found."""
 
     def __init__(self, root: dict[str, Any], param: str) -> None:
         self.root = root
         self.param = param
         self.definition_names: dict[tuple[str, ...], str] = {}
-        self.waiting: list[tuple[str, object, str]] = []
+        self.pending: list[tuple[str, object, str]] = []
 
     def clean_schema(self) -> dict[str, Any]:
         root = self.schema(self.root, self.param)
         assert isinstance(root, dict)
         definitions: dict[str, Schema] = {}
-        while self.waiting:
-            name, target, place = self.waiting.pop()
+        while self.pending:
+            name, target, place = self.pending.pop()
             definitions[name] = self.schema(target, place)
         root = _as_object(root, definitions, self.param)
         if () in self.definition_names:
-            # "#" means the whole: give it a name, so that any part can be judged apart from it.
+            # "#" means the whole schema: give it a name, so that a part can be validated alone.
             name = self.definition_names[()]
             definitions[name] = root
         self._guard_unused()
@@ -95,7 +95,9 @@ class _Cleaner:
         return root
 
     def _guard_unused(self) -> None:
-        """Unused definitions are dropped, but an unsafe one is still refused: silence misleads."""
+        """Check unused definitions too: they are dropped, but an unsafe one is refused, since
+        silence would mislead.
+        """
         for holder in ("$defs", "definitions"):
             unused = self.root.get(holder)
             if isinstance(unused, dict):
@@ -119,7 +121,7 @@ class _Cleaner:
                 clean_keyword(self, cleaned, keyword, node[keyword], at(place, keyword))
         return dialects.nullable(cleaned) if node.get("nullable") is True else cleaned
 
-    # One method for each kind of keyword; _KEYWORDS says which keyword is of which kind.
+    # One method for each kind of keyword; _KEYWORDS maps the keywords to them.
 
     def type(self, out: dict[str, Any], keyword: str, value: object, place: str) -> None:
         written = value if isinstance(value, list | tuple) else [value]
@@ -144,12 +146,14 @@ class _Cleaner:
         if not isinstance(value, list | tuple):
             raise SchemaError(f"enum must be an array, not {kind_of(value)}", place)
         if value:
-            out[keyword] = list({_sameness(choice): choice for choice in reversed(value)}.values())
+            out[keyword] = list(
+                {_equality_key(choice): choice for choice in reversed(value)}.values()
+            )
             out[keyword].reverse()
 
     def required(self, out: dict[str, Any], keyword: str, value: object, place: str) -> None:
         if value is None or isinstance(value, bool):
-            return  # on a property itself (draft 3): `dialects` has read it
+            return  # on a property itself (draft 3): `dialects` handles it
         if not isinstance(value, list | tuple) or not all(isinstance(n, str) for n in value):
             raise SchemaError("required must be an array of property names", place)
         if value:
@@ -164,7 +168,7 @@ class _Cleaner:
 
     def pattern(self, out: dict[str, Any], keyword: str, value: object, place: str) -> None:
         if isinstance(value, str) and not enforceable(value):
-            # The model is still told; only the check is given up, for it could be made to hang.
+            # The model still sees the pattern; only the check is dropped, because it could be made to hang.
             note = f"(must match the pattern {value})"
             out["description"] = f"{out.get('description', '')} {note}".strip()
         else:
@@ -200,7 +204,7 @@ class _Cleaner:
             name = names.unique(hint[:60], set(self.definition_names.values()))
             self.definition_names[steps] = name
             if steps:
-                self.waiting.append((name, target, target_place))
+                self.pending.append((name, target, target_place))
         out[keyword] = f"#/$defs/{self.definition_names[steps]}"
 
     def _target(self, steps: tuple[str, ...], written: str, place: str) -> tuple[object, str]:
@@ -226,7 +230,7 @@ _REFUSED = {
 
 _Rule = Callable[[_Cleaner, dict[str, Any], str, object, str], None]
 
-#: In the order in which the keywords are read and kept. All others are dropped, x-* among them.
+#: In the order in which the keywords are read and written. All others are dropped, including x-*.
 _KEYWORDS: dict[str, _Rule] = {
     "title": _Cleaner.text,
     "description": _Cleaner.text,
@@ -244,9 +248,10 @@ _KEYWORDS: dict[str, _Rule] = {
 
 
 def _as_object(root: dict[str, Any], definitions: Definitions, param: str) -> dict[str, Any]:
-    """Arguments are one object; OpenAI refuses any other type in the same place.
+    """Check that the arguments are one object; OpenAI also refuses any other type here.
 
-    A root that is but a reference is replaced by what it refers to: readers look for properties.
+    A root that is only a reference is replaced by its definition, because readers look for
+    properties there.
     """
     followed: set[str] = set()
     while root.keys() <= {"$ref", "title", "description"} and "$ref" in root:
@@ -263,8 +268,10 @@ def _as_object(root: dict[str, Any], definitions: Definitions, param: str) -> di
     return {**root, "type": "object"}
 
 
-def _sameness(value: object) -> tuple[str, Any]:
-    """Equal for values that are equal in JSON: 1 and 1.0 are, 1 and true are not."""
+def _equality_key(value: object) -> tuple[str, Any]:
+    """Return a key that is equal for values that are equal in JSON: 1 and 1.0 are, 1 and true are
+    not.
+    """
     if isinstance(value, dict | list):
         return "compound", json.dumps(value, sort_keys=True)
     return kind_of(value), value

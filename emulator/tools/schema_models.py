@@ -1,8 +1,8 @@
-"""Read schemas into trees, and give the objects nested in them names: the models of a toolset.
+"""Read schemas into type trees, and name the objects nested in them: the models of a toolset.
 
-A `Catalog` belongs to one toolset. Objects which say the same become one model, also across tools.
+A `Catalog` belongs to one toolset. Objects with equal schemas become one model, also across tools.
 
-Writes no source (`stubs` and `codegen` do) and judges no value.
+Writes no source (`stubs` and `codegen` do) and validates no value.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from emulator.tools.schema import Definitions, Schema, children, reference
 from emulator.tools.type_trees import Parameter, TypeTree, bounds, choice
 
 MAX_MODELS = 300
-#: Schemas read for one tool. Lists of lists of one another have more paths than anyone can walk.
+#: Limit of schemas read for one tool: mutually recursive lists have exponentially many paths.
 MAX_TREES = 20_000
 MAX_SEEN = 20
-#: Definitions behind a model up to which it is compared with those of other tools.
+#: Models that refer to more definitions than this are not compared with those of other tools.
 MAX_SHARED = 100
 
-#: What a schema says *about* a value, which makes it no other kind of value.
+#: Keywords that describe a value without changing its type.
 _REMARKS = ("title", "description", "default", "examples")
 
 
@@ -35,19 +35,19 @@ class SchemaModel:
     name: str
     fields: tuple[Parameter, ...]
     open: bool
-    """Whether members beside the fields are welcome."""
+    """True if members other than the fields are allowed."""
     description: str
 
 
 class Catalog:
-    """The models of one toolset, in the order in which they were met."""
+    """The models of one toolset, in the order in which they were found."""
 
     def __init__(self, taken: frozenset[str]) -> None:
         self._taken = set(taken)
         self._names: dict[str, str] = {}
         self._models: dict[str, SchemaModel] = {}
         self._keys: dict[tuple[int, str], tuple[Definitions, str]] = {}
-        self._waiting: list[tuple[str, Schema, Definitions]] = []
+        self._pending: list[tuple[str, Schema, Definitions]] = []
         self._budget = MAX_TREES
 
     @property
@@ -55,11 +55,11 @@ class Catalog:
         return tuple(self._models[name] for name in self._names.values())
 
     def parameters(self, schema: Schema, definitions: Definitions) -> tuple[Parameter, ...]:
-        """The members of an object schema as parameters, in schema order."""
+        """Return the members of an object schema as parameters, in schema order."""
         self._budget = MAX_TREES
         parameters = tuple(self._fields(expansion.members(schema, definitions), definitions))
-        while self._waiting:  # models in models: not by recursion, a chain of them may be long
-            name, described, its_definitions = self._waiting.pop(0)
+        while self._pending:  # nested models: not recursive, because a chain of them may be long
+            name, described, its_definitions = self._pending.pop(0)
             self._models[name] = self._described(name, described, its_definitions)
         return parameters
 
@@ -72,7 +72,7 @@ class Catalog:
         item: bool = False,
         seen: expansion.Seen = frozenset(),
     ) -> TypeTree:
-        """The kind of value that `schema` describes; `hint` names a model that has no title."""
+        """Return the type tree of `schema`; `hint` is used to name a model without a title."""
         self._budget -= 1
         if self._budget < 0 or len(seen) > MAX_SEEN:
             return {}
@@ -152,15 +152,14 @@ class Catalog:
         bare = _bare(schema)
         key = self._key(bare, definitions)
         if key not in self._names:
-            # A definition is described where it stands, an object in place where it is used: there
-            # the parameter's own remark says it.
-            referred = reference(bare)
-            about = expansion.expand(bare if referred else schema, definitions)
-            title = about.get("title", referred)
+            # A definition is described by its own remarks, an inline object by those of the parameter.
+            referred_name = reference(bare)
+            about = expansion.expand(bare if referred_name else schema, definitions)
+            title = about.get("title", referred_name)
             name = names.class_name(title, hint, self._taken, item=item)
             self._taken.add(name)
             self._names[key] = name
-            self._waiting.append((name, bare if referred else schema, definitions))
+            self._pending.append((name, bare if referred_name else schema, definitions))
         return self._names[key]
 
     def _described(self, name: str, schema: Schema, definitions: Definitions) -> SchemaModel:
@@ -174,16 +173,16 @@ class Catalog:
         )
 
     def _key(self, bare: Schema, definitions: Definitions) -> str:
-        """Equal for objects that say the same, in whichever tool."""
+        """Return a key that is equal for objects with equal schemas, in any tool."""
         written = json.dumps(bare, sort_keys=True)
-        known = self._keys.get((id(definitions), written))
-        if known is None:
+        cached = self._keys.get((id(definitions), written))
+        if cached is None:
             reached = _closure(bare, definitions)
             apart = id(definitions) if len(reached) >= MAX_SHARED else 0
             closure = "" if apart else json.dumps(reached, sort_keys=True)
             digest = hashlib.sha256(f"{apart}\n{written}\n{closure}".encode()).hexdigest()
-            known = self._keys[(id(definitions), written)] = (definitions, digest)
-        return known[1]
+            cached = self._keys[(id(definitions), written)] = (definitions, digest)
+        return cached[1]
 
     def _fields(self, inside: expansion.Members, definitions: Definitions) -> Iterator[Parameter]:
         python_names = names.parameter_names(inside.properties)
@@ -198,7 +197,7 @@ class Catalog:
 
 
 def _bare(schema: Schema) -> Schema:
-    """`schema` without remarks, and without an ``allOf`` that holds but one schema."""
+    """Return `schema` without remarks, and without an ``allOf`` of a single schema."""
     if not isinstance(schema, dict):
         return schema
     bare = {k: v for k, v in schema.items() if k not in _REMARKS and k != "$defs"}
@@ -208,14 +207,14 @@ def _bare(schema: Schema) -> Schema:
 
 
 def _closure(schema: Schema, definitions: Definitions) -> dict[str, Schema]:
-    """The definitions that `schema` leads to, the first `MAX_SHARED` of them."""
+    """Return the first `MAX_SHARED` definitions that `schema` refers to, directly or indirectly."""
     found: dict[str, Schema] = {}
-    waiting: list[Schema] = [schema]
-    while waiting and len(found) < MAX_SHARED:
-        node = waiting.pop()
+    pending: list[Schema] = [schema]
+    while pending and len(found) < MAX_SHARED:
+        node = pending.pop()
         name = reference(node)
         if name is not None and name not in found:
             found[name] = definitions.get(name, {})
-            waiting.append(found[name])
-        waiting.extend(children(node))
+            pending.append(found[name])
+        pending.extend(children(node))
     return found

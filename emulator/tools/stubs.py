@@ -1,8 +1,8 @@
 """Write what a model reads: typed function stubs with Google-style docstrings.
 
-Descriptions come from strangers. Whatever they hold, the result is Python that parses to one
-function with one docstring, and holds no code fence that could end the block it is shown in.
-Knows nothing of models' source (`codegen`) and of prompts.
+Descriptions come from strangers. Whatever they contain, the result is Python that parses to one
+function with one docstring, and contains no code fence that could end the block around it. Knows
+nothing of models' source (`codegen`) and of prompts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_DESCRIPTION = 4_000
 MAX_REMARK = 1_000
 MAX_LINE = 85
 
-#: How a bound is put to a model, in the order in which bounds are told.
+#: The wording of each bound, in the order in which bounds are shown.
 _BOUNDS = {
     "format": "format {}",
     "pattern": "pattern {}",
@@ -38,7 +38,7 @@ _BOUNDS = {
     "uniqueItems": "no item twice",
 }
 
-#: Double quotes that would close a docstring: three of them, or any that stand last.
+#: Double quotes that would close a docstring: three in a row, or any at the end.
 _ENDING_QUOTES = re.compile(r'"{3,}|"+\Z')
 
 
@@ -51,7 +51,7 @@ def function(
     definitions: Definitions,
     returns: ReturnType = UNKNOWN_RETURN,
 ) -> str:
-    """One stub. `extra` is the type of further keyword arguments; None where there are none."""
+    """Return one stub. `extra` is the type of additional keyword arguments; None if there are none."""
     docstring = _docstring(description, parameters, definitions, returns.remark)
     body = textwrap.indent(docstring or "...", "    ")
     return (
@@ -60,17 +60,17 @@ def function(
 
 
 def fenceless(source: str) -> str:
-    """`source`, a stub or a model, without the marks of a code fence.
+    """Return `source`, a stub or a model, without the marks of a code fence.
 
-    No operator of a stub is written with backticks or a run of tildes: they stand in string
-    literals, where an escape means the same.
+    Backticks and runs of tildes occur only inside string literals, where an escape means the same.
     """
     return source.replace("```", r"\x60\x60\x60").replace("~~~", r"\x7e\x7e\x7e")
 
 
 def _signature(parameters: Sequence[Parameter], extra: str | None, reserved: int) -> str:
-    """Parameters in schema order, for that is what positional arguments mean. From the first
-    required one after an optional one, Python wants them keyword-only."""
+    """Return the parameters in schema order, which is the order of positional arguments. A required
+    parameter after an optional one must be keyword-only in Python.
+    """
     parts: list[str] = []
     optional_seen = False
     for parameter in parameters:
@@ -104,7 +104,7 @@ def _docstring(
     entries = "".join(f"    {name}: {_hanging(remark)}\n" for name, remark in remarks if remark)
     text = _clipped(description, MAX_DESCRIPTION)
     if entries:
-        # A client that sends a whole docstring as the description has told its own arguments there.
+        # A client that sends a whole docstring as the description has its own Args section there.
         title = "Parameters" if re.search(r"^\s*Args:", text, re.MULTILINE) else "Args"
         text = f"{text}\n\n{title}:\n{entries}" if text else f"{title}:\n{entries}"
     if returns:
@@ -115,7 +115,9 @@ def _docstring(
 
 
 def _remark(parameter: Parameter, definitions: Definitions) -> str:
-    """What is said of one parameter: its description, then bounds that its type does not show."""
+    """Return the text about one parameter: its description, then bounds that its type does not
+    show.
+    """
     view = expansion.expand(parameter.schema, definitions)
     remark = parameter.remark("description")
     if remark is None and "$ref" not in parameter.tree:
@@ -134,7 +136,9 @@ def _remark(parameter: Parameter, definitions: Definitions) -> str:
 
 
 def _sole_kind(view: dict[str, Any], definitions: Definitions) -> dict[str, Any]:
-    """What an optional value is when it is not null: Pydantic writes `anyOf: [it, null]`."""
+    """Return the type of an optional value when it is not null: Pydantic writes `anyOf: [it,
+    null]`.
+    """
     parts = [
         p for p in expansion.alternatives(view) if p not in ({"type": "null"}, {"const": None})
     ]
@@ -164,8 +168,9 @@ def _hanging(text: str) -> str:
 
 
 def _quotable(text: str) -> str:
-    """`text` as it stands between three double quotes: backslashes, quotes, control and invisible
-    characters escaped, so that the docstring reads as the text and nothing else."""
+    """Escape backslashes, quotes, control and invisible characters in `text`, so that it is safe
+    between triple double quotes and reads as the text itself.
+    """
     escaped = text.replace("\t", "    ")
     if "\\" in escaped or not escaped.replace("\n", "").isprintable():
         escaped = "".join(

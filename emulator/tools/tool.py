@@ -1,4 +1,6 @@
-"""One function that a model may call: its names, its schema, its arguments. Knows nothing of other tools."""
+"""One function that a model may call: its names, its schema, its arguments. Knows nothing of other
+tools.
+"""
 
 from __future__ import annotations
 
@@ -28,22 +30,24 @@ class Tool:
     parameters: dict[str, Any]
     """Cleaned JSON Schema 2020-12: self-contained, every ``$ref`` into its own ``$defs``."""
     arguments: tuple[Parameter, ...]
-    """In schema order, which is what positional arguments follow."""
+    """In schema order, which is the order of positional arguments."""
     kind: ToolKind = "function"
     effect: Effect = Effect.ORDERED
-    """How its calls may leave beside others."""
+    """Which other calls may be sent together with its calls."""
     return_type: ReturnType = UNKNOWN_RETURN
-    """What its results are, as far as it says."""
+    """What its results are, if its definition specifies it."""
     grammar: LarkGrammar | None = None
-    """What the text of a custom tool must fit, besides its schema."""
+    """The grammar that a custom tool's text must match, in addition to its schema."""
 
     @cached_property
     def members(self) -> expansion.Members:
-        """Which argument names there are."""
+        """The arguments that the schema allows."""
         return expansion.members(self.parameters, self.parameters.get("$defs", {}))
 
     def wire_name(self, keyword: str) -> str:
-        """The wire name of an argument written by either name; an unknown one as it is."""
+        """Return the wire name of an argument, given by either name; an unknown name stays
+        unchanged.
+        """
         return self._wire_names.get(keyword, keyword)
 
     @cached_property

@@ -1,6 +1,6 @@
-"""One item of a ``tools`` array as it came over the wire, of Chat Completions or of Responses.
+"""One item of a ``tools`` array, in the format of Chat Completions or of Responses.
 
-Knows nothing of the other items: what a tool is called in Python is settled among all of them.
+Knows nothing of the other items: Python names are chosen for all of them together.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from emulator.tools.schema import SchemaError
 
 MAX_NAME = 128
 
-#: Punctuation that a name may hold on the wire; OpenAI allows the first two.
+#: Punctuation allowed in a wire name; OpenAI allows the first two characters.
 _NAME_PUNCTUATION = frozenset("_-.:/")
 
 
 @dataclass(frozen=True)
 class ToolItem:
-    """One item of a ``tools`` array, read but not yet named in Python."""
+    """One item of a ``tools`` array, parsed but without a Python name."""
 
     name: str
     description: str
@@ -38,7 +38,7 @@ class ToolItem:
 
 
 def read_item(item: Mapping[str, Any], place: str) -> ToolItem:
-    """Read an item that stands at `place` (``tools[2]``). Raises SchemaError whose `param` begins with it."""
+    """Parse the item at `place` (``tools[2]``). Raises SchemaError whose `param` begins with it."""
     kind = item.get("type", "function")
     if kind not in ("function", "custom"):
         raise SchemaError(f"tools of type {kind!r} are not supported", f"{place}.type")
@@ -64,7 +64,7 @@ def read_item(item: Mapping[str, Any], place: str) -> ToolItem:
     effect = effect_of(
         name,
         description or "",
-        # Free text is a command, a patch or a program as often as not.
+        # Free text is often a command, a patch or a program.
         ["code"] if kind == "custom" else _names(parameters),
         hints=hints_of(item, inside),
         schema=written if isinstance(written, Mapping) else {},

@@ -1,7 +1,7 @@
-"""The tools of one request: what a model is shown of them, and what a call of one must be.
+"""The tools of one request: what the model sees of them, and what a call must be.
 
-`Toolset.parse` takes the ``tools`` array as it came over the wire and is the only way to make one;
-equal arrays give the same toolset. Knows nothing of HTTP, prompts or engines.
+`Toolset.parse` takes the ``tools`` array in its wire format and is the only way to make a toolset;
+equal arrays return the same toolset. Knows nothing of HTTP, prompts or engines.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_TOOLS = 512
 MAX_CACHED = 128
 MAX_SIGNATURES = 400_000
 
-#: What models put before a function's name when they remember other systems.
+#: Prefixes that models remember from other systems.
 _PREFIXES = ("functions.", "default_api.", "tools.", "tool.", "api.")
 
 
@@ -41,13 +41,14 @@ class Toolset:
     models: tuple[SchemaModel, ...]
     """Nested objects, as the constructors that the stubs show and the preamble defines."""
     definitions: tuple[Mapping[str, Any], ...] = field(default=(), repr=False, compare=False)
-    """The items that it was read from; `parse` makes an equal toolset of them, in any process."""
+    """The items from which it was parsed; `parse` makes an equal toolset from them, in any process.
+    """
 
     @classmethod
     def parse(cls, tools: Sequence[Mapping[str, Any]], *, skip: Collection[str] = ()) -> Toolset:
-        """Read a ``tools`` array, of Chat Completions or of Responses.
+        """Parse a ``tools`` array, of Chat Completions or of Responses.
 
-        Items whose type is in `skip` (hosted tools, dealt with elsewhere) are passed over. Raises
+        Items whose type is in `skip` (hosted tools, which other code handles) are ignored. Raises
         SchemaError whose `param` names the place: ``tools[2].function.parameters.type``.
         """
         if not isinstance(tools, list | tuple):
@@ -66,12 +67,12 @@ class Toolset:
 
     @cached_property
     def preamble(self) -> str:
-        """Python source that defines the models' constructors, for either engine; may be ""."""
+        """Python source that defines the models' constructors, for every engine; may be ""."""
         return constructors.preamble(self.models)
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The tools' Python names: the callables that pause an engine."""
+        """The tools' Python names: calling one of these functions pauses an engine."""
         return frozenset(tool.python_name for tool in self.tools)
 
     @cached_property
@@ -89,13 +90,13 @@ class Toolset:
 
     @cached_property
     def constructors(self) -> frozenset[str]:
-        """The models' names: callables too, but plain Python ones."""
+        """The models' names: functions too, but plain Python ones."""
         return frozenset(model.name for model in self.models)
 
     @cached_property
-    def _written(self) -> dict[str, Tool]:
+    def _by_spelling(self) -> dict[str, Tool]:
         found: dict[str, Tool] = {}
-        for spell in _SPELLINGS:  # the surest spelling first: a later one takes no name away
+        for spell in _SPELLINGS:  # the most certain spelling first: a later one replaces no name
             spelt: dict[str, list[Tool]] = {}
             for tool in self.tools:
                 spelt.setdefault(spell(tool), []).append(tool)
@@ -105,24 +106,26 @@ class Toolset:
         return found
 
     def find(self, written: str) -> Tool | None:
-        """The tool that a model meant by `written`: its wire or Python name, or either behind
-        ``functions.`` and the like."""
-        if (tool := self._written.get(written)) is not None:
+        """Return the tool that `written` means: its wire or Python name, or either after
+        ``functions.`` and similar prefixes.
+        """
+        if (tool := self._by_spelling.get(written)) is not None:
             return tool
         candidates = [written, *(written.removeprefix(p) for p in _PREFIXES)]
         for name in candidates:
             for form in (name, name.replace(".", "_").replace("-", "_"), name.casefold()):
-                if form in self._written:
-                    return self._written[form]
+                if form in self._by_spelling:
+                    return self._by_spelling[form]
         return None
 
     def bind(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments object of a call: bound, coerced and valid. Raises BindError."""
+        """Return the arguments object of a call: bound, coerced and valid. Raises BindError."""
         return binding.bind(self._tool(name), args, kwargs)
 
     def check(self, name: str, positional: int, keywords: Sequence[str]) -> tuple[Problem, ...]:
-        """What is wrong with a call whatever its values: a tool, or arguments, that do not exist,
-        are given twice, or are missing."""
+        """Return the problems of a call that do not depend on values: a tool or arguments that do
+        not exist, are repeated, or are missing.
+        """
         try:
             return binding.check(self._tool(name), positional, keywords)
         except BindError as error:
@@ -170,17 +173,17 @@ def _parse(array: _ToolArray) -> Toolset:
     tools, skip = array.tools, array.skip
     for n, definition in enumerate(tools):
         guard(definition, f"tools[{n}]")
-    read: dict[str, ToolItem] = {}
+    items: dict[str, ToolItem] = {}
     for n, written in enumerate(tools):
         if not isinstance(written, Mapping):
             raise SchemaError(f"a tool must be an object, not {kind_of(written)}", f"tools[{n}]")
         if written.get("type") in tuple(skip):
             continue
         item = read_item(written, f"tools[{n}]")
-        if item.name in read:
+        if item.name in items:
             raise SchemaError(f"two tools are called {item.name!r}", f"{item.place}.name")
-        read[item.name] = item
-    python_names = names.callable_names(read)
+        items[item.name] = item
+    python_names = names.callable_names(items)
     catalog = Catalog(frozenset(python_names.values()))
     parsed = tuple(
         Tool(
@@ -194,18 +197,18 @@ def _parse(array: _ToolArray) -> Toolset:
             item.return_type,
             item.grammar,
         )
-        for name, item in read.items()
+        for name, item in items.items()
     )
     _guard_length(parsed, catalog.models)
-    used = tuple(written for written in tools if written.get("type") not in tuple(skip))
-    return Toolset(parsed, catalog.models, used)
+    definitions = tuple(written for written in tools if written.get("type") not in tuple(skip))
+    return Toolset(parsed, catalog.models, definitions)
 
 
 _parse_cached = lru_cache(maxsize=MAX_CACHED)(_parse)
 
 
 def _guard_length(tools: Sequence[Tool], models: Sequence[SchemaModel]) -> None:
-    """Definitions may be short and used often: what grows from them is bounded here."""
+    """Limit the length of the signatures: short definitions may be used many times."""
     parameters = [p for tool in tools for p in tool.arguments]
     parameters += [field for model in models for field in model.fields]
     if sum(len(p.annotation) + len(p.python_name) for p in parameters) > MAX_SIGNATURES:
@@ -215,15 +218,15 @@ def _guard_length(tools: Sequence[Tool], models: Sequence[SchemaModel]) -> None:
 def _stub(tool: Tool) -> str:
     definitions = tool.parameters.get("$defs", {})
     extra = tool.members.extra
-    further = None
+    extra_type = None
     if extra is not None and extra is not False:
         tree = Catalog(frozenset()).tree(extra, definitions)
-        further = "dict[str, Any]" if "$ref" in json.dumps(tree) else annotation(tree)
+        extra_type = "dict[str, Any]" if "$ref" in json.dumps(tree) else annotation(tree)
     return stubs.function(
         tool.python_name,
         tool.description,
         tool.arguments,
-        extra=further,
+        extra=extra_type,
         definitions=definitions,
         returns=tool.return_type,
     )

@@ -1,8 +1,8 @@
-"""Trees: what a schema comes down to once it is read, and how Python writes it.
+"""Type trees: the form to which a schema is reduced, and how Python writes it.
 
-A tree is JSON Schema again, but only ``$ref`` to a model, ``enum``, ``anyOf``, arrays, dictionaries
-and scalars with their bounds. Signatures, model source and messages are all written from that one
-form, so they cannot disagree. `schema_models.Catalog` reads schemas into trees.
+A tree is JSON Schema again, but only ``$ref`` to a model, ``enum``, ``anyOf``, arrays,
+dictionaries, and scalars with their bounds. Signatures, model source and messages are all written
+from this form, so they cannot disagree. `schema_models.Catalog` reads schemas into trees.
 """
 
 from __future__ import annotations
@@ -46,17 +46,19 @@ class Parameter:
         return annotation(self.tree)
 
     def remark(self, keyword: str) -> str | None:
-        """A title or description of this very parameter, not of the definition it refers to."""
+        """Return the title or description of this parameter itself, not of the definition it refers
+        to.
+        """
         return self.schema.get(keyword) if isinstance(self.schema, dict) else None
 
     @property
     def default(self) -> Any:
-        """What the tool does by default; told to the model, never put into arguments."""
+        """The tool's default. It is shown to the model, never put into arguments."""
         return self.schema.get("default") if isinstance(self.schema, dict) else None
 
     @property
     def shows_default(self) -> bool:
-        """Whether the default can stand in source: short, and of the parameter's type."""
+        """True if the default can be written in source: short, and of the parameter's type."""
         return (
             self.default is not None
             and len(repr(self.default)) <= MAX_DEFAULT
@@ -65,7 +67,7 @@ class Parameter:
 
 
 def annotation(tree: TypeTree) -> str:
-    """A tree as Python writes it: ``list[Person] | None``."""
+    """Return a tree as a Python annotation: ``list[Person] | None``."""
     if "$ref" in tree:
         return str(tree["$ref"])
     if "enum" in tree:
@@ -84,19 +86,21 @@ def annotation(tree: TypeTree) -> str:
 
 
 def _is_of(value: Any, tree: TypeTree) -> bool:
-    """Whether `value` is of the outermost type of `tree`."""
+    """Return True if `value` has the outermost type of `tree`."""
     if "enum" in tree:
         return any(same(value, each) for each in tree["enum"])
     if "anyOf" in tree:
         return any(_is_of(value, part) for part in tree["anyOf"])
     if "$ref" in tree:
-        return False  # a dict where the stub shows a model would teach the wrong spelling
+        return False  # a dict as the default of a model would teach the wrong syntax
     kind = _kind_of(value)
     return kind == tree.get("type", kind) or (kind == "integer" and tree.get("type") == "number")
 
 
 def choice(values: list[Any]) -> TypeTree:
-    """One of `values`; merely their types, where source could not hold them or not so many."""
+    """Return a tree of `values`, or only of their types if there are too many or source cannot
+    express them.
+    """
     if None in values and len(values) > 1:
         return {"anyOf": [choice([v for v in values if v is not None]), {"type": "null"}]}
     if (
@@ -127,5 +131,5 @@ _KINDS: tuple[tuple[type, str], ...] = (
 
 
 def bounds(view: dict[str, Any], kind: str) -> TypeTree:
-    """What an expanded schema says of the size of a value of type `kind`."""
+    """Return the bounds in an expanded schema for a value of type `kind`."""
     return {k: view[k] for k in _BOUNDS.get(kind, ()) if k in view}

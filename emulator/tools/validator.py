@@ -1,9 +1,9 @@
 """The authority on values: jsonschema-rs, JSON Schema 2020-12.
 
 *Stops:* regular expressions that never end (they run in linear time), references that leave the
-schema, exponential work in recursive unions. *Does not judge:* ``format``, an annotation by the
-default of 2020-12, for callers' ``date-time`` often lacks the offset that RFC 3339 demands;
-patterns with look-around or back-references, which no linear engine can match.
+schema, exponential work in recursive unions. *Does not check:* ``format``, which is an annotation
+by default in 2020-12 (clients' ``date-time`` often lacks the offset that RFC 3339 requires);
+patterns with look-around or back-references, which no linear-time engine can match.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _REGEX = jsonschema_rs.RegexOptions(size_limit=1_000_000)
 
 
 def compile_validator(schema: Schema, param: str = "") -> jsonschema_rs.Validator:
-    """A validator for a cleaned schema. Raises SchemaError with the place below `param`."""
+    """Return a validator for a cleaned schema. Raises SchemaError with the place below `param`."""
     try:
         return jsonschema_rs.Draft202012Validator(
             schema, validate_formats=False, offline=True, pattern_options=_REGEX
@@ -34,7 +34,7 @@ def compile_validator(schema: Schema, param: str = "") -> jsonschema_rs.Validato
 
 
 def enforceable(pattern: str) -> bool:
-    """Whether `pattern` can be matched in linear time."""
+    """Return True if `pattern` can be matched in linear time."""
     try:
         matcher(pattern)
     except SchemaError:
@@ -44,7 +44,7 @@ def enforceable(pattern: str) -> bool:
 
 @lru_cache(maxsize=512)
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """A search for an enforceable `pattern`, by the validator's engine."""
+    """Return a search function for an enforceable `pattern`, using the validator's engine."""
     return compile_validator({"pattern": pattern}).is_valid
 
 
