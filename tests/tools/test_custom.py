@@ -160,7 +160,7 @@ def test_a_hostile_grammar_or_text_ends(definition: str, text: str) -> None:
 
 
 def test_a_text_that_takes_too_long_is_given_up() -> None:
-    problem = LarkGrammar('start: "a"+', seconds=0.0).fitted("aaa")
+    problem = LarkGrammar('start: "a"+', seconds=0.0).match("aaa")
     assert isinstance(problem, Problem)
     assert "too long" in problem.message
 
