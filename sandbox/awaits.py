@@ -13,14 +13,11 @@ from collections.abc import Collection, Iterator
 from sandbox.parsing import parse, walk
 
 
-def settle_awaits(
-    source: str, names: Collection[str], awaited: str = "", *, calls_too: bool = False
-) -> str:
+def settle_awaits(source: str, names: Collection[str], awaited: str = "") -> str:
     """Return `source` with awaited calls of `names` made good; unparsable source as it is.
 
     ``awaited`` is the name of a function that makes any value awaitable, where the engine has one: names
-    and other things are awaited through it, since they may be results; with ``calls_too`` so are calls of
-    `names`.
+    and other things are awaited through it, since they may be results.
     """
     if "await" not in source and "asyncio" not in source:
         return source
@@ -28,7 +25,7 @@ def settle_awaits(
         tree = parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return source
-    edits = sorted(_edits(tree, names, awaited, calls_too=calls_too), reverse=True)
+    edits = sorted(_edits(tree, names, awaited), reverse=True)
     lines = [line.encode() for line in source.splitlines(keepends=True)]
     for line, column, dropped, put in edits:
         text = lines[line - 1]
@@ -38,11 +35,11 @@ def settle_awaits(
 
 
 def _edits(
-    tree: ast.AST, names: Collection[str], awaited: str, *, calls_too: bool
+    tree: ast.AST, names: Collection[str], awaited: str
 ) -> Iterator[tuple[int, int, int, bytes]]:
     """(line, byte column, bytes to drop, bytes to put) for each change."""
     for node in walk(tree):
-        if isinstance(node, ast.Await) and not calls_too and _pauses(node.value, names):
+        if isinstance(node, ast.Await) and _pauses(node.value, names):
             yield node.lineno, node.col_offset, len(b"await"), b""
         elif isinstance(node, ast.Await) and awaited:
             value = node.value

@@ -14,8 +14,6 @@ from sandbox.inside import values
 
 JSON: TypeAlias = values.JSON
 
-ONLY_READS = -1
-
 CHECK_PREFIX = "_check"
 """The prefix of the names of check functions: a host inserts calls of them into a program, and defines
 them in the preamble. A check function returns its only argument."""
@@ -25,9 +23,8 @@ them in the preamble. A check function returns its only argument."""
 class Paused:
     """The program called a pausing name and waits. `line` is 1-based in the piece, if known.
 
-    `ahead` are calls that a notebook's cell makes next whatever this one's result. Calls of the same
-    `batch`, if not 0, were written as simultaneous; one of the batch `ONLY_READS` is surely made only where
-    nothing goes wrong before, and may leave early if it only reads.
+    `ahead` are the calls that a notebook's cell waits for at the same time, in their order.
+    Calls of the same `batch`, if not 0, are of one display, comprehension or `asyncio.gather`.
     """
 
     name: str

@@ -12,9 +12,8 @@ from emulator.interpreter.pending_cell import PendingCell
 from emulator.programs.order import PendingCalls
 from emulator.programs.program import Call
 from emulator.settings import Order
-from emulator.tools.effects import Effect
 from emulator.tools.toolset import BindError, Toolset
-from sandbox.engine import ONLY_READS, Finished, Paused, Step
+from sandbox.engine import Finished, Paused, Step
 from sandbox.errors import ProgramFailed, SandboxDied, SandboxLimit, SandboxTimeout
 from sandbox.kernel.notebook import Notebook
 from sandbox.outputs import Output
@@ -111,7 +110,7 @@ class RunningCell:
         raise AssertionError("a step comes last")
 
     def _leaving(self, step: Paused) -> list[Call]:
-        """The call that the cell waits at, and those ahead of it that may leave beside it.
+        """The calls that the cell waits for, as many of the first as may share a message.
 
         Raises `BindError` for the first; another that its schema refuses is told when its turn comes.
         """
@@ -126,9 +125,7 @@ class RunningCell:
                 break
             tool = self.toolset.find(each.name)
             assert tool is not None, "bind refuses unknown tools"
-            if calls and each.batch == ONLY_READS and tool.effect is not Effect.READS:
-                break
-            batch = (each.batch, 0) if each.batch > 0 else None
+            batch = (each.batch, 0) if each.batch else None
             if not outgoing.accepts(tool, arguments, batch):
                 break
             outgoing.add(tool, arguments, batch)

@@ -1,8 +1,22 @@
-"""Calls that a cell's tasks await at the same time leave together. Runs inside the kernel.
+"""Calls that a cell waits for at the same time, and the changes to asyncio for them. Runs inside the kernel.
 
-A task that awaits a call waits in a queue, while the others run on to theirs; when nothing else can run,
-the calls in the queue are told to the host, which decides how many of them leave. A call that nobody could
-be beside is made at once. Time stands still for asyncio while the host is waited for.
+A cell waits for several calls at the same time in tasks (``asyncio.gather``, ``create_task``,
+``TaskGroup``), in a display and in a comprehension. Each of these is a `PendingCall` (`cells` makes them).
+Its states:
+
+    queued -> done (with a result or an error)
+    queued -> dropped: an earlier call of its display failed, or the cell was interrupted
+
+The queue has the calls in the order in which the cell made them. It is sent to the host
+
+* when the event loop has nothing else to run, or the display is complete;
+* before a call that is not in the queue, so that no call overtakes an earlier one;
+* at the end of the cell.
+
+The host decides how many of the first calls leave in one message (`emulator.programs.order`); the others stay
+queued. A call never leaves twice, and never before an earlier one.
+
+asyncio's clock stands still while the host is asked, so that no timeout of the cell expires meanwhile.
 
 Stops: nothing; the host reads what comes from here as it reads any call.
 """
@@ -12,178 +26,224 @@ import asyncio
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Generator
-from types import CodeType
+from collections.abc import Awaitable, Generator, Iterable, Iterator
 from typing import Any
 
-from sandbox.inside.groups import LARGEST_CALL, MOST_AHEAD, Later, begin, groups, place
+from sandbox.inside.calls import LARGEST_MESSAGE, request, seconds_waited, write_call
 
+_MOST_CALLS = 64
+"""Of one message."""
 _MOST_TURNS = 1000
-"""How often the other tasks get their turn before calls leave; a task that only waits takes one each time."""
+"""Turns of the event loop before the queue is sent although other tasks are ready: one may only be
+polling."""
 
 
-class Asked:
-    """A call in the queue, its result when that is there."""
+class PendingCall:
+    """A call whose result the cell awaits. Raises as `write_call`."""
 
-    def __init__(self, later: Later) -> None:
-        self.later = later
-        self.done = False
-        self.value: Any = None
-        self.error: Exception | None = None
-        self.waiting: Callable[[], None] | None = None
-        try:
-            text = later.written()
-        except Exception as error:  # noqa: BLE001 - it is raised where the result is awaited
-            text, self.done, self.error = None, True, error
-        self.text: str | None = text
-        if not self.done:
-            _queue.append(self)
+    def __init__(self, name: str, /, *args: Any, **kwargs: Any) -> None:
+        self.batch = 0
+        """Calls of one display, comprehension or gather have the same number, other calls 0."""
+        self._text = write_call(name, args, kwargs)
+        self._done = False
+        self._value: Any = None
+        self._error: Exception | None = None
+        self._future: asyncio.Future[None] | None = None
+        _queue.append(self)
+
+    @property
+    def payload(self) -> str:
+        return f'{self._text[:-1]}, "batch": {self.batch}}}'
+
+    def finish(self, value: Any = None, error: Exception | None = None) -> None:
+        self._done, self._value, self._error = True, value, error
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    def drop(self) -> None:
+        """Remove the call from the queue, if it has not been sent."""
+        if self in _queue:
+            _queue.remove(self)
+
+    def wait(self) -> Any:
+        """Send the queue until the result has come, and return it."""
+        while not self._done:
+            _send()
+        if self._error is not None:
+            raise self._error
+        return self._value
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        if not self.done:
+        if not self._done:
             loop = asyncio.get_running_loop()
-            future = loop.create_future()
-            self.waiting = lambda: None if future.done() else future.set_result(None)
-            _when_idle(loop)
-            yield from future
-        return self.result()
-
-    def end(self, value: Any, error: Exception | None = None) -> None:
-        self.done, self.value, self.error = True, value, error
-        if self.waiting is not None:
-            self.waiting()
-
-    def result(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self.value
+            self._future = self._future or loop.create_future()
+            _send_when_idle(loop)
+            yield from self._future
+        return self.wait()
 
 
-_queue: deque[Asked] = deque()
-_idle_in: list[asyncio.AbstractEventLoop] = []
-"""The loop that makes the calls of the queue when it is idle."""
-_making = False
-_stood_still = 0.0
-"""Seconds in which the host was waited for."""
+_queue: deque[PendingCall] = deque()
+_watched: list[asyncio.AbstractEventLoop] = []
+"""The event loop that will send the queue when it is idle."""
+_batches = itertools.count(1)
 
 
-def now(_: object) -> float:
-    """The time of event loops, in seconds."""
-    return time.monotonic() - _stood_still
+def wait_together(display: Any) -> Any:
+    """Return a list, tuple or dict with the results of the pending calls in it.
+
+    If one of them raises, those after it are not made, as if they had been made one after the other.
+    """
+    items = display.values() if isinstance(display, dict) else display
+    calls = _as_batch(items)
+    try:
+        for call in calls:
+            call.wait()
+    except BaseException:
+        for call in calls:
+            call.drop()
+        raise
+    results = (item.wait() if isinstance(item, PendingCall) else item for item in items)
+    if isinstance(display, dict):
+        return dict(zip(display, results, strict=True))
+    return type(display)(results)
 
 
-def forget() -> None:
-    """What a cell has left behind, another does not see."""
+def _as_batch(items: Iterable[Any]) -> list[PendingCall]:
+    calls = [item for item in items if isinstance(item, PendingCall)]
+    batch = next(_batches)
+    for call in calls:
+        call.batch = batch
+    return calls
+
+
+def send_all() -> None:
+    """Send the queue until it is empty."""
+    while _queue:
+        _send()
+
+
+def drop_all() -> None:
+    """Forget all pending calls, those of an earlier cell for instance."""
     _queue.clear()
-    _idle_in.clear()
+    _watched.clear()
 
 
-def make_waiting() -> None:
-    """Make all calls of the queue."""
-    while _queue and not _making:
-        _make_some()
-
-
-def _make_some() -> None:
-    """Make the first of the queue, and those after it that may leave beside it."""
-    global _stood_still, _making  # noqa: PLW0603 - one kernel, one queue
-    first, *others = itertools.islice(_queue, MOST_AHEAD)
-    together, size = [first], len(first.text or "")
-    for each in others:
-        size += len(each.text or "")
-        if first.text is None or each.text is None or size > LARGEST_CALL:
+def _send() -> None:
+    """Send the first calls of the queue, as many as one message may have, and store the results that come."""
+    calls: list[PendingCall] = []
+    size = 0
+    for call in itertools.islice(_queue, _MOST_CALLS):
+        size += len(call.payload) + 1
+        if calls and size > LARGEST_MESSAGE:
             break
-        together.append(each)
-    taken = [_queue.popleft() for _ in together]
-    began = time.monotonic()
-    _making = True
+        calls.append(call)
     try:
-        if len(together) == 1:
-            results = [first.later.made()]
-        else:
-            results = first.later.reply(f"[{','.join(str(each.text) for each in together)}]")
+        results = request(f"[{','.join(call.payload for call in calls)}]")
     except Exception as error:  # noqa: BLE001 - it is raised where the result is awaited
-        first.end(None, error)
-        results = [None]
+        _queue.popleft().finish(error=error)
     else:
-        for each, result in zip(taken, results, strict=False):
-            each.end(result)
-    finally:
-        _making = False
-        _stood_still += time.monotonic() - began
-    _queue.extendleft(reversed(taken[len(results) :]))
+        for result in results[: len(calls)]:
+            _queue.popleft().finish(result)
 
 
-def _when_idle(loop: asyncio.AbstractEventLoop) -> None:
-    if loop not in _idle_in:
-        _idle_in[:] = [loop]
-        loop.call_soon(_idle, loop, 0)
+def _send_when_idle(loop: asyncio.AbstractEventLoop) -> None:
+    if loop not in _watched:
+        _watched[:] = [loop]
+        loop.call_soon(_check_idle, loop, 0)
 
 
-def _idle(loop: Any, turns: int) -> None:
-    if not _queue:
-        _idle_in.clear()
-    elif loop._ready and turns < _MOST_TURNS:
-        loop.call_soon(_idle, loop, turns + 1)
-    else:
-        _make_some()
-        loop.call_soon(_idle, loop, 0)
+def _check_idle(loop: Any, turns: int) -> None:
+    if _queue and loop._ready and turns < _MOST_TURNS:
+        loop.call_soon(_check_idle, loop, turns + 1)
+        return
+    _watched.clear()
+    if _queue:
+        _send()
+    if _queue:
+        _send_when_idle(loop)
 
 
-# What is put into cells
+# asyncio
 
 
-def asked(line: int, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """What ``await f(...)`` awaits."""
-    later = Later(0, line, function, *args, **kwargs)
-    return later.made() if _is_alone() else Asked(later)
+def change_asyncio() -> None:
+    """Let asyncio take pending calls, and plain values, which are results of calls that were made already.
+
+    Sets of tasks become ordered, so that a program which is run again does the same.
+    """
+    tasks: Any = asyncio.tasks
+    package: Any = asyncio
+    loops: Any = asyncio.BaseEventLoop
+    gather, wait, as_completed = asyncio.gather, asyncio.wait, asyncio.as_completed
+    # Up to Python 3.11 `gather` and others use one behind the public one.
+    ensure = getattr(asyncio.tasks, "_ensure_future", asyncio.ensure_future)
+    create = asyncio.BaseEventLoop.create_task
+
+    def ensure_future(value: Any, *, loop: Any = None) -> Any:
+        return ensure(_awaitable(value), loop=loop)
+
+    def create_task(loop: Any, value: Any, **options: Any) -> Any:
+        return create(loop, _awaitable(value), **options)
+
+    def gather_batch(*values: Any, **options: Any) -> Any:
+        _as_batch(values)
+        return gather(*map(_awaitable, values), **options)
+
+    async def wait_ordered(fs: Iterable[Any], **options: Any) -> Any:
+        futures = list(dict.fromkeys(fs))
+        done, pending = await wait(futures, **options)
+        return (
+            OrderedSet(f for f in futures if f in done),
+            OrderedSet(f for f in futures if f in pending),
+        )
+
+    def as_completed_ordered(fs: Iterable[Any], **options: Any) -> Any:
+        return as_completed([ensure_future(f) for f in fs], **options)
+
+    loops.create_task = create_task
+    loops.time = lambda _: time.monotonic() - seconds_waited()
+    package.run = _run_nested
+    for module in (tasks, package):
+        module.ensure_future = module._ensure_future = ensure_future
+        module.gather, module.wait = gather_batch, wait_ordered
+        module.as_completed = as_completed_ordered
 
 
-def task(line: int, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """What ``create_task(f(...))`` is given."""
-    return awaited(Asked(Later(0, line, function, *args, **kwargs)))
+async def settled(value: Any) -> Any:
+    """What ``await value`` returns where `value` may be the plain result of a call."""
+    return await value if isinstance(value, Awaitable) else value
 
 
-async def awaited(call: Asked) -> Any:
-    return await call
+def _awaitable(value: Any) -> Any:
+    """`value`, as a coroutine if a task could not be made of it otherwise."""
+    if isinstance(value, PendingCall) or not isinstance(value, Awaitable):
+        return settled(value)
+    return value
 
 
-def begin_asked(site: int, first: Later, *others: Callable[[], Later]) -> Any:
-    """As `begin`, where each result is awaited: beside other tasks, each call for itself."""
-    if _is_alone():
-        return begin(site, first, *others, depth=3)
-    _one_by_one[place(site)] = deque(others)
-    groups.pop(place(site), None)
-    return Asked(first)
-
-
-def taken_asked(site: int) -> Any:
-    """As `taken`."""
-    group = groups.get(place(site))
-    return group() if group is not None else Asked(_one_by_one[place(site)].popleft()())
-
-
-_one_by_one: dict[tuple[int, int], deque[Callable[[], Later]]] = {}
-
-
-def _is_alone() -> bool:
-    """Whether no other task of the cell is there, whose calls could leave beside one."""
+def _run_nested(main: Any, **kwargs: Any) -> Any:
+    """asyncio.run for code that already runs in the kernel's loop: models write it by habit."""
+    outer = asyncio.events._get_running_loop()
+    asyncio.events._set_running_loop(None)
     try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
-        return True
-    current = asyncio.current_task()
-    return not _queue and not any(
-        other is not current and not other.done() and _is_own(other)
-        for other in asyncio.all_tasks(loop)
-    )
+        with asyncio.Runner(**kwargs) as runner:
+            return runner.run(_awaitable(main))
+    finally:
+        asyncio.events._set_running_loop(outer)
+        asyncio.set_event_loop(outer)
 
 
-_LIBRARY = asyncio.__file__.removesuffix("__init__.py")
+class OrderedSet(set[Any]):
+    """A set whose items come in the order in which they were given."""
 
+    def __init__(self, items: Iterable[Any]) -> None:
+        self._items = list(items)
+        super().__init__(self._items)
 
-def _is_own(other: asyncio.Task[Any]) -> bool:
-    """Whether a task is the cell's, and not one of the kernel."""
-    code = getattr(other.get_coro(), "cr_code", None)
-    file = code.co_filename if isinstance(code, CodeType) else ""
-    return "ipykernel_" in file or file.startswith(_LIBRARY) or code is awaited.__code__
+    def __iter__(self) -> Iterator[Any]:
+        return (item for item in self._items if item in self)
+
+    def pop(self) -> Any:
+        item = next(iter(self))
+        self.remove(item)
+        return item

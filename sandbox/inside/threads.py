@@ -1,219 +1,253 @@
-"""Run a program's threads one after the other, so that it does the same each time. Runs inside the kernel.
+"""Run threads and executors one after the other. Runs inside the kernel.
 
-A thread that the program starts runs when the program waits for something: `join`, an empty queue, an event,
-`sleep`, the end of the program; executors run what they are given at once. A program that needs two threads
-at the same time is refused with a reason. Awaited values that are no awaitables are their own result, since
-tools answer at once.
+Only the main thread can ask the host (`calls`). So the functions of a cell that call the host run there;
+and all functions of a program, which is run again, so that it does the same each time. All other threads of
+a cell are ordinary ones.
+
+A thread that takes turns is
+
+    waiting -> running -> over
+
+It waits, once it is started, until the main thread waits for something: `join`, an empty or full queue, an
+event, `sleep`, or the end of the code (where threads that are daemons are dropped). What an executor,
+`to_thread` or `run_in_executor` is given runs immediately. Two of them never run at the same time: a
+program that needs this, for instance since a thread waits for another one, gets a RuntimeError.
 
 Stops: nothing; it keeps order among friends.
 """
 
-# ruff: noqa: SLF001 - threads and asyncio have no public way to these
 import asyncio
 import concurrent.futures
+import functools
 import queue
 import sys
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from types import CodeType
 from typing import Any
 
-REASON = (
-    "threads run one after the other here, and this one waits for another; "
-    "call the functions in order instead"
-)
+from sandbox.inside.calls import OFFERED, ONE_AFTER_THE_OTHER, in_main_thread
+from sandbox.inside.tasks import OrderedSet
 
 _waiting: deque[threading.Thread] = deque()
-_running: list[threading.Thread] = []
-_own: dict[threading.Thread, bool] = {}
-"""The program's threads, and whether each is over."""
+_over: dict[threading.Thread, bool] = {}
+"""The threads that take turns, and whether each is over."""
+
+_MOST_DEPTH = 8
+
+_every_function = False
 
 
-_start, _join, _alive = threading.Thread.start, threading.Thread.join, threading.Thread.is_alive
-_wait = threading.Event.wait
-_get, _put = queue.Queue.get, queue.Queue.put
-_programs: list[Callable[[str], bool]] = []
-
-
-def one_after_the_other(is_program: Callable[[str], bool]) -> None:
-    """Change this kernel's threads. `is_program` says of a file name whether it is the program's code."""
-    _programs.append(is_program)
+def take_turns(*, every_function: bool) -> None:
+    """Change this kernel's threads and executors. Without `every_function`: for functions that call the
+    host."""
+    global _every_function  # noqa: PLW0603 - one kernel, one session
+    _every_function = every_function
     methods: dict[Any, dict[str, Any]] = {
-        threading.Thread: {"start": _start_later, "join": _join_now, "is_alive": _is_alive},
-        threading.Event: {"wait": _wait_event},
-        queue.Queue: {"get": _get_now, "put": _put_now},
-        concurrent.futures.ThreadPoolExecutor: {"submit": _submit, "map": Executor.map},
-        concurrent.futures.ProcessPoolExecutor: {"submit": _submit, "map": Executor.map},
+        threading.Thread: {"start": _start, "join": _join, "is_alive": _is_alive},
+        threading.Event: {"wait": _wait},
+        queue.Queue: {"get": _get, "put": _put},
+        asyncio.BaseEventLoop: {"run_in_executor": _run_in_executor},
     }
+    for pool in (ThreadPoolExecutor, ProcessPoolExecutor):
+        methods[pool] = {"submit": _submit(pool.submit), "map": _map(pool.map)}
     for owner, replaced in methods.items():
         for name, method in replaced.items():
             setattr(owner, name, method)
-    futures: Any = concurrent.futures
-    futures.as_completed = lambda fs, timeout=None: iter(list(dict.fromkeys(fs)))  # noqa: ARG005
-    futures.wait = _wait_for
-    _order_tasks()
+    package: Any = asyncio
+    package.to_thread = _to_thread
+    if every_function:
+        futures: Any = concurrent.futures
+        futures.as_completed = lambda fs, timeout=None: iter(list(dict.fromkeys(fs)))  # noqa: ARG005
+        futures.wait = _wait_for_futures
 
 
-def _from_program() -> bool:
-    """Whether the program itself called what called this."""
-    name = sys._getframe(2).f_code.co_filename
-    return any(is_program(name) for is_program in _programs)
+# Which functions
 
 
-def _start_later(thread: threading.Thread) -> None:
-    if not _from_program():
-        _start(thread)
-    elif thread in _own:
+def _takes_turns(function: Any) -> bool:
+    return _every_function or calls_host(function)
+
+
+def calls_host(function: Any, depth: int = 0) -> bool:
+    """Return True if a function is an offered one, or code of the user that names one, or a function that
+    does."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if any(function is offered for offered in OFFERED.values()):
+        return True
+    function = getattr(function, "__func__", function)
+    code, variables = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+    if not isinstance(code, CodeType) or depth > _MOST_DEPTH or not _is_users(code):
+        return False
+    cells = getattr(function, "__closure__", None) or ()
+    inside = [variables.get(name) for name in _global_names(code)]
+    inside += [_content(cell) for cell in cells]
+    return any(calls_host(each, depth + 1) for each in inside if callable(each))
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not filled yet
+        return None
+
+
+def _global_names(code: CodeType) -> set[str]:
+    """The global names that a function, and those within it, read."""
+    found = {*code.co_names}
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            found |= _global_names(inner)
+    return found
+
+
+def _is_users(code: CodeType) -> bool:
+    """Return True for code of a program or a cell, False for a library's."""
+    return "ipykernel_" in code.co_filename
+
+
+def _called_by_user() -> bool:
+    """Return True if the user's code itself called the caller of this function."""
+    return _is_users(sys._getframe(2).f_code)  # noqa: SLF001 - frames have no public way to their callers
+
+
+# Threads
+
+_real_start, _real_join = threading.Thread.start, threading.Thread.join
+_real_is_alive, _real_wait = threading.Thread.is_alive, threading.Event.wait
+_real_get, _real_put = queue.Queue.get, queue.Queue.put
+
+
+def _start(thread: threading.Thread) -> None:
+    target = vars(thread).get("_target") or thread.run
+    if not (_called_by_user() and _takes_turns(target)):
+        _real_start(thread)
+    elif thread in _over:
         raise RuntimeError("threads can only be started once")
     else:
-        _own[thread] = False
+        _over[thread] = False
         _waiting.append(thread)
 
 
-def _join_now(thread: threading.Thread, timeout: float | None = None) -> None:
-    if thread not in _own:
-        _join(thread, timeout)
+def _join(thread: threading.Thread, timeout: float | None = None) -> None:
+    if thread not in _over:
+        _real_join(thread, timeout)
         return
     run_waiting()
-    if not _own[thread]:
-        raise RuntimeError(REASON)
+    if not _over[thread]:
+        raise RuntimeError(ONE_AFTER_THE_OTHER)
 
 
 def _is_alive(thread: threading.Thread) -> bool:
-    return not _own[thread] if thread in _own else _alive(thread)
+    return not _over[thread] if thread in _over else _real_is_alive(thread)
 
 
-def _wait_event(event: threading.Event, timeout: float | None = None) -> bool:
-    if event.is_set() or not _from_program():
-        return _wait(event, timeout)
-    run_waiting()
-    if timeout is None and not event.is_set():
-        raise RuntimeError(REASON)
-    return event.is_set()
+def _wait(event: threading.Event, timeout: float | None = None) -> bool:
+    if not event.is_set() and _called_by_user():
+        run_waiting()
+        if not event.is_set() and _every_function:
+            _refuse_to_wait(timeout)
+            return False
+    return _real_wait(event, timeout)
 
 
-def _get_now(items: queue.Queue[Any], block: bool = True, timeout: float | None = None) -> Any:
-    if not (block and items.empty() and _from_program()):
-        return _get(items, block, timeout)
-    run_waiting()
-    if items.empty() and timeout is None:
-        raise RuntimeError(REASON)
-    return _get(items, False)
+def _get(items: queue.Queue[Any], block: bool = True, timeout: float | None = None) -> Any:
+    if block and items.empty() and _called_by_user():
+        run_waiting()
+        if _every_function:
+            block = items.empty() and _refuse_to_wait(timeout)
+    return _real_get(items, block, timeout)
 
 
-def _put_now(
+def _put(
     items: queue.Queue[Any], item: Any, block: bool = True, timeout: float | None = None
 ) -> None:
-    if not (block and items.full() and _from_program()):
-        _put(items, item, block, timeout)
-        return
-    run_waiting()
-    if items.full() and timeout is None:
-        raise RuntimeError(REASON)
-    _put(items, item, False)
+    if block and items.full() and _called_by_user():
+        run_waiting()
+        if _every_function:
+            block = items.full() and _refuse_to_wait(timeout)
+    _real_put(items, item, block, timeout)
+
+
+def _refuse_to_wait(timeout: float | None) -> bool:
+    """No thread is left that could end the wait. Returns False if a timeout ends it, which is immediately."""
+    if timeout is None:
+        raise RuntimeError(ONE_AFTER_THE_OTHER)
+    return False
 
 
 def run_waiting() -> None:
-    """Run the threads that were started, in their order, and those that they start."""
-    while _waiting:
+    """Run the threads that wait, in the order of their starts, and those that they start."""
+    while _waiting and in_main_thread():
         thread = _waiting.popleft()
-        _running.append(thread)
         try:
             thread.run()
         except SystemExit:
             pass
-        except Exception:  # noqa: BLE001 - what a thread raises is told, and ends the thread alone
+        except Exception:  # noqa: BLE001 - it is printed, and ends the thread alone
             kind, error, trace = sys.exc_info()
             threading.excepthook(threading.ExceptHookArgs((kind, error, trace, thread)))
         finally:
-            _own[thread] = True
-            _running.pop()
+            _over[thread] = True
 
 
 def finish() -> None:
-    """At the end of a program: its threads run to their ends, as Python waits for them."""
-    daemons = [thread for thread in _waiting if thread.daemon]
-    for thread in daemons:
-        _waiting.remove(thread)
+    """Run the threads that wait at the end of the code, except daemons."""
+    for thread in [*_waiting]:
+        if thread.daemon:
+            _waiting.remove(thread)
     run_waiting()
 
 
-def _submit(_: Executor, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-    future: Future[Any] = Future()
-    try:
-        future.set_result(function(*args, **kwargs))
-    except Exception as error:  # noqa: BLE001 - it is the future's
-        future.set_exception(error)
-    return future
+# Executors
+
+_real_to_thread, _real_run_in_executor = asyncio.to_thread, asyncio.BaseEventLoop.run_in_executor
 
 
-class _Ordered(set[Any]):
-    """A set of futures in the order in which the program gave them."""
+def _submit(submit: Callable[..., Any]) -> Callable[..., Any]:
+    def submit_or_run(
+        pool: Executor, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Any:
+        if not _takes_turns(function):
+            return submit(pool, function, *args, **kwargs)
+        future: Future[Any] = Future()
+        try:
+            future.set_result(function(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - it is the future's
+            future.set_exception(error)
+        return future
 
-    def __init__(self, items: Iterable[Any]) -> None:
-        self._items = list(items)
-        super().__init__(self._items)
-
-    def __iter__(self) -> Iterator[Any]:
-        return (item for item in self._items if item in self)
-
-    def pop(self) -> Any:
-        item = next(iter(self))
-        self.remove(item)
-        return item
-
-
-def _wait_for(fs: Iterable[Any], timeout: Any = None, return_when: Any = None) -> Any:  # noqa: ARG001
-    given = list(dict.fromkeys(fs))
-    done = _Ordered(f for f in given if f.done())
-    rest = _Ordered(f for f in given if not f.done())
-    return concurrent.futures._base.DoneAndNotDoneFutures(done, rest)
+    return submit_or_run
 
 
-def _order_tasks() -> None:
-    """Make asyncio's sets of tasks ordered, and let it await plain values."""
-    wait, completed = asyncio.wait, asyncio.as_completed
-    # Up to Python 3.11 `gather` and the like use one behind the public one.
-    ensure = getattr(asyncio.tasks, "_ensure_future", asyncio.ensure_future)
-    create = asyncio.BaseEventLoop.create_task
+def _map(pool_map: Callable[..., Any]) -> Callable[..., Any]:
+    def map_or_run(
+        pool: Executor, function: Callable[..., Any], /, *iterables: Any, **options: Any
+    ) -> Any:
+        if not _takes_turns(function):
+            return pool_map(pool, function, *iterables, **options)
+        return Executor.map(pool, function, *iterables, timeout=options.get("timeout"))
 
-    async def value_of(value: Any) -> Any:
-        return value
+    return map_or_run
 
-    def coroutine(value: Any) -> Any:
-        return value if isinstance(value, Awaitable) else value_of(value)
 
-    def ensure_future(value: Any, *, loop: Any = None) -> Any:
-        return ensure(coroutine(value), loop=loop)
-
-    def create_task(loop: Any, value: Any, **options: Any) -> Any:
-        return create(loop, coroutine(value), **options)
-
-    async def wait_ordered(fs: Iterable[Any], **options: Any) -> Any:
-        given = list(dict.fromkeys(fs))
-        done, rest = await wait(given, **options)
-        return _Ordered(f for f in given if f in done), _Ordered(f for f in given if f in rest)
-
-    def as_completed(fs: Iterable[Any], **options: Any) -> Any:
-        return completed([ensure_future(f) for f in fs], **options)
-
-    async def to_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+async def _to_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    if _takes_turns(function):
         return function(*args, **kwargs)
-
-    def run_in_executor(loop: Any, _: Any, function: Callable[..., Any], *args: Any) -> Any:
-        return loop.create_task(to_thread(function, *args))
-
-    tasks: Any = asyncio.tasks
-    package: Any = asyncio
-    base: Any = asyncio.BaseEventLoop
-    base.create_task, base.run_in_executor = create_task, run_in_executor
-    for module in (tasks, package):
-        module.ensure_future = module._ensure_future = ensure_future
-        module.wait, module.as_completed = wait_ordered, as_completed
-    package.to_thread = to_thread
+    return await _real_to_thread(function, *args, **kwargs)
 
 
-async def settled(value: Any) -> Any:
-    """What ``await value`` gives where a tool's plain result is awaited."""
-    return await value if isinstance(value, Awaitable) else value
+def _run_in_executor(loop: Any, pool: Any, function: Callable[..., Any], *args: Any) -> Any:
+    if _takes_turns(function):
+        return loop.create_task(_to_thread(function, *args))
+    return _real_run_in_executor(loop, pool, function, *args)
+
+
+def _wait_for_futures(fs: Iterable[Any], timeout: Any = None, return_when: Any = None) -> Any:  # noqa: ARG001
+    futures = list(dict.fromkeys(fs))
+    done = OrderedSet(future for future in futures if future.done())
+    pending = OrderedSet(future for future in futures if not future.done())
+    return concurrent.futures._base.DoneAndNotDoneFutures(done, pending)  # noqa: SLF001

@@ -131,8 +131,8 @@ class KernelSession:
         """Start a piece: its outputs as they come, a `Step` last. Raises as `start` does."""
         if self.paused:
             raise RuntimeError("the program is paused: resume it before starting another piece")
-        source = settle_awaits(source, self._names, awaited=AWAITED, calls_too=self._lenient)
         if not self._lenient:
+            source = settle_awaits(source, self._names, awaited=AWAITED)
             self._compile(source)
         self._begin(source)
         yield from self._messages()

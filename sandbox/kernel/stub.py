@@ -11,8 +11,7 @@ from sandbox import inside
 STUB = "__import__('sys').modules['sandbox.inside.stub']"
 """Python source for the stub, wherever it is read inside a kernel."""
 
-_MODULES = """values files clock threads syntax loops inserted events calls groups each tasks executors ahead
-stub""".split()
+_MODULES = "values calls tasks cells threads clock files stub".split()
 """In an order in which each imports only those before it."""
 
 
@@ -36,6 +35,7 @@ def _loader() -> str:
         "    sys.modules[name] = types.ModuleType(name)\n"
         f"for name, source in json.loads(zlib.decompress(base64.b64decode({packed!r}))):\n"
         "    module = sys.modules[name] = types.ModuleType(name)\n"
+        "    setattr(sys.modules['sandbox.inside'], name.rpartition('.')[2], module)\n"
         "    exec(compile(source, f'<{name}>', 'exec'), module.__dict__)\n"
         "del base64, json, zlib, name, source, module\n"
     )

@@ -72,36 +72,33 @@ def _result(call: Call) -> str:
 
 
 PQ = ["get_price(a)", "get_price(bb)"]
+P_Q = [["get_price(a)"], ["get_price(bb)"]]
 
 CELLS: list[tuple[str, list[list[str]], str]] = [
-    # Written as simultaneous.
+    # Displays and comprehensions of calls.
     ("x = [get_price('a'), get_price('bb')]\nprint(x[1]['value'])", [PQ], "2"),
-    ("x = {'a': get_price('a')['value'], 'b': get_price('bb')['value']}\nprint(x)", [PQ],
-     "{'a': 1, 'b': 2}"),
+    ("x = {'a': get_price('a'), 'n': 1, 'b': get_price('bb')}\nprint(x['n'], x['b']['of'])", [PQ], "1 bb"),
     ("a, b = send('a'), run_code('bb')\nprint(a['of'], b['of'])", [["send(a)", "run_code(bb)"]],
      "a bb"),
-    ("names = ['a', 'bb']\nprint({n: get_price(n)['value'] for n in names})", [PQ],
-     "{'a': 1, 'bb': 2}"),
-    ("names = ['a', 'bb', '']\nprint(sum([get_price(n)['value'] + get_stock(n)['value'] "
-     "for i, n in enumerate(names) if n]))",
-     [["get_price(a)", "get_stock(a)", "get_price(bb)", "get_stock(bb)"]], "6"),
-    ("def all_of(names):\n    return list(get_price(n) for n in names)\n"
+    ("names = ['a', 'bb', '']\nx = {n: get_price(n) for n in names if n}\n"
+     "print({n: each['value'] for n, each in x.items()})", [PQ], "{'a': 1, 'bb': 2}"),
+    ("def all_of(names):\n    return [get_price(n) for n in names]\n"
      "print([x['of'] for x in all_of(('a', 'bb'))])", [PQ], "['a', 'bb']"),
-    ("import asyncio\nx, y = await asyncio.gather(get_price('a'), get_price('bb'))\n"
-     "print(x['of'], y['of'])", [PQ], "a bb"),
+    ("n = 'a'\ndef change():\n    global n\n    n = 'bb'\n"
+     "x = [get_price(n), change(), get_price(n)]\nprint(x[2]['of'])", [PQ], "bb"),
+    ("def change():\n    send('x')\nx = [get_price('a'), change(), get_price('bb')]\nprint(x[2]['of'])",
+     [["get_price(a)"], ["send(x)"], ["get_price(bb)"]], "bb"),
+    ("def names():\n    yield 'a'\n    yield run_code('x')['of']\n"
+     "print([x['of'] for x in [get_price(n) for n in names()]])",
+     [["get_price(a)"], ["run_code(x)"], ["get_price(x)"]], "['a', 'x']"),
+    # What tasks await at the same time: calls that only read, calls of the same tool about different things.
+    ("import asyncio\nx, y = await asyncio.gather(get_price('a'), run_code('bb'))\n"
+     "print(x['of'], y['of'])", [["get_price(a)", "run_code(bb)"]], "a bb"),
     ("import asyncio\nasync def main():\n"
      "    return await asyncio.gather(*(get_price(n) for n in ['a', 'bb']))\n"
      "print([x['of'] for x in asyncio.run(main())])", [PQ], "['a', 'bb']"),
-    # Calls that only read; calls of the same tool about different things.
-    ("a = get_price('a')\nb = get_stock('bb')\nprint(a['value'], b['value'])",
-     [["get_price(a)", "get_stock(bb)"]], "1 2"),
-    ("print(get_price('a'))\nprint(get_price('bb')['of'])", [PQ],
-     "{'value': 1, 'of': 'a'}\nbb"),
-    ("def twice(name):\n    a = get_price(name)\n    b = get_price(name + name)\n"
-     "    return a['value'] + b['value']\nprint(twice('b'), twice('cc'))",
-     [["get_price(b)", "get_price(bb)"], ["get_price(cc)", "get_price(cccc)"]], "3 6"),
-    ("send('a')\nsend('bb')\nprint('sent')", [["send(a)", "send(bb)"]], "sent"),
-    # What tasks await at the same time.
+    ("import asyncio\nx = [get_price(n) for n in ['a', 'bb']]\n"
+     "print([y['of'] for y in await asyncio.gather(*x)])", [PQ], "['a', 'bb']"),
     ("import asyncio\nasync def one(n):\n    x = await get_price(n)\n    return x['value']\n"
      "async def main():\n    return await asyncio.gather(*(one(n) for n in ('a', 'bb')))\n"
      "print(asyncio.run(main()))", [PQ], "[1, 2]"),
@@ -119,80 +116,64 @@ CELLS: list[tuple[str, list[list[str]], str]] = [
      "    return [x.result()['of'] for x in t]\nprint(asyncio.run(main()))", [PQ], "['a', 'bb']"),
     ("import asyncio\na = asyncio.create_task(get_price('a'))\nb = asyncio.create_task(get_stock('bb'))\n"
      "print((await a)['of'], (await b)['of'])", [["get_price(a)", "get_stock(bb)"]], "a bb"),
-    ("import asyncio\nasync def main():\n    a = await get_price('a')\n    b = await get_price('bb')\n"
-     "    print(a['of'], b['of'])\nasyncio.run(main())", [PQ], "a bb"),
-    ("import asyncio\nasync def main():\n    return await asyncio.gather(*(asyncio.to_thread(get_price, n) "
-     "for n in ('a', 'bb')))\nprint([x['of'] for x in asyncio.run(main())])", [PQ], "['a', 'bb']"),
     ("import asyncio\nasync def one(n):\n    return await asyncio.wait_for(get_price(n), 5)\n"
-     "print([x['of'] for x in await asyncio.gather(one('a'), one('bb'))])",
-     [["get_price(a)"], ["get_price(bb)"]], "['a', 'bb']"),
+     "print([x['of'] for x in await asyncio.gather(one('a'), one('bb'))])", [PQ], "['a', 'bb']"),
     ("import asyncio\nseen = []\nasync def one(n):\n    seen.append((await get_price(n))['of'])\n"
      "    if len(seen) == 1:\n        await get_stock('x')\n"
      "async def bad():\n    await get_price(whom=1)\n"
      "print(len(await asyncio.gather(one('a'), bad(), one('bb'), return_exceptions=True)), seen)",
      [["get_price(a)"], ["get_price(bb)", "get_stock(x)"]], "3 ['a', 'bb']"),
+    ("import asyncio\nt = asyncio.create_task(send('a'))\nprint('begun')", [["send(a)"]], "begun"),
+    ("class Board:\n    def create_task(self, x):\n        return x['of']\n"
+     "board = Board()\nprint(board.create_task(send('a')), board.create_task(send('bb')))",
+     [["send(a)"], ["send(bb)"]], "a bb"),
+    # In order.
+    ("import asyncio\nasync def main():\n    a = await get_price('a')\n    b = await get_price('bb')\n"
+     "    print(a['of'], b['of'])\nasyncio.run(main())", P_Q, "a bb"),
+    ("import asyncio\nasync def main():\n    return await asyncio.gather(*(asyncio.to_thread(get_price, n) "
+     "for n in ('a', 'bb')))\nprint([x['of'] for x in asyncio.run(main())])", P_Q, "['a', 'bb']"),
     ("from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor() as pool:\n"
      "    found = list(pool.map(get_price, ['a', 'bb']))\nprint([x['of'] for x in found])",
-     [PQ], "['a', 'bb']"),
+     P_Q, "['a', 'bb']"),
     ("from concurrent.futures import ThreadPoolExecutor, as_completed\nwith ThreadPoolExecutor() as pool:\n"
      "    fs = {pool.submit(get_price, n): n for n in ('a', 'bb')}\n"
      "    print(sorted((fs[f], f.result()['value']) for f in as_completed(fs)))",
-     [PQ], "[('a', 1), ('bb', 2)]"),
+     P_Q, "[('a', 1), ('bb', 2)]"),
     ("from concurrent.futures import ThreadPoolExecutor\ndef both(n):\n"
      "    return get_price(n)['value'] + get_stock(n)['value']\n"
      "with ThreadPoolExecutor() as pool:\n    print(list(pool.map(both, ['a', 'bb'])))",
      [["get_price(a)"], ["get_stock(a)"], ["get_price(bb)"], ["get_stock(bb)"]], "[2, 4]"),
-    # Loops that only collect.
-    ("found = []\nfor n in ['a', 'bb']:\n    found.append(get_price(n))\nprint(len(found), n)", [PQ], "2 bb"),
-    ("found = {}\nfor i, n in enumerate(('a', 'bb')):\n    found[n] = get_price(n)['value'] + i\n"
-     "print(found)", [PQ], "{'a': 1, 'bb': 3}"),
-    ("total = 0\nfor n in ['a', 'bb']:\n    p = get_price(n)\n    s = get_stock(n)\n"
-     "    total += p['value'] * s['value']\n    if p['value'] > 1:\n        print('dear', n)\nprint(total)",
-     [["get_price(a)", "get_stock(a)", "get_price(bb)", "get_stock(bb)"]], "dear bb\n5"),
-    ("for row in [{'n': 'a'}, {'n': 'bb'}]:\n    print(row['n'], get_price(row['n'])['value'])", [PQ],
-     "a 1\nbb 2"),
-    ("for n in ['a', 'bb']:\n    send(n)", [["send(a)", "send(bb)"]], ""),
-    ("for n in ['a', 'bb']:\n    print(send(n)['value'])", [["send(a)"], ["send(bb)"]], "1\n2"),
-    ("found = []\nfor n in ['a', 'bb']:\n    found.append(get_price(n + str(len(found))))\n"
-     "print(found[1]['of'])", [["get_price(a0)"], ["get_price(bb1)"]], "bb1"),
-    ("found = ['a']\nfor x in [found, found]:\n    found.append(get_price(x[-1])['of'] + 'b')\nprint(found)",
-     [["get_price(a)"], ["get_price(ab)"]], "['a', 'ab', 'abb']"),
-    ("xs = ['a', 'bb']\nys = xs\nfor x in xs:\n    ys[-1] = get_price(x)['of'] + 'c'\nprint(xs)",
-     [["get_price(a)"], ["get_price(ac)"]], "['a', 'acc']"),
+    ("import queue, threading\nwork, done = queue.Queue(), queue.Queue()\ndef worker():\n"
+     "    while (n := work.get()) is not None:\n        done.put(get_price(n)['of'])\n"
+     "t = threading.Thread(target=worker)\nt.start()\nfor n in ('a', 'bb', None):\n    work.put(n)\n"
+     "print(done.get(), done.get())\nt.join()", P_Q, "a bb"),
+    ("import threading, time\nstop = threading.Event()\n"
+     "t = threading.Thread(target=lambda: stop.wait() and print('stopped'))\n"
+     "t.start()\nprint(get_price('a')['of'])\nstop.set()\nt.join()", [["get_price(a)"]], "stopped"),
+    ("a = get_price('a')\nb = get_price('bb')\nprint(a['value'], b['value'])", P_Q, "1 2"),
+    ("print({n: get_price(n)['value'] for n in ['a', 'bb']})", P_Q, "{'a': 1, 'bb': 2}"),
+    ("found = []\nfor n in ['a', 'bb']:\n    found.append(get_price(n))\nprint(len(found), n)", P_Q, "2 bb"),
     ("d = {'a': 1, 'bb': 2}\ne = d\nfor k, v in zip(d, [1, 2]):\n    e[k + 'c'] = get_price(k)['value']",
      [["get_price(a)"]], "dictionary changed size during iteration"),
-    ("import asyncio\nt = asyncio.create_task(send('a'))\nprint('begun')", [["send(a)"]], "begun"),
     ("for n in ['a', 'bb']:\n    if get_price(n)['value'] == 1:\n        break\nprint(n)",
      [["get_price(a)"]], "a"),
-    ("last = 'a'\nfor i in range(2):\n    last = get_price(last + 'b')['of']\nprint(last)",
-     [["get_price(ab)"], ["get_price(abb)"]], "abb"),
     ("print([get_stock(x['of'])['of'] for x in map(send, ['a', 'bb'])])",
      [["send(a)"], ["get_stock(a)"], ["send(bb)"], ["get_stock(bb)"]], "['a', 'bb']"),
-    # In order.
-    ("send('a')\nsend('a')\nprint('sent')", [["send(a)"], ["send(a)"]], "sent"),
     ("send('a')\nget_price('a')\nsend('bb')", [["send(a)"], ["get_price(a)"], ["send(bb)"]], ""),
-    ("run_code('a')\nrun_code('bb')", [["run_code(a)"], ["run_code(bb)"]], ""),
-    ("a = get_price('a')\nb = get_price(a['of'] + 'b')\nprint(b['of'])",
-     [["get_price(a)"], ["get_price(ab)"]], "ab"),
-    ("n = 'a'\ndef change():\n    global n\n    n = 'bb'\n"
-     "x = [get_price(n), change(), get_price(n)]\nprint(x[2]['of'])",
-     [["get_price(a)"], ["get_price(bb)"]], "bb"),
     ("a = send('a')['missing']\nsend('bb')", [["send(a)"]], "KeyError: 'missing'"),
     ("x = get_price('a') or get_price('bb')\nprint(x['of'])", [["get_price(a)"]], "a"),
     ("print(any(get_price(n) for n in ('a', 'bb')))", [["get_price(a)"]], "True"),
-    ("def names():\n    yield 'a'\n    yield run_code('x')['of']\n"
-     "print([get_price(n)['of'] for n in names()])",
-     [["get_price(a)"], ["run_code(x)"], ["get_price(x)"]], "['a', 'x']"),
     ("class Names:\n    def __getitem__(self, key):\n        return send(key)['of']\n"
      "it = Names()\nx = [get_price('a'), get_price(it['bb'])]\nprint(x[1]['of'])",
      [["get_price(a)"], ["send(bb)"], ["get_price(bb)"]], "bb"),
-    # What goes wrong, goes wrong where it stands.
+    # A call that fails does so in its turn, and the calls after it are not made.
     ("x = [get_price('a'), get_price({}['b'])]", [["get_price(a)"]], "KeyError: 'b'"),
     ("try:\n    x = [get_price('a'), get_price(whom=3), get_price('bb')]\n"
      "except TypeError:\n    print('refused')", [["get_price(a)"]], "refused"),
-    ("print([get_price(n[0])['of'] for n in ('a', '', 'c')])", [["get_price(a)"]], "IndexError"),
-    ("f = get_price\nget_stock = len\nprint([f('a')['of'], get_stock('bb')])",
-     [["get_price(a)"]], "['a', 2]"),
+    ("print([x['of'] for x in [get_price(n[0]) for n in ('a', '', 'c')]])", [["get_price(a)"]], "IndexError"),
+    ("f = get_price\nget_stock = len\n"
+     "print([f('a')['of'], get_stock('bb')], [get_stock(n) for n in ('a', 'bb')])",
+     [["get_price(a)"]], "['a', 2] [1, 2]"),
 ]  # fmt: skip
 
 
