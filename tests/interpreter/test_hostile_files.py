@@ -19,7 +19,7 @@ from emulator.settings import Settings
 from sandbox.engine import Limits
 from sandbox.fences import probes
 from sandbox.kernel.engine import KernelEngine
-from sandbox.kernel.session import STUB
+from sandbox.kernel.stub import STUB
 from tests.support.containers import Container
 from tests.support.serving import serve
 

@@ -19,7 +19,7 @@ import openai
 import pytest
 
 from sandbox.fences import probes
-from sandbox.kernel.session import STUB
+from sandbox.kernel.stub import STUB
 from tests.conftest import StartProxy
 from tests.support.containers import Container
 from tests.support.scripted import ScriptedUpstream
