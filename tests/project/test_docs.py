@@ -88,6 +88,13 @@ def test_the_quickstarts_curl_line_runs(proxy: str, upstream: ScriptedUpstream) 
     assert call["function"] == {"name": "get_weather", "arguments": '{"location":"London"}'}
 
 
+def test_the_index_and_the_site_list_every_page() -> None:
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    index = (ROOT / "docs" / "index.md").read_text()
+    assert pages == set(re.findall(r"\(([\w-]+\.md)\)", index))
+    assert pages <= set(re.findall(r": ([\w-]+\.md)", (ROOT / "mkdocs.yml").read_text()))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
