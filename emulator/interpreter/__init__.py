@@ -1,14 +1,18 @@
 """Cells in containers: kernels that keep their state, files, approvals.
 
-In comes a cell and the container that it runs in; out comes what it prints, draws and writes, call by call
-where it calls a client's functions. A container outlives its kernel: files are the host's (`storage`), and
-`file_sync` brings them into each new kernel and out again.
+In: a cell and its container. Out: what the cell prints, draws and writes, call by call if it calls a
+client's functions. A container outlives its kernel: files belong to the host (`emulator.storage`), and
+`file_sync` copies them into each new kernel and out again.
 
-Laws: one cell at a time in a container; all that comes out of a kernel is data, bounded and never parsed as
-code; a cell that waits for a client's result waits inside its kernel and is never run twice.
+Laws: one cell at a time in a container; everything that comes out of a kernel is data, bounded, and never
+parsed as code; a cell that waits for a client's result waits inside its kernel and is never run twice.
 
-Of several replicas, `shared_kernels` lets each go on with a container's kernel; `replicas` names what they
-know together: `kernel_records`, `kernel_places` and `shared_approvals`.
+Where the kernels are:
 
-Start at `interpreter.Interpreter.run`, then `kernels` (who has a kernel) and `cell` (one run).
+    one worker       `Interpreter` in the worker itself several workers  `Interpreter` in the keeper;
+    workers have a `RemoteInterpreter` replicas         each has one of the above; `SharedKernels` lets them
+    use the same kernels, one at a time
+
+Start at `interpreter.Interpreter.run`, then `container_kernel` (the states of a kernel) and `cell` (one
+run).
 """

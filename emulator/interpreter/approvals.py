@@ -1,4 +1,13 @@
-"""The cells that wait for a person's word. Knows nothing of kernels or HTTP."""
+"""The cells that wait for a person's approval. Knows nothing of kernels or HTTP.
+
+    pending ──► approved: the cell runs
+       ├──────► declined by a person
+       └──────► declined by this process: no decision in time, client gone, container deleted, process ends
+
+The first decision counts. A pending cell is always in the memory of the process whose request it is. With a
+shared store it also has a record there (`approval_records`), which any replica shows and decides by writing
+into it; the process looks twice a second. While the store is unavailable, only that process can decide.
+"""
 
 from __future__ import annotations
 
@@ -10,148 +19,149 @@ from contextlib import suppress
 import structlog
 
 from emulator.errors import ExecutionFailed, NotFound
+from emulator.interpreter.approval_records import ApprovalRecords
 from emulator.interpreter.pending_cell import ApprovalDecision, PendingCell
-from emulator.interpreter.shared_approvals import SharedApprovals
 from emulator.storage.key_value import StoreFailed
 
 log = structlog.get_logger()
 
 _LOOK_SECONDS = 0.5
-"""Between looks at what was decided at other replicas."""
 
 
 class Approvals:
-    """The held cells of all containers. Safe to share between threads.
-
-    With ``shared``, any replica shows and decides what waits at one; while the store cannot be asked, only
-    that one does.
-    """
+    """Safe to share between threads."""
 
     def __init__(
-        self, shared: SharedApprovals | None = None, now: Callable[[], float] = time.time
+        self, records: ApprovalRecords | None = None, now: Callable[[], float] = time.time
     ) -> None:
-        self._shared = shared
+        """``records`` are those of all replicas, if there are several."""
+        self._records = records
         self._now = now
         self._lock = threading.Lock()
-        self._held: dict[str, PendingCell] = {}
+        self._pending: dict[str, PendingCell] = {}
 
-    def hold(self, execution_id: str, container_id: str, code: str) -> PendingCell:
-        """Hold a cell until it is decided on; `wait` and `release` must follow."""
-        held = PendingCell(execution_id, container_id, code, self._now())
+    def add(self, execution_id: str, container_id: str, code: str) -> PendingCell:
+        """A new pending cell. `wait` and `remove` must follow."""
+        cell = PendingCell(execution_id, container_id, code, self._now())
         with self._lock:
-            self._held[held.id] = held
-        if not self._look(held):
-            log.warning("a held cell is not shown at other replicas yet", container=container_id)
-        return held
+            self._pending[cell.id] = cell
+        if not self._synchronize(cell):
+            log.warning("a pending cell is not shown at other replicas yet", container=container_id)
+        return cell
 
-    def wait(self, held: PendingCell, seconds: float) -> ApprovalDecision:
-        """The decision, from whichever replica; no decision in ``seconds`` means no."""
+    def wait(self, cell: PendingCell, seconds: float) -> ApprovalDecision:
+        """The decision of any replica. Without one in ``seconds``, the cell is declined."""
         until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            look_again = left if self._shared is None else min(left, _LOOK_SECONDS)
-            if (decision := held.wait(look_again)) is not None:
+        while (remaining := until - time.monotonic()) > 0:
+            pause = remaining if self._records is None else min(remaining, _LOOK_SECONDS)
+            if (decision := cell.wait(pause)) is not None:
                 return decision
-            self._look(held)
-        nobody = ApprovalDecision(approved=False, reason=f"nobody approved it within {seconds:g} s")
-        with suppress(NotFound):  # somebody was faster, just now
-            self._settle(held.container_id, held.id, nobody)
-        return held.decision or nobody
+            self._synchronize(cell)
+        too_late = ApprovalDecision(
+            approved=False, reason=f"nobody approved it within {seconds:g} s"
+        )
+        with suppress(NotFound):  # a decision came at this very moment
+            self._settle(cell.container_id, cell.id, too_late)
+        return cell.decision or too_late
 
-    def release(self, held: PendingCell) -> None:
-        with held.telling:
+    def remove(self, cell: PendingCell) -> None:
+        with cell.sharing:
             with self._lock:
-                self._held.pop(held.id, None)
-            if self._shared is not None:
-                with suppress(StoreFailed):  # it ends by itself
-                    self._shared.forget(held)
+                self._pending.pop(cell.id, None)
+            if self._records is not None:
+                with suppress(StoreFailed):  # then the record expires
+                    self._records.delete(cell.container_id)
 
-    def of(self, container_id: str) -> list[PendingCell]:
-        """The cells that wait in one container, the oldest first."""
-        found = self._of_here(container_id)
-        if self._shared is not None and not found:
+    def pending(self, container_id: str) -> list[PendingCell]:
+        """The pending cells of a container, oldest first. Raises `ExecutionFailed` if that is unknown."""
+        found = self._pending_here(container_id)
+        if self._records is not None and not found:
             try:
-                elsewhere = self._shared.of(container_id)
+                elsewhere = self._records.get(container_id)
             except StoreFailed as error:
-                raise _unknown() from error
+                raise _unavailable() from error
             found = [elsewhere] if elsewhere is not None else []
         return found
 
     def decide(
         self, container_id: str, execution_id: str, decision: ApprovalDecision
     ) -> PendingCell:
-        """Raises `NotFound` if no such cell waits in that container."""
-        for held in self.of(container_id):
-            if held.id == execution_id:
+        """Raises `NotFound` if no such cell is pending in that container."""
+        for cell in self.pending(container_id):
+            if cell.id == execution_id:
                 self._settle(container_id, execution_id, decision)
-                return held
+                return cell
         raise _not_found(execution_id)
 
-    def drop(self, container_id: str) -> None:
-        """The container has gone: nothing of it will run, at no replica."""
+    def decline_all_of(self, container_id: str) -> None:
+        """The container is gone: its pending cell will not run, at any replica."""
         gone = ApprovalDecision(approved=False, reason="the container has gone")
         with suppress(NotFound, ExecutionFailed):
-            for held in self.of(container_id):
-                self._settle(container_id, held.id, gone)
+            for cell in self.pending(container_id):
+                self._settle(container_id, cell.id, gone)
 
-    def drop_all(self) -> None:
-        """This process ends: nothing that is held here will run."""
+    def decline_all(self) -> None:
+        """This process ends: none of its pending cells will run."""
         with self._lock:
-            held_here = [*self._held.values()]
-        for held in held_here:
-            held.decide(ApprovalDecision(approved=False, reason="the proxy ends"))
+            cells = [*self._pending.values()]
+        for cell in cells:
+            cell.decide(ApprovalDecision(approved=False, reason="the proxy ends"))
 
-    def _of_here(self, container_id: str) -> list[PendingCell]:
+    def _pending_here(self, container_id: str) -> list[PendingCell]:
         with self._lock:
-            return [held for held in self._held.values() if held.container_id == container_id]
+            return [cell for cell in self._pending.values() if cell.container_id == container_id]
 
     def _settle(self, container_id: str, execution_id: str, decision: ApprovalDecision) -> None:
-        """Raises `NotFound` if another decision was faster, `ExecutionFailed` if that is unknown."""
-        here = [held for held in self._of_here(container_id) if held.id == execution_id]
-        if self._shared is not None and not self._counts(
-            container_id, execution_id, decision, here
+        """Raises `NotFound` if another decision came first, `ExecutionFailed` if that is unknown."""
+        here = [cell for cell in self._pending_here(container_id) if cell.id == execution_id]
+        if self._records is not None and not self._is_first(
+            self._records, container_id, execution_id, decision, here
         ):
             raise _not_found(execution_id)
-        for held in here:
-            held.decide(decision)
+        for cell in here:
+            cell.decide(decision)
 
-    def _counts(
+    def _is_first(
         self,
+        records: ApprovalRecords,
         container_id: str,
         execution_id: str,
         decision: ApprovalDecision,
         here: list[PendingCell],
     ) -> bool:
-        """Whether no other replica has decided, as far as the store can be asked."""
-        assert self._shared is not None
+        """Return True if no other replica has decided, as far as the store is available."""
         try:
-            if self._shared.decide(container_id, execution_id, decision):
+            if records.decide(container_id, execution_id, decision):
                 return True
         except StoreFailed as error:
             if not here:
-                raise _unknown() from error
+                raise _unavailable() from error
             return True
-        for held in here:
-            self._look(held)
-        # If it still waits, the store has lost it meanwhile.
-        return any(held.decision is None and self._waits(held) for held in here)
+        for cell in here:
+            self._synchronize(cell)
+        # If the cell is still undecided, the store has lost its record.
+        return any(cell.decision is None and self._is_pending(cell) for cell in here)
 
-    def _waits(self, held: PendingCell) -> bool:
+    def _is_pending(self, cell: PendingCell) -> bool:
         with self._lock:
-            return held.id in self._held
+            return cell.id in self._pending
 
-    def _look(self, held: PendingCell) -> bool:
-        """Take over what another replica has decided. False if the store cannot be asked."""
-        if self._shared is None:
+    def _synchronize(self, cell: PendingCell) -> bool:
+        """Renew the cell's record and take over another replica's decision.
+
+        Returns False if the store is unavailable.
+        """
+        if self._records is None:
             return True
-        with held.telling:
-            if not self._waits(held):
-                return True  # to tell of it again would have it decided on twice
+        with cell.sharing:
+            if not self._is_pending(cell):
+                return True  # a renewed record could be decided again
             try:
-                decision = self._shared.look(held)
+                decision = self._records.renew(cell)
             except StoreFailed:
-                return False  # this is called again soon
+                return False
         if decision is not None:
-            held.decide(decision)
+            cell.decide(decision)
         return True
 
 
@@ -162,9 +172,9 @@ def _not_found(execution_id: str) -> NotFound:
     )
 
 
-def _unknown() -> ExecutionFailed:
+def _unavailable() -> ExecutionFailed:
     return ExecutionFailed(
-        "What waits for approval at other replicas is not known just now.",
+        "The store that tells which cells wait for approval at other replicas is unavailable.",
         code="overloaded",
         headers={"retry-after": "1"},
     )

@@ -1,14 +1,22 @@
-"""A cell on its way: what it puts out, the calls it makes, how it ends. Knows nothing of containers."""
+"""One cell: what it outputs, the calls that it makes, how it ends. Knows nothing of containers.
+
+    running ──► waiting for the results of its calls ──► running (resumed) ──► ... ──► completed or failed
+
+A waiting cell waits inside its kernel. If its results never come, it is abandoned there
+(`ContainerKernel`), or its container expires with it; it is never run a second time.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import PlainSerializer, PlainValidator
 
 from emulator.events import CreatedFile, Image, Logs, new_id
 from emulator.interpreter.execution import Execution, Status, Transcript
-from emulator.interpreter.pending_cell import PendingCell
 from emulator.programs.order import PendingCalls
 from emulator.programs.program import Call
 from emulator.settings import Order
@@ -23,19 +31,19 @@ _FAULTS = {
     SandboxLimit: "LimitExceeded",
     SandboxDied: "KernelDied",
 }
-"""What a cell is said to have raised where the sandbox ended it."""
+"""The exception that a cell shows if the sandbox ended it."""
 
 Steps = Iterator[Output | Step]
 
 
 @dataclass(frozen=True)
 class CellWaiting:
-    """The cell has called functions of the client and waits in its kernel for all their results."""
+    """The cell has called functions of the client and waits in its kernel for all results."""
 
     calls: Mapping[str, Call]
-    """By ``call_...``, with which the result must come; in the order in which the cell has them."""
+    """By their ids (``call_...``), in the order of the cell."""
     outputs: tuple[Logs | Image, ...]
-    """Of the cell up to here."""
+    """The cell's outputs so far."""
 
 
 @dataclass(frozen=True)
@@ -46,24 +54,27 @@ class CellEnded:
 
 @dataclass
 class RunningCell:
-    """``key`` names it: ``exec_KEY`` is the id of its execution."""
+    """A cell between its first statement and its end; as JSON, another replica can resume it.
+
+    ``exec_KEY`` is the id of its execution.
+    """
 
     key: str
     code: str
-    toolset: Toolset
-    """Calls of these functions are the client's to make."""
+    toolset: Annotated[
+        Toolset,
+        PlainSerializer(lambda toolset: [dict(tool) for tool in toolset.definitions]),
+        PlainValidator(Toolset.parse),
+    ]
+    """The functions whose calls the client makes."""
     order: Order = "auto"
-    """Which of its calls leave together."""
+    """Which of its calls are sent together."""
     transcript: Transcript = field(default_factory=Transcript)
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
     ids: list[str] = field(default_factory=list)
-    """Of the calls that it has made."""
+    """The ids of all calls that it has made."""
     waiting: CellWaiting | None = None
-    held: PendingCell | None = None
-    """While it must be approved, and after."""
-    gone: bool = False
-    """Nobody waits for what comes of it."""
 
     @property
     def id(self) -> str:
@@ -72,7 +83,7 @@ class RunningCell:
     def drive(
         self, notebook: Notebook, steps: Steps
     ) -> Generator[Logs | Image, None, CellWaiting | CellEnded]:
-        """Outputs as they come; returns when the cell waits for a client, or has ended."""
+        """Yields outputs as they come. Returns when the cell waits for results, or has ended."""
         began = time.monotonic()
         self.waiting = None
         try:
@@ -89,11 +100,11 @@ class RunningCell:
         self, notebook: Notebook, steps: Steps
     ) -> Generator[Logs | Image, None, CellWaiting | CellEnded]:
         while True:
-            step = yield from self._until_step(steps)
+            step = yield from self._outputs_until_step(steps)
             if isinstance(step, Finished):
                 return CellEnded("completed", step.text)
             try:
-                calls = {new_id("call_"): call for call in self._leaving(step)}
+                calls = {new_id("call_"): call for call in self._sendable_calls(step)}
             except BindError as error:
                 problems = "; ".join(str(problem) for problem in error.problems)
                 steps = notebook.refuse(f"{error.call}: {problems}")
@@ -102,17 +113,17 @@ class RunningCell:
             self.waiting = CellWaiting(calls, tuple(self.transcript.outputs))
             return self.waiting
 
-    def _until_step(self, steps: Steps) -> Generator[Logs | Image, None, Step]:
+    def _outputs_until_step(self, steps: Steps) -> Generator[Logs | Image, None, Step]:
         for event in steps:
             if isinstance(event, Finished | Paused):
                 return event
             yield from self.transcript.take(event)
         raise AssertionError("a step comes last")
 
-    def _leaving(self, step: Paused) -> list[Call]:
-        """The calls that the cell waits for, as many of the first as may share a message.
+    def _sendable_calls(self, step: Paused) -> list[Call]:
+        """The calls that the cell waits for: as many of the first ones as may share a message.
 
-        Raises `BindError` for the first; another that its schema refuses is told when its turn comes.
+        Raises `BindError` for the first call. A later one with invalid arguments is refused when it is first.
         """
         outgoing = PendingCalls(self.order)
         calls: list[Call] = []

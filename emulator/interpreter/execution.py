@@ -50,7 +50,9 @@ class Execution:
     """The same as it came, in order."""
 
     def report(self) -> dict[str, Any]:
-        """As ``POST /containers/{id}/execute`` answers: the fields of Azure's dynamic sessions, and ours."""
+        """As ``POST /containers/{id}/execute`` answers: the fields of Azure's dynamic sessions, and
+        ours.
+        """
         return {
             "id": self.id,
             "object": "container.execution",

@@ -1,43 +1,55 @@
-"""Keep a container's files and those of its kernel in step. Knows nothing of cells.
+"""Synchronizes a container's files with those of its kernel. Knows nothing of cells.
 
-The host's copies are the ones that count: they outlive kernels. What a kernel says of its files is
-bounded by what a container may hold, and each name is checked before it is kept.
+The host's copies are authoritative: they outlive kernels. Before a cell, what the user changed goes into
+the kernel; after it, what the cell changed comes out. What a kernel reports of its files is bounded by what
+a container may hold, and each name is checked before a file is stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 from emulator.errors import EmulatorError
 from emulator.events import CreatedFile
-from emulator.interpreter.kernel_records import SyncedFiles
 from emulator.storage.container_files import ROOT
 from emulator.storage.containers import Containers
 from sandbox.kernel.notebook import FileFault, Notebook, Seen
 
-MOST_FILES = 1000
-"""Files of a kernel that are looked at."""
+MAX_FILES = 1000
+"""A kernel's further files are ignored."""
+
+
+@dataclass(frozen=True)
+class SyncedFiles:
+    """The state of a `FileSync`. A file is (path, size, modification time)."""
+
+    version: int | None = None
+    seen: list[tuple[str, int, int]] = field(default_factory=list)
+    shared: list[str] = field(default_factory=list)
 
 
 class FileSync:
     """The files of one kernel, from its start on. Used by one thread at a time."""
 
-    def __init__(self, containers: Containers, container_id: str, most_bytes: int) -> None:
-        """``most_bytes`` may one cell bring out."""
+    def __init__(self, containers: Containers, container_id: str, max_bytes: int) -> None:
+        """One cell can store at most ``max_bytes``."""
         self._containers = containers
         self._container_id = container_id
-        self._most = most_bytes
+        self._max_bytes = max_bytes
         self._version: int | None = None
         self._seen: dict[str, Seen] = {}
-        """What the kernel had when it was last looked at."""
+        """The kernel's files when they were last listed."""
         self._shared: set[str] = set()
-        """What both sides had: only this is removed on one side when it has gone on the other."""
+        """Paths that both sides had. Only such a file is removed on one side when the other has removed
+        it.
+        """
         self.notes: list[str] = []
-        """What could not be kept or brought in, to be told and cleared by whoever tells it."""
+        """Files that could not be stored or copied; whoever reports them clears the list."""
 
     def state(self) -> SyncedFiles:
-        """What another process goes on from."""
+        """What another process needs to continue."""
         seen = [(file.path, file.size, file.changed) for file in self._seen.values()]
         return SyncedFiles(self._version, seen, sorted(self._shared))
 
@@ -47,7 +59,7 @@ class FileSync:
         self._shared = {*state.shared}
 
     def bring_in(self, notebook: Notebook) -> None:
-        """Bring what a user has added, replaced or removed into the kernel."""
+        """Copy what a user has added, replaced or removed into the kernel."""
         version = self._containers.version(self._container_id)
         if version == self._version:
             return
@@ -60,39 +72,39 @@ class FileSync:
                 try:
                     notebook.write(path, self._containers.read(self._container_id, file.id))
                 except FileFault as error:
-                    notebook.remove(path)  # half of it may be
-                    self.notes.append(f"the user's file is not there: {error}")
-        self._look(notebook)
+                    notebook.remove(path)  # a part of it may have been written
+                    self.notes.append(f"the user's file could not be copied: {error}")
+        self._list(notebook)
         self._shared = wanted.keys() & self._seen.keys()
         self._version = version
 
     def bring_out(self, notebook: Notebook) -> list[CreatedFile]:
-        """Keep what a cell has written or changed, and remove what it has removed."""
-        before, left = self._seen, self._most
-        self._look(notebook)
-        brought = []
+        """Store what a cell has written or changed, and remove what it has removed."""
+        before, remaining = self._seen, self._max_bytes
+        self._list(notebook)
+        created = []
         for path, file in self._seen.items():
             if before.get(path) == file:
                 continue
-            if file.size > left:
-                self.notes.append(f"{path!r} was not kept: there is too much to keep")
+            if file.size > remaining:
+                self.notes.append(f"{path!r} was not kept: the cell wrote too much")
                 continue
-            left -= file.size
-            brought += self.keep(path, partial(notebook.read, path, file.size))
+            remaining -= file.size
+            created += self.store(path, partial(notebook.read, path, file.size))
         stored = {
             file.path.removeprefix(ROOT): file.id
             for file in self._containers.files(self._container_id)
         }
-        # In a longer list than that, what is not in it may be there all the same.
-        gone = self._shared - self._seen.keys() if len(self._seen) < MOST_FILES else set()
-        for path in gone:
+        # A list of `MAX_FILES` may be incomplete: a path that is missing there may still exist.
+        removed = self._shared - self._seen.keys() if len(self._seen) < MAX_FILES else set()
+        for path in removed:
             if path in stored:
                 self._containers.remove(self._container_id, stored[path])
-        self._shared = (self._seen.keys() & stored.keys()) | (self._shared - gone)
-        return brought
+        self._shared = (self._seen.keys() & stored.keys()) | (self._shared - removed)
+        return created
 
-    def keep(self, path: str, content: Callable[[], bytes]) -> list[CreatedFile]:
-        """The file as it is kept; none, and a note, if it cannot be."""
+    def store(self, path: str, content: Callable[[], bytes]) -> list[CreatedFile]:
+        """The stored file; or none, and a note, if it cannot be stored."""
         try:
             file = self._containers.put_file(
                 self._container_id, ROOT + path, content(), "assistant"
@@ -102,5 +114,5 @@ class FileSync:
             return []
         return [CreatedFile(self._container_id, file.id, file.path, file.bytes)]
 
-    def _look(self, notebook: Notebook) -> None:
-        self._seen = {file.path: file for file in notebook.files(MOST_FILES)}
+    def _list(self, notebook: Notebook) -> None:
+        self._seen = {file.path: file for file in notebook.files(MAX_FILES)}

@@ -1,4 +1,6 @@
-"""Open the interpreter with all that it lives on: in the only worker, or in the keeper of several."""
+"""Opens the interpreter with its engines and its sweeper: in the only worker, or in the keeper of
+several workers.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,6 @@ import structlog
 
 from emulator.engines import InterpreterEngines
 from emulator.interpreter.interpreter import Interpreter
-from emulator.interpreter.replicas import replicas_by
 from emulator.settings import Settings
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
@@ -30,21 +31,21 @@ def open_interpreter(
     uploaded: Files,
     kernels: Callable[[str], KernelEngine] | None = None,
 ) -> Interpreter:
-    """Its kernels and its sweeper end with ``owned``; ``kernels`` that are given are the caller's."""
+    """``owned`` closes the interpreter. ``kernels``, if given, remain the caller's to close."""
     if kernels is None:
         kernels = opened = InterpreterEngines(settings)
         owned.callback(opened.close)
         if settings.interpreter == "on":
             opened.warm_up()
-    replicas = None
-    if settings.files_index:  # containers are those of all replicas
+    shared = None
+    if settings.files_index:  # all replicas have the same containers
         store = open_store(settings.store, settings.store_seconds)
         if isinstance(store, RedisStore):
-            replicas = replicas_by(store, settings)
+            shared = store
             owned.callback(store.close)
         else:
-            log.warning("kernels are each replica's own", fix="store redis://host")
-    interpreter = Interpreter(containers, kernels, settings, replicas)
+            log.warning("replicas do not share kernels", fix="store redis://host")
+    interpreter = Interpreter(containers, kernels, settings, shared)
     owned.callback(interpreter.close)
     owned.callback(Sweeper(interpreter.touch_busy, uploaded.sweep, interpreter.sweep).close)
     return interpreter

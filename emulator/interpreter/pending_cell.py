@@ -1,4 +1,6 @@
-"""A cell that waits for a person's word, and that word. Knows nothing of who asks or of replicas."""
+"""A cell that waits for a person's approval, and the decision. Knows nothing of who decides, or of
+replicas.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +10,26 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class ApprovalDecision:
-    """``code`` is what to run instead, if it was edited; ``reason`` why nothing is to run."""
+    """``code`` replaces the cell's code, if the person edited it; ``reason`` says why it must not run."""
 
     approved: bool
     code: str | None = None
     reason: str = ""
 
 
-DISCONNECTED = ApprovalDecision(approved=False, reason="the client that asked for it has gone")
+DISCONNECTED = ApprovalDecision(approved=False, reason="the client that sent it has disconnected")
 
 
 @dataclass(frozen=True, eq=False)
 class PendingCell:
-    """A cell that may not run yet."""
-
     id: str
-    """``exec_...``, the id of the execution that it will be."""
+    """``exec_...``, the id of the execution if the cell is approved."""
     container_id: str
     code: str
     since: float
-    telling: threading.Lock = field(default_factory=threading.Lock)
-    """For who tells other replicas of it, or that it waits no more."""
+    """Unix time."""
+    sharing: threading.Lock = field(default_factory=threading.Lock)
+    """Held while the cell's record for other replicas is written or deleted."""
     _decided: threading.Event = field(default_factory=threading.Event)
     _decision: list[ApprovalDecision] = field(default_factory=list)
 
@@ -42,6 +43,6 @@ class PendingCell:
         return self._decision[0] if self._decision else None
 
     def wait(self, seconds: float) -> ApprovalDecision | None:
-        """The decision, if there is one within ``seconds``."""
+        """The decision, or None after ``seconds``."""
         self._decided.wait(seconds)
         return self.decision

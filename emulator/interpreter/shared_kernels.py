@@ -1,41 +1,39 @@
-"""Kernels that any replica goes on with: the one that has the container's lease is connected to its kernel.
+"""Kernels that several replicas use, one at a time: the one with the container's lease is attached to it.
 
-A record in the shared store says where the kernel is and how far its session was. A replica that finds a
-record other than its own last one lets its connection go and takes the kernel over. Where kernels end
-with their process (bubblewrap, Docker) there is nothing to take over: the cell is told that its session was
-begun anew.
-Knows nothing of what runs in kernels.
+    take the lease ──► attach, if another replica wrote the record ──► run ──► write the record ──► release
+
+The record in the shared store says where the kernel is and what its session had. A replica that finds a
+record that it did not write drops its own connection and attaches anew. A replica that dies frees its
+lease, and the next one attaches to the kernel, with the cell that was running interrupted. Where kernels
+end with their process (bubblewrap, Docker) there is nothing to attach to: the next cell is told that its
+session was restarted.
+
+Never may two replicas use a kernel at the same time: a replica that is no longer sure of its lease neither
+writes the record nor ends the kernel. Knows nothing of what runs in kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
 
-from emulator.errors import ExecutionFailed
 from emulator.interpreter.cell import RunningCell
-from emulator.interpreter.kernel_places import KernelPlaces
-from emulator.interpreter.kernel_records import (
-    Busy,
-    KernelRecord,
-    stored_cell,
-    waiting_cell,
-)
-from emulator.interpreter.replicas import Replicas
+from emulator.interpreter.container_kernel import ContainerKernel
+from emulator.interpreter.kernel_records import KernelRecord, KernelRecords
+from emulator.interpreter.kernel_slots import KernelSlots
 from emulator.settings import Settings
 from emulator.storage.container_rows import Container
-from emulator.storage.key_value import StoreFailed
-from emulator.tools.toolset import Toolset
+from emulator.storage.key_value import KeyValueStore, StoreFailed
+from emulator.storage.key_value.leases import Lease, LeaseTaken, exclusive_lease
 from sandbox.errors import SandboxBusy, SandboxDied, SandboxError
+from sandbox.kernel.places import PLACES
 
 if TYPE_CHECKING:
-    from emulator.interpreter.kernels import ContainerKernel
     from sandbox.kernel.engine import KernelEngine
-    from sandbox.kernel.notebook import Notebook
 
 log = structlog.get_logger()
 
@@ -44,190 +42,171 @@ class SharedKernels:
     """Safe to share between threads."""
 
     def __init__(
-        self,
-        replicas: Replicas,
-        engine: Callable[[str], KernelEngine],
-        open_kernel: Callable[..., Notebook],
-        settings: Settings,
+        self, store: KeyValueStore, engine: Callable[[str], KernelEngine], settings: Settings
     ) -> None:
-        """``open_kernel`` is `Kernels.open`."""
-        self.records = replicas.records
-        self._places = replicas.places
+        self._store = store
+        self._records = KernelRecords(store)
+        self._slots: KernelSlots | None = None  # each machine has kernels for its own memory
+        if PLACES[settings.sandbox].connect is not None:
+            self._slots = KernelSlots(store, settings.max_kernels)
         self._engine = engine
-        self._open = open_kernel
         self._settings = settings
 
-    @contextmanager
-    def having(self, container: Container, kernel: ContainerKernel) -> Iterator[None]:
-        """The container for this replica alone, with its kernel as it is now.
-
-        Raises `ExecutionFailed` where that cannot be said, and `SandboxUnavailable`.
+    def lease(self, container_id: str, seconds: float) -> AbstractContextManager[Lease]:
+        """The container, for this replica alone. Raises `LeaseTaken` after ``seconds``, and
+        `StoreFailed`.
         """
-        try:
-            with self.records.lease(container.id, self._settings.interpreter_seconds) as lease:
-                kernel.holds = lease.holds
-                self._take_over(container, kernel)
-                try:
-                    yield
-                except SandboxError:
-                    kernel.end()
-                    raise
-                finally:
-                    self._save_at_last(container, kernel)
-                    self._place_at_last(container, kernel)
-                    kernel.holds = lambda: True
-        except Busy as error:
-            raise container_busy(container.id) from error
-        except StoreFailed as error:
-            raise ExecutionFailed(
-                "The code could not be run: which replica has the container is not known just now.",
-                code="overloaded",
-                headers={"retry-after": "1"},
-            ) from error
+        return exclusive_lease(self._store, f"kernel-lease:{container_id}", seconds)
+
+    def changed_record(self, container_id: str, kernel: ContainerKernel) -> KernelRecord | None:
+        """The container's record, if the kernel is not attached as it says. Raises `StoreFailed`."""
+        record = self._records.get(container_id)
+        alive = kernel.notebook is None or not kernel.notebook.over
+        if record is None or (record.stamp == kernel.stamp and alive):
+            return None
+        if record.stamp == kernel.stamp and record.parked is None:
+            return None  # the kernel was in this process and has ended, as without replicas
+        return record
 
     def save(self, container: Container, kernel: ContainerKernel, *, runs: bool = False) -> None:
-        """Let other replicas know. Raises `StoreFailed`."""
-        if not kernel.holds():
-            return  # another has it by now
+        """Write the container's record; ``runs``: a cell begins. Raises `StoreFailed`."""
+        if not kernel.is_leased():
+            return
         notebook = kernel.notebook
         if notebook is not None and notebook.over:
             notebook = None
-        if notebook is None and not (kernel.ran or kernel.lost):
+        if notebook is None and not (kernel.has_run or kernel.lost):
             return
         parked = None if notebook is None else notebook.park()
         if runs and parked is not None:
-            parked = replace(parked, running=None)  # its call is answered
+            parked = replace(parked, running=None)  # its call has been answered
+        tools = kernel.offered
         record = KernelRecord(
             memory_limit=container.memory_limit,
-            ran=kernel.ran,
-            open=notebook is not None or kernel.over,
+            ran=kernel.has_run,
+            open=notebook is not None or kernel.was_lost,
             busy=runs,
             parked=parked,
             files=kernel.file_sync.state(),
-            tools=None if kernel.offered is None else [dict(t) for t in kernel.offered.definitions],
-            cell=None if kernel.waiting is None else stored_cell(kernel.waiting),
+            tools=None if tools is None else [dict(tool) for tool in tools.definitions],
+            cell=kernel.waiting,
         )
-        kernel.stamp = ""  # whatever comes of it, it is not what it was
-        self.records.put(container.id, record)
+        kernel.stamp = ""  # if the write fails, it is unknown whether it happened
+        self._records.put(container.id, record)
         kernel.stamp = record.stamp
 
-    def take_place(self, container: Container) -> None:
-        """One of the kernels that all replicas may have together. Raises `SandboxBusy`, `StoreFailed`.
+    def save_at_end(self, container: Container, kernel: ContainerKernel) -> None:
+        """Write the record and renew or release the slot, before the lease ends."""
+        try:
+            self.save(container, kernel)
+            if self._slots is not None and kernel.is_leased():
+                if kernel.notebook is None or kernel.notebook.over:
+                    self._slots.release(container.id)
+                else:
+                    self._slots.renew(container.id, self._slot_seconds(container))
+        except StoreFailed as error:
+            log.warning("other replicas do not know the state of a kernel", reason=str(error))
 
-        If need be, that of the kernel which has been idle for longest, wherever it was used.
+    def acquire_slot(self, container: Container) -> None:
+        """One of the `max_kernels` of all replicas. Raises `SandboxBusy`, `StoreFailed`.
+
+        If all are taken, the kernel that has been idle for longest is ended, wherever it was used.
         """
-        if self._places is None:
+        if self._slots is None:
             return
-        while not self._places.take(container.id, self._place_seconds(container)):
-            if not self._make_room(self._places):
+        while not self._slots.acquire(container.id, self._slot_seconds(container)):
+            if not self._make_room(self._slots):
                 raise SandboxBusy(
-                    f"all {self._places.most} kernels of all replicas are in use",
+                    f"all {self._slots.limit} kernels of all replicas are in use",
                     "try again in a moment",
                 )
 
-    def leave(self, kernel: ContainerKernel) -> bool:
-        """Leave a kernel to other replicas; False if it would end with this one."""
+    def detach(self, kernel: ContainerKernel) -> bool:
+        """Leave the kernel to other replicas. Returns False if it would end with this process."""
         if kernel.notebook is None or kernel.notebook.park() is None:
             return False
-        kernel.leave()
+        kernel.detach()
         kernel.stamp = ""
         return True
 
     def moved(
         self, kernels: Sequence[tuple[str, ContainerKernel]]
     ) -> list[tuple[str, ContainerKernel]]:
-        """Those that others have taken over, or whose containers have gone."""
-        idle = {
+        """The kernels that other replicas have attached to, or whose containers are gone."""
+        unused = {
             container_id: kernel
             for container_id, kernel in kernels
             if kernel.notebook is not None and not kernel.lock.locked()
         }
         try:
-            stamps = self.records.stamps(idle)
+            stamps = self._records.stamps(unused)
         except StoreFailed:
-            return []  # nothing is known of them
-        return [each for each in idle.items() if stamps.get(each[0]) != each[1].stamp]
+            return []
+        return [each for each in unused.items() if stamps.get(each[0]) != each[1].stamp]
 
-    def waiting(
+    def waiting_cell(
         self, call_id: str, here: Mapping[str, ContainerKernel]
     ) -> tuple[str, RunningCell] | None:
-        """The cell that waits for this call's result, if its kernel can be reached from here."""
+        """The container and its cell that waits for this call's result, if this replica can attach to
+        its kernel.
+        """
         try:
-            container_id = self.records.container_of(call_id) if call_id else None
-            record = self.records.get(container_id) if container_id else None
+            container_id = self._records.container_of(call_id) if call_id else None
+            record = self._records.get(container_id) if container_id else None
         except StoreFailed:
-            return None  # an ordinary turn
+            return None  # the caller asks the model instead
         if not container_id or record is None or record.cell is None:
             return None
-        known = here.get(container_id)
-        at_home = known is not None and known.stamp == record.stamp
-        if call_id not in record.cell.calls or not (record.parked or at_home):
+        kernel = here.get(container_id)
+        is_here = kernel is not None and kernel.stamp == record.stamp
+        waiting = record.cell.waiting
+        if waiting is None or call_id not in waiting.calls or not (record.parked or is_here):
             return None
-        return container_id, waiting_cell(record.cell)
+        return container_id, record.cell
 
-    def ran(self, container_id: str) -> bool:
+    def has_run(self, container_id: str) -> bool:
         try:
-            record = self.records.get(container_id)
+            record = self._records.get(container_id)
         except StoreFailed:
-            return True  # rather kept than lost
+            return True  # an unused container that stays does less harm than a used one that goes
         return record is not None and record.ran
 
     def end(self, container_id: str) -> None:
-        """The container has gone: so does its kernel, whoever has had it."""
+        """The container is gone: end its kernel, wherever it was used last."""
         try:
-            record = self.records.get(container_id)
-            self.records.forget(container_id)
-            if self._places is not None:
-                self._places.leave(container_id)
+            record = self._records.get(container_id)
+            self._records.delete(container_id)
+            if self._slots is not None:
+                self._slots.release(container_id)
             if record is not None and record.parked is not None:
                 self._engine(record.memory_limit).end(record.parked)
         except SandboxDied:
             pass
         except (StoreFailed, SandboxError) as error:
-            log.warning("the kernel of a container that has gone was not ended", reason=str(error))
+            log.warning("the kernel of a deleted container was not ended", reason=str(error))
 
-    def _take_over(self, container: Container, kernel: ContainerKernel) -> None:
-        record = self.records.get(container.id)
-        alive = kernel.notebook is None or not kernel.notebook.over
-        if record is None or (record.stamp == kernel.stamp and alive):
-            return
-        if record.stamp == kernel.stamp and record.parked is None:
-            return  # it was here, and has ended: as of one replica
-        kernel.leave()
-        kernel.ran, kernel.lost = record.ran, False
-        if record.parked is None:
-            kernel.lost = record.open
-            return
-        try:
-            self._open(container, kernel, record.parked, busy=record.busy)
-        except SandboxDied as error:
-            log.warning("the kernel of a container has ended", reason=str(error))
-            kernel.lost = True
-            return
-        kernel.begun = record.ran
-        kernel.file_sync.resume(record.files)
-        kernel.offered = None if record.tools is None else Toolset.parse(record.tools)
-        kernel.waiting = None if record.cell is None else waiting_cell(record.cell)
+    def _make_room(self, slots: KernelSlots) -> bool:
+        """End the kernel that has been idle for longest. Returns False if none has been for long enough.
 
-    def _make_room(self, places: KernelPlaces) -> bool:
-        """End the kernel that has been idle for longest, if that is long enough. Raises `StoreFailed`."""
+        Raises `StoreFailed`.
+        """
         enough = self._settings.interpreter_idle_seconds
-        for container_id in places.idle(enough):
+        for container_id in slots.idle(enough):
             try:
-                with self.records.lease(container_id, 0.0):
-                    # Now nobody uses it; but it may have been used since it was looked at.
-                    if container_id in places.idle(enough) and self._give_way(container_id):
-                        places.leave(container_id)
+                with self.lease(container_id, 0.0):
+                    # Only now can no replica use it; it may have been used since it was listed.
+                    if container_id in slots.idle(enough) and self._end_idle(container_id):
+                        slots.release(container_id)
                         return True
-            except Busy:
+            except LeaseTaken:
                 continue
             except SandboxError as error:
                 log.warning("an idle kernel was not ended", reason=str(error))
         return False
 
-    def _give_way(self, container_id: str) -> bool:
-        """End a container's kernel, wherever it was used last; False if a cell waits in it."""
-        record = self.records.get(container_id)
+    def _end_idle(self, container_id: str) -> bool:
+        """End a container's kernel, wherever it was used last. Returns False if a cell waits in it."""
+        record = self._records.get(container_id)
         if record is None:
             return True
         if record.cell is not None:
@@ -235,35 +214,10 @@ class SharedKernels:
         if record.parked is not None:
             with suppress(SandboxDied):
                 self._engine(record.memory_limit).end(record.parked)
-        self.records.put(container_id, record.without_kernel())
+        self._records.put(container_id, record.without_kernel())
         return True
 
-    def _place_at_last(self, container: Container, kernel: ContainerKernel) -> None:
-        if self._places is None or not kernel.holds():
-            return
-        try:
-            if kernel.notebook is None or kernel.notebook.over:
-                self._places.leave(container.id)
-            else:
-                self._places.keep(container.id, self._place_seconds(container))
-        except StoreFailed as error:
-            log.warning("how many kernels there are is not known", reason=str(error))
-
-    def _place_seconds(self, container: Container) -> float:
-        """Longer than a container can live after its kernel was last used."""
-        of_a_cell = self._settings.approval_seconds + self._settings.interpreter_seconds
-        return 60.0 * container.expires_minutes + of_a_cell + 60.0
-
-    def _save_at_last(self, container: Container, kernel: ContainerKernel) -> None:
-        try:
-            self.save(container, kernel)
-        except StoreFailed as error:
-            log.warning("what a cell has done is not known to other replicas", reason=str(error))
-
-
-def container_busy(container_id: str) -> ExecutionFailed:
-    return ExecutionFailed(
-        f"The container {container_id!r} is busy with other code.",
-        code="container_busy",
-        headers={"retry-after": "1"},
-    )
+    def _slot_seconds(self, container: Container) -> float:
+        """Longer than the container can live after its kernel was last used."""
+        cell_seconds = self._settings.approval_seconds + self._settings.interpreter_seconds
+        return 60.0 * container.expires_minutes + cell_seconds + 60.0

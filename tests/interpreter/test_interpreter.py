@@ -238,7 +238,7 @@ def test_a_kernel_that_dies_is_replaced_and_the_files_are_still_there(
     container.execute("x = 1\nopen('b.txt', 'w').write('kept too')")
     report = container.execute(code)
     assert report["status"] == "Failure"
-    assert any("begun anew" in note for note in report["notes"])
+    assert any("was restarted" in note for note in report["notes"])
     after = container.execute("[open('a.txt').read(), open('b.txt').read(), 'x' in globals()]")
     assert after["result"] == "['kept', 'kept too', False]"
     assert after["notes"] == []  # it has been said
@@ -252,7 +252,7 @@ def test_a_proxy_that_was_restarted_says_that_variables_are_gone_once(
     container = Container(start_proxy(), stateful=stateful)
     assert container.execute("x = 1")["notes"] == []
     container.http.base_url = httpx2.URL(f"{start_proxy()}/v1")
-    found = [any("begun anew" in note for note in container.execute("1")["notes"]) for _ in told]
+    found = [any("was restarted" in note for note in container.execute("1")["notes"]) for _ in told]
     assert found == told
 
 
@@ -655,7 +655,7 @@ def test_an_idle_kernel_gives_way_and_its_container_is_told_so(start_proxy: Star
     assert other.execute("'other'")["result"] == "'other'"
     report = one.execute("['x' in globals(), open('a.txt').read()]")
     assert report["result"] == "[False, 'kept']"
-    assert any("begun anew" in note for note in report["notes"])
+    assert any("was restarted" in note for note in report["notes"])
 
 
 def test_a_kernel_in_use_gives_way_to_nobody(start_proxy: StartProxy) -> None:
@@ -756,5 +756,5 @@ def test_a_cell_that_slows_down_the_fetching_of_its_files_holds_nobody_up(
     report = container.execute(SLOW_FILES)
     assert report["stdout"] == "patched\n"
     notes = " ".join(report["notes"])
-    assert "were not kept" in notes and "begun anew" in notes
+    assert "were not kept" in notes and "was restarted" in notes
     assert container.execute("1 + 1")["result"] == "2"

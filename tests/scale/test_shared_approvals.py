@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from emulator.interpreter.shared_approvals import RECORD_SECONDS
+from emulator.interpreter.approval_records import RECORD_SECONDS
 from tests.support.processes import RedisServer
 from tests.support.programs import INTERPRETER
 from tests.support.raw_http import send

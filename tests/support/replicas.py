@@ -116,7 +116,7 @@ class Session:
 
 def begun_anew(execution: Any) -> bool:
     """Whether it tells that the session was."""
-    return any("begun anew" in note for note in execution["notes"])
+    return any("was restarted" in note for note in execution["notes"])
 
 
 class Begun:

@@ -280,7 +280,7 @@ def test_kernels_outlive_all_workers_and_nothing_outlives_the_end(tmp_path: Path
         one.workers.kill(one.workers.keeper())
         failed = one.ask(after[0], execute, {"code": "print(x)"})
         assert "NameError" in failed["stderr"]
-        assert any("begun anew" in note for note in failed["notes"])
+        assert any("was restarted" in note for note in failed["notes"])
         assert one.ask(after[1], execute, {"code": "1"})["notes"] == []
 
         one.process.kill(signal.SIGTERM)

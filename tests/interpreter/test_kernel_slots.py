@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from emulator.interpreter.kernel_places import KernelPlaces
+from emulator.interpreter.kernel_slots import KernelSlots
 from emulator.storage.key_value import SQLiteStore
 
 Time = list[float]
@@ -25,55 +25,55 @@ def store() -> Iterator[SQLiteStore]:
 
 
 @pytest.fixture
-def replica(store: SQLiteStore, time: Time) -> Callable[[], KernelPlaces]:
-    return lambda: KernelPlaces(store, 2, now=lambda: time[0])
+def replica(store: SQLiteStore, time: Time) -> Callable[[], KernelSlots]:
+    return lambda: KernelSlots(store, 2, now=lambda: time[0])
 
 
 def test_places_are_taken_once_and_free_again_when_left(
-    replica: Callable[[], KernelPlaces],
+    replica: Callable[[], KernelSlots],
 ) -> None:
     one, two = replica(), replica()
-    assert [one.take("a", 60), two.take("b", 60), one.take("c", 60)] == [True, True, False]
-    assert two.take("a", 60), "a container has the place that it has"
-    two.leave("a")
-    two.leave("never taken")
-    assert one.take("c", 60)
+    assert [one.acquire("a", 60), two.acquire("b", 60), one.acquire("c", 60)] == [True, True, False]
+    assert two.acquire("a", 60), "a container has the place that it has"
+    two.release("a")
+    two.release("never taken")
+    assert one.acquire("c", 60)
 
 
 def test_what_nobody_keeps_is_free_again_in_time(
-    replica: Callable[[], KernelPlaces], time: Time
+    replica: Callable[[], KernelSlots], time: Time
 ) -> None:
     one, two = replica(), replica()
-    assert one.take("a", 60)
-    assert one.take("b", 60)
+    assert one.acquire("a", 60)
+    assert one.acquire("b", 60)
     time[0] += 59
-    assert not two.take("c", 60)
-    two.keep("b", 60)
+    assert not two.acquire("c", 60)
+    two.renew("b", 60)
     time[0] += 2
-    assert two.take("c", 60)
-    assert not two.take("d", 60)
+    assert two.acquire("c", 60)
+    assert not two.acquire("d", 60)
 
 
 def test_a_kernel_that_lives_has_a_place_also_where_others_have_taken_all(
-    replica: Callable[[], KernelPlaces],
+    replica: Callable[[], KernelSlots],
 ) -> None:
     """The store may have lost what it knew, and a limit is no reason to end what a client has."""
     one = replica()
-    assert one.take("a", 60)
-    assert one.take("b", 60)
-    one.keep("c", 60)
-    one.leave("a")
-    assert not one.take("d", 60)
+    assert one.acquire("a", 60)
+    assert one.acquire("b", 60)
+    one.renew("c", 60)
+    one.release("a")
+    assert not one.acquire("d", 60)
 
 
 def test_the_longest_idle_come_first_and_what_is_in_use_not_at_all(
-    replica: Callable[[], KernelPlaces], time: Time
+    replica: Callable[[], KernelSlots], time: Time
 ) -> None:
     one = replica()
     for container in ("a", "b"):
-        assert one.take(container, 600)
+        assert one.acquire(container, 600)
         time[0] += 10
-    one.keep("a", 600)
+    one.renew("a", 600)
     assert one.idle(0) == ["b", "a"]
     assert one.idle(5) == ["b"]
     time[0] += 600
@@ -81,8 +81,8 @@ def test_the_longest_idle_come_first_and_what_is_in_use_not_at_all(
 
 
 def test_what_is_no_table_of_places_counts_as_none(
-    store: SQLiteStore, replica: Callable[[], KernelPlaces]
+    store: SQLiteStore, replica: Callable[[], KernelSlots]
 ) -> None:
     store.put({"kernel-places": b'{"a": ["soon", null]}'})
     assert replica().idle(0) == []
-    assert replica().take("a", 60)
+    assert replica().acquire("a", 60)
