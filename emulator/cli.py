@@ -102,9 +102,9 @@ def _upstream(arguments: Sequence[str]) -> int:
     configuration = _configuration([argument for argument in arguments if argument != "--ask"])
     print(configuration.upstream)
     if "--ask" in arguments and not configuration.settings.local_model:
-        from emulator.upstream.reachability import asked
+        from emulator.upstream.reachability import describe_upstreams
 
-        for line in asked(configuration.settings):
+        for line in describe_upstreams(configuration.settings):
             print(line)
     return 0 if configuration.upstream_is_configured else NOT_CONFIGURED
 

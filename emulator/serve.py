@@ -104,7 +104,7 @@ def _start_worker(
 ) -> None:
     """Runs when a worker listens. The ``first`` worker also prints an example request."""
     services: Services = app.extensions["emulator"]
-    services.reachability.begin()
+    services.reachability.start_check()
     if first:
         model = services.reachability.model(_MODELS_SECONDS) or "any"
         print_messages("Try:\n")

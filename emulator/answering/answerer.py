@@ -58,7 +58,7 @@ from emulator.programs.resume import ContinuedProgram, resume
 from emulator.programs.saved import save
 from emulator.settings import Settings
 from emulator.storage.key_value import KeyValueStore
-from emulator.upstream.interface import Turns
+from emulator.upstream.interface import AnswerUpstream
 from sandbox.engine import Engine, fresh_seed
 
 
@@ -66,7 +66,7 @@ from sandbox.engine import Engine, fresh_seed
 class Answerer:
     """Makes the events of one choice of one request."""
 
-    upstream: Turns
+    upstream: AnswerUpstream
     engines: Sequence[Engine]
     store: KeyValueStore | None
     habits: ModelHabits

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from emulator.answering.profiles import Profile
 from emulator.answering.usage_counter import UsageCounter
 from emulator.errors import UpstreamFailed
-from emulator.upstream.interface import Reply
+from emulator.upstream.interface import UpstreamReply
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,9 @@ class ReplyDelta:
     """That of a chunk, which is a delta of its own."""
 
 
-def read_deltas(reply: Reply, profile: Profile, meter: UsageCounter) -> Iterator[ReplyDelta]:
+def read_deltas(
+    reply: UpstreamReply, profile: Profile, meter: UsageCounter
+) -> Iterator[ReplyDelta]:
     """What ``reply`` says, as it comes; nothing that has come waits for more.
 
     Raises `UpstreamFailed`, behind what came before the fault.
@@ -55,7 +57,7 @@ def read_deltas(reply: Reply, profile: Profile, meter: UsageCounter) -> Iterator
                     reasoning.append(thought)
                 if words:
                     content.append(words)
-            if (reasoning or content) and not reply.more:
+            if (reasoning or content) and not reply.more_arrived:
                 yield pending()
     except UpstreamFailed:
         if reasoning or content:

@@ -140,7 +140,8 @@ class Pipeline:
             return True
         with traces.unrecorded():
             return self.probe.calls_tools(
-                request.route, lambda: self.upstreams.turns(request.route, request.client, until)
+                request.route,
+                lambda: self.upstreams.for_answer(request.route, request.client, until),
             )
 
     def _fallbacks(self, request: AnswerRequest) -> list[Route]:
@@ -153,7 +154,7 @@ class Pipeline:
         ]
 
     def _answer(self, request: AnswerRequest, until: float) -> Iterator[AnswerEvent]:
-        upstream = self.upstreams.turns(request.route, request.client, until)
+        upstream = self.upstreams.for_answer(request.route, request.client, until)
         if request.relayed:
             _record(request, "relayed")
             return relay(request, upstream, self.store)

@@ -30,11 +30,11 @@ from emulator.events import (
 from emulator.reading.events import Reasoning, Text
 from emulator.reading.leading_reasoning import LeadingReasoning
 from emulator.storage.key_value import KeyValueStore
-from emulator.upstream.interface import Turns
+from emulator.upstream.interface import AnswerUpstream
 
 
 def relay(
-    request: AnswerRequest, upstream: Turns, store: KeyValueStore | None = None
+    request: AnswerRequest, upstream: AnswerUpstream, store: KeyValueStore | None = None
 ) -> Iterator[UpstreamAccepted | RelayedChunk]:
     """`UpstreamAccepted`, chunks with choices, and one with the usage if the upstream tells it.
 
@@ -59,7 +59,7 @@ def relay(
             last = chunk
             if choices := chunk.get("choices"):
                 answered = True
-                yield RelayedChunk(chunk, reply.more)
+                yield RelayedChunk(chunk, reply.more_arrived)
                 for choice in choices:
                     left -= _size(choice)
             if left < 0:  # as long as any reply may be: the rest is not waited for

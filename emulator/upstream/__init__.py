@@ -1,13 +1,22 @@
-"""The model's side: which upstream has which model, the client that asks it, server-sent events.
+"""The model's side: which upstream serves which model, how requests reach it, what its answers contain.
 
-`interface` is what other rooms know: `Turns.open` sends one request of an answer, always streamed, and
-gives chunks as plain dicts, decoded once. On its way a request passes `routes` (which upstream, under
-which name), `guarded` (a place among those it gets at once, `breaker`, `retries`) and `client`, which sends
-it by `posts`, as the official SDK would; only it imports that. A `reply` tells who asks to know what came of
-it. `upstreams` holds all of them and merges their model lists; `pass_through` sends on what is no chat, by
-the model that `named_model` finds in its body; `sse` reads and writes event streams, sans-IO, and `chunk`
-says what an event must be; `local_model` serves a small model when nothing is configured. Errors carry the
-upstream's own status and words. Nothing here knows tools.
+What flows: a front's answer asks `Upstreams.route` for a `Route` and `Upstreams.for_answer` for an
+`AnswerUpstream`; its ``open`` sends one turn and returns an `UpstreamReply`, whose chunks are plain dicts,
+decoded once. On its way a request passes
+
+    routes       which upstream, under which name of the model
+    guarded      a slot of the upstream, its `breaker`, its `retries`
+    client       the HTTP request; `chunk` reads the events that `sse` finds in the response
+    transport    connections (urllib3), with `chunked` for the bodies
+
+`UpstreamReply` and `UpstreamBody` (in `reply`) run the callbacks of `recorded` and `spending`. `pass_through`
+describes requests that are not chats, whose model `named_model` finds; `permissions` checks it against the
+client's key. `reachability` and `servers` look at the upstreams when the proxy starts. `local_model` serves a
+small model if nothing is configured.
+
+Laws: chats are always streamed. A refusal keeps the upstream's status and words, but never its key. Nothing
+is sent again once an upstream has accepted. When a client disconnects, its upstream's connection ends
+immediately. Nothing here knows tools.
 
 Start at `upstreams`.
 """

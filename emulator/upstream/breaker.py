@@ -1,7 +1,12 @@
-"""A circuit breaker: an upstream that is down is left alone for a while, and then tried by one request.
+"""A circuit breaker: requests to an upstream that is down are paused, then one request tries it.
 
-Down is who cannot be reached, is silent, or answers 502, 503 or 504. A 500 or a 429 is an answer: it may
-be about one request, or one client.
+    closed      requests are sent. After the configured number of failures in a row: open
+    open        requests fail immediately, for the configured number of seconds. Then: half open
+    half open   one request is sent, and the breaker is open to all others until its outcome is known (or the
+                seconds have passed again, if it never reports one). It succeeds: closed; it fails: open
+
+Down means unreachable, silent, or 502, 503 or 504. A 500 or a 429 is an answer: it may be about one request,
+or one client.
 """
 
 from __future__ import annotations
@@ -15,12 +20,12 @@ from emulator.errors import UpstreamFailed
 
 _DOWN = (502, 503, 504)
 REGISTERS = 2
-"""Numbers of its state: failures in a row, and the nanosecond (monotonic) from which one request may try."""
+"""Numbers in its state: failures in a row, and the monotonic time (ns) from which one request may try."""
 _NANO = 1_000_000_000
 
 
 class Breaker:
-    """Opens after so many failures in a row. Safe to share between threads."""
+    """Safe to share between threads."""
 
     def __init__(
         self,
@@ -31,32 +36,34 @@ class Breaker:
     ) -> None:
         """With 0 ``failures`` it never opens.
 
-        ``state`` is that of several workers, which all find it changed. Between them there is no lock: two
-        who write at the same time may count a failure too few, or try twice.
+        Several workers may share ``state``. No lock protects it between processes: if two write at the same
+        time, a failure may not be counted, or two requests may try.
         """
         self._limit = failures or math.inf
         self._seconds = seconds
         self._now = now
         self._lock = threading.Lock()
-        self._last = ""
+        self._last_message = ""
         self._state = memoryview(bytearray(8 * REGISTERS)).cast("q") if state is None else state
 
     def check(self) -> None:
-        """To be called before a request. Raises `UpstreamFailed` while the upstream is left alone."""
+        """Call before each request. Raises `UpstreamFailed` while the breaker is open."""
         with self._lock:
-            failures, closed_from = self._state
+            failures, open_until = self._state
             if failures < self._limit:
                 return
-            left = closed_from / _NANO - self._now()
-            if left <= 0:
-                # This request is the trial; whoever comes meanwhile waits for what becomes of it.
-                self._leave_alone()
+            remaining = open_until / _NANO - self._now()
+            if remaining <= 0:
+                self._open()  # for all but this request
                 return
-        message = "The upstream has failed several times in a row and is left alone for a moment."
+        message = (
+            "The upstream failed several times in a row; requests to it are paused for "
+            f"{math.ceil(remaining)} s."
+        )
         raise UpstreamFailed(
-            f"{message} {self._last}".strip(),
+            f"{message} {self._last_message}".strip(),
             code="upstream_down",
-            headers={"retry-after": str(math.ceil(left)), "x-should-retry": "true"},
+            headers={"retry-after": str(math.ceil(remaining)), "x-should-retry": "true"},
             status=503,
         )
 
@@ -65,15 +72,15 @@ class Breaker:
             self._state[0] = 0
 
     def failed(self, error: UpstreamFailed) -> None:
-        """Any answer but these says that the upstream is there."""
+        """Record a failed request. An ``error`` that the upstream answered shows that it is up."""
         with self._lock:
             if error.status not in _DOWN:
                 self._state[0] = 0
                 return
             self._state[0] += 1
-            self._last = error.message
+            self._last_message = error.message
             if self._state[0] >= self._limit:
-                self._leave_alone()
+                self._open()
 
-    def _leave_alone(self) -> None:
+    def _open(self) -> None:
         self._state[1] = int((self._now() + self._seconds) * _NANO)

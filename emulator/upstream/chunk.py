@@ -1,56 +1,62 @@
-"""An event of an upstream's stream as a chunk. What is read of one anywhere is of its type behind this:
-garbage is the upstream's fault, not ours.
+"""Read one event of a chat's stream as a chunk.
+
+The fields that the rest of the proxy reads are checked here: an upstream that sends another type has failed,
+not the proxy.
 """
 
 from __future__ import annotations
 
 from emulator import json_codec
 from emulator.errors import UpstreamFailed
-from emulator.upstream.reply import Chunk, Heard
+from emulator.upstream.reply import Chunk, Received
 
 _TEXTS = frozenset({"content", "reasoning_content", "reasoning"})
-_COUNTED = ("prompt_tokens", "completion_tokens")
+_TOKEN_COUNTS = ("prompt_tokens", "completion_tokens")
 
 
-def read_chunk(event: bytes, heard: Heard) -> Chunk:
-    """The chunk, of which ``heard`` is told. Raises `UpstreamFailed`."""
+def read_chunk(event: bytes, received: Received) -> Chunk:
+    """Return the chunk and record it in ``received``. Raises `UpstreamFailed`."""
     try:
         chunk = json_codec.loads(event)
     except json_codec.NotJSON as error:
         raise UpstreamFailed(f"The upstream sent an event that is not JSON: {error}") from error
     if not isinstance(chunk, dict):
         raise UpstreamFailed("The upstream sent an event that is not a JSON object.")
-    if reported := chunk.get("error"):
-        message = reported.get("message") if isinstance(reported, dict) else reported
+    if error_field := chunk.get("error"):
+        message = error_field.get("message") if isinstance(error_field, dict) else error_field
         raise UpstreamFailed(f"The upstream reported an error: {message}")
-    _check(chunk, heard)
+    if not _read_choices(chunk.get("choices"), received) or not _is_usage(chunk.get("usage")):
+        raise UpstreamFailed("The upstream sent an event that is not a chat.completion.chunk.")
+    received.chunks += bool(chunk.get("choices"))
+    received.usage = chunk.get("usage") or received.usage
     return chunk
 
 
-def _check(chunk: Chunk, heard: Heard) -> None:
-    """Raises `UpstreamFailed` where anything is of another type than it should be."""
-    choices, usage = chunk.get("choices"), chunk.get("usage")
-    fits = not choices or type(choices) is list
-    for choice in choices if choices and fits else ():
+def _read_choices(choices: object, received: Received) -> bool:
+    """Record output and finish reasons in ``received``. Returns False if a field has the wrong type."""
+    if not choices:
+        return True
+    if type(choices) is not list:
+        return False
+    for choice in choices:
         if type(choice) is not dict:
-            fits = False
-            break
+            return False
         if (reason := choice.get("finish_reason")) is not None:
-            fits = fits and type(reason) is str
-            heard.finishes = heard.finishes or bool(reason)
+            if type(reason) is not str:
+                return False
+            received.has_finish = received.has_finish or bool(reason)
         if delta := choice.get("delta"):
             if type(delta) is not dict:
-                fits = False
-                break
-            for name, text in delta.items():
-                if text and name != "role":
-                    heard.says = True
-                if type(text) is not str and text is not None and name in _TEXTS:
-                    fits = False
-    if usage is not None:
-        fits = fits and type(usage) is dict
-        fits = fits and all(type(usage.get(name) or 0) is int for name in _COUNTED)
-    if not fits:
-        raise UpstreamFailed("The upstream sent an event that is no chat.completion.chunk.")
-    heard.chunks += bool(choices)
-    heard.usage = usage or heard.usage
+                return False
+            for name, value in delta.items():
+                if value and name != "role":
+                    received.has_output = True
+                if type(value) is not str and value is not None and name in _TEXTS:
+                    return False
+    return True
+
+
+def _is_usage(usage: object) -> bool:
+    return usage is None or (
+        type(usage) is dict and all(type(usage.get(name) or 0) is int for name in _TOKEN_COUNTS)
+    )

@@ -1,92 +1,97 @@
-"""The chunked transfer coding (RFC 9112, 7.1), read sans-IO: all that has come, in one piece.
+"""Decode the chunked transfer coding (RFC 9112, section 7.1), sans-IO.
 
-``http.client`` reads one chunk at a time, and an upstream sends one for each event. Knows nothing of sockets.
+``http.client`` reads one chunk per call, and an upstream sends one chunk per event. This decoder returns the
+content of every chunk that has arrived in one piece. Knows nothing of sockets.
+
+States: for each chunk SIZE (its first line), CONTENT (``_remaining`` > 0), LINE_END; the chunk of size 0
+leads to TRAILERS, and an empty line to ENDED. Input that does not fit its state raises `BadChunk`. After that
+the connection must not be used again, since nobody knows where the body ends.
 """
 
 from __future__ import annotations
 
 import re
+from enum import Enum, auto
 
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\n]*)?\r?\n")
-_MOST_LINE = 16 * 1024
-_MOST_TRAILERS = 100
+_MAX_LINE = 16 * 1024
+_MAX_TRAILERS = 100
 
 
 class BadChunk(ValueError):
-    """The body is not in chunks, though its head says so."""
+    """The response says that its body is chunked, and it is not."""
+
+
+class _State(Enum):
+    SIZE = auto()
+    CONTENT = auto()
+    LINE_END = auto()
+    TRAILERS = auto()
+    ENDED = auto()
 
 
 class ChunkedDecoder:
-    """Bytes in, content out; `ended` behind the last chunk and its trailers, `rest` being what came after."""
-
     def __init__(self) -> None:
-        self.ended = False
         self.rest = b""
-        """The beginning of a line, until the end; then what does not belong to the body."""
-        self._left = 0
-        """Bytes of the chunk that are to come."""
-        self._closing = False
-        """A chunk's content has come, and the end of line behind it is to come."""
-        self._trailers: int | None = None
-        """How many have come; None before the last chunk."""
-        self._between = True
-        """The next thing is a chunk's first line, of which nothing has come."""
+        """An incomplete line; after the end of the body: bytes that do not belong to it."""
+        self._state = _State.SIZE
+        self._remaining = 0
+        """Bytes of the current chunk that have not arrived."""
+        self._trailers = 0
+
+    @property
+    def ended(self) -> bool:
+        """True after the last chunk and its trailers."""
+        return self._state is _State.ENDED
 
     def feed(self, data: bytes) -> bytes:
-        """What ``data`` brings of the content. Raises `BadChunk`."""
-        # One whole chunk, as paced streams have them.
-        if self._between and (told := _SIZE.match(data)) is not None:
-            begin, end = told.end(), len(data) - 2
-            if int(told[1], 16) == end - begin > 0 and data[end:] == b"\r\n":
-                return data[begin:end]
-        content = self._fed(data)
-        self._between = not (self.rest or self._left or self._closing) and self._trailers is None
-        return content
-
-    def _fed(self, data: bytes) -> bytes:
+        """Return the content in ``data``. Raises `BadChunk`."""
         if self.rest:
             data = self.rest + data
-        at, size = 0, len(data)
+        position, size = 0, len(data)
         content = []
-        while at < size and not self.ended:
-            if self._left:
-                piece = data[at : at + self._left]
+        while position < size and self._state is not _State.ENDED:
+            if self._state is _State.CONTENT:
+                piece = data[position : position + self._remaining]
                 content.append(piece)
-                at += len(piece)
-                self._left -= len(piece)
-                if data[at : at + 2] == b"\r\n" and not self._left:
-                    at += 2
-                else:
-                    self._closing = not self._left
+                position += len(piece)
+                self._remaining -= len(piece)
+                if not self._remaining:
+                    self._state = _State.LINE_END
                 continue
-            end = data.find(b"\n", at, at + _MOST_LINE)
+            end = data.find(b"\n", position, position + _MAX_LINE)
             if end < 0:
-                if size - at >= _MOST_LINE:
-                    raise BadChunk("a line of its framing has no end")
+                if size - position >= _MAX_LINE:
+                    raise BadChunk("a line of its chunked framing has no end")
                 break
-            line, at = data[at : end + 1], end + 1
-            self._read(line)
-        self.rest = data[at:]
+            self._read_line(data[position : end + 1])
+            position = end + 1
+        self.rest = data[position:]
         return content[0] if len(content) == 1 else b"".join(content)
 
     def close(self) -> None:
-        """No more comes. Raises `BadChunk` if more should; some servers leave out the last line."""
-        if self._trailers is None:
-            raise BadChunk("it ends in the middle")
-        self.ended = True
+        """The connection has ended. Raises `BadChunk` unless the last chunk has arrived.
 
-    def _read(self, line: bytes) -> None:
-        if self._closing:
-            if line not in (b"\r\n", b"\n"):
-                raise BadChunk("a chunk is longer than it says")
-            self._closing = False
-        elif self._trailers is not None:
-            self.ended = line in (b"\r\n", b"\n")
+        Some servers omit the empty line after it.
+        """
+        if self._state not in (_State.TRAILERS, _State.ENDED):
+            raise BadChunk("the connection ended in the middle of the body")
+        self._state = _State.ENDED
+
+    def _read_line(self, line: bytes) -> None:
+        is_empty = line in (b"\r\n", b"\n")
+        if self._state is _State.LINE_END:
+            if not is_empty:
+                raise BadChunk("a chunk is longer than its declared size")
+            self._state = _State.SIZE
+        elif self._state is _State.TRAILERS:
             self._trailers += 1
-            if self._trailers > _MOST_TRAILERS:
-                raise BadChunk("it has too many trailers")
-        elif (told := _SIZE.fullmatch(line)) is None:
-            raise BadChunk("a chunk does not say how long it is")
+            if is_empty:
+                self._state = _State.ENDED
+            elif self._trailers > _MAX_TRAILERS:
+                raise BadChunk("its chunked framing has too many trailers")
+        elif (size := _SIZE.fullmatch(line)) is None:
+            raise BadChunk("a chunk does not declare its size")
         else:
-            self._left = int(told[1], 16)
-            self._trailers = None if self._left else 0
+            self._remaining = int(size[1], 16)
+            self._state = _State.CONTENT if self._remaining else _State.TRAILERS

@@ -1,17 +1,30 @@
-"""What an upstream's refusal says, whatever the shape of its error; which headers are told; counting them."""
+"""Turn an upstream's refusals and a transport's failures into `UpstreamFailed`, and count them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from itertools import islice
 from urllib.parse import urlsplit
 
-from emulator import metrics
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    NewConnectionError,
+    ProxyError,
+    ReadTimeoutError,
+    SSLError,
+)
+
+from emulator import json_codec, metrics
 from emulator.client_disconnect import has_disconnected
 from emulator.errors import UpstreamFailed
 
+RETRY_ADVICE = ("retry-after", "retry-after-ms", "x-should-retry")
+_MAX_QUOTED = 500
 _MAX_HEADERS = 32
+_SHORTEST_KEY = 8
 _KINDS = {
     401: "unauthorized",
     403: "unauthorized",
@@ -22,17 +35,17 @@ _KINDS = {
 
 
 @contextmanager
-def counting(upstream: str) -> Iterator[None]:
-    """`count` an `UpstreamFailed` that the block raises."""
+def counted_failures(upstream: str) -> Iterator[None]:
+    """Count an `UpstreamFailed` that the block raises."""
     try:
         yield
     except UpstreamFailed as error:
-        count(upstream, error)
+        count_failure(upstream, error)
         raise
 
 
-def count(upstream: str, error: UpstreamFailed, kind: str = "") -> None:
-    """Count it, unless it failed because its client has left."""
+def count_failure(upstream: str, error: UpstreamFailed, kind: str = "") -> None:
+    """Count ``error``, unless the request failed because its client disconnected."""
     if not has_disconnected():
         metrics.UPSTREAM_ERRORS.labels(upstream, kind or _kind(error)).inc()
 
@@ -43,29 +56,85 @@ def _kind(error: UpstreamFailed) -> str:
     return _KINDS.get(error.status, "refused" if error.status < 500 else "failed")
 
 
-def headers_told(headers: Mapping[str, str], beginnings: tuple[str, ...]) -> dict[str, str]:
-    """The headers whose names begin so, in lower case; not without end."""
-    found = {name.lower(): value for name, value in headers.items()}
-    told = ((name, value) for name, value in found.items() if name.startswith(beginnings))
-    return dict(islice(told, _MAX_HEADERS))
+def connection_failure(error: HTTPError, upstream: str = "The upstream") -> UpstreamFailed:
+    """The error for a request that has no response. The code ``upstream_down`` says that nothing was sent."""
+    match error:
+        case NewConnectionError() | SSLError() | ProxyError():
+            reason = error.original_error if isinstance(error, ProxyError) else error.__cause__
+            proxy = "its proxy: " if isinstance(error, ProxyError) else ""
+            message = f"{upstream} cannot be reached: {proxy}{reason or error}"
+            return UpstreamFailed(message, code="upstream_down")
+        case ConnectTimeoutError():
+            message = f"{upstream} cannot be reached: no connection within the time allowed."
+            return UpstreamFailed(message, code="upstream_down")
+        case ReadTimeoutError():
+            return UpstreamFailed(f"{upstream} did not answer in time.", status=504)
+    return UpstreamFailed(f"{upstream} broke off before it answered: {error}")
+
+
+def broken_response(error: Exception, upstream: str = "The upstream") -> UpstreamFailed:
+    """The error for a response that ends in the middle."""
+    if isinstance(error, ReadTimeoutError):
+        return UpstreamFailed(f"{upstream} fell silent in the middle of its answer.", status=504)
+    return UpstreamFailed(f"{upstream} broke off its answer: {error}")
+
+
+def refusal(
+    status: int, headers: Mapping[str, str], data: bytes, message_prefix: str = ""
+) -> UpstreamFailed:
+    """The error for a response whose status is not 2xx: its own status, words and retry advice.
+
+    ``data`` is the beginning of the body. A redirection becomes a 502: following it would send the operator's
+    key to another server.
+    """
+    body: object = None
+    with suppress(json_codec.NotJSON):
+        body = json_codec.loads(data)
+    error = body.get("error", body) if isinstance(body, dict) else body
+    fields = error if isinstance(error, dict) else {}
+    words = message_of(error) or data[:_MAX_QUOTED].decode(errors="replace").strip()
+    redirects = status < 400
+    code = fields.get("code")
+    return UpstreamFailed(
+        f"{message_prefix}{words or f'nothing (status {status})'}",
+        param=param if isinstance(param := fields.get("param"), str) else None,
+        code="upstream_redirects" if redirects else None if code is None else str(code),
+        headers=select_headers(headers, (*RETRY_ADVICE, "x-ratelimit-")),
+        status=502 if redirects else status,
+        type=str(fields.get("type") or "upstream_error"),
+    )
+
+
+def without_key(error: UpstreamFailed, key: str) -> UpstreamFailed:
+    """The same error without the upstream's key, which some upstreams quote."""
+    if len(key) < _SHORTEST_KEY:  # such a key may be an ordinary word
+        return error
+    return replace(error, message=error.message.replace(key, "[the upstream's key]"))
+
+
+def select_headers(headers: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:
+    """The first 32 headers whose names begin with one of ``prefixes``; names in lower case."""
+    lowered = ((name.lower(), value) for name, value in headers.items())
+    selected = ((name, value) for name, value in lowered if name.startswith(prefixes))
+    return dict(islice(selected, _MAX_HEADERS))
 
 
 def message_of(error: object) -> str:
-    """What an error says in OpenAI's shape, in FastAPI's ``detail`` or as a plain text; or ""."""
+    """The message of an error in OpenAI's shape, in FastAPI's (``detail``), or of a plain string; else ""."""
     if isinstance(error, str):
         return error
     if not isinstance(error, Mapping):
         return ""
     for name in ("message", "detail", "error"):
-        if isinstance(said := error.get(name), str) and said:
-            return said
+        if isinstance(message := error.get(name), str) and message:
+            return message
     problems = error.get("detail")
-    if isinstance(problems, list):  # of pydantic: one for each place
-        return "; ".join(str(one.get("msg")) for one in problems[:8] if isinstance(one, Mapping))
+    if isinstance(problems, list):  # pydantic: one item for each invalid field
+        return "; ".join(str(item.get("msg")) for item in problems[:8] if isinstance(item, Mapping))
     return ""
 
 
-def shown(url: str) -> str:
-    """``url`` without a name and password in it."""
+def without_password(url: str) -> str:
+    """``url`` without the name and password in it."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -1,7 +1,13 @@
-"""One upstream with what keeps it and its clients from harm: a limit, a breaker, and retries.
+"""One upstream and its protection: a limit of concurrent requests, a circuit breaker, and retries.
 
-In this order: a request first needs a place among those that the upstream gets at once, then the breaker's
-leave, and then it is sent, as often as `Retries` says. Knows nothing of HTTP.
+A request takes a slot, then asks the breaker, and is then sent, again as `Retries` decides:
+
+    waiting for a slot -> breaker -> sent -> accepted -> reply closed, slot released
+                             ^          |
+                             +- pause <-+ refused or unreachable
+
+The slot is held during pauses and until the reply is closed; every way out releases it exactly once. Nothing
+is sent again after the upstream has accepted. Knows nothing of HTTP.
 """
 
 from __future__ import annotations
@@ -10,125 +16,117 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from emulator.client_disconnect import stop_on_disconnect
+from emulator.client_disconnect import has_disconnected, stop_on_disconnect
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
-from emulator.upstream.body import Body
 from emulator.upstream.breaker import Breaker
-from emulator.upstream.failures import count, counting
-from emulator.upstream.interface import Chat, OneUpstream, Reply
-from emulator.upstream.reply import Heard
-from emulator.upstream.retries import LONGEST_WAIT, Retries
+from emulator.upstream.failures import count_failure, counted_failures
+from emulator.upstream.interface import Messages, Upstream, UpstreamReply
+from emulator.upstream.pass_through import PassedOnResponse
+from emulator.upstream.reply import Received
+from emulator.upstream.retries import MAX_WAIT, Retries
 
-if TYPE_CHECKING:
-    from emulator.upstream.pass_through import PassedOn
-
-_SOON = 2.0
+_MAX_WAIT_WITH_FALLBACKS = 2.0
 """Seconds to wait for an upstream whose requests can go elsewhere."""
 
-TakePlace = Callable[[str, int, float], Callable[[], None] | None]
-"""Waits so many seconds for one of so many places, and gives what leaves it; None if there was none."""
+TakeSlot = Callable[[str, int, float], Callable[[], None] | None]
+"""Waits for one of a number of slots, for a number of seconds. Returns what releases it, or None."""
 
-
-def place_name(upstream: str) -> str:
-    """Of the places of an upstream's requests."""
-    return f"upstream:{upstream}"
-
-
-_NO_SIGN_OF_LIFE = ("answer_timeout", "upstream_redirects")
-"""Failures that are not the server's, which say nothing of whether it is up."""
+_NO_SIGN_OF_HEALTH = ("answer_timeout", "upstream_redirects")
+"""Codes of failures that do not show whether the server is up."""
 
 T = TypeVar("T")
 
 
-class Guarded:
+def slot_name(upstream: str) -> str:
+    """The name under which workers share the slots of an upstream."""
+    return f"upstream:{upstream}"
+
+
+class GuardedUpstream:
     """Safe to share between threads."""
 
     def __init__(
         self,
-        upstream: OneUpstream,
+        upstream: Upstream,
         settings: Settings,
         sleep: Callable[[float], None] | None = None,
         name: str = "upstream",
-        take_place: TakePlace | None = None,
+        take_slot: TakeSlot | None = None,
         breaker_state: memoryview[int] | None = None,
     ) -> None:
-        """``take_place`` gives the places that several workers have together; see `Breaker` for its state."""
+        """``take_slot`` takes a slot that several workers share; for ``breaker_state`` see `Breaker`."""
         self.upstream = upstream
         self._name = name
-        self._longest = _SOON if settings.fallbacks else LONGEST_WAIT
-        self._retries = Retries(settings.upstream_retries, self._longest)
+        self._max_wait = _MAX_WAIT_WITH_FALLBACKS if settings.fallbacks else MAX_WAIT
+        self._retries = Retries(settings.upstream_retries, self._max_wait)
         self._breaker = Breaker(
             settings.breaker_failures, settings.breaker_seconds, state=breaker_state
         )
-        limit = settings.upstream_requests
-        self._most = limit
-        self._take_place = take_place
-        self._places = threading.BoundedSemaphore(limit) if limit else None
-        self._sleep = sleep or _wait
+        self._max_requests = settings.upstream_requests
+        self._take_shared_slot = take_slot
+        self._slots = threading.BoundedSemaphore(self._max_requests) if self._max_requests else None
+        self._sleep = sleep or _sleep
 
     def open(
         self,
-        messages: Chat,
+        messages: Messages,
         fields: Mapping[str, Any],
         until: float = math.inf,
         key: str | None = None,
-    ) -> Reply:
-        """As `OneUpstream.open`."""
-        leave = self._enter(until)
+    ) -> UpstreamReply:
+        """As `Upstream.open`."""
+        release = self._take_slot(until)
         try:
             send = partial(self.upstream.open, messages, fields, until, key)
-            reply = self._tried(send, until)
+            reply = self._send_with_retries(send, until)
         except BaseException:
-            leave()
+            release()
             raise
-        reply.on_left(partial(_left, self._name, leave))
+
+        def close(received: Received) -> None:
+            if received.error is not None:
+                count_failure(self._name, received.error, "broken")
+            release()
+
+        reply.on_close(close)
         return reply
 
     def pass_on(
         self,
-        send: Callable[[], PassedOn],
+        send: Callable[[], PassedOnResponse],
         until: float,
         may_repeat: Callable[[UpstreamFailed], bool],
-    ) -> PassedOn:
-        """What a request gives that is no chat. It has its place until its body is read or closed."""
-        leave = self._enter(until)
+    ) -> PassedOnResponse:
+        """Send a request that is not a chat. It holds its slot until its body is closed."""
+        release = self._take_slot(until)
         try:
-            answer = self._tried(send, until, may_repeat)
+            response = self._send_with_retries(send, until, may_repeat)
         except BaseException:
-            leave()
+            release()
             raise
+        response.body.on_close(release)
+        return response
 
-        def finish() -> None:
-            try:
-                answer.body.close()
-            finally:
-                leave()
-
-        return replace(answer, body=Body(answer.body, finish))
-
-    def _tried(
+    def _send_with_retries(
         self,
         send: Callable[[], T],
-        until: float = math.inf,
+        until: float,
         may_repeat: Callable[[UpstreamFailed], bool] = lambda _: True,
     ) -> T:
-        """What a request gives, which is sent with the breaker's leave, and again where that `may_repeat`.
-
-        Raises `UpstreamFailed`.
-        """
+        """Raises `UpstreamFailed`."""
         attempt = 0
         while True:
             self._breaker.check()
             try:
-                with counting(self._name):
-                    answer = send()
+                with counted_failures(self._name):
+                    response = send()
             except UpstreamFailed as error:
-                if error.code not in _NO_SIGN_OF_LIFE:
+                _check_client()  # its own disconnecting ended the request: the upstream did not fail
+                if error.code not in _NO_SIGN_OF_HEALTH:
                     self._breaker.failed(error)
                 pause = self._retries.pause(attempt, error) if may_repeat(error) else None
                 if pause is None or time.monotonic() + pause > until:
@@ -137,36 +135,35 @@ class Guarded:
                 attempt += 1
                 continue
             self._breaker.succeeded()
-            return answer
+            return response
 
-    def _enter(self, until: float) -> Callable[[], None]:
-        if self._places is None:
+    def _take_slot(self, until: float) -> Callable[[], None]:
+        if self._slots is None:
             return lambda: None
-        longest = max(0.0, min(until - time.monotonic(), self._longest))
-        leave: Callable[[], None] | None
-        if self._take_place is not None:
-            leave = self._take_place(place_name(self._name), self._most, longest)
+        max_wait = max(0.0, min(until - time.monotonic(), self._max_wait))
+        release: Callable[[], None] | None
+        if self._take_shared_slot is not None:
+            release = self._take_shared_slot(slot_name(self._name), self._max_requests, max_wait)
         else:
-            leave = self._places.release if self._places.acquire(timeout=longest) else None
-        if leave is None:
+            release = self._slots.release if self._slots.acquire(timeout=max_wait) else None
+        if release is None:
             raise UpstreamFailed(
-                "The upstream has as many requests as it may get (setting upstream_requests).",
+                "The upstream is at its limit of concurrent requests (setting upstream_requests).",
                 code="overloaded",
                 headers={"retry-after": "1", "x-should-retry": "true"},
                 status=503,
             )
-        return leave
+        return release
 
 
-def _wait(seconds: float) -> None:
-    """A client that leaves is not waited for. Raises `UpstreamFailed` then."""
-    left = threading.Event()
-    with stop_on_disconnect(left.set):
-        if left.wait(seconds):
-            raise UpstreamFailed("The client has left.")
+def _sleep(seconds: float) -> None:
+    """Raises `UpstreamFailed` as soon as the client disconnects."""
+    disconnected = threading.Event()
+    with stop_on_disconnect(disconnected.set):
+        disconnected.wait(seconds)
+    _check_client()
 
 
-def _left(upstream: str, leave: Callable[[], None], heard: Heard) -> None:
-    if heard.error is not None:
-        count(upstream, heard.error, "broken")
-    leave()
+def _check_client() -> None:
+    if has_disconnected():
+        raise UpstreamFailed("The client disconnected.")

@@ -1,47 +1,65 @@
-"""What the other rooms know of an upstream: it opens chats and lists models. Knows no client library."""
+"""What other rooms know of upstreams. Knows no client library."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
-from emulator.upstream.reply import Chunk, Reply
+from emulator.upstream.pass_through import PassedOnRequest, PassedOnResponse
+from emulator.upstream.reply import Chunk, UpstreamReply
 
-__all__ = ["Budget", "Chat", "Chunk", "OneUpstream", "Reply", "Turns"]
-Chat = Sequence[Mapping[str, Any]]
+if TYPE_CHECKING:
+    from openai.types import Model
+
+__all__ = [
+    "AnswerUpstream",
+    "Chunk",
+    "Messages",
+    "Spend",
+    "TokenBudget",
+    "Upstream",
+    "UpstreamReply",
+]
+Messages = Sequence[Mapping[str, Any]]
+Spend = Callable[[int], None]
+"""Charges a client for a number of tokens."""
 
 
-class Turns(Protocol):
-    """An upstream for the turns of one answer, which all together have one deadline."""
+class AnswerUpstream(Protocol):
+    """An upstream as one answer uses it: the client's key, the answer's deadline and the budget are bound."""
 
-    def open(self, messages: Chat, fields: Mapping[str, Any]) -> Reply: ...
+    def open(self, messages: Messages, fields: Mapping[str, Any]) -> UpstreamReply:
+        """Send one turn. ``fields`` are the request's other fields. Raises `UpstreamFailed`."""
 
 
-class OneUpstream(Protocol):
-    """One server. Safe to share between threads."""
+class Upstream(Protocol):
+    """One model server. Safe to share between threads."""
 
     def open(
-        self, messages: Chat, fields: Mapping[str, Any], until: float, key: str | None
-    ) -> Reply:
-        """Send a chat completion request; returns once the upstream has answered with a status.
+        self, messages: Messages, fields: Mapping[str, Any], until: float, key: str | None
+    ) -> UpstreamReply:
+        """Send a chat completion request and return once the upstream has accepted it.
 
         ``fields`` are the request's other fields as JSON, ``model`` among them; ``until`` is the answer's
-        deadline (monotonic), ``key`` the client's own where that is to be sent. Raises `UpstreamFailed`.
+        deadline (monotonic); ``key`` replaces the operator's. Raises `UpstreamFailed`.
         """
 
-    def models(self, key: str | None) -> list[dict[str, Any]]:
-        """The upstream's model list. Raises `UpstreamFailed`."""
+    def pass_on(self, request: PassedOnRequest, until: float, key: str | None) -> PassedOnResponse:
+        """Send a request that is not a chat as it is. Raises `BadRequest` and `UpstreamFailed`."""
+
+    def models(self, key: str | None) -> list[Model]:
+        """The upstream's model list; fields that it omits are None. Raises `UpstreamFailed`."""
 
     def at_root(self, path: str) -> object:
-        """The JSON at a path of the server, outside of its base URL; None where there is none."""
+        """The JSON at a path of the server, outside its base URL; None if there is none."""
 
     def close(self) -> None: ...
 
 
-class Budget(Protocol):
-    """How many tokens each client may still have of the upstreams. Safe to share between threads."""
+class TokenBudget(Protocol):
+    """How many tokens each client may still use. Safe to share between threads."""
 
     def check(self, client: str) -> None:
-        """Raises `RateLimited` where they are spent."""
+        """Raises `RateLimited` if the client's budget is spent."""
 
     def spend(self, client: str, tokens: int) -> None: ...

@@ -1,7 +1,7 @@
-"""Proxies that a request has come through, so that one which leads back to itself is noticed.
+"""Detect a request that was sent by this proxy itself, because an upstream's URL leads back here.
 
-Each proxy adds a word of its own to a header, as HTTP's Via header (RFC 9110, 7.6.3) has it; a request that
-comes with that word has gone in a circle. The words are random: they tell nobody which machine it was.
+Each proxy appends a word of its own to a header, like HTTP's Via (RFC 9110, section 7.6.3). A request that
+arrives with that word has gone in a circle. The words are random, so they do not reveal a machine.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 from contextvars import ContextVar
 
 HEADER = "x-emulator-via"
-_LONGEST = 16
-"""Proxies behind one another; more are a circle of some that lose words on the way."""
+_MAX_PROXIES = 16
+"""A longer chain is a circle of proxies, some of which drop words."""
 
 _passed: ContextVar[tuple[str, ...]] = ContextVar("passed", default=())
 
 
-def is_loop(header: str, own: str) -> bool:
-    """Take note of where the request at hand has been; True if it has been here, ``own`` being our word."""
+def is_loop(header: str, own_word: str) -> bool:
+    """Remember the words in ``header`` for this request; return True if it has been here before."""
     words = tuple(word.strip() for word in header.split(",") if word.strip())
-    _passed.set((*words[:_LONGEST], own))
-    return own in words or len(words) >= _LONGEST
+    _passed.set((*words[:_MAX_PROXIES], own_word))
+    return own_word in words or len(words) >= _MAX_PROXIES
 
 
 def headers() -> dict[str, str]:
-    """What goes with each request to an upstream that serves the request at hand."""
-    passed = _passed.get()
-    return {HEADER: ",".join(passed)} if passed else {}
+    """The header for requests that are sent to an upstream on behalf of the current request."""
+    words = _passed.get()
+    return {HEADER: ",".join(words)} if words else {}

@@ -1,9 +1,10 @@
-"""Which model a body of any type names, and the same body naming another. Knows no upstream."""
+"""Find the model that a passed-on body names, and write the same body with another. Knows no upstream."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from dataclasses import dataclass, field
 
 import orjson
 
@@ -12,61 +13,66 @@ _PART = re.compile(rb'form-data;[^\r\n]*\bname="?model"?(?=[;\r\n ])', re.IGNORE
 _MAX_NAME = 512
 
 
-def model_of(body: bytes, content_type: str) -> str | None:
-    """The ``model`` of a JSON object or of a multipart form; None where none is named."""
+@dataclass(frozen=True)
+class BodyModel:
+    """Where a body names its model."""
+
+    body: bytes
+    name: str | None = None
+    """None if the body names no model, or is neither a JSON object nor a multipart form."""
+    json_fields: dict[str, object] = field(default_factory=dict)
+    form_range: tuple[int, int] | None = None
+    """Start and end of the value in a multipart form."""
+
+    @property
+    def field_names(self) -> Collection[str]:
+        """The fields of a JSON object; empty for other bodies."""
+        return self.json_fields.keys()
+
+    def replaced_by(self, model: str) -> bytes:
+        """The body with ``model`` instead of its own."""
+        if self.form_range is None:
+            return orjson.dumps({**self.json_fields, "model": model})
+        start, end = self.form_range
+        # A line break would end the part.
+        written = re.sub(r"[\r\n]", " ", model).encode()
+        return self.body[:start] + written + self.body[end:]
+
+
+def find_model(body: bytes, content_type: str) -> BodyModel:
     if "json" in content_type.lower():
         try:
-            named = orjson.loads(body)
+            fields = orjson.loads(body)
         except orjson.JSONDecodeError:
-            return None  # that is for the upstream to tell
-        model = named.get("model") if isinstance(named, dict) else None
-        return model if isinstance(model, str) and model else None
-    place = _place(body, content_type)
+            return BodyModel(body)  # the upstream refuses it
+        if not isinstance(fields, dict):
+            return BodyModel(body)
+        model = fields.get("model")
+        return BodyModel(body, model if isinstance(model, str) and model else None, fields)
+    place = _form_range(body, content_type)
     if place is None:
-        return None
-    return body[place[0] : place[1]].decode(errors="replace").strip() or None
+        return BodyModel(body)
+    name = body[slice(*place)].decode(errors="replace").strip()
+    return BodyModel(body, name or None, form_range=place)
 
 
-def fields_of(body: bytes, content_type: str) -> Collection[str]:
-    """The names of a JSON object's fields; none of what is no JSON object."""
-    if "json" not in content_type.lower():
-        return ()
-    try:
-        named = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return ()
-    return named.keys() if isinstance(named, dict) else ()
-
-
-def with_model(body: bytes, content_type: str, model: str) -> bytes:
-    """``body``, in which `model_of` has found a model, with ``model`` in its place."""
-    if "json" in content_type.lower():
-        return orjson.dumps({**orjson.loads(body), "model": model})
-    place = _place(body, content_type)
-    if place is None:
-        return body
-    # It is to stay the content of one part.
-    written = re.sub(r"[\r\n]", " ", model).encode()
-    return body[: place[0]] + written + body[place[1] :]
-
-
-def _place(body: bytes, content_type: str) -> tuple[int, int] | None:
-    """Where in a multipart form (RFC 7578) the value of its field ``model`` stands."""
+def _form_range(body: bytes, content_type: str) -> tuple[int, int] | None:
+    """The range of the value of the field ``model`` in a multipart form (RFC 7578)."""
     if "multipart/form-data" not in content_type.lower():
         return None
     boundary = _BOUNDARY.search(content_type)
     if boundary is None:
         return None
-    mark = b"--" + boundary[1].encode()
-    at = body.find(mark)
-    while at >= 0:
-        start = at + len(mark)
+    delimiter = b"--" + boundary[1].encode()
+    position = body.find(delimiter)
+    while position >= 0:
+        start = position + len(delimiter)
         if body[start : start + 2] == b"--":
             return None
         head_end = body.find(b"\r\n\r\n", start, start + 8192)
-        following = body.find(b"\r\n" + mark, head_end if head_end >= 0 else start)
+        following = body.find(b"\r\n" + delimiter, head_end if head_end >= 0 else start)
         if head_end >= 0 and _PART.search(body, start, head_end + 2):
             end = following if following >= 0 else len(body)
             return (head_end + 4, end) if end - head_end - 4 <= _MAX_NAME else None
-        at = following + 2 if following >= 0 else -1
+        position = following + 2 if following >= 0 else -1
     return None

@@ -1,7 +1,7 @@
-"""Which models a client may ask an upstream for: those that its `Grant` lists, as clients name them.
+"""Which models a client may use: those that its `Grant` lists, by the names that clients use.
 
-Whatever else in a request could choose a model is refused to keys with such a list. Aliases and fallbacks of
-the settings are the operator's own words, and lead where they say.
+A key with such a list is refused everything else in a request that could choose a model. Aliases and
+fallbacks in the settings are the operator's decision, and are followed wherever they lead.
 """
 
 from __future__ import annotations
@@ -12,37 +12,38 @@ from urllib.parse import parse_qs
 
 from emulator.client_keys import Grant
 from emulator.errors import Forbidden
+from emulator.upstream.named_model import BodyModel
 
-_CHOOSE_MODELS = frozenset(
+_MODEL_FIELDS = frozenset(
     {"models", "fallbacks", "context_window_fallbacks", "content_policy_fallbacks", "model_list"}
 )
-"""Fields in which OpenRouter and LiteLLM are told of further models."""
-_PATHS = re.compile(r"(?:^|/)(?:engines|deployments|models)/", re.IGNORECASE)
+"""Fields that name further models to OpenRouter and LiteLLM."""
+_MODEL_PATHS = re.compile(r"(?:^|/)(?:engines|deployments|models)/", re.IGNORECASE)
 """Azure and others have the model in the path."""
 _FORM_FIELD = re.compile(rb"name\*?\s*=\s*\"?model", re.IGNORECASE)
 
 
-def check_model(grant: Grant, model: str, fields: Collection[str] = ()) -> None:
-    """``fields`` are the names of the request's other fields. Raises `Forbidden`."""
+def check_model(grant: Grant, model: str, field_names: Collection[str] = ()) -> None:
+    """``field_names`` are the request's other fields. Raises `Forbidden`."""
     if grant.any_model:
         return
     if not grant.may_use(model):
         raise _forbidden(grant, f"the model {model[:200]!r}", "model")
-    if others := sorted(_CHOOSE_MODELS.intersection(fields)):
+    if others := sorted(_MODEL_FIELDS.intersection(field_names)):
         raise _forbidden(grant, f"models that are named by {others[0]!r}", others[0])
 
 
-def check_passed_on(
-    grant: Grant, path: str, query: bytes, model: str | None, body: bytes, fields: Collection[str]
-) -> None:
-    """As `check_model`, for a request that is otherwise not read; ``model`` is what its body names."""
+def check_passed_on(grant: Grant, path: str, query: bytes, named: BodyModel) -> None:
+    """As `check_model`, for a request of which only the model is read."""
     if grant.any_model:
         return
-    named = parse_qs(query.decode(errors="replace")).get("model", [])
-    if model is None or _PATHS.search(path) or (not fields and len(_FORM_FIELD.findall(body)) > 1):
-        raise _forbidden(grant, "what does not name its model, once and in the body", "model")
-    for each in (model, *named):
-        check_model(grant, each, fields)
+    is_form_with_two = not named.field_names and len(_FORM_FIELD.findall(named.body)) > 1
+    if named.name is None or _MODEL_PATHS.search(path) or is_form_with_two:
+        what = "requests that do not name their model exactly once, in the body"
+        raise _forbidden(grant, what, "model")
+    in_query = parse_qs(query.decode(errors="replace")).get("model", [])
+    for model in (named.name, *in_query):
+        check_model(grant, model, named.field_names)
 
 
 def _forbidden(grant: Grant, what: str, param: str) -> Forbidden:

@@ -1,7 +1,7 @@
-"""Whether the upstreams answer: asked once when the proxy starts, in the background, and told in the log.
+"""Check in the background, when the proxy starts, whether the upstreams answer, and log the result.
 
-After that nothing is asked while all is well. Where something was not, each look at `problems` may ask
-again, so that it is seen to be over.
+While all answer, nothing is checked again. While one does not, reading `Reachability.problems` may start
+another check, so that its recovery is noticed.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import structlog
 
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
-from emulator.upstream.failures import shown
+from emulator.upstream.failures import without_password
 from emulator.upstream.routes import Target
-from emulator.upstream.servers import UNKNOWN, Server, server_of
+from emulator.upstream.servers import UNKNOWN, ServerKind, identify_server
 from emulator.upstream.upstreams import Upstreams
 
 log = structlog.get_logger()
 
-_AGAIN_SECONDS = 5.0
-_REFUSED = (401, 403)
+_RECHECK_SECONDS = 5.0
+_KEY_REFUSED = (401, 403)
 
 
 class Reachability:
@@ -34,93 +34,93 @@ class Reachability:
         self._now = now
         self._lock = threading.Lock()
         self._problems: dict[str, str] = {}
-        self._servers: dict[str, Server] = {}
-        self._asking = False
-        self._asked_at = 0.0
-        self._asked = threading.Event()
+        self._servers: dict[str, ServerKind] = {}
+        self._is_checking = False
+        self._checked_at = 0.0
+        self._checked = threading.Event()
         self._model = ""
 
-    def begin(self) -> None:
-        """Ask now, in the background."""
+    def start_check(self) -> None:
+        """Check now, in the background, unless a check is running."""
         with self._lock:
-            if self._asking:
+            if self._is_checking:
                 return
-            self._asking = True
-        threading.Thread(target=self._ask, name="reachability", daemon=True).start()
+            self._is_checking = True
+        threading.Thread(target=self._check_once, name="reachability", daemon=True).start()
 
     def problems(self) -> Mapping[str, str]:
-        """Base URLs of upstreams that did not answer, and why, as far as is known."""
-        found = self._problems
-        if found and self._now() - self._asked_at > _AGAIN_SECONDS:
-            self.begin()
-        return found
+        """The base URLs of upstreams that did not answer, with the reason."""
+        problems = self._problems
+        if problems and self._now() - self._checked_at > _RECHECK_SECONDS:
+            self.start_check()
+        return problems
 
-    def servers(self) -> Mapping[str, Server]:
-        """Base URLs, and which server was found there; those of which nothing tells are left out."""
+    def servers(self) -> Mapping[str, ServerKind]:
+        """Base URLs with the kind of server found there; unidentified servers are omitted."""
         return self._servers
 
     def model(self, seconds: float) -> str:
-        """A model that there is; "" if that is not known within ``seconds``."""
-        self._asked.wait(seconds)
+        """The name of an available model; "" if none is known within ``seconds``."""
+        self._checked.wait(seconds)
         return self._model
 
-    def _ask(self) -> None:
-        try:
-            self.look()
-        finally:
-            self._asked_at = self._now()
-            self._asking = False
-            self._asked.set()
-
-    def look(self) -> None:
-        """Ask now, and wait for it."""
-        found: dict[str, str] = {}
+    def check(self) -> None:
+        """Check now, and wait for the result."""
+        problems: dict[str, str] = {}
         for target in self._upstreams.routes.targets:
-            url = shown(target.settings.base_url)
+            url = without_password(target.settings.base_url)
             if reason := self._problem(target, url):
-                found[url] = reason
+                problems[url] = reason
                 if url not in self._problems:
                     log.warning("upstream %s does not answer: %s", url, reason)
             elif url in self._problems:
                 log.info("upstream %s answers", url)
-        self._problems = found
+        self._problems = problems
+
+    def _check_once(self) -> None:
+        try:
+            self.check()
+        finally:
+            self._checked_at = self._now()
+            self._is_checking = False
+            self._checked.set()
 
     def _problem(self, target: Target, url: str) -> str:
+        upstream = self._upstreams.of(target).upstream
         try:
-            models = self._upstreams.of(target).upstream.models(None)
+            models = upstream.models(None)
         except UpstreamFailed as error:
-            if error.status in _REFUSED:
+            if error.status in _KEY_REFUSED:
                 if not target.settings.pass_client_key:
                     log.warning("upstream %s refuses the key: %s", url, error.message)
                 return ""
             if error.status < 500:
-                # Not every server has a list of models; but one without /v1 is often a slip.
+                # Some servers have no model list; but a base URL without a path often lacks its /v1.
                 if not urlsplit(url).path:
                     log.warning("upstream %s has no /models; did you mean %s/v1?", url, url)
                 return ""
             return error.message
-        server = server_of(url, models, self._upstreams.of(target).upstream.at_root)
+        server = identify_server(url, [model.owned_by for model in models], upstream.at_root)
         if server is not UNKNOWN:
             if self._servers.get(url) is not server:
                 log.info("upstream %s is %s", url, server)
             self._servers = {**self._servers, url: server}
         if models and not self._model:
-            self._model = target.our_name(str(models[0].get("id") or ""))
+            self._model = target.client_name(str(models[0].id or ""))
         return ""
 
 
-def asked(settings: Settings) -> Iterator[str]:
-    """Of each upstream a line: what it is, or why it does not answer."""
+def describe_upstreams(settings: Settings) -> Iterator[str]:
+    """Yield a line for each upstream: what kind of server it is, or why it does not answer."""
     upstreams = Upstreams(settings)
     try:
         reachability = Reachability(upstreams)
-        reachability.look()
+        reachability.check()
         for target in upstreams.routes.targets:
-            url = shown(target.settings.base_url)
+            url = without_password(target.settings.base_url)
             if reason := reachability.problems().get(url):
                 yield f"{url} does not answer: {reason}"
             else:
-                server = reachability.servers().get(url, "a server that does not tell what it is")
-                yield f"{url} is {server}"
+                yield f"{url} is {reachability.servers().get(url, 'a server of unknown kind')}"
     finally:
         upstreams.close()

@@ -1,88 +1,82 @@
-"""A turn of the trace of the request that is served: what is sent to an upstream, and when what came back.
+"""Record turns in the trace of the current request: what was sent to which upstream, and when it replied.
 
-Where nothing is recorded the reply is handed on as it is.
+Without a trace nothing is recorded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import Any
 
 from emulator import traces
 from emulator.errors import UpstreamFailed
 from emulator.traces import Trace, Turn
-from emulator.upstream.body import Body
-from emulator.upstream.interface import Chat, Reply
-from emulator.upstream.reply import Heard
-
-if TYPE_CHECKING:
-    from emulator.upstream.pass_through import PassedOn
+from emulator.upstream.interface import Messages, UpstreamReply
+from emulator.upstream.pass_through import PassedOnResponse
+from emulator.upstream.reply import Received
 
 
-def recorded(
+def open_recorded(
     upstream: str,
-    messages: Chat,
+    messages: Messages,
     fields: Mapping[str, Any],
-    open_reply: Callable[[], Reply],
-) -> Reply:
-    """The opened reply, recorded. Raises `UpstreamFailed` as ``open_reply`` does."""
+    open_reply: Callable[[], UpstreamReply],
+) -> UpstreamReply:
+    """Open a reply and record it as a turn. Raises `UpstreamFailed` as ``open_reply`` does."""
     trace = traces.current.get()
     if trace is None:
         return open_reply()
     turn = trace.turn(upstream, messages, fields)
-    try:
+    with _opening(trace, turn):
         reply = open_reply()
-    except UpstreamFailed as error:
-        turn.ended, turn.error = trace.now(), error.message
-        raise
-    turn.opened = trace.now()
 
-    def begun() -> None:
+    def first_output() -> None:
         turn.first = trace.now()
 
-    def left(heard: Heard) -> None:
+    def close(received: Received) -> None:
         turn.ended = trace.now()
-        turn.error = heard.error.message if heard.error else ""
+        turn.error = received.error.message if received.error else ""
 
-    reply.on_begun(begun)
-    reply.on_left(left)
+    reply.on_first_output(first_output)
+    reply.on_close(close)
     return reply
 
 
-def recorded_pass(
-    upstream: str, path: str, model: str | None, send: Callable[[], PassedOn]
-) -> PassedOn:
-    """What is passed on as it is, recorded: not what is in it. Raises `UpstreamFailed` as ``send`` does."""
+def pass_on_recorded(
+    upstream: str, path: str, model: str | None, send: Callable[[], PassedOnResponse]
+) -> PassedOnResponse:
+    """Record a passed-on request, but not its bodies. Raises `UpstreamFailed` as ``send`` does."""
     trace = traces.current.get()
     if trace is None:
         return send()
     trace.mode, trace.upstream, trace.model = "passed", upstream, model or ""
     turn = trace.turn(upstream, (), {"model": model} if model else {})
     turn.operation = path
+    with _opening(trace, turn):
+        response = send()
+    body = response.body
+
+    def first_data(_: bytes) -> None:
+        if turn.first is None:
+            turn.first = trace.said = trace.now()
+
+    def close() -> None:
+        turn.ended = trace.now()
+        if body.error is not None:
+            turn.error = body.error.message
+            trace.failed(body.error.message, body.error.code)
+
+    body.on_data(first_data)
+    body.on_close(close)
+    return response
+
+
+@contextmanager
+def _opening(trace: Trace, turn: Turn) -> Iterator[None]:
     try:
-        answer = send()
+        yield
     except UpstreamFailed as error:
         turn.ended, turn.error = trace.now(), error.message
         raise
     turn.opened = trace.now()
-    return replace(answer, body=_recorded_body(answer.body, trace, turn))
-
-
-def _recorded_body(body: Body, trace: Trace, turn: Turn) -> Body:
-    def pieces() -> Iterator[bytes]:
-        try:
-            for data in body:
-                if turn.first is None:
-                    turn.first = trace.said = trace.now()
-                yield data
-        except UpstreamFailed as error:
-            turn.error = error.message
-            trace.failed(error.message, error.code)
-            raise
-
-    def finish() -> None:
-        turn.ended = trace.now()
-        body.close()
-
-    return Body(pieces(), finish)

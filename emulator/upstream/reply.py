@@ -1,88 +1,138 @@
-"""An open answer of an upstream: for who reads its chunks, and for those who are told what came of it.
+"""An upstream's open answer: `UpstreamReply` (the chunks of a chat) or `UpstreamBody` (passed-on bytes).
 
-The latter stand beside the chunks, and not between them: each chunk of a stream would pass through all.
+The trace, the metrics, the token budget and the upstream's slot register callbacks instead of wrapping it, so
+that each chunk passes through one generator only. The life of either:
+
+    open -> first output or data -> closed
+
+Closing twice is safe. The close callbacks run exactly once, in last-in-first-out order, even if one of them
+raises, and even if nothing was ever read (a HEAD request, a client that disconnected early): otherwise the
+upstream's slot would leak.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from urllib3.exceptions import HTTPError
+
+from emulator.client_disconnect import stop_on_disconnect
 from emulator.errors import UpstreamFailed
+from emulator.upstream.failures import broken_response
+
+if TYPE_CHECKING:
+    from emulator.upstream.transport import UpstreamResponse
 
 Chunk = dict[str, Any]
+"""The JSON of an ``openai.types.chat.ChatCompletionChunk``."""
 
 
 @dataclass
-class Heard:
+class Received:
     """What a reply has brought so far."""
 
     chunks: int = 0
-    """Those with choices."""
+    """Chunks that have choices."""
     usage: Mapping[str, Any] = field(default_factory=dict)
-    """As it was told last."""
-    says: bool = False
-    """There was more than the role."""
-    finishes: bool = False
-    """A choice has ended."""
+    """The last reported usage."""
+    has_output: bool = False
+    """A delta had more than a role."""
+    has_finish: bool = False
+    """A choice had a ``finish_reason``."""
     error: UpstreamFailed | None = None
-    """What ended it in the middle."""
+    """The error that ended the reply."""
 
 
-class Reply(ABC):
-    """Iterate it for chunks, leave it to close the connection.
+class UpstreamReply(ABC):
+    """A context manager that closes the connection. Iterate it for chunks.
 
-    A client that leaves (`emulator.client_disconnect`) breaks it at once.
+    When the client disconnects (`emulator.client_disconnect`), the connection ends immediately.
     """
 
     headers: Mapping[str, str] = {}
-    """Those of the answer that its client is to see: how much more may be asked."""
-    more = False
-    """Whether the next chunk has come already: it takes no waiting."""
+    """The response headers that the client sees: its rate limits."""
+    more_arrived = False
+    """True if the next chunk has arrived already, so that reading it does not wait."""
 
     def __init__(self) -> None:
-        self.heard = Heard()
-        self._begun: Callable[[], None] | None = None
-        self._left: list[Callable[[Heard], None]] = []
+        self.received = Received()
+        self._on_first_output: Callable[[], None] | None = None
+        self._on_close = ExitStack()
 
     @abstractmethod
     def __iter__(self) -> Iterator[Chunk]:
-        """The chunks, of which `heard` is told. Raises `UpstreamFailed`."""
+        """Yield the chunks and update `received`. Raises `UpstreamFailed`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Leave the connection; safe to call twice."""
+        """Close the connection. Safe to call twice."""
 
-    def on_begun(self, tell: Callable[[], None]) -> None:
-        """Call ``tell`` when the first chunk has come that says something."""
-        self._begun = tell
+    def on_first_output(self, callback: Callable[[], None]) -> None:
+        """Run ``callback`` when the first chunk that has output arrives."""
+        self._on_first_output = callback
 
-    def on_left(self, tell: Callable[[Heard], None]) -> None:
-        """Call ``tell`` when the reply has been left, however that went; the last of all such first."""
-        self._left.append(tell)
+    def on_close(self, callback: Callable[[Received], None]) -> None:
+        """Run ``callback`` when the reply is closed, in last-in-first-out order."""
+        self._on_close.callback(callback, self.received)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, _kind: object, error: object, _place: object) -> None:
+    def __exit__(self, _kind: object, error: object, _traceback: object) -> None:
         if isinstance(error, UpstreamFailed):
-            self.heard.error = error
-        try:
+            self.received.error = error
+        with self._on_close:
             self.close()
-        finally:
-            self._tell_left()
 
-    def _tell_begun(self) -> None:
-        tell, self._begun = self._begun, None
-        if tell is not None:
-            tell()
+    def _report_first_output(self) -> None:
+        callback, self._on_first_output = self._on_first_output, None
+        if callback is not None:
+            callback()
 
-    def _tell_left(self) -> None:
-        if self._left:
-            tell = self._left.pop()
-            try:
-                tell(self.heard)
-            finally:
-                self._tell_left()
+
+class UpstreamBody:
+    """The body of a passed-on response. Iterate it for bytes; ends when it is read, fails or is closed."""
+
+    def __init__(self, response: UpstreamResponse, upstream: str) -> None:
+        """``upstream`` names the upstream in error messages."""
+        self.error: UpstreamFailed | None = None
+        """The error that ended the body."""
+        self._response = response
+        self._upstream = upstream
+        self._on_data: list[Callable[[bytes], None]] = []
+        self._on_close = ExitStack()
+        self._on_close.callback(response.close)
+        self._on_close.enter_context(stop_on_disconnect(response.shut_down))
+
+    def on_data(self, callback: Callable[[bytes], None]) -> None:
+        """Run ``callback`` with each piece."""
+        self._on_data.append(callback)
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Run ``callback`` when the body is closed, in last-in-first-out order."""
+        self._on_close.callback(callback)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            data = self._response.read()
+            for callback in self._on_data if data else ():
+                callback(data)
+        except HTTPError as error:
+            self.error = broken_response(error, self._upstream)
+            self.close()
+            raise self.error from error
+        if not data:
+            self.close()
+            raise StopIteration
+        return data
+
+    def close(self) -> None:
+        """Close the connection and run the callbacks. Safe to call twice."""
+        self._on_close.close()

@@ -1,8 +1,9 @@
-"""When a request that an upstream refused is sent again: as often, as late and as spread as is polite.
+"""Decide when a refused request is sent again.
 
-What is tried again: an upstream that cannot be reached, 408, 409, 429 and all from 500 on, unless
-``x-should-retry`` says otherwise. ``retry-after`` (RFC 9110, 10.2.3, and OpenAI's ``retry-after-ms``) is
-honoured, with a little more so that not all who wait come back at once. Knows nothing of HTTP clients.
+Retried are: an upstream that cannot be reached, 408, 409, 429, and every status from 500 on, unless
+``x-should-retry`` decides otherwise. ``retry-after`` (RFC 9110, 10.2.3, and OpenAI's ``retry-after-ms``) is
+honoured, plus up to a tenth, so that waiting clients do not all return at the same moment. Without it the
+pause doubles with each attempt, minus up to a half. Knows nothing of HTTP clients.
 """
 
 from __future__ import annotations
@@ -16,52 +17,52 @@ from dataclasses import dataclass, replace
 
 from emulator.errors import UpstreamFailed
 
-LONGEST_WAIT = 60.0
-"""Seconds. An upstream that asks for more of them is not waited for: its client is told."""
-_FIRST, _LAST = 0.5, 8.0
-_FOR_GOOD = (501, 505, 508)
-"""Not implemented, another version of HTTP, a loop: the same the next time."""
+MAX_WAIT = 60.0
+"""Seconds. If an upstream advises a longer pause, its client gets the error instead."""
+_FIRST_PAUSE, _MAX_PAUSE = 0.5, 8.0
+_PERMANENT = (501, 505, 508)
+"""Not implemented, unsupported HTTP version, loop: another attempt has the same outcome."""
 
 
 @dataclass(frozen=True)
 class Retries:
-    times: int
-    longest: float = LONGEST_WAIT
+    max_retries: int
+    max_wait: float = MAX_WAIT
     now: Callable[[], float] = time.time
     chance: Callable[[], float] = random.random
 
     def pause(self, attempt: int, error: UpstreamFailed) -> float | None:
-        """Seconds to wait before the next attempt; None if there is none. The first ``attempt`` is 0."""
-        if attempt >= self.times or not may_pass(error):
+        """Seconds until the next attempt, or None if there is none. The first ``attempt`` is 0."""
+        if attempt >= self.max_retries or not is_temporary(error):
             return None
         advised = advised_seconds(error.headers, self.now())
         if advised is None or advised <= 0:
-            return min(_FIRST * 2.0**attempt, _LAST) * (1 - 0.5 * self.chance())
-        return None if advised > self.longest else advised * (1 + 0.1 * self.chance())
+            return min(_FIRST_PAUSE * 2.0**attempt, _MAX_PAUSE) * (1 - 0.5 * self.chance())
+        return None if advised > self.max_wait else advised * (1 + 0.1 * self.chance())
 
     @staticmethod
     def final(error: UpstreamFailed) -> UpstreamFailed:
-        """The error for the client, who need not try again what was tried here."""
+        """The error for the client, which need not repeat the retries."""
         return replace(error, headers={"x-should-retry": "false", **error.headers})
 
 
-def may_pass(error: UpstreamFailed) -> bool:
-    """Whether the same request may do better at another time."""
-    if (said := error.headers.get("x-should-retry")) in ("true", "false"):
-        return said == "true"
-    if error.status in _FOR_GOOD:
+def is_temporary(error: UpstreamFailed) -> bool:
+    """Return True if the same request may succeed later."""
+    if (advice := error.headers.get("x-should-retry")) in ("true", "false"):
+        return advice == "true"
+    if error.status in _PERMANENT:
         return False
     return error.status in (408, 409, 429) or error.status >= 500
 
 
 def may_do_elsewhere(error: UpstreamFailed) -> bool:
-    """Whether another upstream may do better: the fault is this one's, and there is time left."""
-    theirs = error.status in (408, 429) or error.status >= 500
-    return theirs and error.code != "answer_timeout"
+    """Return True if another upstream may succeed: the fault is this upstream's, and time remains."""
+    is_upstreams_fault = error.status in (408, 429) or error.status >= 500
+    return is_upstreams_fault and error.code != "answer_timeout"
 
 
 def advised_seconds(headers: Mapping[str, str], now: float) -> float | None:
-    """What ``retry-after-ms`` or ``retry-after`` says, which is seconds or a date."""
+    """The pause in ``retry-after-ms`` or ``retry-after`` (seconds or a date); None without either."""
     for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
         try:
             seconds = float(headers.get(name, "")) / unit

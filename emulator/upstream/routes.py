@@ -1,4 +1,4 @@
-"""Which upstream is asked for which model, and which one instead where that fails. Knows no HTTP."""
+"""Which upstream serves which model, and which one instead if that fails. Knows no HTTP."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from emulator.settings import Settings
 
 @dataclass(frozen=True)
 class Target:
-    """One upstream."""
+    """One configured upstream."""
 
     name: str
     settings: Settings
-    """As they hold for this upstream."""
+    """The settings with the overrides of this upstream."""
     patterns: tuple[str, ...] = ("*",)
     strip: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
 
-    def takes(self, model: str) -> bool:
+    def serves(self, model: str) -> bool:
         return any(fnmatchcase(model, pattern) for pattern in self.patterns)
 
-    def its_name(self, model: str) -> str:
-        """What the upstream calls ``model``."""
+    def upstream_name(self, model: str) -> str:
+        """The upstream's name of ``model``."""
         return model.removeprefix(self.strip)
 
-    def our_name(self, model: str) -> str:
-        """What clients call a model of the upstream's."""
+    def client_name(self, model: str) -> str:
+        """The clients' name of one of the upstream's models."""
         return model if model.startswith(self.strip) else self.strip + model
 
 
@@ -40,9 +40,9 @@ class Route:
 
     target: Target
     model: str
-    """As the upstream calls it."""
-    asked: str
-    """As clients call it, behind aliases."""
+    """The upstream's name of it."""
+    client_model: str
+    """The clients' name of it, with aliases resolved."""
 
     @property
     def settings(self) -> Settings:
@@ -54,7 +54,7 @@ class Route:
 
 
 class Routes:
-    """The table: upstreams in the order of the settings, the first that takes a model has it."""
+    """The upstreams in the order of the settings. The first that serves a model gets its requests."""
 
     def __init__(self, settings: Settings) -> None:
         self._aliases = settings.aliases
@@ -71,22 +71,18 @@ class Routes:
         ) or (Target("upstream", settings),)
 
     @property
-    def several(self) -> bool:
-        return len(self.targets) > 1
-
-    @property
     def aliases(self) -> Iterator[str]:
-        """Those that name one model each."""
+        """The aliases that are not patterns."""
         return (alias for alias in self._aliases if not set(alias) & set("*?["))
 
     def of(self, model: str) -> Route:
         """Raises `NotFound`."""
-        asked = self._aliases.get(model) or next(
+        client_model = self._aliases.get(model) or next(
             (name for pattern, name in self._aliases.items() if fnmatchcase(model, pattern)), model
         )
         for target in self.targets:
-            if target.takes(asked):
-                return Route(target, target.its_name(asked), asked)
+            if target.serves(client_model):
+                return Route(target, target.upstream_name(client_model), client_model)
         raise NotFound(
             f"No upstream is configured for the model {model!r}.", "model", "model_not_found"
         )
@@ -96,10 +92,10 @@ class Routes:
         return next((target for target in self.targets if "*" in target.patterns), self.targets[0])
 
     def fallbacks(self, route: Route) -> Iterator[Route]:
-        """Where to ask instead, in order, none of them twice. Raises `NotFound`."""
+        """The other routes to try, in order, without duplicates. Raises `NotFound`."""
         seen = {(route.target.name, route.model)}
         for model in route.settings.fallbacks:
-            instead = self.of(model)
-            if (instead.target.name, instead.model) not in seen:
-                seen.add((instead.target.name, instead.model))
-                yield instead
+            fallback = self.of(model)
+            if (fallback.target.name, fallback.model) not in seen:
+                seen.add((fallback.target.name, fallback.model))
+                yield fallback

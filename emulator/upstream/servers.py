@@ -1,83 +1,82 @@
-"""Which server an upstream is: told by its address, by its model list, or by a path that only it has.
+"""Identify the kind of server behind a base URL: by its host, its model list, or a path that only it has.
 
-A table; sans-IO but for the ``get`` that is handed in. Sources: the servers' own documentation of their
-model lists and of the paths below.
+A table; sans-IO except for the ``get`` that is passed in. Sources: the servers' documentation of their model
+lists and of the paths below.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
 from emulator.upstream_settings import GrammarField
 
-Get = Callable[[str], object]
-"""The JSON at a path of the server's root, or None where there is none."""
+GetJSON = Callable[[str], object]
+"""Returns the JSON at a path of the server's root, or None if there is none."""
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerKind:
     name: str
     host: str = r"(?!)"
-    """Found at the end of its host's name."""
+    """A pattern for the end of its host name."""
     owner: str = ""
     """The ``owned_by`` of all models that it lists."""
     path: str = ""
-    """Where it says what it is, as JSON that has `key`."""
+    """Where it describes itself, as a JSON object with `key`."""
     key: str = ""
-    takes: GrammarField = "off"
-    """The field in which it takes a grammar, for ``grammar`` in a row of ``[[profiles]]``."""
+    grammar_field: GrammarField = "off"
+    """The request field for a grammar: ``grammar`` in a row of ``[[profiles]]``."""
 
     def __str__(self) -> str:
-        if self.takes == "off":
+        if self.grammar_field == "off":
             return self.name
-        return f'{self.name}, which takes a grammar (grammar = "{self.takes}" in [[profiles]])'
+        return (
+            f'{self.name}, which takes a grammar (grammar = "{self.grammar_field}" in [[profiles]])'
+        )
 
 
-SERVERS: tuple[Server, ...] = (
-    Server("OpenAI", r"(?:^|\.)api\.openai\.com"),
-    Server("Azure", r"\.(?:openai\.azure|services\.ai\.azure|cognitiveservices\.azure)\.com"),
-    Server("OpenRouter", r"(?:^|\.)openrouter\.ai"),
-    Server("DeepSeek", r"(?:^|\.)api\.deepseek\.com"),
-    Server("Together", r"(?:^|\.)together\.(?:xyz|ai)"),
-    Server("Groq", r"(?:^|\.)groq\.com"),
-    Server("SGLang", owner="sglang", path="/get_server_info", key="tp_size", takes="ebnf"),
-    Server("vLLM", owner="vllm", path="/version", key="version", takes="structured_outputs"),
-    Server("llama.cpp", owner="llamacpp", path="/props", key="chat_template", takes="grammar"),
-    Server("LM Studio", owner="organization_owner", path="/api/v0/models", key="data"),
-    Server("Ollama", owner="library", path="/api/version", key="version", takes="json_schema"),
+SERVERS: tuple[ServerKind, ...] = (
+    ServerKind("OpenAI", r"(?:^|\.)api\.openai\.com"),
+    ServerKind("Azure", r"\.(?:openai\.azure|services\.ai\.azure|cognitiveservices\.azure)\.com"),
+    ServerKind("OpenRouter", r"(?:^|\.)openrouter\.ai"),
+    ServerKind("DeepSeek", r"(?:^|\.)api\.deepseek\.com"),
+    ServerKind("Together", r"(?:^|\.)together\.(?:xyz|ai)"),
+    ServerKind("Groq", r"(?:^|\.)groq\.com"),
+    ServerKind(
+        "SGLang", owner="sglang", path="/get_server_info", key="tp_size", grammar_field="ebnf"
+    ),
+    ServerKind(
+        "vLLM", owner="vllm", path="/version", key="version", grammar_field="structured_outputs"
+    ),
+    ServerKind(
+        "llama.cpp", owner="llamacpp", path="/props", key="chat_template", grammar_field="grammar"
+    ),
+    ServerKind("LM Studio", owner="organization_owner", path="/api/v0/models", key="data"),
+    ServerKind(
+        "Ollama", owner="library", path="/api/version", key="version", grammar_field="json_schema"
+    ),
 )
-UNKNOWN = Server("unknown")
+UNKNOWN = ServerKind("unknown")
 
 
-def server_of(base_url: str, models: Sequence[Mapping[str, Any]], get: Get) -> Server:
-    """Which it is; `UNKNOWN` if nothing tells. ``get`` is called only where nothing else does."""
-    for found in (by_address(base_url), by_models(models)):
-        if found is not UNKNOWN:
-            return found
-    return by_paths(get)
+def identify_server(base_url: str, owners: Collection[str | None], get: GetJSON) -> ServerKind:
+    """Return the kind of server, or `UNKNOWN`.
 
-
-def by_address(base_url: str) -> Server:
-    """For services that are always at the same place."""
+    ``owners`` are the ``owned_by`` of its models. Calls ``get`` only if neither URL nor owners identify it.
+    """
     host = urlsplit(base_url).hostname or ""
-    return next((s for s in SERVERS if re.search(rf"{s.host}$", host)), UNKNOWN)
-
-
-def by_models(models: Sequence[Mapping[str, Any]]) -> Server:
-    """For servers that sign their model lists."""
-    owners = {str(model.get("owned_by")) for model in models}
-    return next((s for s in SERVERS if s.owner and owners == {s.owner}), UNKNOWN)
-
-
-def by_paths(get: Get) -> Server:
-    """For all others: what only this server answers."""
+    for server in SERVERS:
+        if re.search(rf"{server.host}$", host):
+            return server
+    for server in SERVERS:
+        if server.owner and set(owners) == {server.owner}:
+            return server
     for server in SERVERS:
         if server.path:
-            said = get(server.path)
-            if isinstance(said, Mapping) and server.key in said:
+            description = get(server.path)
+            if isinstance(description, Mapping) and server.key in description:
                 return server
     return UNKNOWN

@@ -1,35 +1,32 @@
-"""The tokens that a client's requests take of an upstream: as that tells them, else as estimated.
+"""Count the tokens that a client's requests use: as the upstream reports them, else estimated.
 
-Every turn of the model counts, also one whose reply is of no use, and one whose client left in the middle.
+Every turn counts, including one with an unusable reply and one whose client disconnected.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 
 from emulator import metrics
 from emulator.traces import Turn
-from emulator.upstream.body import Body
-from emulator.upstream.interface import Chat, Reply
-from emulator.upstream.reply import Heard
+from emulator.upstream.interface import Messages, Spend, UpstreamReply
+from emulator.upstream.reply import Received, UpstreamBody
 
-_CHARS = 4
-"""Of a token, about."""
-_KEPT = 64 * 1024
-_MOST = 10**9
-"""Tokens of one turn that are believed."""
+_CHARS_PER_TOKEN = 4
+_BUFFERED = 64 * 1024
+_MAX_TOKENS = 10**9
+"""A larger reported number is not believed."""
 _TOTAL = re.compile(rb'"total_tokens"\s*:\s*(\d{1,12})')
-_TEXTS = ("json", "text/")
-
-Spend = Callable[[int], None]
+_TEXT_TYPES = ("json", "text/")
 
 
-def metered(reply: Reply, messages: Chat, spend: Spend | None, turn: Turn | None) -> Reply:
-    """The same reply, whose tokens are counted when it is left: for metrics, ``turn`` and ``spend``."""
+def meter_reply(
+    reply: UpstreamReply, messages: Messages, spend: Spend | None, turn: Turn | None
+) -> None:
+    """When ``reply`` is closed, report its tokens to the metrics, ``turn`` and ``spend``."""
 
-    def left(heard: Heard) -> None:
-        prompt, completion = _tokens(messages, heard)
+    def close(received: Received) -> None:
+        prompt, completion = _tokens(messages, received)
         metrics.TOKENS.labels("in").inc(prompt)
         metrics.TOKENS.labels("out").inc(completion)
         if turn is not None:
@@ -37,48 +34,43 @@ def metered(reply: Reply, messages: Chat, spend: Spend | None, turn: Turn | None
         if spend is not None:
             spend(prompt + completion)
 
-    reply.on_left(left)
-    return reply
+    reply.on_close(close)
 
 
-def _tokens(messages: Chat, heard: Heard) -> tuple[int, int]:
-    """Of the prompt and of the reply; an upstream may tell anything."""
+def _tokens(messages: Messages, received: Received) -> tuple[int, int]:
+    """Tokens of the prompt and of the reply. An upstream may report anything."""
     prompt, completion = (
-        told if isinstance(told, int) and 0 <= told <= _MOST else None
-        for told in map(heard.usage.get, ("prompt_tokens", "completion_tokens"))
+        reported if isinstance(reported, int) and 0 <= reported <= _MAX_TOKENS else None
+        for reported in map(received.usage.get, ("prompt_tokens", "completion_tokens"))
     )
     if prompt is None:
         texts = (message.get("content") or "" for message in messages)
         prompt = sum(len(text if isinstance(text, str) else str(text)) for text in texts)
-        prompt //= _CHARS
-    return prompt, heard.chunks if completion is None else completion
+        prompt //= _CHARS_PER_TOKEN
+    return prompt, received.chunks if completion is None else completion
 
 
-def metered_body(body: Body, content_type: str, sent: int, spend: Spend) -> Body:
-    """The same bytes. What is passed on is not read but for its ``total_tokens``, at either end of it.
+def meter_body(body: UpstreamBody, content_type: str, request_chars: int, spend: Spend) -> None:
+    """When ``body`` is closed, spend the tokens of a passed-on request.
 
-    ``sent`` is how many bytes of text the request had.
+    Only a ``total_tokens`` near either end of the body is read; without one, ``request_chars`` and the body's
+    size are the estimate, if it is text.
     """
     head, tail, size = b"", b"", 0
 
-    def pieces() -> Iterator[bytes]:
+    def look(data: bytes) -> None:
         nonlocal head, tail, size
-        for data in body:
-            size += len(data)
-            if len(head) < _KEPT:
-                head += data[: _KEPT - len(head)]
-            tail = (tail + data)[-_KEPT:]
-            yield data
+        size += len(data)
+        if len(head) < _BUFFERED:
+            head += data[: _BUFFERED - len(head)]
+        tail = (tail + data)[-_BUFFERED:]
 
-    def finish() -> None:
-        try:
-            body.close()
-        finally:
-            # Within a text of JSON these quotes would be escaped.
-            told = _TOTAL.findall(tail) or _TOTAL.findall(head)
-            is_text = any(kind in content_type for kind in _TEXTS)
-            spend(
-                min(int(told[-1]), _MOST) if told else (sent + (size if is_text else 0)) // _CHARS
-            )
+    def close() -> None:
+        # Inside a JSON string the quotes of the pattern would be escaped.
+        reported = _TOTAL.findall(tail) or _TOTAL.findall(head)
+        is_text = any(kind in content_type for kind in _TEXT_TYPES)
+        estimated = (request_chars + (size if is_text else 0)) // _CHARS_PER_TOKEN
+        spend(min(int(reported[-1]), _MAX_TOKENS) if reported else estimated)
 
-    return Body(pieces(), finish)
+    body.on_data(look)
+    body.on_close(close)

@@ -1,6 +1,6 @@
 """Server-sent events, both ways. Sans-IO; knows nothing of what the events mean.
 
-Source of the grammar: WHATWG HTML, "Server-sent events", 9.2.6 (field and line rules).
+Grammar: WHATWG HTML, "Server-sent events", section 9.2.6 (field and line rules).
 """
 
 from __future__ import annotations
@@ -13,31 +13,32 @@ from sse_starlette import ServerSentEvent
 
 from emulator import json_codec
 
-_FIELD = b"data: "
+_DATA_FIELD = b"data: "
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 class EventTooLarge(ValueError):
-    """One event is larger than the bound."""
+    """One event is larger than the limit."""
 
 
 class SSEDecoder:
-    """Bytes in, the data of each finished event out."""
+    """Bytes in, the data of each complete event out."""
 
     def __init__(self, max_event_bytes: int = 16 * 2**20) -> None:
         self._rest = bytearray()
-        """The line that has not ended."""
+        """The incomplete line."""
         self._data: list[bytes] = []
+        """The data lines of the incomplete event."""
         self._size = 0
         self._max = max_event_bytes
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The ``data`` of the events that ``data`` completes. Raises `EventTooLarge`."""
-        # Whole events of one line each, as nearly every server sends them.
+        """Return the data of the events that ``data`` completes. Raises `EventTooLarge`."""
+        # Fast path: complete events of one line each, as nearly every server sends them.
         if data.endswith(b"\n\n") and not (self._rest or self._data) and b"\r" not in data:
-            told = data[:-2].split(b"\n\n")
-            events = [one[6:] for one in told if one[:6] == _FIELD]
-            if len(events) == len(told) and data.count(b"\n") == 2 * len(told):
+            lines = data[:-2].split(b"\n\n")
+            events = [line[6:] for line in lines if line[:6] == _DATA_FIELD]
+            if len(events) == len(lines) and data.count(b"\n") == 2 * len(lines):
                 if len(data) > self._max:
                     raise EventTooLarge(f"an event is larger than {self._max} bytes")
                 self._size = 0
@@ -48,11 +49,11 @@ class SSEDecoder:
         ended = self._rest.endswith(b"\r")
         self._rest += data
         if not (ended or b"\n" in data or b"\r" in data):
-            return []  # a long line in many pieces is not read anew with each of them
+            return []  # otherwise a long line in many pieces would be split again with each of them
         lines = _LINE_END.split(bytes(self._rest))
         rest = lines.pop()
         if data.endswith(b"\r"):
-            # The line feed that belongs to it may come with the next bytes.
+            # The line feed that belongs to it may be the next byte.
             rest = lines.pop() + b"\r"
         self._rest = bytearray(rest)
         events = []
@@ -69,16 +70,16 @@ class SSEDecoder:
 
 
 def encode_json(value: Any, name: str | None = None) -> bytes:
-    """One event whose data is ``value`` as JSON; with ``name`` in its ``event`` field."""
-    before, behind = _around_data(name)
-    return b"%b%b%b" % (before, json_codec.dumps(value), behind)
+    """One event with ``value`` as JSON in its data, and ``name`` in its ``event`` field."""
+    before, after = _around_data(name)
+    return b"%b%b%b" % (before, json_codec.dumps(value), after)
 
 
 @lru_cache(maxsize=256)
 def _around_data(name: str | None) -> tuple[bytes, bytes]:
-    """What stands before and behind an event's data: it is the same for all data of one line, as JSON is."""
-    before, _, behind = ServerSentEvent("{}", event=name, sep="\n").encode().partition(b"{}")
-    return before, behind
+    """The bytes before and after an event's data: the same for all data of one line, such as JSON."""
+    before, _, after = ServerSentEvent("{}", event=name, sep="\n").encode().partition(b"{}")
+    return before, after
 
 
 DONE = ServerSentEvent("[DONE]", sep="\n").encode()

@@ -11,7 +11,7 @@ from flask import Blueprint, Flask
 
 from emulator.settings import Settings
 from emulator.shared.counts import WorkerCounts
-from emulator.upstream.interface import OneUpstream
+from emulator.upstream.interface import Upstream
 from emulator.web.inspector.access import Access
 from emulator.web.inspector.container_pages import add_containers
 from emulator.web.inspector.playground import Asker
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 def create_app(
     settings: Settings,
     *,
-    upstream: OneUpstream | None = None,
+    upstream: Upstream | None = None,
     engines: Sequence[Engine] | None = None,
     kernels: Callable[[str], KernelEngine] | None = None,
     now: Callable[[], float] = time.time,

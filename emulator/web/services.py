@@ -37,7 +37,7 @@ from emulator.storage.key_value import KeyValueStore, RedisStore, open_store
 from emulator.traces import Kept, Traces
 from emulator.traces.remote import RemoteTraces
 from emulator.traces.sender import TraceSender
-from emulator.upstream.interface import OneUpstream
+from emulator.upstream.interface import Upstream
 from emulator.upstream.reachability import Reachability
 from emulator.upstream.upstreams import Upstreams
 from emulator.web.middleware import request_log
@@ -106,7 +106,7 @@ class Services:
 
 def open_services(
     settings: Settings,
-    upstream: OneUpstream | None = None,
+    upstream: Upstream | None = None,
     engines: Sequence[Engine] | None = None,
     kernels: Callable[[str], KernelEngine] | None = None,
     now: Callable[[], float] = time.time,
@@ -163,7 +163,7 @@ def open_services(
 def _open_upstreams(
     opening: ExitStack,
     settings: Settings,
-    upstream: OneUpstream | None,
+    upstream: Upstream | None,
     budgets: Budgets | None,
     keeper: Keeper | None,
 ) -> Upstreams:
@@ -171,7 +171,7 @@ def _open_upstreams(
         settings,
         None if upstream is None else lambda _: upstream,
         budgets,
-        take_place=None if keeper is None else WorkerSlots(keeper.counts).acquire,
+        take_slot=None if keeper is None else WorkerSlots(keeper.counts).acquire,
         breaker_state=None if keeper is None else keeper.breakers.__getitem__,
     )
     opening.callback(upstreams.close)

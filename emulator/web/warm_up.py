@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Never
 
 import structlog
 
@@ -18,7 +18,7 @@ from emulator.answering.pipeline import Pipeline
 from emulator.chat.front import complete
 from emulator.errors import EmulatorError
 from emulator.protocol import parse_chat
-from emulator.upstream.interface import Chat, Chunk, Reply
+from emulator.upstream.interface import Chunk, Messages, UpstreamReply
 from emulator.upstream.upstreams import Upstreams
 
 log = structlog.get_logger()
@@ -50,15 +50,18 @@ _REPLY = '```python\nguest = "Ada"\nbook(guest=guest)\n```'
 """More than a call, which would be read and not run."""
 
 
-class _Words(Reply):
+class _Words(UpstreamReply):
     """An upstream, and its reply, that always says `_REPLY`."""
 
     def open(
-        self, _messages: Chat, _fields: Mapping[str, Any], _until: float, _key: str | None
-    ) -> Reply:
+        self, _messages: Messages, _fields: Mapping[str, Any], _until: float, _key: str | None
+    ) -> UpstreamReply:
         return self
 
-    def models(self, _key: str | None) -> list[dict[str, Any]]:
+    def pass_on(self, _request: object, _until: float, _key: str | None) -> Never:
+        raise NotImplementedError
+
+    def models(self, _key: str | None) -> list[Any]:
         return []
 
     def at_root(self, _path: str) -> object:

@@ -18,7 +18,7 @@ class _Reply:
     """Chunks as they came: those of one list together; behind the last, perhaps, something else."""
 
     headers: dict[str, str] = {}  # noqa: RUF012 - nothing changes it
-    more = False
+    more_arrived = False
 
     def __init__(self, *come: Sequence[Chunk], then: Exception | str = "") -> None:
         self._come = come
@@ -32,7 +32,7 @@ class _Reply:
     def __iter__(self) -> Iterator[Chunk]:
         for together in self._come:
             for place, chunk in enumerate(together):
-                self.more = place < len(together) - 1 or bool(self._then)
+                self.more_arrived = place < len(together) - 1 or bool(self._then)
                 yield chunk
         if isinstance(self._then, Exception):
             raise self._then

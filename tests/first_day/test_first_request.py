@@ -32,7 +32,7 @@ with ScriptedUpstream(default=f"```python\\n{asked['call']}\\n```") as upstream:
         engines=asked["engines"],
     )
     app = create_app(settings)
-    app.extensions["emulator"].reachability.begin()
+    app.extensions["emulator"].reachability.start_check()
     app.extensions["emulator"].reachability.model(60)
     app.extensions["emulator"].warm_up()
     said = len(upstream.requests)

@@ -26,7 +26,7 @@ class Forwarder:
                     continue
                 there = socket.create_connection(("127.0.0.1", self.to))
                 for source, sink in ((taken, there), (there, taken)):
-                    threading.Thread(target=_copy, args=(source, sink), daemon=True).start()
+                    threading.Thread(target=copy, args=(source, sink), daemon=True).start()
 
     def close(self) -> None:
         with suppress(OSError):
@@ -34,7 +34,8 @@ class Forwarder:
         self._server.close()
 
 
-def _copy(source: socket.socket, sink: socket.socket) -> None:
+def copy(source: socket.socket, sink: socket.socket) -> None:
+    """Send all bytes of ``source`` to ``sink``, and then that there are no more."""
     with suppress(OSError):
         while data := source.recv(65536):
             sink.sendall(data)

@@ -1,4 +1,4 @@
-"""The chunked transfer coding, read however it is cut. The reference is `http.client`."""
+"""The chunked transfer coding, cut at any place. The reference is `http.client`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def framed(pieces: list[bytes], end: bytes) -> bytes:
     return b"".join(b"%X;a=b\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + end
 
 
-def read(body: bytes, cuts: list[int]) -> tuple[bytes, ChunkedDecoder]:
+def decode(body: bytes, cuts: list[int]) -> tuple[bytes, ChunkedDecoder]:
     decoder = ChunkedDecoder()
     places = sorted({0, len(body), *(cut % (len(body) + 1) for cut in cuts)})
     content = b""
@@ -46,11 +46,11 @@ def reference(body: bytes) -> bytes:
 
 
 @given(CONTENTS, ENDS, st.lists(st.integers(0, 400), max_size=6))
-def test_a_body_is_read_alike_however_it_is_cut(
+def test_a_body_is_the_same_wherever_it_is_cut(
     pieces: list[bytes], end: bytes, cuts: list[int]
 ) -> None:
     body = framed(pieces, end)
-    content, decoder = read(body, cuts)
+    content, decoder = decode(body, cuts)
     assert content == b"".join(pieces) == reference(body)
     assert decoder.ended
     assert decoder.rest == b""
@@ -59,43 +59,43 @@ def test_a_body_is_read_alike_however_it_is_cut(
 @given(
     CONTENTS, ENDS, st.binary(min_size=1, max_size=20), st.lists(st.integers(0, 400), max_size=4)
 )
-def test_what_follows_the_end_is_no_part_of_the_body(
-    pieces: list[bytes], end: bytes, behind: bytes, cuts: list[int]
+def test_bytes_after_the_end_are_not_part_of_the_body(
+    pieces: list[bytes], end: bytes, extra: bytes, cuts: list[int]
 ) -> None:
     decoder = ChunkedDecoder()
-    assert decoder.feed(framed(pieces, end) + behind) == b"".join(pieces)
-    assert decoder.rest == behind
+    assert decoder.feed(framed(pieces, end) + extra) == b"".join(pieces)
+    assert decoder.rest == extra
 
 
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        (b"x\r\n", "how long"),
-        (b"-5\r\nhello", "how long"),
-        (b"+5\r\nhello", "how long"),
-        (b"0x5\r\nhello", "how long"),
-        (b"\r\n", "how long"),
-        (b"F" * 16 + b"\r\n", "how long"),
+        (b"x\r\n", "declare"),
+        (b"-5\r\nhello", "declare"),
+        (b"+5\r\nhello", "declare"),
+        (b"0x5\r\nhello", "declare"),
+        (b"\r\n", "declare"),
+        (b"F" * 16 + b"\r\n", "declare"),
         (b"5\r\nhello!\r\n", "longer"),
-        (b"5\r\nhello\n\n", "how long"),
+        (b"5\r\nhello\n\n", "declare"),
         (b"5;" + b"a" * 20_000, "no end"),
         (b"0\r\n" + b"a: b\r\n" * 200, "trailers"),
     ],
 )
-def test_garbage_is_refused(body: bytes, problem: str) -> None:
+def test_a_malformed_body_is_refused(body: bytes, problem: str) -> None:
     with pytest.raises(BadChunk, match=problem):
         ChunkedDecoder().feed(body)
 
 
 @pytest.mark.parametrize("body", [b"", b"5", b"5\r\nhel", b"5\r\nhello", b"5\r\nhello\r\n"])
-def test_a_body_that_breaks_off_is_noticed(body: bytes) -> None:
+def test_a_truncated_body_is_refused(body: bytes) -> None:
     decoder = ChunkedDecoder()
     decoder.feed(body)
     with pytest.raises(BadChunk, match="middle"):
         decoder.close()
 
 
-def test_the_last_line_may_be_missing() -> None:
+def test_the_empty_line_at_the_end_may_be_missing() -> None:
     decoder = ChunkedDecoder()
     assert decoder.feed(b"5\r\nhello\r\n0\r\n") == b"hello"
     decoder.close()

@@ -1,53 +1,75 @@
-"""Connections to an upstream: which are used again, and who stands between."""
+"""Connections to an upstream: which of them serve another request, what ends them, and proxies."""
 
 from __future__ import annotations
 
 import gzip
 import socketserver
+import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
+import httpcore2
 import pytest
 
+from emulator import client_disconnect
+from emulator.client_disconnect import ClientDisconnect
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
 from emulator.upstream.client import OpenAIUpstream
-from emulator.upstream.pass_through import PassThrough
+from emulator.upstream.pass_through import PassedOnRequest
 from tests.support.bad_upstream import DONE, delta
+from tests.support.forward_proxy import ForwardProxy, forward_proxy
 
 HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nset-cookie: whose=theirs\r\n"
     b"transfer-encoding: chunked\r\n\r\n"
 )
 LAST = b"0\r\n\r\n"
-ASKED = [{"role": "user", "content": "Hello"}]
+MESSAGES: list[dict[str, Any]] = [{"role": "user", "content": "Hello"}]
 
 
 def piece(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
+EVENTS = delta("Hello") + delta(finish="stop") + DONE
 ANSWER = HEAD + piece(delta("Hello")) + piece(delta(finish="stop")) + piece(DONE)
-_SQUEEZED = gzip.compress(delta("Hello") + delta(finish="stop") + DONE)
+_COMPRESSED = gzip.compress(EVENTS)
 _ENDLESS = b'{"error": {"message": "No.", "code": "no_such"}}' + b" " * 2**20
-TAILS = {
-    "compressed, unasked": HEAD.replace(b"set-cookie", b"content-encoding: gzip\r\nset-cookie")
-    + piece(_SQUEEZED[:30])
-    + piece(_SQUEEZED[30:])
+RESPONSES = {
+    "compressed": HEAD.replace(b"set-cookie", b"content-encoding: gzip\r\nset-cookie")
+    + piece(_COMPRESSED[:30])
+    + piece(_COMPRESSED[30:])
     + LAST,
-    "refused at length": b"HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\n"
+    "long refusal": b"HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\n"
     b"content-length: %d\r\n\r\n" % (2 * len(_ENDLESS)) + _ENDLESS,
-    "at once": ANSWER + LAST,
-    "with the last event": HEAD + piece(delta("Hello") + delta(finish="stop") + DONE) + LAST,
-    "never": ANSWER,
-    "not in chunks": HEAD + piece(delta("Hello")) + b"ZZ\r\n",
-    "with more than it should": ANSWER + LAST + b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+    "complete": ANSWER + LAST,
+    "end with the last event": HEAD + piece(EVENTS) + LAST,
+    "no end": ANSWER,
+    "bad chunk": HEAD + piece(delta("Hello")) + b"ZZ\r\n",
+    "with a length": b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(EVENTS) + EVENTS,
+    "closed": b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n" + EVENTS,
+    "old": b"HTTP/1.0 200 OK\r\n\r\n" + EVENTS,
+    "no end, with a length, no [DONE]": b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n"
+    + delta("Hello"),
+    "no end, closed, no [DONE]": b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n" + delta("Hello"),
+    "no end, old, no [DONE]": b"HTTP/1.0 200 OK\r\n\r\n" + delta("Hello"),
+    "no end, no [DONE]": HEAD + piece(delta("Hello")) + piece(delta(finish="stop")),
+    "no head": b"",
+    "slow refusal": b"HTTP/1.1 429 Slow Down\r\ncontent-length: 99\r\n\r\n" + b"slow",
+    "with extra bytes": ANSWER + LAST + b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
 }
+
+CLOSED = (RESPONSES["closed"], RESPONSES["old"])
 
 
 class Counting(socketserver.ThreadingTCPServer):
-    """Answers requests with ``model``'s row of `TAILS`, and counts connections."""
+    """Responds with the row that ``model`` names of `RESPONSES`, and counts connections."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -58,6 +80,8 @@ class Counting(socketserver.ThreadingTCPServer):
         self.targets: list[bytes] = []
         self.fields: list[dict[bytes, bytes]] = []
         """The headers of each request."""
+        self.ended = threading.Event()
+        """A client has closed its connection."""
 
     @property
     def url(self) -> str:
@@ -78,7 +102,11 @@ class Handler(socketserver.StreamRequestHandler):
                 fields[name.lower()] = value.strip()
             self.server.fields.append(fields)
             body = self.rfile.read(int(fields[b"content-length"])).decode()
-            self.wfile.write(next(TAILS[name] for name in TAILS if f'"{name}"' in body))
+            response = next(RESPONSES[name] for name in RESPONSES if f'"{name}"' in body)
+            self.wfile.write(response)
+            if response in CLOSED:
+                return
+        self.server.ended.set()
 
 
 @pytest.fixture
@@ -89,92 +117,128 @@ def server() -> Iterator[Counting]:
         counting.shutdown()
 
 
-def answers(upstream: OpenAIUpstream, model: str) -> int:
-    """How many chunks one answer has."""
-    with upstream.open(ASKED, {"model": model}) as reply:
+@contextmanager
+def upstream_at(url: str, headers: dict[str, str] | None = None, **settings: Any) -> Iterator[Any]:
+    upstream = OpenAIUpstream(Settings(base_url=url, api_key="sk-1", **settings), headers)
+    yield upstream
+    upstream.close()
+
+
+@pytest.fixture
+def upstream(server: Counting) -> Iterator[OpenAIUpstream]:
+    with upstream_at(f"{server.url}/v1", {"x-team": "blue"}, upstream_seconds=30) as opened:
+        yield opened
+
+
+def count_chunks(upstream: OpenAIUpstream, model: str, key: str | None = None) -> int:
+    with upstream.open(MESSAGES, {"model": model}, key=key) as reply:
         return len(list(reply))
 
 
-@pytest.mark.parametrize(("model", "connections"), [("at once", 1), ("with the last event", 1)])
-def test_a_connection_serves_the_next_request(
-    server: Counting, model: str, connections: int
+@pytest.mark.parametrize(
+    ("model", "connections"),
+    [
+        ("complete", 1),
+        ("end with the last event", 1),
+        ("compressed", 1),
+        ("with a length", 1),
+        ("no end", 3),
+        ("with extra bytes", 3),
+        ("closed", 3),
+        ("old", 3),
+    ],
+)
+def test_a_connection_serves_the_next_request_if_its_response_ended_as_declared(
+    server: Counting, upstream: OpenAIUpstream, model: str, connections: int
 ) -> None:
-    """Each answer's end used to be left unread, so that each request needed a connection of its own."""
-    upstream = OpenAIUpstream(Settings(base_url=server.url, api_key="none"))
-    assert [answers(upstream, model) for _ in range(3)] == [2, 2, 2]
+    """The end of each response used to be unread, so that each request needed a connection of its own."""
+    assert [count_chunks(upstream, model) for _ in range(3)] == [2, 2, 2]
     assert server.connections == connections
-    upstream.close()
 
 
-def test_a_body_without_an_end_is_not_waited_for(server: Counting) -> None:
-    upstream = OpenAIUpstream(Settings(base_url=server.url, api_key="none"))
-    assert [answers(upstream, "never") for _ in range(3)] == [2, 2, 2]
-    assert server.connections == 3
-    upstream.close()
-
-
-def test_what_comes_behind_an_answer_is_not_taken_for_the_next(server: Counting) -> None:
-    upstream = OpenAIUpstream(Settings(base_url=server.url, api_key="none"))
-    assert [answers(upstream, "with more than it should") for _ in range(3)] == [2, 2, 2]
-    assert server.connections == 3
-    upstream.close()
-
-
-def test_what_is_wrong_with_a_body_is_said_and_ends_its_connection(server: Counting) -> None:
-    upstream = OpenAIUpstream(
-        Settings(base_url=server.url, api_key="none", upstream_seconds=2, upstream_retries=0)
-    )
-    with pytest.raises(UpstreamFailed, match="does not say how long"):
-        answers(upstream, "not in chunks")
-    assert answers(upstream, "at once") == 2
-    assert server.connections == 2
-    upstream.close()
-
-
-def test_an_answer_that_was_compressed_unasked_is_read(server: Counting) -> None:
-    upstream = OpenAIUpstream(Settings(base_url=server.url, api_key="none"))
-    assert [answers(upstream, "compressed, unasked") for _ in range(2)] == [2, 2]
-    upstream.close()
-
-
-def test_a_refusal_is_not_read_to_its_end_where_that_is_far(server: Counting) -> None:
-    """A second half of it is announced and never comes."""
-    upstream = OpenAIUpstream(Settings(base_url=server.url, api_key="none", upstream_seconds=30))
-    with pytest.raises(UpstreamFailed, match="No\\.") as refused:
-        answers(upstream, "refused at length")
-    assert (refused.value.status, refused.value.code) == (404, "no_such")
-    upstream.close()
-
-
-def test_an_answer_that_was_left_early_takes_its_connection_along(server: Counting) -> None:
-    upstream = OpenAIUpstream(Settings(base_url=server.url, api_key="none"))
-    with upstream.open(ASKED, {"model": "never"}) as reply:
-        assert next(iter(reply))["choices"][0]["delta"] == {"content": "Hello"}
-    assert answers(upstream, "at once") == 2
-    assert server.connections == 2
-    upstream.close()
-
-
-def test_a_proxy_in_the_environment_is_asked(
-    server: Counting, monkeypatch: pytest.MonkeyPatch
+def test_a_malformed_body_is_reported_and_ends_its_connection(
+    server: Counting, upstream: OpenAIUpstream
 ) -> None:
-    monkeypatch.setenv("HTTP_PROXY", server.url)
-    monkeypatch.delenv("NO_PROXY", raising=False)
-    monkeypatch.delenv("no_proxy", raising=False)
-    upstream = OpenAIUpstream(Settings(base_url="http://model.test/v1", api_key="none"))
-    assert answers(upstream, "at once") == 2
-    assert server.targets == [b"http://model.test/v1/chat/completions"]
-    upstream.close()
+    with pytest.raises(UpstreamFailed, match="does not declare its size"):
+        count_chunks(upstream, "bad chunk")
+    assert count_chunks(upstream, "complete") == 2
+    assert server.connections == 2
 
 
-def test_an_upstream_is_told_what_it_needs(server: Counting) -> None:
+def test_a_long_refusal_is_not_read_to_its_end(upstream: OpenAIUpstream) -> None:
+    """Its second half is announced and never sent."""
+    with pytest.raises(UpstreamFailed, match="No\\.") as refused:
+        count_chunks(upstream, "long refusal")
+    assert (refused.value.status, refused.value.code) == (404, "no_such")
+
+
+def test_a_refusal_is_read_until_the_answers_deadline(upstream: OpenAIUpstream) -> None:
+    with pytest.raises(UpstreamFailed, match="slow") as refused:
+        upstream.open(MESSAGES, {"model": "slow refusal"}, until=time.monotonic() + 0.3)
+    assert refused.value.status == 429
+    assert refused.value.message == "slow"
+
+
+def test_a_response_that_is_closed_early_ends_its_connection(
+    server: Counting, upstream: OpenAIUpstream
+) -> None:
+    with upstream.open(MESSAGES, {"model": "no end"}) as reply:
+        assert next(iter(reply))["choices"][0]["delta"] == {"content": "Hello"}
+    assert count_chunks(upstream, "complete") == 2
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    ("model", "chunks"),
+    [("no end", 2), ("no end, with a length", 1), ("no end, closed", 1), ("no end, old", 1)],
+)
+def test_a_client_that_disconnects_ends_the_upstreams_connection(
+    server: Counting, upstream: OpenAIUpstream, model: str, chunks: int
+) -> None:
+    """With ``connection: close`` and HTTP/1.0, http.client has forgotten the socket by then."""
+    client = ClientDisconnect()
+    token = client_disconnect.current.set(client)
+    try:
+        with upstream.open(MESSAGES, {"model": f"{model}, no [DONE]"}) as reply:
+            received = iter(reply)
+            for _ in range(chunks):
+                next(received)
+            threading.Timer(0.1, client.report).start()
+            with suppress(UpstreamFailed):
+                next(received)
+            assert server.ended.wait(10)
+    finally:
+        client_disconnect.current.reset(token)
+
+
+def test_a_client_that_disconnects_is_not_kept_by_an_upstream_that_does_not_answer(
+    server: Counting, upstream: OpenAIUpstream
+) -> None:
+    client = ClientDisconnect()
+    token = client_disconnect.current.set(client)
+    try:
+        threading.Timer(0.1, client.report).start()
+        with pytest.raises(UpstreamFailed):
+            upstream.open(MESSAGES, {"model": "no head"})
+        assert server.ended.wait(10)
+    finally:
+        client_disconnect.current.reset(token)
+
+
+def test_a_late_disconnect_does_not_end_the_next_response(upstream: OpenAIUpstream) -> None:
+    with upstream.open(MESSAGES, {"model": "complete"}) as first:
+        assert len(list(first)) == 2
+        with upstream.open(MESSAGES, {"model": "complete"}) as second:
+            first._response.shut_down()  # type: ignore[attr-defined]
+            assert len(list(second)) == 2
+
+
+def test_an_upstream_gets_the_headers_that_it_needs(
+    server: Counting, upstream: OpenAIUpstream
+) -> None:
     """Cookies of one answer used to go with the requests of all other clients."""
-    settings = Settings(base_url=f"{server.url}/v1", api_key="sk-1")
-    upstream = OpenAIUpstream(settings, {"x-team": "blue"})
-    answers(upstream, "at once")
-    with upstream.open(ASKED, {"model": "at once"}, key="sk-2") as reply:
-        list(reply)
-    upstream.close()
+    count_chunks(upstream, "complete")
+    count_chunks(upstream, "complete", key="sk-2")
     assert server.targets == [b"/v1/chat/completions"] * 2
     keys = [fields.pop(b"authorization") for fields in server.fields]
     assert keys == [b"Bearer sk-1", b"Bearer sk-2"]
@@ -188,29 +252,126 @@ def test_an_upstream_is_told_what_it_needs(server: Counting) -> None:
     }
 
 
-def test_a_late_answer_to_a_get_is_waited_for_as_long_as_any() -> None:
-    """It was given only as long as a connection may take to be made."""
+def test_a_name_and_password_in_the_url_are_sent(server: Counting) -> None:
+    with upstream_at(server.url.replace("http://", "http://ada:se%40cret@")) as upstream:
+        count_chunks(upstream, "complete")
+    assert server.fields[0][b"authorization"] == b"Basic YWRhOnNlQGNyZXQ="
 
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_late_response_is_waited_for_longer_than_a_connection(method: str) -> None:
     class Late(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             while self.rfile.readline().strip():
                 pass
             time.sleep(0.5)
-            self.wfile.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+            self.wfile.write(HEAD if method == "HEAD" else HEAD + piece(b"{}") + LAST)
+            self.rfile.read()
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Late) as late:
         threading.Thread(target=late.serve_forever, args=[0.02], daemon=True).start()
         url = f"http://127.0.0.1:{late.server_address[1]}"
-        passing = PassThrough(Settings(base_url=url, api_key="none", upstream_connect_seconds=0.2))
-        answer = passing.send("GET", "files/one", b"", {}, b"")
-        assert b"".join(answer.body) == b"{}"
-        passing.close()
+        with upstream_at(url, upstream_connect_seconds=0.2) as upstream:
+            response = upstream.pass_on(PassedOnRequest(method, "files/one", b"", {}, b""))
+            assert b"".join(response.body) == (b"" if method == "HEAD" else b"{}")
         late.shutdown()
 
 
-def test_a_name_and_password_in_the_url_are_sent(server: Counting) -> None:
-    url = server.url.replace("http://", "http://ada:secret@")
-    upstream = OpenAIUpstream(Settings(base_url=url, api_key="none"))
-    answers(upstream, "at once")
-    upstream.close()
-    assert server.fields[0][b"authorization"] == b"Basic YWRhOnNlY3JldA=="
+PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+
+
+@pytest.fixture
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[ForwardProxy]:
+    for name in PROXY_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    with forward_proxy() as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_used"),
+    [
+        ({"HTTP_PROXY": "http://ada:secret@{}"}, True),
+        ({"http_proxy": "http://ada:secret@{}"}, True),
+        ({"ALL_PROXY": "ada:secret@{}"}, True),
+        ({"HTTPS_PROXY": "http://ada:secret@{}"}, False),
+        ({"HTTP_PROXY": "http://ada:secret@{}", "NO_PROXY": "model.test"}, True),
+        ({"HTTP_PROXY": "http://ada:secret@{}", "NO_PROXY": "other.test,127.0.0.1"}, False),
+        ({"HTTP_PROXY": "http://ada:secret@{}", "NO_PROXY": "*"}, False),
+    ],
+)
+def test_requests_go_through_the_proxy_that_the_environment_names(
+    server: Counting,
+    proxy: ForwardProxy,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    is_used: bool,
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.format(proxy.url.removeprefix("http://")))
+    with upstream_at(f"{server.url}/v1") as upstream:
+        assert [count_chunks(upstream, "complete") for _ in range(2)] == [2, 2]
+        response = upstream.pass_on(
+            PassedOnRequest("POST", "a", b"b=c d", {}, b'{"with a length"}')
+        )
+        assert b"Hello" in b"".join(response.body)
+        with pytest.raises(UpstreamFailed, match="No\\."):
+            count_chunks(upstream, "long refusal")
+    assert server.targets[2].endswith(b"/v1/a?b=c%20d")
+    assert bool(proxy.heads) is is_used
+    for head in proxy.heads:
+        assert head.startswith(b"POST %b/v1/" % server.url.encode())
+        assert b"proxy-authorization: Basic YWRhOnNlY3JldA==" in head
+
+
+def test_an_https_upstream_is_reached_through_a_tunnel_and_verified(
+    server: Counting, proxy: ForwardProxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-subj", "/CN=model.test", "-addext", "subjectAltName=DNS:model.test"),
+            *("-out", str(certificate), "-keyout", str(key)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+    # Elsewhere all tests share one context.
+    own_context = httpcore2.default_ssl_context.__wrapped__  # type: ignore[attr-defined]
+    monkeypatch.setattr(httpcore2, "default_ssl_context", own_context)
+    url = f"https://model.test:{server.server_address[1]}/v1"
+    with upstream_at(url) as upstream, pytest.raises(UpstreamFailed, match="CERTIFICATE") as failed:
+        count_chunks(upstream, "complete")
+    assert failed.value.code == "upstream_down"
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with upstream_at(url) as upstream:
+        assert [count_chunks(upstream, "complete") for _ in range(2)] == [2, 2]
+    assert [head.split(b"\r\n")[0] for head in proxy.heads] == [
+        b"CONNECT model.test:%d HTTP/1.0" % server.server_address[1]
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    ("proxy_url", "problem"),
+    [
+        ("http://ada:secret@127.0.0.1:1", "cannot be reached: its proxy: "),
+        ("socks5://ada:secret@127.0.0.1:1", "The proxy socks5://127.0.0.1:1 .* is not supported"),
+    ],
+)
+def test_a_proxy_that_fails_is_named_without_its_password(
+    proxy: ForwardProxy, monkeypatch: pytest.MonkeyPatch, proxy_url: str, problem: str
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy_url)
+    with (
+        pytest.raises(UpstreamFailed, match=problem) as failed,
+        upstream_at("http://model.test/v1") as upstream,
+    ):
+        count_chunks(upstream, "complete")
+    assert "secret" not in failed.value.message
+    assert proxy.heads == []

@@ -16,9 +16,9 @@ import pytest
 from app import create_app
 from emulator.settings import Settings
 from emulator.upstream.client import OpenAIUpstream
-from emulator.upstream.reachability import asked
+from emulator.upstream.reachability import describe_upstreams
 from emulator.upstream.routes import Routes
-from emulator.upstream.servers import SERVERS, UNKNOWN, server_of
+from emulator.upstream.servers import SERVERS, UNKNOWN, identify_server
 from tests.support.command_line import command_line
 
 PAGE = (Path(__file__).parents[2] / "docs" / "upstreams.md").read_text()
@@ -58,11 +58,10 @@ def test_a_server_is_known_by_its_models_and_by_what_only_it_answers(
     url = f"http://127.0.0.1:{root.server_port}/v1"
     upstream = OpenAIUpstream(Settings(base_url=url))
     root.answers = {server.path: {server.key: "1.0"}}
-    models = [{"id": "m", "owned_by": server.owner}]
-    assert server_of(url, models, lambda _: pytest.fail("asked")) is server
-    assert server_of(url, [{"id": "m", "owned_by": "me"}], upstream.at_root) is server
+    assert identify_server(url, [server.owner], lambda _: pytest.fail("asked")) is server
+    assert identify_server(url, ["me"], upstream.at_root) is server
     root.answers = {server.path: ["another"]}
-    assert server_of(url, [], upstream.at_root) is UNKNOWN
+    assert identify_server(url, [], upstream.at_root) is UNKNOWN
     upstream.close()
 
 
@@ -78,12 +77,12 @@ def test_the_pages_row_of_each_server_is_valid_and_is_that_server(
     [target] = Routes(settings).targets
     server = next(server for server in SERVERS if server.name == name)
     if not server.path:
-        found = server_of(target.settings.base_url, [], lambda _: pytest.fail("asked"))
+        found = identify_server(target.settings.base_url, [], lambda _: pytest.fail("asked"))
         assert found is server
         assert target.settings.api_key.get_secret_value() == "secret"
-    told = {row.grammar for row in settings.profiles}
-    assert told <= {server.takes}, "a grammar goes in the field that this server takes"
-    assert bool(told) == (server.takes != "off")
+    fields = {row.grammar for row in settings.profiles}
+    assert fields <= {server.grammar_field}, "a grammar goes in the field that this server takes"
+    assert bool(fields) == (server.grammar_field != "off")
 
 
 def test_which_server_it_is_can_be_asked(root: Any, tmp_path: Path) -> None:
@@ -93,8 +92,8 @@ def test_which_server_it_is_can_be_asked(root: Any, tmp_path: Path) -> None:
     ended = command_line("upstream", "--ask", "--base-url", url, home=tmp_path)
     assert ended.out.splitlines() == [f"{url} (--base-url)", known]
     root.answers = {"/v1/models": {"data": [{"id": "m", "owned_by": "me"}]}}
-    assert [*asked(Settings(base_url=url))] == [f"{url} is a server that does not tell what it is"]
-    [gone] = asked(Settings(base_url="http://user:secret@127.0.0.1:1/v1"))
+    assert [*describe_upstreams(Settings(base_url=url))] == [f"{url} is a server of unknown kind"]
+    [gone] = describe_upstreams(Settings(base_url="http://user:secret@127.0.0.1:1/v1"))
     assert gone.startswith("http://127.0.0.1:1/v1 does not answer: ")
 
 
@@ -105,7 +104,7 @@ def test_readiness_tells_which_servers_there_are(root: Any) -> None:
     app = create_app(settings)
     try:
         assert app.test_client().get("/readyz").json == {"status": "ready"}
-        app.extensions["emulator"].reachability.look()
+        app.extensions["emulator"].reachability.check()
         told = {"status": "ready", "servers": {url: "Ollama"}}
         assert app.test_client().get("/readyz").json == told
     finally:

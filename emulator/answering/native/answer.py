@@ -23,7 +23,7 @@ from emulator.answering.verdicts import UnusableReply
 from emulator.errors import ModelFailed
 from emulator.events import RelayedChunk, UpstreamAccepted
 from emulator.programs.driver import Driver
-from emulator.upstream.interface import Chunk, Turns
+from emulator.upstream.interface import AnswerUpstream, Chunk
 from sandbox.engine import Engine, fresh_seed
 
 
@@ -51,7 +51,7 @@ def native_request(request: AnswerRequest) -> tuple[list[ModelMessage], dict[str
 
 
 def native_answer(
-    request: AnswerRequest, upstream: Turns, engines: Sequence[Engine]
+    request: AnswerRequest, upstream: AnswerUpstream, engines: Sequence[Engine]
 ) -> Iterator[UpstreamAccepted | RelayedChunk]:
     """The upstream's chunks, and one with the usage. Raises `UpstreamFailed`, `ModelFailed`."""
     return _NativeAnswer(request, upstream, engines).events()
@@ -60,7 +60,9 @@ def native_answer(
 class _NativeAnswer:
     """The state of one answer over its turns."""
 
-    def __init__(self, request: AnswerRequest, upstream: Turns, engines: Sequence[Engine]) -> None:
+    def __init__(
+        self, request: AnswerRequest, upstream: AnswerUpstream, engines: Sequence[Engine]
+    ) -> None:
         self._request = request
         self._upstream = upstream
         self._messages, self._fields = native_request(request)

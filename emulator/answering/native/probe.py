@@ -23,7 +23,7 @@ from emulator.answering.native.call_assembly import (
 from emulator.errors import UpstreamFailed
 from emulator.storage.key_value import KeyValueStore, StoreFailed
 from emulator.tools.toolset import Toolset
-from emulator.upstream.interface import Turns
+from emulator.upstream.interface import AnswerUpstream
 from emulator.upstream.routes import Route
 
 log = structlog.get_logger()
@@ -61,7 +61,7 @@ class ToolProbe:
         self._known: OrderedDict[str, tuple[float, bool]] = OrderedDict()
         self._asking: dict[str, threading.Lock] = {}
 
-    def calls_tools(self, route: Route, open_turns: Callable[[], Turns]) -> bool:
+    def calls_tools(self, route: Route, open_turns: Callable[[], AnswerUpstream]) -> bool:
         """Whether the model of ``route`` calls tools by itself, as far as can be told."""
         key = _key(route)
         with self._lock:
@@ -116,7 +116,7 @@ def _key(route: Route) -> str:
     return "native-tools:" + hashlib.sha256(where.encode()).hexdigest()
 
 
-def _asked(upstream: Turns, route: Route) -> bool | None:
+def _asked(upstream: AnswerUpstream, route: Route) -> bool | None:
     """Ask; None where nothing can be said."""
     assembler, judge = CallAssembler(), CallChecker(_TOOLSET)
     calls: list[CallFragments] = []

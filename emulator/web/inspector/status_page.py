@@ -12,7 +12,7 @@ from emulator import __version__
 from emulator.errors import Forbidden
 from emulator.settings import Settings
 from emulator.traces import Kept
-from emulator.upstream.failures import shown
+from emulator.upstream.failures import without_password
 from emulator.upstream.reachability import Reachability
 from emulator.upstream.upstreams import Upstreams
 from emulator.web.inspector.rendering import Pages
@@ -41,7 +41,7 @@ def add_status(
         targets = [
             (target.name, url, problems.get(url, ""), ", ".join(target.patterns))
             for target in upstreams.routes.targets
-            for url in [shown(target.settings.base_url)]
+            for url in [without_password(target.settings.base_url)]
         ]
         return pages.page(
             "status.html", viewer=viewer(), here="status", proxy_version=__version__,
@@ -79,6 +79,6 @@ def _told(settings: Settings) -> list[tuple[str, str, bool]]:
         value = getattr(settings, name)
         if isinstance(value, SecretStr) or name in ("client_keys", "upstreams", "profiles"):
             continue
-        text = shown(value) if name.endswith("url") else str(value)
+        text = without_password(value) if name.endswith("url") else str(value)
         told.append((name, text, value != field.default))
     return told

@@ -45,7 +45,7 @@ from emulator.storage.containers import Containers
 from emulator.storage.files import Files
 from emulator.traces.remote import TraceStore
 from emulator.upstream.breaker import REGISTERS
-from emulator.upstream.guarded import place_name
+from emulator.upstream.guarded import slot_name
 from emulator.upstream.routes import Routes
 from emulator.web.middleware.admission import COUNTS
 from emulator.web.middleware.measuring import KernelCounts
@@ -70,7 +70,7 @@ class Keeper:
         self.client = rpc.RpcClient(folder / SOCKET)
         upstreams = [target.name for target in Routes(settings).targets]
         self.counts = WorkerCounts(
-            (*COUNTS, CONNECTIONS, PROGRAM_KERNELS, *map(place_name, upstreams))
+            (*COUNTS, CONNECTIONS, PROGRAM_KERNELS, *map(slot_name, upstreams))
         )
         self.breakers = {
             name: memoryview(mmap.mmap(-1, 8 * REGISTERS)).cast("q") for name in upstreams

@@ -69,7 +69,7 @@ def test_questions_and_limits_are_passed_on(passing: str, other: OtherEndpoints)
     [
         ("moderations", 404, "no such model", "y"),
         ("rerank", 404, "<h1>Not found</h1>", None),
-        ("elsewhere", 502, "nothing", "upstream_redirects"),
+        ("elsewhere", 502, "nothing (status 307)", "upstream_redirects"),
     ],
 )
 def test_a_refusal_says_which_upstream_was_asked(
