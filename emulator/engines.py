@@ -14,7 +14,7 @@ from emulator.settings import Settings
 from sandbox.engine import Engine, Limits
 from sandbox.errors import SandboxUnavailable
 from sandbox.kernel.places import PLACES
-from sandbox.pool import TakePlace
+from sandbox.pool import AcquireSlot
 
 if TYPE_CHECKING:
     from sandbox.kernel.engine import KernelEngine
@@ -26,7 +26,7 @@ PROGRAM_KERNELS = "kernels of programs"
 """The name under which several workers count these kernels together."""
 
 
-def _monty(_: Settings, limits: Limits, __: TakePlace | None) -> Engine:
+def _monty(_: Settings, limits: Limits, __: AcquireSlot | None) -> Engine:
     from sandbox.monty.engine import MontyEngine
 
     return MontyEngine(limits)
@@ -36,7 +36,7 @@ _LIBRARIES = 512 * 2**20
 """Memory limit of a program's kernel, in bytes: importing numpy, pandas and scipy alone maps 400 MiB."""
 
 
-def _kernel(settings: Settings, limits: Limits, take_place: TakePlace | None) -> Engine:
+def _kernel(settings: Settings, limits: Limits, acquire_slot: AcquireSlot | None) -> Engine:
     from sandbox.kernel.engine import KernelEngine
 
     engine = KernelEngine(
@@ -44,7 +44,7 @@ def _kernel(settings: Settings, limits: Limits, take_place: TakePlace | None) ->
         warm=settings.warm_kernels,
         most=settings.max_kernels,
         max_age=settings.kernel_age_seconds,
-        take_place=take_place,
+        acquire_slot=acquire_slot,
         **_place(settings),
     )
     engine.check()  # at start-up, when the operator sees the result; `Engine.get_ready` starts kernels
@@ -67,7 +67,7 @@ def place_options(settings: Settings) -> dict[str, Any]:
     }
 
 
-ENGINES: dict[str, Callable[[Settings, Limits, TakePlace | None], Engine]] = {
+ENGINES: dict[str, Callable[[Settings, Limits, AcquireSlot | None], Engine]] = {
     "monty": _monty,
     "kernel": _kernel,
 }
@@ -141,17 +141,17 @@ class InterpreterEngines:
                 engine.close()
 
 
-def open_engines(settings: Settings, take_place: TakePlace | None = None) -> list[Engine]:
+def open_engines(settings: Settings, acquire_slot: AcquireSlot | None = None) -> list[Engine]:
     """Open the engines that work on this machine. Raises SandboxUnavailable if none does.
 
-    ``take_place`` reserves one of the ``max_kernels`` that all worker processes share for programs.
+    ``acquire_slot`` reserves one of the ``max_kernels`` that all worker processes share for programs.
     """
     limits = Limits(seconds=settings.program_seconds)
     opened: list[Engine] = []
     problem: SandboxUnavailable | None = None
     for name in settings.engines:
         try:
-            opened.append(ENGINES[name](settings, limits, take_place))
+            opened.append(ENGINES[name](settings, limits, acquire_slot))
         except SandboxUnavailable as error:
             problem = error
             log.warning("engine off", engine=name, reason=error.reason, fix=error.fix)

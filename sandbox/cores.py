@@ -15,10 +15,10 @@ _allowed: set[int] = set()
 """Cores of this process before it went to stay on one; empty: it has not."""
 
 
-def stay(place: int, of: int) -> None:
+def pin_to_core(place: int, of: int) -> None:
     """Of ``of`` processes this is number ``place``; if there are as many cores, it stays on one of its own.
 
-    To be called before it has threads. What it starts stays there too, unless it is started `everywhere`.
+    To be called before it has threads. What it starts stays there too, unless it is started `unpinned`.
     """
     if not hasattr(os, "sched_setaffinity"):
         return
@@ -29,7 +29,7 @@ def stay(place: int, of: int) -> None:
 
 
 @contextmanager
-def everywhere() -> Iterator[None]:
+def unpinned() -> Iterator[None]:
     """What is started in the block may run on all cores: it may want more than one, and for long."""
     if not _allowed:
         yield

@@ -28,7 +28,7 @@ class Poolable(Protocol):
 
 K = TypeVar("K", bound=Poolable)
 
-TakePlace = Callable[[], Callable[[], None] | None]
+AcquireSlot = Callable[[], Callable[[], None] | None]
 """Takes one of the places that several processes have together; what leaves it, or None if none is free."""
 
 _LOOK = 0.25
@@ -48,12 +48,12 @@ class WarmPool(Generic[K]):
         most: int,
         max_age: float = 3600.0,
         launchers: int = 2,
-        take_place: TakePlace | None = None,
+        acquire_slot: AcquireSlot | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`take_place` is asked for each hand-out, where `most` is a number of several processes."""
+        """`acquire_slot` is asked for each hand-out, where `most` is a number of several processes."""
         self._launch = launch
-        self._take_place: TakePlace = take_place or (lambda: lambda: None)
+        self._take_place: AcquireSlot = acquire_slot or (lambda: lambda: None)
         self._size = size
         self._most = most
         self._max_age = max_age
@@ -84,7 +84,7 @@ class WarmPool(Generic[K]):
                     self._keep_up()
                     self._wanted.set()
 
-    def take(self, launch: Callable[[], K] | None = None) -> K:
+    def acquire(self, launch: Callable[[], K] | None = None) -> K:
         """Hand out a kernel: a waiting one, or one started now; with ``launch`` the one that it makes.
 
         Raises SandboxUnavailable, SandboxBusy.
@@ -114,7 +114,7 @@ class WarmPool(Generic[K]):
         kernel.dispose()
         raise SandboxUnavailable("the kernel engine is closed", "create a new one")
 
-    def give_back(self, kernel: K) -> None:
+    def release(self, kernel: K) -> None:
         """End a kernel that was handed out; what takes time happens in the background."""
         kernel.kill()
         with self._lock:

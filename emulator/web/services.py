@@ -182,11 +182,11 @@ def _open_engines(
     opening: ExitStack, settings: Settings, keeper: Keeper | None
 ) -> Sequence[Engine]:
     """The engines that run tool programs."""
-    take_place = None
+    acquire_slot = None
     if keeper is not None:
         slots = WorkerSlots(keeper.counts)
-        take_place = partial(slots.acquire, PROGRAM_KERNELS, settings.max_kernels, 0.0)
-    engines = open_engines(settings, take_place)
+        acquire_slot = partial(slots.acquire, PROGRAM_KERNELS, settings.max_kernels, 0.0)
+    engines = open_engines(settings, acquire_slot)
     for engine in engines:
         opening.callback(engine.close)
     return engines

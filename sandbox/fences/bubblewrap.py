@@ -30,12 +30,12 @@ PERMIT_FIX = (
     "or run with --sandbox none"
 )
 
-RUN = "/run/kernel"
+RUN_FOLDER = "/run/kernel"
 """The folder of the kernel's sockets, inside the sandbox."""
 
 _DISTRIBUTION = "tool_use_api_emulator"
 _MiB = 1024 * 1024
-OWN = 128 * _MiB
+KERNEL_MEMORY = 128 * _MiB
 """What a kernel takes before its program's first line, /dev/shm and bwrap."""
 _BWRAP = 4
 """Processes of bwrap's own, and the one that it leaves."""
@@ -46,8 +46,8 @@ ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "LANG": "C.UTF-8",
     "TZ": "UTC",
-    "IPYTHONDIR": f"{RUN}/ipython",
-    "MPLCONFIGDIR": f"{RUN}/matplotlib",
+    "IPYTHONDIR": f"{RUN_FOLDER}/ipython",
+    "MPLCONFIGDIR": f"{RUN_FOLDER}/matplotlib",
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONHASHSEED": "0",  # a program that is run again sees its sets in the same order
     "JUPYTER_PLATFORM_DIRS": "1",
@@ -66,11 +66,11 @@ class Launch:
 
     command: list[str]
     pass_fds: tuple[int, ...]
-    group: cgroups.Group | None
+    group: cgroups.ControlGroup | None
 
 
 @contextlib.contextmanager
-def sandboxed(
+def prepare_launch(
     command: Sequence[str],
     *,
     data_size: int,
@@ -90,25 +90,27 @@ def sandboxed(
     if bwrap is None:
         raise SandboxUnavailable("bubblewrap (bwrap) is not installed", INSTALL_FIX)
     roots = cgroups.find()
-    with inherited(seccomp.assemble()) as filter_fd:
+    with inheritable_file(seccomp.assemble()) as filter_fd:
         line = [bwrap, *_walls(), *_files(data_size), "--seccomp", str(filter_fd), *options]
         line += ["--", *_drop_root(), *command]
         group = None
         if isinstance(roots, cgroups.Roots):
             try:
-                group = cgroups.Group(
-                    roots, memory=memory + 2 * data_size + OWN, processes=processes + _BWRAP
+                group = cgroups.ControlGroup(
+                    roots,
+                    memory=memory + 2 * data_size + KERNEL_MEMORY,
+                    processes=processes + _BWRAP,
                 )
             except OSError as error:
                 raise SandboxUnavailable(
                     f"a control group cannot be made: {error}", "see `python -m sandbox`"
                 ) from error
-            line = group.entering(line)
+            line = group.join_command(line)
         yield Launch(line, (*pass_fds, filter_fd), group)
 
 
 @contextlib.contextmanager
-def inherited(content: bytes) -> Iterator[int]:
+def inheritable_file(content: bytes) -> Iterator[int]:
     """A descriptor to inherit from which `content` is read; it leaves no file."""
     descriptor = os.memfd_create("kernel")
     with os.fdopen(descriptor, "r+b") as file:
@@ -142,14 +144,14 @@ def _drop_root() -> Sequence[str]:
     """Inside the sandbox, before the interpreter starts: a uid of its own for each kernel."""
     if os.geteuid() != 0:
         return ()
-    uid = unused_uid()
+    uid = new_uid()
     return (
         f"/usr/bin/setpriv --reuid {uid} --regid {uid} --clear-groups --inh-caps=-all "
         "--bounding-set=-all --no-new-privs"
     ).split()
 
 
-def unused_uid() -> int:
+def new_uid() -> int:
     """A uid that no other kernel has: RLIMIT_NPROC counts a uid's threads on the whole host."""
     return (1 << 30) + (os.getpid() % (1 << 22)) * 256 + next(_launched) % 256
 
@@ -166,7 +168,7 @@ def _files(data_size: int) -> list[str]:
                 files.extend(["--perms", "0755", "--dir", str(parent)])
 
     # First, since an interpreter may live below one of these and must not be covered by it.
-    for place, size in (("/tmp", data_size), ("/mnt/data", data_size), (RUN, _MiB)):  # noqa: S108
+    for place, size in (("/tmp", data_size), ("/mnt/data", data_size), (RUN_FOLDER, _MiB)):  # noqa: S108
         make_parents(Path(place))
         files += ["--perms", "1777", "--size", str(size), "--tmpfs", place]
         made.add(Path(place))
@@ -177,7 +179,7 @@ def _files(data_size: int) -> list[str]:
             files += ["--symlink", str(path.readlink()), str(path)]
         else:
             files += ["--ro-bind", str(path), str(path)]
-    for folder in _own_code():
+    for folder in project_packages():
         # Installed, it lies among the packages that a kernel may read.
         if any(folder.is_relative_to(path) for path in made_readable):
             files += _emptied(folder)
@@ -208,10 +210,11 @@ def _own_metadata() -> list[Path]:
     return [folder for each in found for folder in each if (folder / "METADATA").is_file()]
 
 
-def _own_code() -> list[Path]:
-    """The folders of this project's packages, which a kernel has no business in."""
-    here = Path(__file__).resolve().parent
-    return [folder for folder in (here, here.parent / "emulator") if folder.is_dir()]
+def project_packages() -> list[Path]:
+    """The folders of this project's packages: hidden from a kernel, in case they are installed next to
+    its packages."""
+    top = Path(__file__).resolve().parents[2]
+    return [folder for folder in (top / "sandbox", top / "emulator") if folder.is_dir()]
 
 
 def _readable_paths() -> list[Path]:

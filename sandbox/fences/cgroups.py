@@ -70,7 +70,7 @@ class Roots:
     files: _Files
 
 
-class Group:
+class ControlGroup:
     """The control group of one sandbox. Raises OSError where it cannot be made."""
 
     def __init__(self, roots: Roots, *, memory: int, processes: int) -> None:
@@ -90,7 +90,7 @@ class Group:
             self.remove(patience=0)
             raise
 
-    def entering(self, command: Sequence[str]) -> list[str]:
+    def join_command(self, command: Sequence[str]) -> list[str]:
         """The command line that joins this group and then becomes `command`."""
         # A process that joins by itself has no moment outside with which to start others.
         joins = [f"echo $$ >{shlex.quote(str(folder / 'cgroup.procs'))}" for folder in self.folders]
@@ -139,11 +139,11 @@ def find() -> Roots | SandboxUnavailable:
 
 def _try(roots: Roots) -> None:
     """Make a group and let a process join it. Raises OSError."""
-    group = Group(roots, memory=2**26, processes=8)
+    group = ControlGroup(roots, memory=2**26, processes=8)
     try:
         # Whoever may make a group may yet be kept from moving a process into it.
         joins = subprocess.run(
-            group.entering(["/bin/sh", "-c", ""]), check=False, capture_output=True, text=True
+            group.join_command(["/bin/sh", "-c", ""]), check=False, capture_output=True, text=True
         )
     finally:
         group.remove()
@@ -172,14 +172,14 @@ def _candidates() -> Iterator[Roots]:
             with contextlib.suppress(OSError):
                 offered = (folder / "cgroup.controllers").read_text().split()
                 if folder.is_relative_to(mount) and set(_CONTROLLERS) <= set(offered):
-                    hand_down(folder, _CONTROLLERS, move=folder == own)
+                    delegate_controllers(folder, _CONTROLLERS, move=folder == own)
                     yield Roots((folder,), _V2)
     version_1 = _version_1()
     if version_1 is not None:
         yield version_1
 
 
-def hand_down(folder: Path, controllers: Sequence[str], *, move: bool) -> None:
+def delegate_controllers(folder: Path, controllers: Sequence[str], *, move: bool) -> None:
     """Let the children of a version 2 group have these controllers. Raises OSError.
 
     A group has either processes or children with controllers; with `move`, processes that are in it

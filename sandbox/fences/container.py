@@ -25,7 +25,7 @@ from typing import Any
 
 from sandbox.errors import SandboxUnavailable
 from sandbox.fences import docker
-from sandbox.fences.docker import Room
+from sandbox.fences.docker import DockerLimits
 
 _LOCAL_FIX = (
     "run the proxy as root on the engine's own machine, or as the user of a rootless engine"
@@ -36,14 +36,14 @@ _UNTOLD = 255
 """The exit code of a container whose engine does not tell."""
 
 
-class Container:
+class DockerContainer:
     """One running container, with what is used of `subprocess.Popen`.
 
     Its standard input ends when this object is closed or this process ends; whatever runs in there
     is to end at that, and to begin with reading what it is told.
     """
 
-    def __init__(self, host: str, image: str, command: Sequence[str], room: Room) -> None:
+    def __init__(self, host: str, image: str, command: Sequence[str], room: DockerLimits) -> None:
         """Start it. Raises SandboxUnavailable."""
         self.out_of_memory = False
         """Whether a process in it was killed for want of memory; known once it has ended."""
@@ -53,7 +53,7 @@ class Container:
         with contextlib.ExitStack() as undo:
             self._client = undo.enter_context(docker.client(host))
             self._container = self._client.containers.create(
-                image, list(command), **docker.walls(room, docker.user(self._client))
+                image, list(command), **docker.container_options(room, docker.user(self._client))
             )
             undo.callback(self._remove)
             self._stdin = undo.enter_context(contextlib.closing(self._attached("stdin")))

@@ -21,13 +21,13 @@ from typing import Any
 
 from sandbox.errors import SandboxUnavailable
 from sandbox.fences import seccomp
-from sandbox.fences.bubblewrap import ENVIRONMENT, OWN, RUN, unused_uid
-from sandbox.fences.leftovers import abandoned, mark
+from sandbox.fences.bubblewrap import ENVIRONMENT, KERNEL_MEMORY, RUN_FOLDER, new_uid
+from sandbox.fences.leftovers import is_abandoned, mark
 
 IMAGE = "tool-use-api-emulator-kernel"
 """What `make kernel-image` names the image of sandbox/Dockerfile."""
 LABEL = "tool-use-api-emulator.server"
-SHM_SIZE, RUN_SIZE = 16 * 1024 * 1024, 1024 * 1024
+SHM_SIZE, RUN_FOLDER_SIZE = 16 * 1024 * 1024, 1024 * 1024
 """Bytes in /dev/shm, and in the folder of the sockets."""
 
 INSTALL_FIX = 'pip install "docker~=7.2"'
@@ -46,7 +46,7 @@ _made = itertools.count()
 
 
 @dataclass(frozen=True)
-class Room:
+class DockerLimits:
     """What one container may take: bytes, processes and threads, processors.
 
     `memory` is of all processes together, beyond what a Python kernel takes by itself; `data_size`
@@ -61,7 +61,7 @@ class Room:
     @property
     def all_memory(self) -> int:
         """Its own and its file systems' together."""
-        return self.memory + 2 * self.data_size + OWN
+        return self.memory + 2 * self.data_size + KERNEL_MEMORY
 
 
 @contextlib.contextmanager
@@ -103,14 +103,14 @@ def sweep(host: str) -> int:
     with client(host) as connected:
         # Not `containers.list`, which looks at each, and fails if one has gone meanwhile.
         for found in connected.api.containers(all=True, filters={"label": LABEL}):
-            if abandoned(found["Labels"][LABEL]):
+            if is_abandoned(found["Labels"][LABEL]):
                 with contextlib.suppress(library().errors.APIError):  # it is just being removed
                     connected.api.remove_container(found["Id"], force=True, v=True)
                     swept += 1
     return swept
 
 
-def walls(room: Room, user: str) -> dict[str, Any]:
+def container_options(room: DockerLimits, user: str) -> dict[str, Any]:
     """How a container is made, as `docker.models.containers` takes it."""
     types = library().types
     uid, _, gid = user.partition(":")
@@ -138,7 +138,7 @@ def walls(room: Room, user: str) -> dict[str, Any]:
         "tmpfs": {
             "/tmp": f"rw,mode=1777,size={room.data_size}",  # noqa: S108
             "/mnt/data": f"{private},size={room.data_size}",
-            RUN: f"{private},size={RUN_SIZE}",
+            RUN_FOLDER: f"{private},size={RUN_FOLDER_SIZE}",
         },
         "shm_size": SHM_SIZE,
         "mem_limit": room.all_memory,
@@ -159,6 +159,6 @@ def user(connected: Any) -> str:
         return _MAPPED_USER  # such an engine maps its users to others, and has few of them
     uid = os.geteuid()
     if uid == 0:
-        uid = unused_uid()
+        uid = new_uid()
         return f"{uid}:{uid}"
     return f"{uid}:{os.getegid()}"

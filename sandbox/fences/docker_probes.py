@@ -17,14 +17,14 @@ from typing import Any
 
 from sandbox.errors import SandboxUnavailable
 from sandbox.fences import docker, probes
-from sandbox.fences.bubblewrap import RUN
-from sandbox.fences.container import Container
-from sandbox.fences.docker import Room
-from sandbox.fences.probes import Fence
+from sandbox.fences.bubblewrap import RUN_FOLDER
+from sandbox.fences.container import DockerContainer
+from sandbox.fences.docker import DockerLimits
+from sandbox.fences.probes import FenceProbe
 from sandbox.report import Check
 
 _MiB = 1024 * 1024
-_ROOM = Room(memory=64 * _MiB, data_size=_MiB, processes=32, cpus=0.5)
+_ROOM = DockerLimits(memory=64 * _MiB, data_size=_MiB, processes=32, cpus=0.5)
 _LIMITS_FIX = (
     "let the engine use control groups with memory, pids and cpu controllers (rootless: cgroup v2 "
     "with delegation)"
@@ -34,7 +34,7 @@ _FENCES = {fence.name: fence for fence in probes.FENCES}
 _SHARED = ("namespaces", "network", "/proc/sys", "privileges", "memory")
 _SIZES = {
     "/tmp": _ROOM.data_size, "/mnt/data": _ROOM.data_size,  # noqa: S108
-    "/dev/shm": docker.SHM_SIZE, RUN: docker.RUN_SIZE,  # noqa: S108
+    "/dev/shm": docker.SHM_SIZE, RUN_FOLDER: docker.RUN_FOLDER_SIZE,  # noqa: S108
 }  # fmt: skip
 _FOREIGN = ("/var/run/docker.sock", "/run/docker.sock", str(Path(__file__)))
 _NO_FOLDERS = ("/", "/etc", "/usr", "/dev", "/run", "/var/tmp", "/root", "/home")  # noqa: S108
@@ -56,7 +56,7 @@ def _bounded(found: Any) -> bool:
 
 
 FENCES = (
-    Fence(
+    FenceProbe(
         "interpreter", "the image's python3 finds ipykernel",
         "import importlib.util; found = importlib.util.find_spec('ipykernel') is not None",
         lambda found: found is True,
@@ -67,21 +67,21 @@ FENCES = (
         promise="unlisted system calls are refused, inet sockets too",
     ),
     *(replace(_FENCES[name], fix=_WALLS_FIX) for name in _SHARED),
-    Fence(
+    FenceProbe(
         "files", "nothing of the host's is there, and the image is read-only",
         f"found = [path for path in {_FOREIGN!r} if os.path.exists(path)]\n"
         f"found += [path for path in {_NO_FOLDERS!r} if os.access(path, os.W_OK)]",
         lambda found: found == [],
         "use an image that has no such files and no volumes",
     ),
-    Fence(
+    FenceProbe(
         "sizes", "what can be written is bounded",
         f"found = {{path: os.statvfs(path) for path in {[*_SIZES]!r}}}\n"
         "found = {path: it.f_blocks * it.f_frsize for path, it in found.items()}",
         lambda found: all(found[path] <= size for path, size in _SIZES.items()),
         _WALLS_FIX,
     ),
-    Fence(
+    FenceProbe(
         "control group", "memory, processes and processor are bounded as a whole",
         "def first(*paths):\n"
         "    for path in paths:\n"
@@ -134,7 +134,7 @@ def _report(image: str, host: str) -> dict[str, Any]:
     limits = f"{_ROOM.memory},10,-1,{_ROOM.data_size}"
     # It waits to be told, lest it be over before it has been found among this machine's processes.
     source = f"import os; os.read(0, 1)\n{probes.probe(FENCES)}"
-    container = Container(host, image, ["python3", "-I", "-c", source, limits], _ROOM)
+    container = DockerContainer(host, image, ["python3", "-I", "-c", source, limits], _ROOM)
     try:
         container.tell(b"\n")
         # Read to the end before it is waited for: a full pipe would never end.

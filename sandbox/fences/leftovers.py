@@ -31,7 +31,7 @@ def _mark(pid: int) -> str:
     return f"emulator-kernel-{_namespace()}-{pid}-{_start_time(pid)}"
 
 
-def abandoned(text: str) -> bool:
+def is_abandoned(text: str) -> bool:
     """Whether `text` holds the mark of a server that is no more."""
     found = _MARK.search(text)
     if found is None:
@@ -49,18 +49,18 @@ def sweep(groups: Iterable[Path] = ()) -> int:
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             command = (process / "cmdline").read_bytes().decode(errors="replace")
-            if command and abandoned(command):
+            if command and is_abandoned(command):
                 os.kill(int(process.name), signal.SIGKILL)
                 swept += 1
     for group in groups:
         for left in group.glob("emulator-kernel-*"):
-            if abandoned(left.name):
+            if is_abandoned(left.name):
                 # A group that still holds a dying process stays until the next start.
                 with contextlib.suppress(OSError):
                     left.rmdir()
                     swept += 1
     for folder in Path(tempfile.gettempdir()).glob("emulator-kernel-*"):
-        if abandoned(folder.name):
+        if is_abandoned(folder.name):
             shutil.rmtree(folder, ignore_errors=True)
             swept += 1
     return swept

@@ -27,7 +27,7 @@ _PROCESSES = 64
 
 
 @dataclass(frozen=True)
-class Fence:
+class FenceProbe:
     """`probe` is Python that sets `found`, or raises; `holds` judges what it found."""
 
     name: str
@@ -46,54 +46,54 @@ def _all_our_own(found: Any) -> bool:
 
 
 FENCES = (
-    Fence(
+    FenceProbe(
         "interpreter", "the interpreter starts and finds ipykernel",
         "import importlib.util; found = importlib.util.find_spec('ipykernel') is not None",
         lambda found: found is True,
         "install ipykernel for this interpreter, in its own prefix",
     ),
-    Fence(
+    FenceProbe(
         "namespaces", "pid, net, ipc, uts and mount namespaces of its own",
         f"found = {{kind: os.readlink(f'/proc/self/ns/{{kind}}') for kind in {_NAMESPACES}}}",
         _all_our_own,
     ),
-    Fence(
+    FenceProbe(
         "seccomp", "unlisted system calls do not exist, inet sockets are refused",
         "import ctypes, socket; libc = ctypes.CDLL(None, use_errno=True); libc.unshare(0x10000000)\n"
         "found = [status['Seccomp'], ctypes.get_errno(), failing(lambda: socket.socket())]",
         lambda found: found == ["2", errno.ENOSYS, errno.EOPNOTSUPP],
         "use a Linux kernel with CONFIG_SECCOMP_FILTER",
     ),
-    Fence(
+    FenceProbe(
         "network", "no interface but its own loopback",
         "found = [line.split(':')[0].strip() for line in open('/proc/net/dev') if ':' in line]",
         lambda found: found == ["lo"],
     ),
-    Fence(
+    FenceProbe(
         "files", "no file of the host's but the interpreter's and the system's libraries",
         f"found = [path for path in {_HOST_FILES!r} if os.path.exists(path)]",
         lambda found: found == [],
         "do not keep the project within the interpreter's own prefix",
     ),
-    Fence(
+    FenceProbe(
         "/proc/sys", "settings of the host cannot be changed",
         "found = [failing(lambda: open(path, 'r+')) for path in "
         "('/proc/sys/kernel/hostname', '/proc/sys/vm/overcommit_memory', '/proc/sysrq-trigger')]",
         lambda found: all(error in (errno.EROFS, errno.EACCES, errno.ENOENT) for error in found),
     ),
-    Fence(
+    FenceProbe(
         "privileges", "no root, no capabilities, no way to gain them",
         "found = [os.getuid() > 0, status['NoNewPrivs'], sorted({status[name].strip('0') for name "
         "in ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb')})]",
         lambda found: found == [True, "1", [""]],
     ),
-    Fence(
+    FenceProbe(
         "memory", "a process that wants more than its share gets MemoryError",
         f"found = ''\ntry: bytearray({2 * _MEMORY})\nexcept MemoryError: found = 'MemoryError'",
         lambda found: found == "MemoryError",
         "use a Linux kernel that knows RLIMIT_AS",
     ),
-    Fence(
+    FenceProbe(
         "processes", "processes and threads are limited",
         "found = resource.getrlimit(resource.RLIMIT_NPROC)",
         lambda found: found == [_PROCESSES, _PROCESSES],
@@ -138,7 +138,7 @@ def checks() -> list[Check]:
     return [*(judge(fence, report.get(fence.name)) for fence in FENCES), _group()]
 
 
-def judge(fence: Fence, found: Any) -> Check:
+def judge(fence: FenceProbe, found: Any) -> Check:
     """Whether what its probe found keeps the promise."""
     try:
         holds = fence.holds(found)
@@ -158,7 +158,7 @@ def _group() -> Check:
     return Check(name, ok=True, detail=promise)
 
 
-def probe(fences: Iterable[Fence]) -> str:
+def probe(fences: Iterable[FenceProbe]) -> str:
     """Python source that limits itself (see SET_LIMITS), tries each fence and prints a report."""
     probes = [(fence.name, fence.probe) for fence in fences]
     return f"{SET_LIMITS}\nPROBES = {probes!r}\n{_PROBE}"
@@ -168,7 +168,7 @@ def _report() -> dict[str, Any]:
     limits = f"{_MEMORY},10,{_PROCESSES},{_MiB}"
     # -I: neither the working directory nor the environment chooses what is imported.
     command = [sys.executable, "-I", "-c", probe(FENCES), limits]
-    with bubblewrap.sandboxed(
+    with bubblewrap.prepare_launch(
         command, data_size=_MiB, memory=_MEMORY, processes=_PROCESSES
     ) as launch:
         try:

@@ -12,9 +12,9 @@ from jupyter_client.connect import KernelConnectionInfo
 from traitlets import Float, Integer, Unicode
 
 from sandbox.fences import docker
-from sandbox.fences.bubblewrap import RUN
-from sandbox.fences.container import Container
-from sandbox.fences.docker import Room
+from sandbox.fences.bubblewrap import RUN_FOLDER
+from sandbox.fences.container import DockerContainer
+from sandbox.fences.docker import DockerLimits
 from sandbox.kernel.provisioners import CONNECTION, Place, as_json, for_manager, new_connection
 
 # Runs in the kernel's process before what `provisioners` starts there: the first line of what will be its
@@ -39,19 +39,19 @@ class DockerProvisioner(Place):
     cpus = Float(1.0, help="processors that the container may use")
 
     @property
-    def container(self) -> Container:
-        return cast(Container, self.process)
+    def container(self) -> DockerContainer:
+        return cast(DockerContainer, self.process)
 
     async def launch_kernel(self, cmd: list[str], **_: Any) -> KernelConnectionInfo:
-        inside = new_connection(f"{RUN}/s")
-        room = Room(self.memory, self.data_size, self.all_processes, self.cpus)
+        inside = new_connection(f"{RUN_FOLDER}/s")
+        room = DockerLimits(self.memory, self.data_size, self.all_processes, self.cpus)
         command = ["python3", cmd[1], _RECEIVE + cmd[2], *cmd[3:]]
         # Of what is typed a Popen, only what `Process` names is used.
-        self.process = Container(self.host, self.image, command, room)  # type: ignore[assignment]
+        self.process = DockerContainer(self.host, self.image, command, room)  # type: ignore[assignment]
         self.pid = self.container.pid
         self.container.tell(as_json(inside) + b"\n")
         # As with bubblewrap, nothing is shared: the host goes to the sockets in the kernel's own folder.
-        outside = f"{self.container.root}{RUN}/s"
+        outside = f"{self.container.root}{RUN_FOLDER}/s"
         await self._bound(outside)
         self.connection_info = for_manager({**inside, "ip": outside})
         return self.connection_info

@@ -24,7 +24,7 @@ from sandbox.kernel.parked import Parked
 from sandbox.kernel.places import PLACES
 from sandbox.kernel.session import KernelSession
 from sandbox.kernel.stub import STUB
-from sandbox.pool import TakePlace, WarmPool
+from sandbox.pool import AcquireSlot, WarmPool
 
 
 class KernelEngine:
@@ -48,12 +48,12 @@ class KernelEngine:
         max_age: float = 3600.0,
         preload: Sequence[str] = (),
         connect: Callable[..., Connected] | None = None,
-        take_place: TakePlace | None = None,
+        acquire_slot: AcquireSlot | None = None,
         **config: int | str,
     ) -> None:
         """`preload` are modules that a waiting kernel imports, where it has them. `connect` makes
         kernels somewhere else than in `place`, each given the source of its setup; what confines
-        them there is not for this engine to check. `take_place` is the pool's: see `WarmPool`. `config`
+        them there is not for this engine to check. `acquire_slot` is the pool's: see `WarmPool`. `config`
         sets traits of the place."""
         self.limits = limits or Limits()
         self.place = place
@@ -72,7 +72,7 @@ class KernelEngine:
         self._connect = partial(connect, setup)
         self._lives_on = shared
         self._pool: WarmPool[Connected] = WarmPool(
-            self._connect, size=warm, most=most, max_age=max_age, take_place=take_place
+            self._connect, size=warm, most=most, max_age=max_age, acquire_slot=acquire_slot
         )
         self._probe = partial(row.problem, options)
         self._probe_lock = threading.Lock()
@@ -138,11 +138,11 @@ class KernelEngine:
     @contextmanager
     def _kernel(self, parked: Parked | None = None) -> Iterator[Connected]:
         self.check()
-        kernel = self._pool.take(None if parked is None else partial(self._at, parked))
+        kernel = self._pool.acquire(None if parked is None else partial(self._at, parked))
         try:
             yield kernel
         finally:
-            self._pool.give_back(kernel)
+            self._pool.release(kernel)
 
     def pool_counts(self) -> dict[str, int]:
         """As `WarmPool.counts`."""

@@ -35,12 +35,12 @@ from traitlets import Integer
 from sandbox import cores
 from sandbox.errors import SandboxUnavailable
 from sandbox.fences import bubblewrap
-from sandbox.fences.bubblewrap import inherited
-from sandbox.fences.cgroups import Group
+from sandbox.fences.bubblewrap import inheritable_file
+from sandbox.fences.cgroups import ControlGroup
 from sandbox.fences.leftovers import mark
 from sandbox.fences.rlimits import SET_LIMITS
 
-CONNECTION = f"{bubblewrap.RUN}/connection.json"
+CONNECTION = f"{bubblewrap.RUN_FOLDER}/connection.json"
 """The kernel's connection file, inside the sandbox."""
 _CHANNELS = ("shell", "iopub", "stdin", "hb", "control")
 _MiB = 1024 * 1024
@@ -140,7 +140,7 @@ class Place(LocalProvisioner):
 
     def _spawn(self, command: Sequence[str], **how: Any) -> None:
         # The kernel's own stderr is heard only until it is ready: see _bound.
-        with cores.everywhere():
+        with cores.unpinned():
             self.process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -182,16 +182,16 @@ class BubblewrapProvisioner(Place):
     """bwrap's init, pid 1 of the sandbox, as the host sees it."""
     kernel_pid: int | None = None
     """The kernel, its child, as the host sees it."""
-    group: Group | None = None
+    group: ControlGroup | None = None
     """What bounds all its processes together, where that can be had."""
 
     async def launch_kernel(self, cmd: list[str], **_: Any) -> KernelConnectionInfo:
-        inside = new_connection(f"{bubblewrap.RUN}/s")
+        inside = new_connection(f"{bubblewrap.RUN_FOLDER}/s")
         read_info, write_info = os.pipe()
-        with os.fdopen(read_info) as info, inherited(as_json(inside)) as connection:
+        with os.fdopen(read_info) as info, inheritable_file(as_json(inside)) as connection:
             try:
                 options = f"--info-fd {write_info} --perms 0444 --ro-bind-data {connection}".split()
-                with bubblewrap.sandboxed(
+                with bubblewrap.prepare_launch(
                     cmd,
                     data_size=self.data_size,
                     memory=self.memory,
@@ -205,7 +205,7 @@ class BubblewrapProvisioner(Place):
                 os.close(write_info)
             self.init_pid = _reported_pid(info.fileno())
         # Nothing of the host's file system is shared with the kernel, not even a socket's folder.
-        outside = f"/proc/{self.init_pid}/root{bubblewrap.RUN}/s"
+        outside = f"/proc/{self.init_pid}/root{bubblewrap.RUN_FOLDER}/s"
         await self._bound(outside)
         self.kernel_pid = _only_child(self.init_pid)
         self.connection_info = for_manager({**inside, "ip": outside})
@@ -238,7 +238,7 @@ class UnsandboxedProvisioner(Place):
         self.folder = tempfile.mkdtemp(prefix=f"{mark()}-")
         sockets = f"{self.folder}/s"
         info = new_connection(sockets)
-        with inherited(as_json(info)) as connection:
+        with inheritable_file(as_json(info)) as connection:
             command = [part.replace(CONNECTION, f"/dev/fd/{connection}") for part in cmd]
             environment = {**bubblewrap.ENVIRONMENT, "HOME": self.folder, "IPYTHONDIR": self.folder}
             self._spawn(

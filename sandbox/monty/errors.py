@@ -18,16 +18,16 @@ from sandbox.errors import (
     render_traceback,
 )
 from sandbox.monty.gaps import is_gap
-from sandbox.monty.pieces import Pieces
+from sandbox.monty.pieces import MontyPieces
 from sandbox.parsing import parse
 
 _NOT_CATCHABLE = re.compile(r"(?:feed|turn) time limit exceeded|memory limit exceeded: ")
 
 
-class Errors:
+class MontyErrors:
     """Of one session."""
 
-    def __init__(self, pieces: Pieces, limits: Limits, printed: Callable[[], str]) -> None:
+    def __init__(self, pieces: MontyPieces, limits: Limits, printed: Callable[[], str]) -> None:
         self._pieces = pieces
         self._limits = limits
         self._printed = printed

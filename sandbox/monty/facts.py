@@ -103,7 +103,7 @@ SET_USES = METHODS & frozenset(
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-class Program:
+class MontyProgram:
     """What the rules ask about a program."""
 
     def __init__(self, tree: ast.Module, pausing: frozenset[str]) -> None:

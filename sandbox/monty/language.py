@@ -35,7 +35,7 @@ from sandbox.monty.facts import (
     PURE,
     SEARCHES,
     SET_USES,
-    Program,
+    MontyProgram,
 )
 from sandbox.parsing import walk
 
@@ -45,7 +45,7 @@ def check(tree: ast.Module, pausing: Collection[str]) -> None:
 
     ``pausing`` are the names whose calls pause.
     """
-    program = Program(tree, frozenset(pausing))
+    program = MontyProgram(tree, frozenset(pausing))
     for node in program.nodes:
         rule = _RULES.get(type(node))
         problem = rule(program, node) if rule else None
@@ -56,14 +56,14 @@ def check(tree: ast.Module, pausing: Collection[str]) -> None:
 # The rules: what is wrong with a node, or None.
 
 
-def _generator(program: Program, node: ast.GeneratorExp) -> str | None:
+def _generator(program: MontyProgram, node: ast.GeneratorExp) -> str | None:
     consumer = program.consumer(node)
     if consumer in EXACT or (consumer in FOLDS and not program.effects(node)):
         return None
     return "no lazy generator expressions"
 
 
-def _call(program: Program, node: ast.Call) -> str | None:
+def _call(program: MontyProgram, node: ast.Call) -> str | None:
     name = program.builtin(node.func)
     if name in LAZY_CALLS:
         return _mapped(program, node, name)
@@ -76,7 +76,7 @@ def _call(program: Program, node: ast.Call) -> str | None:
     return None
 
 
-def _mapped(program: Program, node: ast.Call, name: str) -> str | None:
+def _mapped(program: MontyProgram, node: ast.Call, name: str) -> str | None:
     consumer, parent = program.consumer(node), program.parents[node]
     direct = isinstance(parent, ast.Call) and parent.args[:1] == [node]
     pure = bool(node.args) and (
@@ -88,7 +88,7 @@ def _mapped(program: Program, node: ast.Call, name: str) -> str | None:
     return f"no lazy {name}()"
 
 
-def _view(program: Program, node: ast.Call, name: str) -> str | None:
+def _view(program: MontyProgram, node: ast.Call, name: str) -> str | None:
     consumer = program.consumer(node)
     if consumer in EXACT or consumer in FOLDS or consumer in ("any", "all"):
         return None
@@ -100,14 +100,14 @@ def _view(program: Program, node: ast.Call, name: str) -> str | None:
     return f"no lazy {name}()"
 
 
-def _next(program: Program, node: ast.Call) -> str | None:
+def _next(program: MontyProgram, node: ast.Call) -> str | None:
     first = node.args[0] if node.args else None
     if isinstance(first, ast.Name) or program.builtin(getattr(first, "func", None)) == "iter":
         return None
     return "no next() of a lazy thing"
 
 
-def _print(_: Program, node: ast.Call) -> str | None:
+def _print(_: MontyProgram, node: ast.Call) -> str | None:
     for word in node.keywords:
         stream = isinstance(word.value, ast.Attribute) and word.value.attr in ("stdout", "stderr")
         if word.arg not in ("sep", "end", "flush") and not (word.arg == "file" and stream):
@@ -115,18 +115,18 @@ def _print(_: Program, node: ast.Call) -> str | None:
     return None
 
 
-def _dumps(_: Program, node: ast.Call) -> str | None:
+def _dumps(_: MontyProgram, node: ast.Call) -> str | None:
     odd = {word.arg for word in node.keywords} - DUMPS
     return "not all arguments of json.dumps()" if odd or len(node.args) > 1 else None
 
 
-def _delta(program: Program, node: ast.Call) -> str | None:
+def _delta(program: MontyProgram, node: ast.Call) -> str | None:
     values = [*node.args, *(word.value for word in node.keywords)]
     whole = all(isinstance(each, ast.Constant) and isinstance(each.value, int) for each in values)
     return "no timedelta() of fractions" if program.catches and not whole else None
 
 
-_CALLS: dict[str, Callable[[Program, ast.Call], str | None]] = {
+_CALLS: dict[str, Callable[[MontyProgram, ast.Call], str | None]] = {
     "next": _next,
     "pow": lambda _, node: "not all of pow()" if len(node.args) != 2 else None,
     "print": _print,
@@ -136,7 +136,7 @@ _CALLS: dict[str, Callable[[Program, ast.Call], str | None]] = {
 }
 
 
-def _class(_: Program, node: ast.ClassDef) -> str | None:
+def _class(_: MontyProgram, node: ast.ClassDef) -> str | None:
     for decorator in node.decorator_list:
         if not (isinstance(decorator, ast.Name) and decorator.id == "dataclass"):
             return "no decorated classes"
@@ -152,7 +152,7 @@ def _class(_: Program, node: ast.ClassDef) -> str | None:
     return "no inheritance" if node.bases or node.keywords else None
 
 
-def _attribute(program: Program, node: ast.Attribute) -> str | None:
+def _attribute(program: MontyProgram, node: ast.Attribute) -> str | None:
     name = node.attr
     if isinstance(node.value, ast.Name) and node.value.id in program.modules:
         module = program.modules[node.value.id]
@@ -169,18 +169,18 @@ def _attribute(program: Program, node: ast.Attribute) -> str | None:
     return f"no method {name} as a value" if name in MUTATORS and not called else None
 
 
-def _import(_: Program, node: ast.Import) -> str | None:
+def _import(_: MontyProgram, node: ast.Import) -> str | None:
     missing = [each.name for each in node.names if each.name not in MODULES]
     return f"no module {missing[0]}" if missing else None
 
 
-def _import_from(_: Program, node: ast.ImportFrom) -> str | None:
+def _import_from(_: MontyProgram, node: ast.ImportFrom) -> str | None:
     offered = MODULES.get(node.module or "", frozenset())
     missing = [each.name for each in node.names if each.name not in offered]
     return f"no {node.module}.{missing[0]}" if missing else None
 
 
-def _name(program: Program, node: ast.Name) -> str | None:
+def _name(program: MontyProgram, node: ast.Name) -> str | None:
     name, parent = node.id, program.parents[node]
     if name in program.pausing:
         if name in vars(builtins):
@@ -200,17 +200,17 @@ def _name(program: Program, node: ast.Name) -> str | None:
     return None
 
 
-def _lambda(program: Program, node: ast.Lambda) -> str | None:
+def _lambda(program: MontyProgram, node: ast.Lambda) -> str | None:
     calls = _as_callback(program, node) and program.suspends(node.body)
     return "no callbacks to the host" if calls else None
 
 
-def _as_callback(program: Program, node: ast.AST) -> bool:
+def _as_callback(program: MontyProgram, node: ast.AST) -> bool:
     """Whether a function is given to another one, rather than kept or returned."""
     return isinstance(program.parents[node], (ast.Call, ast.keyword, ast.Starred))
 
 
-def _set(program: Program, node: ast.expr) -> str | None:
+def _set(program: MontyProgram, node: ast.expr) -> str | None:
     """A set is the same in both as long as nothing sees its order."""
     if isinstance(node, ast.Call) and program.builtin(node.func) not in ("set", "frozenset"):
         return None
@@ -223,7 +223,7 @@ def _set(program: Program, node: ast.expr) -> str | None:
     return None if _unordered(program, node) else "another order of sets"
 
 
-def _unordered(program: Program, node: ast.expr) -> bool:
+def _unordered(program: MontyProgram, node: ast.expr) -> bool:
     """Whether the set that ``node`` is comes nowhere where its order is seen."""
     parent = program.parents[node]
     while isinstance(parent, (ast.BinOp, ast.BoolOp, ast.IfExp)):
@@ -239,7 +239,7 @@ def _unordered(program: Program, node: ast.expr) -> bool:
     return all(_order_free(program, use) for use in loads)
 
 
-def _order_free(program: Program, node: ast.expr) -> bool:
+def _order_free(program: MontyProgram, node: ast.expr) -> bool:
     """Whether the operation on the set ``node`` is blind to its order."""
     parent = program.parents[node]
     match parent:
@@ -253,12 +253,12 @@ def _order_free(program: Program, node: ast.expr) -> bool:
     )
 
 
-def _scaled(_: Program, node: ast.AugAssign) -> str | None:
+def _scaled(_: MontyProgram, node: ast.AugAssign) -> str | None:
     number = isinstance(node.value, ast.Constant) and isinstance(node.value.value, float)
     return "another *= of lists" if isinstance(node.op, ast.Mult) and not number else None
 
 
-def _handler(_: Program, node: ast.ExceptHandler) -> str | None:
+def _handler(_: MontyProgram, node: ast.ExceptHandler) -> str | None:
     for inner in walk(node):
         match inner:
             case ast.Call(func=ast.Name(id="repr"), args=[ast.Name(id=name)]) if name == node.name:
@@ -268,7 +268,7 @@ def _handler(_: Program, node: ast.ExceptHandler) -> str | None:
     return None
 
 
-def _raised(_: Program, node: ast.Raise) -> str | None:
+def _raised(_: MontyProgram, node: ast.Raise) -> str | None:
     match node.exc:
         case ast.Call(args=[]) | ast.Call(args=[ast.Constant(value=str())] | [ast.JoinedStr()]):
             return None
@@ -277,19 +277,19 @@ def _raised(_: Program, node: ast.Raise) -> str | None:
     return None
 
 
-def _constant(_: Program, node: ast.Constant) -> str | None:
+def _constant(_: MontyProgram, node: ast.Constant) -> str | None:
     kind = type(node.value).__name__
     return f"not all of {kind}" if kind in ("bytes", "complex") else None
 
 
-def _keys(_: Program, node: ast.Dict | ast.Subscript) -> str | None:
+def _keys(_: MontyProgram, node: ast.Dict | ast.Subscript) -> str | None:
     for key in node.keys if isinstance(node, ast.Dict) else [node.slice]:
         if isinstance(key, ast.Constant) and isinstance(key.value, (bool, float, complex)):
             return "another way with keys that equal ones of another type"
     return None
 
 
-def _awaited(program: Program, node: ast.Await) -> str | None:
+def _awaited(program: MontyProgram, node: ast.Await) -> str | None:
     match node.value:
         case ast.Call(func=ast.Name(id=name)) if name in program.coroutines:
             return None
@@ -298,7 +298,7 @@ def _awaited(program: Program, node: ast.Await) -> str | None:
     return "no await of what may be a plain value"
 
 
-_RULES: dict[type[ast.AST], Callable[[Program, Any], str | None]] = {
+_RULES: dict[type[ast.AST], Callable[[MontyProgram, Any], str | None]] = {
     ast.GeneratorExp: _generator,
     ast.ClassDef: _class,
     ast.Attribute: _attribute,

@@ -20,7 +20,7 @@ _CONSUMERS = ("any", "all", "next")
 _OWN_SCOPE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def write_out(tree: ast.Module) -> bool:
+def expand_lazy_calls(tree: ast.Module) -> bool:
     """Rewrite `tree` where that is certain to mean the same; True if anything has changed.
 
     New statements stand on the lines of those that they were taken from.

@@ -10,7 +10,7 @@ import pydantic_monty as pm
 from sandbox.errors import Frame
 
 
-class Pieces:
+class MontyPieces:
     """The pieces of one session, the last of which runs."""
 
     def __init__(self) -> None:

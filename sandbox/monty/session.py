@@ -20,11 +20,11 @@ from sandbox.errors import (
     render_traceback,
 )
 from sandbox.inside.values import JSON, RECORDS, NotPlain, plain
-from sandbox.monty.errors import Errors
+from sandbox.monty.errors import MontyErrors
 from sandbox.monty.gaps import BUILTINS, OPAQUE, holds_opaque
 from sandbox.monty.language import check
-from sandbox.monty.lazy import write_out
-from sandbox.monty.pieces import Pieces
+from sandbox.monty.lazy import expand_lazy_calls
+from sandbox.monty.pieces import MontyPieces
 from sandbox.monty.shadows import rename_shadows
 from sandbox.monty.value_checks import without_checks
 from sandbox.parsing import line_map, misplaced, parse
@@ -48,7 +48,7 @@ def _for_monty(source: str, names: frozenset[str]) -> tuple[str, dict[int, int]]
     for line, words in misplaced(tree):
         raise SyntaxError(words, ("<program>", line, 1, source.splitlines()[line - 1]))
     lines: dict[int, int] = {}
-    if write_out(tree):
+    if expand_lazy_calls(tree):
         source = ast.unparse(ast.fix_missing_locations(tree))
         tree, before = parse(source), tree
         lines = line_map(before, tree)
@@ -64,12 +64,12 @@ class MontySession:
         self._worker = checkout.worker_pid  # not told while it runs
         self._names = names
         self._limits = limits
-        self._pieces = Pieces()
+        self._pieces = MontyPieces()
         self._printed = pm.CollectString()
         self._suspended: pm.FunctionSnapshot | None = None
         self._pauses = 0
         self._guarded = False
-        self._errors = Errors(self._pieces, limits, lambda: self._printed.output)
+        self._errors = MontyErrors(self._pieces, limits, lambda: self._printed.output)
 
     def run_preamble(self, source: str) -> None:
         step = self._feed(source)

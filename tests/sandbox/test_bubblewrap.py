@@ -38,7 +38,7 @@ def test_the_interpreters_own_prefix_is_bound_read_only(path: str) -> None:
 
 def run_sandboxed(*command: str, env: dict[str, str]) -> bytes:
     """What a command printed."""
-    with bubblewrap.sandboxed(command, data_size=MiB, memory=64 * MiB, processes=8) as launch:
+    with bubblewrap.prepare_launch(command, data_size=MiB, memory=64 * MiB, processes=8) as launch:
         try:
             done = subprocess.run(
                 launch.command, pass_fds=launch.pass_fds, env=env, capture_output=True, check=True
@@ -97,7 +97,7 @@ MOUNTS = """
 {fields[4]: fields[5].split(',') for fields in map(str.split, open('/proc/self/mountinfo'))}
 """
 
-WRITABLE = {"/tmp", "/mnt/data", bubblewrap.RUN, "/proc", "/dev/shm", "/dev/pts"}
+WRITABLE = {"/tmp", "/mnt/data", bubblewrap.RUN_FOLDER, "/proc", "/dev/shm", "/dev/pts"}
 DEVICES = {
     f"/dev/{name}" for name in ("full", "null", "random", "tty", "urandom", "zero", "console")
 }
@@ -143,3 +143,8 @@ def test_each_limit_is_set_and_cannot_be_raised(inside: Session) -> None:
 def test_a_sandbox_is_a_session_of_its_own_without_a_terminal(inside: Session) -> None:
     """Else a program could put characters into the server's terminal, but for the filter."""
     assert found(inside, "import os\nos.getsid(0)") == 1
+
+
+def test_all_packages_of_the_project_are_hidden() -> None:
+    """When this module moved one folder down, only ``sandbox/fences`` was hidden."""
+    assert {folder.name for folder in bubblewrap.project_packages()} == {"sandbox", "emulator"}

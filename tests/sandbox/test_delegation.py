@@ -15,7 +15,7 @@ import pytest
 
 from sandbox.errors import SandboxUnavailable
 from sandbox.fences import cgroups
-from sandbox.fences.cgroups import Group
+from sandbox.fences.cgroups import ControlGroup
 from tests.support.ordinary_user import NOBODY, ROOT, ordinary_user
 from tests.support.places import needs_bubblewrap
 
@@ -61,12 +61,12 @@ print(json.dumps({"told": [each.name for each in probes.missing()], "held": held
 
 
 @pytest.fixture
-def delegated() -> Iterator[Group]:
+def delegated() -> Iterator[ControlGroup]:
     """A group that an ordinary user may use as it likes."""
     roots = cgroups.find()
     if isinstance(roots, SandboxUnavailable):
         pytest.skip(str(roots))
-    group = Group(roots, memory=2**32, processes=1000)
+    group = ControlGroup(roots, memory=2**32, processes=1000)
     for folder in group.folders:
         _give(folder)
     yield group
@@ -85,12 +85,12 @@ def _take_back(folder: Path) -> None:
     folder.rmdir()
 
 
-def as_ordinary_user(tmp_path: Path, group: Group | None) -> dict[str, Any]:
+def as_ordinary_user(tmp_path: Path, group: ControlGroup | None) -> dict[str, Any]:
     command = [*ordinary_user(tmp_path), sys.executable, "-c", TRIED]
     with tempfile.TemporaryDirectory() as home:
         os.chown(home, NOBODY, NOBODY)
         done = subprocess.run(
-            group.entering(command) if group else command,
+            group.join_command(command) if group else command,
             check=False, cwd=ROOT, capture_output=True, text=True,
             env={"PATH": os.environ["PATH"], "HOME": home, "TMPDIR": home},
         )  # fmt: skip
@@ -107,7 +107,7 @@ def test_without_delegation_each_process_is_bounded_and_not_all_together_which_i
 
 
 def test_a_delegated_group_bounds_an_ordinary_users_kernel_as_a_whole(
-    delegated: Group, tmp_path: Path
+    delegated: ControlGroup, tmp_path: Path
 ) -> None:
     found = as_ordinary_user(tmp_path, delegated)
     assert found["told"] == found["left"] == []

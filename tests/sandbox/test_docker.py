@@ -22,7 +22,7 @@ from emulator.settings import Settings
 from sandbox.engine import Engine, Finished, Limits
 from sandbox.errors import SandboxDied, SandboxLimit, SandboxUnavailable
 from sandbox.fences import container, docker, docker_probes
-from sandbox.fences.docker import Room
+from sandbox.fences.docker import DockerLimits
 from sandbox.fences.leftovers import mark
 from tests.conftest import StartProxy
 from tests.support.places import CONFIG, IN_DOCKER, containers, kernels
@@ -32,7 +32,7 @@ if not IN_DOCKER:
 
 ROOT = Path(__file__).parents[2]
 LIMITS = Limits(seconds=30.0, output=10_000)
-ROOM = Room(memory=2**26, data_size=2**20, processes=8)
+ROOM = DockerLimits(memory=2**26, data_size=2**20, processes=8)
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +98,10 @@ def test_a_kernel_leaves_no_descriptor() -> None:
 def test_a_failed_start_leaves_no_container(monkeypatch: pytest.MonkeyPatch) -> None:
     before = containers()
     change = {"devices": ["/dev/nonexistent"]}
-    walls = docker.walls
-    monkeypatch.setattr(docker, "walls", lambda room, user: walls(room, user) | change)
+    container_options = docker.container_options
+    monkeypatch.setattr(
+        docker, "container_options", lambda room, user: container_options(room, user) | change
+    )
     with pytest.raises(SandboxUnavailable, match="/dev/nonexistent"):
         container.Container("", CONFIG["image"], ["true"], ROOM)
     assert containers() == before
@@ -245,8 +247,10 @@ def test_a_fence_that_is_taken_away_turns_the_engine_off(
     fence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change, name = TAKEN_AWAY[fence]
-    walls = docker.walls
-    monkeypatch.setattr(docker, "walls", lambda room, user: walls(room, user) | change)
+    container_options = docker.container_options
+    monkeypatch.setattr(
+        docker, "container_options", lambda room, user: container_options(room, user) | change
+    )
     broken = [check.name for check in docker_probes.checks(CONFIG["image"], "") if not check.ok]
     assert name in broken
     with kernels(LIMITS) as engine, pytest.raises(SandboxUnavailable, match="this does not hold"):

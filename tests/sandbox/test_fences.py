@@ -22,8 +22,8 @@ from emulator.engines import open_engines
 from emulator.settings import Settings
 from sandbox.errors import SandboxBusy, SandboxDied, SandboxUnavailable
 from sandbox.fences import cgroups, leftovers, probes, seccomp, syscalls
-from sandbox.fences.cgroups import Group, Roots
-from sandbox.fences.probes import FENCES, Fence
+from sandbox.fences.cgroups import ControlGroup, Roots
+from sandbox.fences.probes import FENCES, FenceProbe
 from sandbox.pool import WarmPool
 from sandbox.report import Check
 
@@ -185,9 +185,9 @@ os.wait()
 
 
 def test_a_group_bounds_the_memory_of_all_its_processes(roots: Roots) -> None:
-    group = Group(roots, memory=64 * 2**20, processes=64)
+    group = ControlGroup(roots, memory=64 * 2**20, processes=64)
     try:
-        command = group.entering([sys.executable, "-c", _SPREAD])
+        command = group.join_command([sys.executable, "-c", _SPREAD])
         with subprocess.Popen(command, start_new_session=True) as running:
             running.wait(timeout=60)
             with_limit = group.out_of_memory()
@@ -216,16 +216,16 @@ for child in children:
 
 
 def test_a_group_bounds_the_number_of_its_processes(roots: Roots) -> None:
-    group = Group(roots, memory=2**28, processes=5)
+    group = ControlGroup(roots, memory=2**28, processes=5)
     try:
-        command = group.entering([sys.executable, "-c", _FORKS])
+        command = group.join_command([sys.executable, "-c", _FORKS])
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     finally:
         group.remove()
     assert done.stdout == "4\n"
 
 
-def _members(group: Group) -> set[int]:
+def _members(group: ControlGroup) -> set[int]:
     return {
         int(pid)
         for folder in group.folders
@@ -282,11 +282,11 @@ def _left(mark: str) -> list[str]:
 
 
 def test_what_belongs_to_a_living_server_is_not_abandoned() -> None:
-    assert not leftovers.abandoned(f"{leftovers.mark()}-3")
-    assert not leftovers.abandoned("emulator-kernel-x")
+    assert not leftovers.is_abandoned(f"{leftovers.mark()}-3")
+    assert not leftovers.is_abandoned("emulator-kernel-x")
     namespace = leftovers.mark().split("-")[2]
-    assert leftovers.abandoned(f"emulator-kernel-{namespace}-{os.getpid()}-1-3")
-    assert not leftovers.abandoned(f"emulator-kernel-1-{os.getpid()}-1-3")  # not for us to say
+    assert leftovers.is_abandoned(f"emulator-kernel-{namespace}-{os.getpid()}-1-3")
+    assert not leftovers.is_abandoned(f"emulator-kernel-1-{os.getpid()}-1-3")  # not for us to say
 
 
 def test_every_fence_holds_where_there_is_a_sandbox() -> None:
@@ -300,10 +300,10 @@ def test_every_fence_holds_where_there_is_a_sandbox() -> None:
 
 @needs_bubblewrap
 def test_a_fence_that_does_not_hold_turns_the_engine_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = Fence(
+    broken = FenceProbe(
         "moat", "the moat is wet", "found = 'dry'", lambda found: found == "wet", "add water"
     )
-    raising = Fence("wall", "the wall stands", "1 / 0", lambda found: found == 1, "add bricks")
+    raising = FenceProbe("wall", "the wall stands", "1 / 0", lambda found: found == 1, "add bricks")
     monkeypatch.setattr(probes, "FENCES", (*FENCES, broken, raising))
     assert probes.checks()[-3:-1] == [
         Check("moat", False, "this does not hold: the moat is wet (found 'dry')", "add water"),
@@ -411,7 +411,7 @@ def test_a_waiting_kernel_that_dies_is_replaced(make_pool: Callable[..., Made]) 
     things[0].living = False
     _until(lambda: len(things) == 2)
     assert things[0].disposed.wait(10)
-    assert pool.take() is things[1]
+    assert pool.acquire() is things[1]
 
 
 def test_a_waiting_kernel_that_grows_old_is_replaced(make_pool: Callable[..., Made]) -> None:
@@ -428,10 +428,10 @@ def test_a_kernel_that_is_handed_out_grows_as_old_as_it_likes(
     make_pool: Callable[..., Made],
 ) -> None:
     pool, things, clock = make_pool(size=0, most=4)
-    taken = pool.take()
+    taken = pool.acquire()
     clock.seconds = 1000
     assert (taken.living, len(things)) == (True, 1)
-    pool.give_back(taken)
+    pool.release(taken)
     assert taken.disposed.wait(10)
 
 
@@ -439,7 +439,7 @@ def test_a_hand_out_is_made_good_in_the_background(make_pool: Callable[..., Made
     pool, things, _ = make_pool(size=2, most=4)
     pool.fill()
     _until(lambda: len(things) == 2)
-    pool.take()
+    pool.acquire()
     _until(lambda: len(things) == 3)
     assert things[2].living
 
@@ -467,11 +467,11 @@ def test_a_pool_without_waiting_kernels_keeps_none_up(make_pool: Callable[..., M
 
 def test_a_full_pool_says_so_and_has_room_again_later(make_pool: Callable[..., Made]) -> None:
     pool, _, _ = make_pool(size=0, most=1)
-    taken = pool.take()
+    taken = pool.acquire()
     with pytest.raises(SandboxBusy, match="all 1 kernels are in use"):
-        pool.take()
-    pool.give_back(taken)
-    assert pool.take().living
+        pool.acquire()
+    pool.release(taken)
+    assert pool.acquire().living
 
 
 def test_pools_of_several_processes_hand_out_no_more_than_they_may_together(
@@ -481,23 +481,23 @@ def test_pools_of_several_processes_hand_out_no_more_than_they_may_together(
     places = threading.Semaphore(1)
     release: Callable[[], None] = places.release
 
-    def take_place() -> Callable[[], None] | None:
+    def acquire_slot() -> Callable[[], None] | None:
         return release if places.acquire(blocking=False) else None
 
     (one, _, _), (other, _, _) = [
-        make_pool(size=0, most=1, take_place=take_place) for _ in range(2)
+        make_pool(size=0, most=1, acquire_slot=acquire_slot) for _ in range(2)
     ]
     for _ in range(2):
-        taken = one.take()
+        taken = one.acquire()
         with pytest.raises(SandboxBusy):
-            other.take()
-        one.give_back(taken)
+            other.acquire()
+        one.release(taken)
         one, other = other, one
     with monkeypatch.context() as failing:
         failing.setattr(Thing, "alive", lambda self: False)
         with pytest.raises(SandboxDied):
-            one.take()
-    assert other.take().living
+            one.acquire()
+    assert other.acquire().living
 
 
 def test_kernels_that_end_at_once_are_not_started_without_end(
@@ -506,5 +506,5 @@ def test_kernels_that_end_at_once_are_not_started_without_end(
     monkeypatch.setattr(Thing, "alive", lambda self: False)
     pool, things, _ = make_pool(size=0, most=1)
     with pytest.raises(SandboxDied, match="end as soon as they have started"):
-        pool.take()
+        pool.acquire()
     assert len(things) == 2

@@ -121,7 +121,7 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     def _begin(self, _arbiter: Any, worker: Any) -> None:
         if self.keeper is not None:
             self.keeper.counts.cell = worker.cell
-            cores.stay(worker.cell, self._settings.workers)
+            cores.pin_to_core(worker.cell, self._settings.workers)
             worker.balance = Balance(self.keeper.counts.load(CONNECTIONS))
         worker.cfg.set("graceful_timeout", int(self._settings.drain_seconds))
 
