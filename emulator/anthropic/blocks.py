@@ -1,7 +1,7 @@
 """Content blocks of a conversation -> the messages of a chat. Knows nothing of tools or of answers.
 
-What means nothing to a model that is asked here (thinking of an earlier turn, the traces of tools that
-another service ran) is passed over.
+Blocks that no model here can use are skipped: the thinking of earlier turns, and records of tools that another
+service ran.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ Json = dict[str, Any]
 Role = Literal["user", "assistant", "system"]
 
 CODE = "code_execution"
-"""The name of the server tool that the code interpreter stands for."""
+"""The name of the server tool that maps to the code interpreter."""
 
 
 def messages(role: Role, content: str | Sequence[Mapping[str, Any]], place: str) -> list[Message]:
-    """One message of the request; results of tools are messages of their own. Raises `BadRequest`."""
+    """Convert one message of the request. Tool results become separate messages. Raises `BadRequest`."""
     if isinstance(content, str):
         return [Message(role=role, content=content)]
     if role == "assistant":
         return [*_assistant(content, place)]
-    found: list[Message] = []
+    converted: list[Message] = []
     parts: list[Json] = []
     for n, block in enumerate(content):
         at = f"{place}[{n}]"
         if block.get("type") == "tool_result":
-            found += _message(role, parts)
+            converted += _message(role, parts)
             parts = []
-            found.append(_result(block, at))
+            converted.append(_result(block, at))
         else:
             parts += _parts(block, at)
-    return [*found, *_message(role, parts)]
+    return [*converted, *_message(role, parts)]
 
 
 def _message(role: Role, parts: Sequence[Json]) -> list[Message]:
@@ -45,7 +45,7 @@ def _message(role: Role, parts: Sequence[Json]) -> list[Message]:
 
 
 def _joined(parts: Sequence[Json]) -> str | list[Json]:
-    """Plain text where a single part is no more than that: the borders of several are kept."""
+    """Return a single text part as plain text; several parts stay separate."""
     if not parts:
         return ""
     if len(parts) == 1 and parts[0]["type"] == "text":
@@ -54,22 +54,22 @@ def _joined(parts: Sequence[Json]) -> str | list[Json]:
 
 
 def _assistant(content: Sequence[Mapping[str, Any]], place: str) -> Iterator[Message]:
-    """An answer: its words and its calls in one message, cells and what they printed around it."""
-    words: list[str] = []
+    """Convert an answer: text and calls share a message; each cell and its output are messages in between."""
+    texts: list[str] = []
     calls: list[HistoryCall] = []
     cells: dict[str, str] = {}
 
-    def said() -> Iterator[Message]:
-        text = "\n\n".join(filter(None, words))
+    def flush() -> Iterator[Message]:
+        text = "\n\n".join(filter(None, texts))
         if text or calls:
             yield Message(role="assistant", content=text or None, tool_calls=[*calls] or None)
-        words.clear()
+        texts.clear()
         calls.clear()
 
     for n, block in enumerate(content):
         match block.get("type"):
             case "text" | "compaction":
-                words.append(
+                texts.append(
                     _text(block, "text" if "text" in block else "content", f"{place}[{n}]")
                 )
             case "tool_use":
@@ -78,9 +78,9 @@ def _assistant(content: Sequence[Mapping[str, Any]], place: str) -> Iterator[Mes
                 cells[str(block.get("id"))] = str(_mapping(block.get("input")).get("code", ""))
             case "code_execution_tool_result":
                 code = cells.pop(str(block.get("tool_use_id")), "")
-                yield from said()
+                yield from flush()
                 yield from _cell(code, _mapping(block.get("content")))
-    yield from said()
+    yield from flush()
 
 
 def _call(block: Mapping[str, Any], place: str) -> HistoryCall:
@@ -97,8 +97,8 @@ def _cell(code: str, result: Mapping[str, Any]) -> Iterator[Message]:
     yield Message(role="assistant", content=f"```python\n{code.rstrip()}\n```")
     output = f"{result.get('stdout') or ''}{result.get('stderr') or ''}".rstrip("\n")
     failed = bool(result.get("return_code")) or "error_code" in result
-    said = render("ran.jinja", output=output, files=[], failed=failed)
-    yield Message(role="user", content=said)
+    result_text = render("ran.jinja", output=output, files=[], failed=failed)
+    yield Message(role="user", content=result_text)
 
 
 def _result(block: Mapping[str, Any], place: str) -> Message:
@@ -113,13 +113,13 @@ def _result(block: Mapping[str, Any], place: str) -> Message:
         raise BadRequest(
             f"{place}.content must be text or an array of blocks.", param=f"{place}.content"
         )
-    if block.get("is_error") and not _says_error(parts):
+    if block.get("is_error") and not _starts_with_error(parts):
         parts.insert(0, {"type": "text", "text": "Error:"})
     key = _text(block, "tool_use_id", place)
     return Message(role="tool", tool_call_id=key, content=_joined(parts))
 
 
-def _says_error(parts: Sequence[Json]) -> bool:
+def _starts_with_error(parts: Sequence[Json]) -> bool:
     return bool(parts) and str(parts[0].get("text", "")).lstrip().lower().startswith("error")
 
 
@@ -130,7 +130,7 @@ def _parts(block: Any, place: str) -> list[Json]:
     if not isinstance(block, Mapping):
         raise BadRequest(f"{place} must be an object.", param=place)
     if not isinstance(block.get("type"), str):
-        raise BadRequest(f"{place}.type must say what the block is.", param=f"{place}.type")
+        raise BadRequest(f"{place}.type must be the type of the block.", param=f"{place}.type")
     read = _PARTS.get(str(block.get("type")))
     return read(block, place) if read else []
 
@@ -204,7 +204,7 @@ _PARTS: Mapping[str, Callable[[Mapping[str, Any], str], list[Json]]] = {
 
 def _unknown(kind: object, place: str, expected: str) -> BadRequest:
     return BadRequest(
-        f"{place}.type is {str(kind)[:64]!r}; supported here are {expected}.", param=f"{place}.type"
+        f"{place}.type is {str(kind)[:64]!r}; supported types are {expected}.", param=f"{place}.type"
     )
 
 

@@ -1,4 +1,4 @@
-"""A message, in order: request -> chat -> answer -> stream. Knows nothing of Flask."""
+"""Answer a Messages request: request -> chat request -> answer -> stream. Knows nothing of Flask."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emulator.anthropic.request import (
     Json,
     MessagesRequest,
     chat_request,
-    told_as_sent,
+    at_client_place,
 )
 from emulator.anthropic.writer import MessageWriter
 from emulator.errors import BadRequest
@@ -20,34 +20,34 @@ from emulator.events import UpstreamAccepted
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A message as it is made."""
+class MessageStream:
+    """The stream of one message."""
 
     events: Iterator[Json | UpstreamAccepted]
-    """Of the stream, `UpstreamAccepted` first. Raises `EmulatorError`."""
+    """The stream's events, `UpstreamAccepted` first. The iterator raises `EmulatorError`."""
     dropped: tuple[str, ...]
-    """Types of hosted tools that were left out."""
+    """The types of hosted tools that were removed from the request."""
 
 
-def answer(pipeline: Pipeline, request: MessagesRequest, client: str = "") -> Answer:
-    """Raises `BadRequest`, `NotFound` at once."""
+def answer(pipeline: Pipeline, request: MessagesRequest, client: str = "") -> MessageStream:
+    """Read the request and start its answer. Raises `BadRequest` or `NotFound` before the first event."""
     try:
         answer_request = replace(
             pipeline.read(chat_request(request), client), finds_stop_string=True
         )
     except BadRequest as error:
-        raise told_as_sent(error) from error
+        raise at_client_place(error) from error
     writer = MessageWriter(request.model, thinks=request.thinks)
     events = writer.write(expand_relayed_chunks(answer_request, pipeline.answer(answer_request)))
-    return Answer(events, answer_request.unsupported_tools)
+    return MessageStream(events, answer_request.unsupported_tools)
 
 
 def count_tokens(pipeline: Pipeline, request: CountRequest, client: str = "") -> int:
-    """How many tokens the prompt has, tools included, as near as can be told without the model's tokenizer.
+    """Estimate the tokens of the prompt, including the tools, without the model's tokenizer.
 
-    Raises `BadRequest`, `NotFound`.
+    Raises `BadRequest` or `NotFound`.
     """
     try:
         return pipeline.prompt_tokens(pipeline.read(chat_request(request), client))
     except BadRequest as error:
-        raise told_as_sent(error) from error
+        raise at_client_place(error) from error

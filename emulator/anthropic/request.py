@@ -1,8 +1,7 @@
-"""The Messages request: tolerant of all that real clients send, and as a request of chat completions.
+"""The Messages request, lenient about what clients send, and its conversion to a chat completion request.
 
-What only concerns an account or a cache (``metadata``, ``cache_control``, ``service_tier`` ...) is
-accepted and goes nowhere. Errors that the core finds are told at the places of the request that the
-client sent.
+Fields that only concern an account or a cache (``metadata``, ``cache_control``, ``service_tier`` ...) are
+accepted and ignored. Errors that the core finds name the place in the request that the client sent.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class InputMessage(Lenient):
     content: str | list[dict[str, Any]]
 
 
-class ToolChoice(Lenient):
+class MessagesToolChoice(Lenient):
     type: Literal["auto", "any", "tool", "none"]
     name: str | None = None
     disable_parallel_tool_use: bool = False
@@ -44,13 +43,13 @@ class OutputConfig(Lenient):
 
 
 class CountRequest(Lenient):
-    """What counts for a prompt's tokens."""
+    """The fields that determine the prompt and so its number of tokens."""
 
     model: str = Field(min_length=1)
     messages: list[InputMessage] = Field(min_length=1)
     system: str | list[dict[str, Any]] | None = None
     tools: list[dict[str, Any]] | None = None
-    tool_choice: ToolChoice | None = None
+    tool_choice: MessagesToolChoice | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
     output_format: dict[str, Any] | None = None
@@ -58,7 +57,7 @@ class CountRequest(Lenient):
 
     @property
     def thinks(self) -> bool:
-        """Whether reasoning is to be told: this API gives it only to those who ask for it."""
+        """Return True if the client asked for reasoning; otherwise this API does not send it."""
         return self.thinking is not None and self.thinking.type != "disabled"
 
 
@@ -72,11 +71,11 @@ class MessagesRequest(CountRequest):
 
 
 _BILLING = "x-anthropic-billing-header:"
-"""Begins a block of the system text that Claude Code sends for Anthropic's accounts, not for the model."""
+"""Starts a block of the system text that Claude Code sends for Anthropic's billing, not for the model."""
 
-_SENT_ON = ("max_tokens", "temperature", "top_p", "top_k")
+_UNCHANGED = ("max_tokens", "temperature", "top_p", "top_k")
 
-# Where a client of this API finds what the core found in the request made here.
+# Places in the chat request made here -> places in the request that the client sent.
 _PLACES: Sequence[tuple[re.Pattern[str], str]] = tuple(
     (re.compile(pattern), place)
     for pattern, place in (
@@ -90,11 +89,11 @@ _PLACES: Sequence[tuple[re.Pattern[str], str]] = tuple(
 
 
 def chat_request(request: CountRequest) -> ChatCompletionRequest:
-    """Raises `BadRequest` naming the place."""
+    """Convert to a chat completion request. Raises `BadRequest`, which names the place."""
     fields: Json = {"model": request.model, "messages": _messages(request)}
     if isinstance(request, MessagesRequest):
         fields |= {
-            name: value for name in _SENT_ON if (value := getattr(request, name)) is not None
+            name: value for name in _UNCHANGED if (value := getattr(request, name)) is not None
         }
         fields["stream"] = request.stream
         if request.stop_sequences:
@@ -102,28 +101,29 @@ def chat_request(request: CountRequest) -> ChatCompletionRequest:
     if request.tools:
         fields["tools"] = chat_tools(request.tools, request.container)
     if request.tool_choice is not None:
-        fields |= _choice(request.tool_choice, request.tools or ())
+        fields |= _tool_choice(request.tool_choice, request.tools or ())
     config = request.output_config
     if config is not None and config.effort is not None:
         fields["reasoning_effort"] = config.effort
-    if (asked := (config.format if config else None) or request.output_format) is not None:
-        fields["response_format"] = _format(asked)
+    output_format = (config.format if config else None) or request.output_format
+    if output_format is not None:
+        fields["response_format"] = _response_format(output_format)
     return validated(ChatCompletionRequest, fields)
 
 
-def told_as_sent(error: BadRequest) -> BadRequest:
-    """An error about the chat request, about the request that it was made from.
+def at_client_place(error: BadRequest) -> BadRequest:
+    """Make an error about the chat request name the place in the client's own request.
 
-    This API's errors have no field for the place: the message names it.
+    This API's errors have no field for the place, so the message names it.
     """
-    param = error.param and _sent(error.param)
-    message = _sent(error.message)
+    param = error.param and _client_place(error.param)
+    message = _client_place(error.message)
     if param and param not in message:
         message = f"{param}: {message}"
     return replace(error, message=message, param=param)
 
 
-def _sent(text: str) -> str:
+def _client_place(text: str) -> str:
     for pattern, place in _PLACES:
         text = pattern.sub(place, text)
     return text
@@ -134,16 +134,16 @@ def _messages(request: CountRequest) -> list[Message]:
     if isinstance(system, list):
         texts = (str(block.get("text", "")) for block in system)
         system = "\n\n".join(text for text in texts if not text.startswith(_BILLING))
-    opening = [Message(role="system", content=system)] if system else []
+    chat = [Message(role="system", content=system)] if system else []
     for n, message in enumerate(request.messages):
-        opening += messages(message.role, message.content, f"messages[{n}].content")
-    if not opening:
-        raise BadRequest("messages hold nothing to answer.", param="messages")
-    return opening
+        chat += messages(message.role, message.content, f"messages[{n}].content")
+    if not chat:
+        raise BadRequest("messages have no content to answer.", param="messages")
+    return chat
 
 
-def _choice(choice: ToolChoice, sent: Sequence[Json]) -> Json:
-    """``sent`` are the tools that the client sent."""
+def _tool_choice(choice: MessagesToolChoice, tools: Sequence[Json]) -> Json:
+    """Convert ``choice``; ``tools`` are the tools that the client sent."""
     forms: Mapping[str, Any] = {
         "auto": "auto",
         "any": "required",
@@ -154,7 +154,7 @@ def _choice(choice: ToolChoice, sent: Sequence[Json]) -> Json:
         raise BadRequest("tool_choice.name is missing.", param="tool_choice.name")
     fields: Json = {"tool_choice": forms[choice.type]}
     if choice.type == "tool" and any(
-        is_code_execution(tool) for tool in sent if tool.get("name") == choice.name
+        is_code_execution(tool) for tool in tools if tool.get("name") == choice.name
     ):
         fields["tool_choice"] = {"type": INTERPRETER}
     if choice.disable_parallel_tool_use:
@@ -162,9 +162,9 @@ def _choice(choice: ToolChoice, sent: Sequence[Json]) -> Json:
     return fields
 
 
-def _format(asked: Json) -> Json:
-    """``{"type": "json_schema", "schema": ...}`` as chat's ``response_format``."""
-    if asked.get("type") != "json_schema":
-        return {"type": str(asked.get("type"))}
-    described = {"name": "answer", "schema": asked.get("schema")}
-    return {"type": "json_schema", "json_schema": described}
+def _response_format(output_format: Json) -> Json:
+    """Convert ``{"type": "json_schema", "schema": ...}`` to chat's ``response_format``."""
+    if output_format.get("type") != "json_schema":
+        return {"type": str(output_format.get("type"))}
+    schema = {"name": "answer", "schema": output_format.get("schema")}
+    return {"type": "json_schema", "json_schema": schema}

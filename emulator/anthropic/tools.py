@@ -1,8 +1,8 @@
-"""The tools of a Messages request as chat has them.
+"""Convert the tools of a Messages request to chat tools.
 
-A tool with an ``input_schema`` is a function. Of those that Anthropic defines, the client runs some:
-these are functions with a schema known here. ``code_execution`` is the code interpreter. Any other is a
-hosted one, which the core leaves out and says so.
+A tool with an ``input_schema`` is a function. Tools that Anthropic defines and the client runs (`CLIENT_TOOLS`)
+become functions with a schema from here. ``code_execution`` is the code interpreter. Any other tool is a hosted
+one: the core removes it and reports that.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ CLIENT_TOOLS: Mapping[str, tuple[str, Json]] = {
         ),
     ),
 }
-"""Type without its version -> what the model is told, and the schema of its arguments."""
+"""Type without its version -> the description for the model, and the schema of the arguments."""
 
 
 def chat_tools(tools: Sequence[Mapping[str, Any]], container: str | Json | None) -> list[Json]:
-    """``container`` is the one that the request names for its code. Raises `BadRequest`."""
+    """Convert ``tools``; ``container`` is the one that the request names. Raises `BadRequest`."""
     return [_tool(tool, f"tools[{n}]", container) for n, tool in enumerate(tools)]
 
 
@@ -93,17 +93,17 @@ def _tool(tool: Mapping[str, Any], place: str, container: str | Json | None) -> 
     if kind == "custom":
         if "input_schema" not in tool:
             raise BadRequest(f"{place}.input_schema is missing.", param=f"{place}.input_schema")
-        described = {"parameters": tool["input_schema"], "description": tool.get("description")}
+        function = {"parameters": tool["input_schema"], "description": tool.get("description")}
     elif family in CLIENT_TOOLS:
         description, parameters = CLIENT_TOOLS[family]
-        described = {"parameters": parameters, "description": description}
+        function = {"parameters": parameters, "description": description}
     elif is_code_execution(tool):
         return {"type": INTERPRETER, "container": _container(container)}
     else:
         return {**tool, "type": kind}
-    return {"type": "function", "function": {"name": tool.get("name"), **described}}
+    return {"type": "function", "function": {"name": tool.get("name"), **function}}
 
 
 def _container(container: str | Json | None) -> str | Json:
-    named = container.get("id") if isinstance(container, dict) else container
-    return named if isinstance(named, str) else {"type": "auto"}
+    container_id = container.get("id") if isinstance(container, dict) else container
+    return container_id if isinstance(container_id, str) else {"type": "auto"}

@@ -1,8 +1,8 @@
-"""Answer events -> the events of a message's stream; folded, they are the whole message.
+"""Answer events -> the events of a message's stream; `collect` folds them into the whole message.
 
-The rules of the events are those that Anthropic's SDKs check: ``message_start`` first, dense indices,
-each block started before its deltas and stopped before the next, ``message_delta`` with the stop reason
-last but one.
+The events follow the rules that Anthropic's SDKs check: ``message_start`` first; dense indices; each block
+started before its deltas and stopped before the next block; ``message_delta`` with the stop reason second to
+last.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ _ERRORS = {
 
 
 class MessageWriter:
-    """Writes one message. ``thinks``: the client asked for the model's reasoning."""
+    """Writes one message. ``thinks`` is True if the client asked for the model's reasoning."""
 
     def __init__(self, model: str, *, thinks: bool) -> None:
         self._thinks = thinks
         self._index = -1
         self._open = ""
-        """The type of the block that is open, if any."""
-        self._code = ""
-        """The id of the cell that runs."""
+        """The type of the open block, or ""."""
+        self._cell_id = ""
+        """The id of the running cell."""
         self._printed: list[str] = []
         self._container = ""
         self._message: Json = {
@@ -82,52 +82,52 @@ class MessageWriter:
         }
 
     def write(self, events: Iterable[AnswerEvent]) -> Iterator[Json | UpstreamAccepted]:
-        """The stream's events; `UpstreamAccepted` passes through."""
-        begun = False
+        """Write the stream's events; `UpstreamAccepted` passes through."""
+        started = False
         for event in with_call_deltas(events):
             if isinstance(event, UpstreamAccepted):
                 self._container = event.container_id or self._container
                 yield event
-            if not begun:
-                begun = True
+            if not started:
+                started = True
                 yield {"type": "message_start", "message": self._message}
             yield from self._events(event)
 
     def _events(self, event: AnswerEvent) -> Events:
         match event:
             case ReasoningDelta(text) if self._thinks:
-                yield from self._begin("thinking", thinking="", signature="")
+                yield from self._start("thinking", thinking="", signature="")
                 yield self._delta("thinking_delta", thinking=text)
             case ContentDelta(text):
-                yield from self._begin("text", text="")
+                yield from self._start("text", text="")
                 yield self._delta("text_delta", text=text)
             case CallStarted():
                 yield from self._close()
-                yield from self._begin("tool_use", id=event.id, name=event.name, input={})
+                yield from self._start("tool_use", id=event.id, name=event.name, input={})
             case ArgumentsDelta(text):
                 yield self._delta("input_json_delta", partial_json=text)
             case ToolCall():
                 yield from self._close()
             case CodeStarted(key):
-                self._code = f"srvtoolu_{key}"
+                self._cell_id = f"srvtoolu_{key}"
                 self._printed.clear()
             case CodeComplete(code):
                 yield from self._close()
-                yield from self._begin("server_tool_use", id=self._code, name=CODE, input={})
+                yield from self._start("server_tool_use", id=self._cell_id, name=CODE, input={})
                 for piece in pieces(json_codec.dumps({"code": code}).decode()):
                     yield self._delta("input_json_delta", partial_json=piece)
                 yield from self._close()
             case CodeOutput(Logs(text)):
                 self._printed.append(text)
             case CodeFinished():
-                yield from self._ran(event)
+                yield from self._cell_result(event)
             case Finish(reason, usage):
                 yield from self._close()
                 yield self._finish(_REASONS[reason], event.stop_sequence, usage)
                 yield {"type": "message_stop"}
 
-    def _begin(self, kind: str, **fields: Any) -> Events:
-        """Open a block of this type, if the open one is of another."""
+    def _start(self, kind: str, **fields: Any) -> Events:
+        """Start a block of this type, unless one is open already."""
         if self._open == kind:
             return
         yield from self._close()
@@ -138,7 +138,7 @@ class MessageWriter:
 
     def _close(self) -> Events:
         if self._open == "thinking":
-            # Opaque to clients, who send it back; nothing here needs it again.
+            # Clients send the signature back unread; the proxy ignores it.
             yield self._delta("signature_delta", signature=new_id("sig_"))
         if self._open:
             yield {"type": "content_block_stop", "index": self._index}
@@ -148,8 +148,8 @@ class MessageWriter:
         delta = {"type": kind, **fields}
         return {"type": "content_block_delta", "index": self._index, "delta": delta}
 
-    def _ran(self, event: CodeFinished) -> Events:
-        """The result of a cell; one that waits for a call has none yet."""
+    def _cell_result(self, event: CodeFinished) -> Events:
+        """The result of a cell. A cell that waits for a call has no result yet."""
         if event.status == "incomplete":
             return
         result = {
@@ -161,7 +161,9 @@ class MessageWriter:
                 {"type": "code_execution_output", "file_id": file.file_id} for file in event.files
             ],
         }
-        yield from self._begin("code_execution_tool_result", tool_use_id=self._code, content=result)
+        yield from self._start(
+            "code_execution_tool_result", tool_use_id=self._cell_id, content=result
+        )
         yield from self._close()
 
     def _finish(self, reason: str, stop_sequence: str | None, usage: Usage) -> Json:
@@ -212,7 +214,7 @@ def _close(block: Json, texts: list[str]) -> None:
 
 
 def error_body(error: EmulatorError, request_id: str | None = None) -> Json:
-    """An error in the shape of Anthropic's API reference ("Errors")."""
+    """Return an error in the shape of Anthropic's API reference ("Errors")."""
     kind = _ERRORS.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
     body: Json = {"type": "error", "error": {"type": kind, "message": error.message}}
     return {**body, "request_id": request_id} if request_id else body
@@ -223,7 +225,7 @@ def _usage(usage: Usage) -> Json:
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
     read = cached if isinstance(cached, int) else 0
     return {
-        # This API counts what came from a cache beside, not in, what is new.
+        # In this API, input_tokens does not include the tokens read from a cache.
         "input_tokens": max(usage.prompt_tokens - read, 0),
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": read,

@@ -1,9 +1,9 @@
 """Answer events -> ``chat.completion.chunk`` objects -> one ``chat.completion``.
 
-A non-streaming answer is `collect` of the same chunks, so the two modes cannot disagree. The rules of the
-chunks (each breaks some client when it is not kept) are those of OpenAI's streaming reference and of the
-SDKs' accumulators: role once, a call's id, type and name once, one call in a chunk, dense indices,
-``finish_reason`` alone in the last chunk with a choice, usage in a chunk of its own.
+A plain answer is `collect` of the same chunks, so the two modes cannot disagree. The chunks follow OpenAI's
+streaming reference and the SDKs' accumulators; each rule, if broken, breaks some client: the role once; a
+call's id, type and name once; one call per chunk; dense indices; ``finish_reason`` alone in the last chunk
+with a choice; usage in its own chunk.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from emulator.upstream.interface import Chunk
 
 
 class ChunkWriter:
-    """Writes the chunks of one answer, of one choice or several.
+    """Writes the chunks of one answer with one or more choices.
 
-    ``legacy`` gives calls the shape that they had when requests sent ``functions``; links to files begin
-    with ``host``.
+    ``legacy`` writes calls as ``function_call``, for requests that sent ``functions``. Links to files start with
+    ``host``.
     """
 
     def __init__(self, model: str, *, legacy: bool = False, host: str = "") -> None:
@@ -45,7 +45,7 @@ class ChunkWriter:
         self._host = host
         self._model = model
         self._choices: dict[int, _ChoiceWriter] = {}
-        """Those in which the proxy speaks."""
+        """The writers of the choices whose chunks are made here, not relayed."""
 
     @cached_property
     def _base(self) -> dict[str, Any]:
@@ -59,33 +59,36 @@ class ChunkWriter:
     def write(
         self, answers: Iterable[Iterable[AnswerEvent]], *, include_usage: bool
     ) -> Iterator[Chunk | list[Chunk] | UpstreamAccepted]:
-        """All choices, one after the other; `UpstreamAccepted` passes through. Chunks that come together stay
-        so: those of one event, those that the upstream sent so, and the last ones with the usage."""
-        come: list[Chunk] = []
+        """Write all choices, one after the other; `UpstreamAccepted` passes through.
+
+        A list holds chunks that are sent in one write: the chunks of one event, chunks that arrived together
+        from the upstream, and the last chunks including the usage.
+        """
+        pending: list[Chunk] = []
         try:
             for index, events in enumerate(answers):
-                if come:
-                    yield come
-                    come = []
+                if pending:
+                    yield pending
+                    pending = []
                 for event in events:
                     if isinstance(event, UpstreamAccepted):
                         yield event
                         continue
                     if not isinstance(event, RelayedChunk):
-                        come += self._choice(index).written(event)
+                        pending += self._choice(index).chunks(event)
                     elif event.chunk["choices"] or include_usage:
-                        come.append(event.chunk)
-                    if come and not _more_follows(event):
-                        come, chunks = [], come
+                        pending.append(event.chunk)
+                    if pending and not _follows_immediately(event):
+                        pending, chunks = [], pending
                         yield chunks
         except EmulatorError:
-            if come:
-                yield come
+            if pending:
+                yield pending
             raise
         if include_usage:
-            come += self._usage()
-        if come:
-            yield come
+            pending += self._usage()
+        if pending:
+            yield pending
 
     def _choice(self, index: int) -> _ChoiceWriter:
         choice = self._choices.get(index)
@@ -95,59 +98,59 @@ class ChunkWriter:
         return choice
 
     def _usage(self) -> Iterator[Chunk]:
-        """That of all choices; where the upstream's own chunks were passed on, they have it."""
-        told = [choice.usage for choice in self._choices.values() if choice.usage is not None]
-        if told:
+        """The usage of all choices. Relayed answers contain the upstream's own usage chunk instead."""
+        usages = [choice.usage for choice in self._choices.values() if choice.usage is not None]
+        if usages:
             # The choices of one request share its prompt.
-            completion_tokens = sum(usage.completion_tokens for usage in told)
-            usage = replace(told[0], completion_tokens=completion_tokens)
+            completion_tokens = sum(usage.completion_tokens for usage in usages)
+            usage = replace(usages[0], completion_tokens=completion_tokens)
             yield {**self._base, "choices": [], "usage": usage.json()}
 
 
-def _more_follows(event: AnswerEvent) -> bool:
-    """Whether the next chunk takes no waiting."""
+def _follows_immediately(event: AnswerEvent) -> bool:
+    """Return True if the chunk after ``event`` is available without waiting."""
     return event.more if isinstance(event, RelayedChunk) else isinstance(event, Finish)
 
 
 class _ChoiceWriter:
-    """Writes the chunks of one choice in which the proxy speaks."""
+    """Writes the chunks of one choice that is not relayed."""
 
     def __init__(self, base: dict[str, Any], index: int, host: str, *, legacy: bool) -> None:
         self._base = base
         self._index = index
         self._legacy = legacy
         self._role: dict[str, Any] = {"role": "assistant"}
-        """Until it has been told."""
+        """Empty after the first chunk."""
         self._call_deltas = CallDeltas()
-        self._calls = _Calls(legacy=legacy)
+        self._calls = _CallWriter(legacy=legacy)
         self._code = CodeAsText(host)
         self.usage: Usage | None = None
-        """Once it has finished."""
+        """Set when the choice has finished."""
 
-    def written(self, event: AnswerEvent) -> Iterator[Chunk]:
+    def chunks(self, event: AnswerEvent) -> Iterator[Chunk]:
         """The chunks of the next event."""
-        for told in self._call_deltas.expand(event):
-            match told:
+        for part in self._call_deltas.expand(event):
+            match part:
                 case UpstreamAccepted() | RelayedChunk():
-                    pass  # nothing of the proxy's own
+                    pass  # `ChunkWriter.write` handles these
                 case ReasoningDelta(text):
                     yield self._chunk({"reasoning_content": text})
                 case ContentDelta():
-                    yield self._chunk({"content": self._code.words(told).text})
+                    yield self._chunk({"content": self._code.separated(part).text})
                 case CallStarted() | ArgumentsDelta() | ToolCall():
-                    for delta in self._calls.deltas(told):
+                    for delta in self._calls.deltas(part):
                         yield self._chunk({"content": None, **delta} if self._role else delta)
                 case Finish(reason, usage):
                     self.usage = usage
-                    for words in self._code.links(told):
-                        yield self._chunk({"content": words.text})
+                    for links in self._code.links(part):
+                        yield self._chunk({"content": links.text})
                     if self._role:
                         yield self._chunk({"content": ""})
                     legacy_call = self._legacy and reason == "tool_calls"
                     yield self._chunk({}, "function_call" if legacy_call else reason)
                 case _:
-                    for part in self._code.code(told):
-                        yield self._chunk({"reasoning_content": part.text})
+                    for text_delta in self._code.as_reasoning(part):
+                        yield self._chunk({"reasoning_content": text_delta.text})
 
     def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> Chunk:
         choice = {
@@ -160,8 +163,8 @@ class _ChoiceWriter:
         return {**self._base, "choices": [choice]}
 
 
-class _Calls:
-    """The calls of one choice: the delta that announces each, and those with all that it is called with."""
+class _CallWriter:
+    """Writes the calls of one choice: a delta with the id and name of each, then deltas with its arguments."""
 
     def __init__(self, *, legacy: bool) -> None:
         self._legacy = legacy
@@ -173,29 +176,29 @@ class _Calls:
             case CallStarted(key, name, kind):
                 self._index += 1
                 self._call = event
-                called = {"name": name, self._field: ""}
+                function = {"name": name, self._field: ""}
                 if self._legacy:
-                    yield {"function_call": called}
+                    yield {"function_call": function}
                 else:
                     first = {"index": self._index, "id": key, "type": kind}
-                    yield {"tool_calls": [{**first, kind: called}]}
+                    yield {"tool_calls": [{**first, kind: function}]}
             case ArgumentsDelta(text):
-                argued = {self._field: text}
+                arguments = {self._field: text}
                 if self._legacy:
-                    yield {"function_call": argued}
+                    yield {"function_call": arguments}
                 else:
-                    yield {"tool_calls": [{"index": self._index, self._call.kind: argued}]}
+                    yield {"tool_calls": [{"index": self._index, self._call.kind: arguments}]}
 
     @property
     def _field(self) -> str:
         return "input" if self._call.kind == "custom" else "arguments"
 
 
-def collect(written: Iterable[Chunk | list[Chunk] | UpstreamAccepted]) -> dict[str, Any]:
-    """Fold chunks, usage included, into one ``chat.completion``. Any number of choices."""
+def collect(stream: Iterable[Chunk | list[Chunk] | UpstreamAccepted]) -> dict[str, Any]:
+    """Fold chunks, including the usage, into one ``chat.completion`` with any number of choices."""
     completion: dict[str, Any] = {}
-    choices: dict[int, _Choice] = {}
-    for chunks in written:
+    choices: dict[int, _ChoiceFold] = {}
+    for chunks in stream:
         if isinstance(chunks, UpstreamAccepted):
             continue
         for chunk in chunks if isinstance(chunks, list) else (chunks,):
@@ -203,14 +206,14 @@ def collect(written: Iterable[Chunk | list[Chunk] | UpstreamAccepted]) -> dict[s
             for part in chunk["choices"]:
                 index = part["index"]
                 if index not in choices:
-                    choices[index] = _Choice(index)
-                choices[index].take(part)
-    ordered = [choices[index].whole() for index in sorted(choices)]
+                    choices[index] = _ChoiceFold(index)
+                choices[index].add(part)
+    ordered = [choices[index].close() for index in sorted(choices)]
     return {**completion, "object": "chat.completion", "choices": ordered}
 
 
-class _Choice:
-    """One choice as its deltas come. Texts are joined at the end: a long one is not copied with each."""
+class _ChoiceFold:
+    """Folds the deltas of one choice. Joins texts at the end, so that a long text is copied only once."""
 
     def __init__(self, index: int) -> None:
         message = {"role": "assistant", "content": None, "refusal": None}
@@ -224,7 +227,7 @@ class _Choice:
         self._texts: dict[str, list[str]] = {}
         self._calls: list[tuple[dict[str, Any], dict[str, list[str]]]] = []
 
-    def take(self, part: dict[str, Any]) -> None:
+    def add(self, part: dict[str, Any]) -> None:
         choice = self._choice
         for key, value in (part.get("delta") or {}).items():
             if value is not None and key != "role":
@@ -261,25 +264,25 @@ class _Choice:
         for name, text in part[kind].items():
             texts.setdefault(name, [call[kind][name]]).append(text)
 
-    def whole(self) -> dict[str, Any]:
+    def close(self) -> dict[str, Any]:
         for key, pieces in self._texts.items():
             if isinstance(self._message[key], str):
                 self._message[key] = "".join(pieces)
         for call, texts in self._calls:
             kind = call["type"]
-            said = {name: "".join(pieces) for name, pieces in texts.items()}
-            self._message["tool_calls"].append({**call, kind: {**call[kind], **said}})
+            joined = {name: "".join(pieces) for name, pieces in texts.items()}
+            self._message["tool_calls"].append({**call, kind: {**call[kind], **joined}})
         return self._choice
 
 
 def _extended(known: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:
-    """Log probabilities arrive as lists, a token or more at a time. Those that are known grow."""
-    grown = known or {}
+    """Append log probabilities, which arrive as lists of one token or more, to the ``known`` ones."""
+    logprobs = known or {}
     for key, value in more.items():
         if isinstance(value, list):
-            if not isinstance(grown.get(key), list):
-                grown[key] = []
-            grown[key] += value
+            if not isinstance(logprobs.get(key), list):
+                logprobs[key] = []
+            logprobs[key] += value
         else:
-            grown[key] = value
-    return grown
+            logprobs[key] = value
+    return logprobs

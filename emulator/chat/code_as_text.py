@@ -1,6 +1,6 @@
-"""The code interpreter as a chat tells it, which has no room of its own for code and files.
+"""Show the code interpreter in a chat completion, which has no fields for code and files.
 
-Code and its output stand in the reasoning, fenced; files are linked to at the end of the answer.
+Code and its output are fenced blocks in the reasoning; links to files end the answer.
 """
 
 from __future__ import annotations
@@ -22,71 +22,71 @@ from emulator.events import (
 )
 
 CodeEvent = CodeStarted | CodeDelta | CodeComplete | CodeOutput | CodeFinished
-_PICTURES = (".png", ".jpg", ".jpeg", ".svg", ".gif", ".webp")
+_IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".svg", ".gif", ".webp")
 
 
 class CodeAsText:
-    """Turns the events of code into those that a chat can tell. ``host`` begins the links: ``http://...``."""
+    """Turns the events of cells into reasoning and content. Links start with ``host``: ``http://...``."""
 
     def __init__(self, host: str) -> None:
         self._host = host
         self._files: dict[str, CreatedFile] = {}
         self._code: str | None = None
-        """The end of the code that is being written."""
-        self._printing = False
-        self._spoke = False
-        self._ran = False
+        """The last delta of the cell that the model is writing; None outside of a cell."""
+        self._in_output = False
+        self._has_content = False
+        self._after_code = False
 
-    def code(self, event: CodeEvent) -> Iterator[ReasoningDelta]:
+    def as_reasoning(self, event: CodeEvent) -> Iterator[ReasoningDelta]:
         match event:
             case CodeStarted():
-                self._ran, self._code = True, "\n"
+                self._after_code, self._code = True, "\n"
                 yield ReasoningDelta("\n```python\n")
             case CodeDelta(text):
                 self._code = text or self._code
                 yield ReasoningDelta(text)
             case CodeComplete(code):
                 self._code = None
-                yield _fence_behind(code)
+                yield _closing_fence(code)
             case CodeOutput(Logs(text)):
-                if not self._printing:
-                    self._printing = True
+                if not self._in_output:
+                    self._in_output = True
                     yield ReasoningDelta("\n```text\n")
                 yield ReasoningDelta(text)
             case CodeFinished(files=files):
-                if self._code is not None:  # it was not run
-                    yield _fence_behind(self._code)
+                if self._code is not None:  # the cell did not run
+                    yield _closing_fence(self._code)
                     self._code = None
                 self._files |= {file.file_id: file for file in files}
-                if self._printing:
-                    self._printing = False
+                if self._in_output:
+                    self._in_output = False
                     yield ReasoningDelta("\n```\n")
 
-    def words(self, event: ContentDelta) -> ContentDelta:
-        """Words behind code are parted from those before it."""
-        parted = self._spoke and self._ran
-        self._spoke, self._ran = True, False
-        return ContentDelta("\n\n" + event.text.lstrip("\n")) if parted else event
+    def separated(self, event: ContentDelta) -> ContentDelta:
+        """Return ``event``, separated by a blank line from content that came before a cell."""
+        separate = self._has_content and self._after_code
+        self._has_content, self._after_code = True, False
+        return ContentDelta("\n\n" + event.text.lstrip("\n")) if separate else event
 
     def links(self, finish: Finish) -> Iterator[ContentDelta]:
-        """What to say at the end of the answer."""
+        """The links to created files, at the end of the answer."""
         if self._files and finish.reason != "tool_calls":
-            lead = "\n\n" if self._spoke else ""
-            yield ContentDelta(lead + markdown(tuple(self._files.values()), self._host))
+            separator = "\n\n" if self._has_content else ""
+            yield ContentDelta(separator + markdown(tuple(self._files.values()), self._host))
 
 
-def _fence_behind(code: str) -> ReasoningDelta:
+def _closing_fence(code: str) -> ReasoningDelta:
     return ReasoningDelta("```\n" if code.endswith("\n") else "\n```\n")
 
 
 def markdown(files: Sequence[CreatedFile], host: str) -> str:
-    """A line for each file: pictures are shown, others linked to."""
+    """One line for each file: images are embedded, other files linked."""
     return "\n".join(_link(file, host) for file in files)
 
 
 def _link(file: CreatedFile, host: str) -> str:
     name = file.path.rpartition("/")[2]
-    # A name comes out of the sandbox: it must not end the link and begin something else.
-    plain = "".join(c if c.isalnum() or c in " ._-" else "_" for c in name)
+    # The name comes from the sandbox: it must not end the link and inject other Markdown.
+    label = "".join(c if c.isalnum() or c in " ._-" else "_" for c in name)
     url = f"{host}/v1/containers/{quote(file.container_id)}/files/{quote(file.file_id)}/content"
-    return f"{'!' if name.lower().endswith(_PICTURES) else ''}[{plain}]({url})"
+    return f"{'!' if name.lower().endswith(_IMAGE_SUFFIXES) else ''}[{label}]({url})"

@@ -1,4 +1,4 @@
-"""A chat completion, in order: what it asks for -> answers -> chunks. Knows nothing of Flask."""
+"""Answer a chat completion request: request -> answers -> chunks. Knows nothing of Flask."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from emulator.upstream.interface import Chunk
 def complete(
     pipeline: Pipeline, answer_request: AnswerRequest, host: str = ""
 ) -> Iterator[Chunk | list[Chunk] | UpstreamAccepted]:
-    """The chunks of the answer, `UpstreamAccepted` before those of each reply of the upstream.
+    """Return the chunks of the answer; `UpstreamAccepted` precedes the chunks of each upstream reply.
 
-    Links to files begin with ``host``. Raises `EmulatorError` from the iterator.
+    Links to files start with ``host``. The iterator raises `EmulatorError`.
     """
     request = answer_request.chat
     answers = (pipeline.answer(answer_request) for _ in range(answer_request.choice_count))
     writer = ChunkWriter(request.model, legacy=request.is_legacy, host=host)
-    # A non-streaming answer always tells its usage.
+    # A plain answer always includes its usage.
     return writer.write(answers, include_usage=request.include_usage or not request.stream)
