@@ -1,7 +1,7 @@
 """Content blocks of a conversation -> the messages of a chat. Knows nothing of tools or of answers.
 
-Blocks that no model here can use are skipped: the thinking of earlier turns, and records of tools that another
-service ran.
+Blocks that no model here can use are skipped: the thinking of earlier turns, and records of tools that
+another service ran.
 """
 
 from __future__ import annotations
@@ -204,7 +204,8 @@ _PARTS: Mapping[str, Callable[[Mapping[str, Any], str], list[Json]]] = {
 
 def _unknown(kind: object, place: str, expected: str) -> BadRequest:
     return BadRequest(
-        f"{place}.type is {str(kind)[:64]!r}; supported types are {expected}.", param=f"{place}.type"
+        f"{place}.type is {str(kind)[:64]!r}; supported types are {expected}.",
+        param=f"{place}.type",
     )
 
 

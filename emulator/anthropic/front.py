@@ -11,8 +11,8 @@ from emulator.anthropic.request import (
     CountRequest,
     Json,
     MessagesRequest,
-    chat_request,
     at_client_place,
+    chat_request,
 )
 from emulator.anthropic.writer import MessageWriter
 from emulator.errors import BadRequest

@@ -1,8 +1,8 @@
 """Convert the tools of a Messages request to chat tools.
 
-A tool with an ``input_schema`` is a function. Tools that Anthropic defines and the client runs (`CLIENT_TOOLS`)
-become functions with a schema from here. ``code_execution`` is the code interpreter. Any other tool is a hosted
-one: the core removes it and reports that.
+A tool with an ``input_schema`` is a function. Tools that Anthropic defines and the client runs
+(`CLIENT_TOOLS`) become functions with a schema from here. ``code_execution`` is the code interpreter. Any
+other tool is a hosted one: the core removes it and reports that.
 """
 
 from __future__ import annotations

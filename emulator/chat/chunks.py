@@ -36,8 +36,8 @@ from emulator.upstream.interface import Chunk
 class ChunkWriter:
     """Writes the chunks of one answer with one or more choices.
 
-    ``legacy`` writes calls as ``function_call``, for requests that sent ``functions``. Links to files start with
-    ``host``.
+    ``legacy`` writes calls as ``function_call``, for requests that sent ``functions``. Links to files start
+    with ``host``.
     """
 
     def __init__(self, model: str, *, legacy: bool = False, host: str = "") -> None:
@@ -164,7 +164,8 @@ class _ChoiceWriter:
 
 
 class _CallWriter:
-    """Writes the calls of one choice: a delta with the id and name of each, then deltas with its arguments."""
+    """Writes the calls of one choice: a delta with the id and name of each, then deltas with its
+    arguments."""
 
     def __init__(self, *, legacy: bool) -> None:
         self._legacy = legacy

@@ -1,7 +1,7 @@
 """The Responses front: answer events -> OpenAI's items and stream events.
 
-A request becomes a chat completion request (`chat`), its input a history (`items`, `history`); the
-answer's events become output items (`output`) and stream events (`writer`). What was answered is kept
-(`stored`) and can be replayed exactly (`event_log`). `front.ResponseFront` is the door. Knows nothing of
-Flask or of chunks.
+`chat` turns a request into a chat completion request, and `items` and `history` turn its input into messages.
+`output` and `writer` turn the answer's events into output items and stream events. `stored` saves responses,
+and `event_log` replays their streams exactly. Start at `front.ResponseFront`. Knows nothing of Flask or of
+chunks.
 """

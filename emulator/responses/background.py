@@ -1,7 +1,9 @@
-"""Responses that are made while nobody waits: started, polled, cancelled.
+"""Background responses: the client starts one, polls it, and may cancel it.
 
-The state of each stands in the store, where every worker and replica finds it; a run itself lives in this
-process and ends with it. Knows nothing of Flask.
+A response's state is in the store, where every worker and replica reads it: ``queued``, then ``in_progress``
+once the upstream has accepted the request, then ``completed``, ``incomplete``, ``failed`` or ``cancelled``.
+The run itself is a thread of the process that started it, and dies with that process; `signals` tells the
+others. Knows nothing of Flask.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from emulator import client_disconnect, traces
 from emulator.client_disconnect import ClientDisconnect
 from emulator.errors import EmulatorError, ExecutionFailed
 from emulator.events import UpstreamAccepted
-from emulator.responses.front import Answer
+from emulator.responses.front import ResponseStream
 from emulator.responses.items import Json
 from emulator.responses.signals import Signals
 from emulator.traces import Traces
@@ -32,11 +34,11 @@ _CANCEL_SECONDS = 5
 
 @dataclass(eq=False)
 class _Run:
-    answer: Answer
+    answer: ResponseStream
     cancelled: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
     disconnect: ClientDisconnect = field(default_factory=ClientDisconnect)
-    """Nobody waits; who cancels the run leaves, so to speak."""
+    """No client is connected; cancelling the run acts as a client's disconnect."""
 
     def cancel(self) -> None:
         self.cancelled.set()
@@ -44,9 +46,10 @@ class _Run:
 
 
 class BackgroundResponses:
-    """The runs of this process, ``most`` at once; none is taken to live longer than ``seconds``.
+    """The runs of this process, at most ``most`` at the same time; each counts as lost after ``seconds``.
 
-    With ``signals``, other processes may make some too. In ``requests`` the one of a response ends with it.
+    With ``signals``, other processes may also make responses. A run's trace in ``requests`` ends with the
+    run.
     """
 
     def __init__(
@@ -65,19 +68,19 @@ class BackgroundResponses:
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
 
-    def start(self, answer: Answer) -> Json:
-        """The response as it is queued. Raises `ExecutionFailed` when there are too many."""
-        queued = {**answer.begun, "status": "queued"}
+    def start(self, answer: ResponseStream) -> Json:
+        """Start a run and return the queued response. Raises `ExecutionFailed` if there are too many runs."""
+        queued = {**answer.initial, "status": "queued"}
         run = _Run(answer)
         with self._lock:
             if len(self._runs) >= self._most:
-                message = "Too many responses are being made in the background."
+                message = "The proxy is at its limit of background responses. Retry in 10 seconds."
                 raise ExecutionFailed(message, code="overloaded", headers={"retry-after": "10"})
             self._runs[queued["id"]] = run
         if self._signals is not None:
-            self._signals.begin(queued["id"], run.cancel)
+            self._signals.register(queued["id"], run.cancel)
         try:
-            answer.keep(queued)
+            answer.save(queued)
         except EmulatorError:
             self._forget(queued["id"])
             raise
@@ -88,7 +91,7 @@ class BackgroundResponses:
         return queued
 
     def cancel(self, response: Json) -> Json:
-        """The response, cancelled if it was still being made."""
+        """Cancel the response if it is still running, and return it."""
         if response["status"] not in _LIVE:
             return response
         with self._lock:
@@ -97,19 +100,20 @@ class BackgroundResponses:
             run.cancel()
             run.ended.wait(_CANCEL_SECONDS)
         elif self._signals is not None:
-            self._signals.cancel(response["id"], _CANCEL_SECONDS)
+            self._signals.request_cancel(response["id"], _CANCEL_SECONDS)
         return {**response, "status": "cancelled"}
 
     def current(self, response: Json, again: Callable[[], Json]) -> Json:
-        """The response; one whose process has died with it has failed. ``again`` reads it once more."""
+        """Return the response, marked as failed if its process has died. ``again`` reads it once more."""
         if response["status"] not in _LIVE:
             return response
         lost = response["created_at"] + self._seconds < self._now()
-        if self._signals is not None and not self._signals.is_made(response["id"]):
-            response, lost = again(), True  # it may have ended just now
+        if self._signals is not None and not self._signals.is_running(response["id"]):
+            response, lost = again(), True  # it may have ended in the meantime
         if not lost or response["status"] not in _LIVE:
             return response
-        error = {"code": "server_error", "message": "The proxy that made this response has gone."}
+        message = "The process that made this response has ended."
+        error = {"code": "server_error", "message": message}
         return {**response, "status": "failed", "error": error}
 
     def close(self) -> None:
@@ -121,34 +125,34 @@ class BackgroundResponses:
             run.ended.wait(_CANCEL_SECONDS)
 
     def _make(self, run: _Run) -> None:
-        answer, whole = run.answer, False
+        answer, complete = run.answer, False
         client_disconnect.current.set(run.disconnect)
         try:
             for event in answer.events:
                 if isinstance(event, UpstreamAccepted):
-                    answer.keep(answer.begun)
+                    answer.save(answer.initial)
                 if run.cancelled.is_set():
                     break
             else:
-                whole = True
+                complete = True
         except EmulatorError as error:
-            answer.keep(answer.writer.failed(error)["response"])
+            answer.save(answer.writer.failed(error)["response"])
         except Exception:
             log.exception("background response failed")
-            lost = EmulatorError("The proxy failed; its log says why.")
+            failure = EmulatorError("The proxy failed; see its log.")
             if (trace := traces.current.get()) is not None:
-                trace.failed(lost.message)
-            answer.keep(answer.writer.failed(lost)["response"])
+                trace.failed(failure.message)
+            answer.save(answer.writer.failed(failure)["response"])
         finally:
-            if run.cancelled.is_set() and not whole:
-                answer.keep({**answer.begun, "status": "cancelled"})
-            self._forget(answer.begun["id"])
+            if run.cancelled.is_set() and not complete:
+                answer.save({**answer.initial, "status": "cancelled"})
+            self._forget(answer.initial["id"])
             run.ended.set()
             if (trace := traces.current.get()) is not None:
-                self._requests.finish(trace, left=run.cancelled.is_set() and not whole)
+                self._requests.finish(trace, left=run.cancelled.is_set() and not complete)
 
     def _forget(self, response_id: str) -> None:
         with self._lock:
             del self._runs[response_id]
         if self._signals is not None:
-            self._signals.end(response_id)
+            self._signals.unregister(response_id)

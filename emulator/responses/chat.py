@@ -1,6 +1,6 @@
-"""A Responses request as one of chat completions, which is what the core answers.
+"""Convert a Responses request to a chat completion request, which the core answers.
 
-Errors that the core finds in it are told at the places of the request that the client sent.
+Errors that the core finds name the place in the request that the client sent.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from emulator.answering.call_policy import INTERPRETER
 from emulator.errors import BadRequest
 from emulator.protocol import EMULATED, ChatCompletionRequest, Message, validated
 from emulator.responses.items import Json
-from emulator.responses.request import ResponseRequest, supported
+from emulator.responses.request import ResponseRequest, check_supported
 from emulator.responses.tools import CALLABLE, CLIENT_TOOLS, qualified
 
-# Sent upstream under the name that chat has for it.
+# Responses field -> chat field.
 _RENAMED: Mapping[str, str] = {
     "temperature": "temperature",
     "top_p": "top_p",
@@ -31,10 +31,10 @@ _RENAMED: Mapping[str, str] = {
 
 _TOOL = re.compile(r"\btools\[(\d+)\](?!\.tools\b)")
 
-# What only chat has, and what is made here.
-_CHATS_OWN = EMULATED | {"n", "response_format", "stream_options"}
+# Fields of chat only, which a client of this API cannot set.
+_CHAT_ONLY = EMULATED | {"n", "response_format", "stream_options"}
 
-# Where a client of this API finds what the core found in the request made here.
+# Places in the chat request made here -> places in the request that the client sent.
 _PLACES: Sequence[tuple[re.Pattern[str], str]] = tuple(
     (re.compile(pattern), place)
     for pattern, place in (
@@ -54,72 +54,72 @@ def chat_request(
     tools: Sequence[Json],
     containers: Sequence[str] = (),
 ) -> ChatCompletionRequest:
-    """``tools`` are in chat's shape (`tools.offer`); ``containers`` those that earlier cells ran in, the
-    latest last. Raises `BadRequest`."""
-    sent_messages = [*messages]
+    """Convert ``request``. ``tools`` have chat's shape (`tools.to_chat_tools`); ``containers`` are those in
+    which earlier cells ran, the latest last. Raises `BadRequest`."""
+    chat_messages = [*messages]
     if request.instructions:
-        sent_messages.insert(0, Message(role="system", content=request.instructions))
-    if not sent_messages:
+        chat_messages.insert(0, Message(role="system", content=request.instructions))
+    if not chat_messages:
         raise BadRequest("input is missing: there is nothing to answer.", param="input")
     extra = request.model_extra or {}
-    fields: dict[str, Any] = {name: extra[name] for name in extra.keys() - _CHATS_OWN}
+    fields: dict[str, Any] = {name: extra[name] for name in extra.keys() - _CHAT_ONLY}
     fields |= {
         chat: value
         for name, chat in _RENAMED.items()
         if (value := getattr(request, name)) is not None
     }
     if tools:
-        fields["tools"] = [_going_on(tool, containers) for tool in tools]
+        fields["tools"] = [_reusing(tool, containers) for tool in tools]
     if request.tool_choice is not None:
-        fields["tool_choice"] = _choice(request.tool_choice)
+        fields["tool_choice"] = _tool_choice(request.tool_choice)
     if request.text is not None and request.text.verbosity is not None:
         fields["verbosity"] = request.text.verbosity
     if (format_ := _response_format(request)) is not None:
         fields["response_format"] = format_
     if request.reasoning is not None and request.reasoning.effort is not None:
         fields["reasoning_effort"] = request.reasoning.effort
-    fields |= {"model": request.model, "messages": sent_messages, "stream": request.stream}
+    fields |= {"model": request.model, "messages": chat_messages, "stream": request.stream}
     return validated(ChatCompletionRequest, fields)
 
 
-def told_as_sent(error: BadRequest, places: Sequence[str]) -> BadRequest:
-    """An error about the chat request, about the request that it was made from.
+def at_client_place(error: BadRequest, places: Sequence[str]) -> BadRequest:
+    """Make an error about the chat request name the place in the client's own request.
 
-    ``places`` are those of the tools there, by their place here.
+    ``places`` are the client's places of the tools, by their index in the chat request.
     """
-    param = error.param and _sent(error.param, places)
-    return replace(error, message=_sent(error.message, places), param=param)
+    param = error.param and _client_place(error.param, places)
+    return replace(error, message=_client_place(error.message, places), param=param)
 
 
-def _sent(text: str, places: Sequence[str]) -> str:
+def _client_place(text: str, places: Sequence[str]) -> str:
     for pattern, place in _PLACES:
         text = pattern.sub(place, text)
-    return _TOOL.sub(lambda tool: _place(int(tool[1]), places), text)
+    return _TOOL.sub(lambda tool: _tool_place(int(tool[1]), places), text)
 
 
-def _place(n: int, places: Sequence[str]) -> str:
+def _tool_place(n: int, places: Sequence[str]) -> str:
     return places[n] if n < len(places) else f"tools[{n}]"
 
 
-def _going_on(tool: Json, containers: Sequence[str]) -> Json:
-    """An interpreter that is to choose its container takes that of the conversation (`AutoContainer`)."""
+def _reusing(tool: Json, containers: Sequence[str]) -> Json:
+    """Let an interpreter with an automatic container reuse that of the conversation (`AutoContainer`)."""
     container = tool.get("container")
     if tool["type"] != INTERPRETER or not isinstance(container, Mapping):
         return tool
     return {**tool, "container": {**container, "reuse": list(containers)}}
 
 
-def _choice(choice: str | Json) -> str | Json:
+def _tool_choice(choice: str | Json) -> str | Json:
     if isinstance(choice, str):
         return choice
     kind = choice.get("type")
     if kind == "allowed_tools":
-        return _allowed(choice)
-    supported(kind, "tool_choice.type")
-    return _named(choice)
+        return _allowed_tools(choice)
+    check_supported(kind, "tool_choice.type")
+    return _single_tool(choice)
 
 
-def _named(choice: Json) -> Json:
+def _single_tool(choice: Json) -> Json:
     kind = choice.get("type")
     if kind in CLIENT_TOOLS:
         return {"type": "function", "function": {"name": kind}}
@@ -128,7 +128,7 @@ def _named(choice: Json) -> Json:
     return {"type": kind, kind: {"name": qualified(choice.get("namespace"), choice.get("name"))}}
 
 
-def _allowed(choice: Json) -> Json:
+def _allowed_tools(choice: Json) -> Json:
     tools, mode = choice.get("tools"), choice.get("mode", "auto")
     if not isinstance(tools, list) or not tools:
         raise BadRequest("tool_choice.tools must name tools.", param="tool_choice.tools")
@@ -138,16 +138,16 @@ def _allowed(choice: Json) -> Json:
     for tool, place in zip(tools, places, strict=True):
         if not isinstance(tool, dict):
             raise BadRequest(f"{place} must be an object.", param=place)
-    named = [_named(tool) for tool in tools]
-    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": named}}
+    chat_tools = [_single_tool(tool) for tool in tools]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": chat_tools}}
 
 
 def _response_format(request: ResponseRequest) -> Json | None:
-    """``text.format`` as chat's ``response_format``; None for plain text."""
-    asked = request.text.format if request.text is not None else None
-    if asked is None or asked.type == "text":
+    """Convert ``text.format`` to chat's ``response_format``; None for plain text."""
+    format_ = request.text.format if request.text is not None else None
+    if format_ is None or format_.type == "text":
         return None
-    if asked.type == "json_object":
+    if format_.type == "json_object":
         return {"type": "json_object"}
-    described = asked.model_dump(by_alias=True, exclude_none=True, exclude={"type"})
-    return {"type": "json_schema", "json_schema": described}
+    json_schema = format_.model_dump(by_alias=True, exclude_none=True, exclude={"type"})
+    return {"type": "json_schema", "json_schema": json_schema}

@@ -1,4 +1,4 @@
-"""Where an answer names the files that its code wrote: ``container_file_citation`` annotations."""
+"""Find where an answer names files that its code wrote: ``container_file_citation`` annotations."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from urllib.parse import quote
 from emulator.events import CreatedFile
 from emulator.responses.items import Json
 
-# A reply may repeat itself without end; a client wants to know where a file is named.
+# A reply may repeat a name endlessly.
 MAX_PLACES = 16
 
 
 def named(text: str, files: Sequence[CreatedFile]) -> list[tuple[CreatedFile, int, int]]:
-    """The places, in order, where ``text`` names one of ``files`` by its path, ``sandbox:`` included.
+    """Return the places, in order, where ``text`` names one of ``files`` by its path.
 
-    Places are counted in characters; ``text[start:end]`` is what a client may replace by a link.
+    A place is a file with start and end in characters; a client may replace ``text[start:end]``, which
+    includes ``sandbox:``, with a link.
     """
     places = [
         (file, *found.span())
@@ -40,6 +41,6 @@ def citation(file: CreatedFile, start: int, end: int) -> Json:
 
 
 def _mentions(path: str, text: str) -> Iterator[re.Match[str]]:
-    spelt = "|".join(re.escape(way) for way in dict.fromkeys((path, quote(path))))
-    # A longer path, or the same with a further suffix, is another file; a full stop may follow.
-    return re.finditer(rf"(?<![\w/])(?:sandbox:)?(?:{spelt})(?![\w/-])(?!\.\w)", text)
+    spellings = "|".join(re.escape(spelling) for spelling in dict.fromkeys((path, quote(path))))
+    # A longer path, or the same path with another suffix, is a different file. A full stop may follow.
+    return re.finditer(rf"(?<![\w/])(?:sandbox:)?(?:{spellings})(?![\w/-])(?!\.\w)", text)

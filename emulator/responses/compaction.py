@@ -1,7 +1,8 @@
-"""A conversation as a summary of it: what ``/responses/compact`` gives, and a later request brings back.
+"""Replace a conversation with a summary: ``/responses/compact`` returns it, and a later request sends it
+back.
 
-The summary's item is opaque to clients, not secret: it holds only what they may read anyway, and what they
-change in it they could have said themselves.
+The summary's item is opaque to clients but not secret: it contains only text that the client may read, and a
+client that changes it could have sent the same text as a message.
 """
 
 from __future__ import annotations
@@ -17,40 +18,41 @@ from emulator.protocol import Message
 from emulator.responses.items import Json
 
 _MARK = "summary:"
-_TOLD = "What was said before, in summary:\n\n"
+_INTRODUCTION = "Summary of the conversation so far:\n\n"
 
 
 def question() -> Message:
-    """What asks the model for the summary, behind the conversation."""
+    """The message that asks the model for the summary, at the end of the conversation."""
     return Message(role="user", content=render("compact.jinja").strip())
 
 
 def collected(events: Iterable[AnswerEvent]) -> tuple[str, Usage]:
-    """The summary that an answer is. Raises `EmulatorError`, also for an answer that says nothing: it would
-    take the place of all that was said."""
+    """Collect the summary from an answer. Raises `EmulatorError`, also for an empty summary, which would
+    erase the conversation."""
     text, usage = "", Usage()
     for event in events:
         match event:
-            case ContentDelta(words):
-                text += words
-            case Finish(usage=counted):
-                usage = counted
+            case ContentDelta(delta):
+                text += delta
+            case Finish(usage=total):
+                usage = total
     if not text.strip():
-        raise ModelFailed("The model gave an empty summary.", code="model_empty")
+        raise ModelFailed("The model returned an empty summary.", code="model_empty")
     return text.strip(), usage
 
 
-def compacted(given: Sequence[Json], summary: str) -> list[Json]:
-    """The output: what the user said, and one item for all the rest."""
-    asked = [item for item in given if item["type"] == "message" and item.get("role") == "user"]
+def compacted(items: Sequence[Json], summary: str) -> list[Json]:
+    """Return the output: the user's messages, and one item that summarizes all other items."""
+    questions = [item for item in items if item["type"] == "message" and item.get("role") == "user"]
     hidden = base64.b64encode(f"{_MARK}{summary}".encode()).decode()
-    return [*asked, {"id": new_id("cmp_"), "type": "compaction", "encrypted_content": hidden}]
+    return [*questions, {"id": new_id("cmp_"), "type": "compaction", "encrypted_content": hidden}]
 
 
 def summary_of(hidden: str) -> str | None:
-    """What the content of a ``compaction`` item of ours tells the model; None of one made elsewhere."""
+    """Return the text for the model from a ``compaction`` item; None if the item was not made by
+    `compacted`."""
     try:
         text = base64.b64decode(hidden, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError, ValueError):
         return None
-    return _TOLD + text.removeprefix(_MARK) if text.startswith(_MARK) else None
+    return _INTRODUCTION + text.removeprefix(_MARK) if text.startswith(_MARK) else None

@@ -1,7 +1,7 @@
-"""Conversations: items under an id, to which each response made in one adds its turn.
+"""Conversations: items stored under an id. Each response in a conversation adds its turn.
 
-One value in the store each, bounded like all of them. Changes follow one another, in whichever process or
-replica they are made. Knows nothing of HTTP.
+A conversation is one value in the store, with the store's size limit. Changes are atomic, also across
+processes and replicas. Knows nothing of HTTP.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _MAX_ID = 128
 
 
 @dataclass(frozen=True)
-class Conversation:
+class StoredConversation:
     id: str
     created_at: int
     metadata: dict[str, str]
     items: list[Json]
 
     def json(self) -> Json:
-        told = {"id": self.id, "created_at": self.created_at, "metadata": self.metadata}
-        return {**told, "object": "conversation"}
+        fields = {"id": self.id, "created_at": self.created_at, "metadata": self.metadata}
+        return {**fields, "object": "conversation"}
 
     def item(self, key: str) -> Json:
         """Raises `NotFound`."""
@@ -43,40 +43,42 @@ class Conversation:
 
 @dataclass(frozen=True)
 class Conversations:
-    """Whoever asks gets only those of the same client. Without a store there are none."""
+    """Clients reach only their own conversations. Without a store there are none."""
 
     store: KeyValueStore | None
     seconds: float
 
-    def create(self, client: str, items: Sequence[Json], metadata: dict[str, str]) -> Conversation:
+    def create(
+        self, client: str, items: Sequence[Json], metadata: dict[str, str]
+    ) -> StoredConversation:
         """Raises `BadRequest`, `StoreUnavailable`."""
-        made = Conversation(new_id("conv_"), int(time.time()), metadata, [*items])
-        self._put(client, made)
-        return made
+        conversation = StoredConversation(new_id("conv_"), int(time.time()), metadata, [*items])
+        self._put(client, conversation)
+        return conversation
 
-    def get(self, client: str, key: str) -> Conversation:
+    def get(self, client: str, key: str) -> StoredConversation:
         """Raises `NotFound`, `StoreUnavailable`."""
         value = None
         if self.store is not None and len(key) <= _MAX_ID:
             try:
                 value = self.store.get(_key(client, key))
             except StoreFailed as error:
-                message = f"Conversations cannot be read now: {error}"
+                message = f"Conversations cannot be read at the moment: {error}"
                 raise StoreUnavailable(message) from error
         return _read(key, value)
 
-    def update(self, client: str, key: str, metadata: dict[str, str]) -> Conversation:
+    def update(self, client: str, key: str, metadata: dict[str, str]) -> StoredConversation:
         """Raises as `add`."""
         return self._changed(client, key, lambda old: replace(old, metadata=metadata))
 
-    def add(self, client: str, key: str, items: Sequence[Json]) -> Conversation:
-        """Raises `NotFound`, `StoreUnavailable`, `BadRequest` when it would be too large."""
+    def add(self, client: str, key: str, items: Sequence[Json]) -> StoredConversation:
+        """Raises `NotFound`, `StoreUnavailable`, or `BadRequest` if the conversation becomes too large."""
         return self._changed(client, key, lambda old: replace(old, items=[*old.items, *items]))
 
-    def remove(self, client: str, key: str, item_id: str) -> Conversation:
+    def remove(self, client: str, key: str, item_id: str) -> StoredConversation:
         """Raises as `add`."""
 
-        def without(old: Conversation) -> Conversation:
+        def without(old: StoredConversation) -> StoredConversation:
             old.item(item_id)
             return replace(old, items=[item for item in old.items if item["id"] != item_id])
 
@@ -89,52 +91,52 @@ class Conversations:
         try:
             self.store.delete([_key(client, key)])
         except StoreFailed as error:
-            message = f"The conversation cannot be deleted now: {error}"
+            message = f"The conversation cannot be deleted at the moment: {error}"
             raise StoreUnavailable(message) from error
 
     def _changed(
-        self, client: str, key: str, change: Callable[[Conversation], Conversation]
-    ) -> Conversation:
+        self, client: str, key: str, change: Callable[[StoredConversation], StoredConversation]
+    ) -> StoredConversation:
         changed = self.get(client, key)
         assert self.store is not None
 
         def write(value: bytes | None) -> bytes:
             nonlocal changed
             changed = change(_read(key, value))
-            return _written(changed)
+            return _serialized(changed)
 
         try:
             self.store.change(_key(client, key), write, self.seconds)
         except StoreFailed as error:
-            message = f"The conversation cannot be kept now: {error}"
+            message = f"The conversation cannot be stored at the moment: {error}"
             raise StoreUnavailable(message) from error
         return changed
 
-    def _put(self, client: str, conversation: Conversation) -> None:
+    def _put(self, client: str, conversation: StoredConversation) -> None:
         if self.store is None:
-            raise BadRequest("Nothing is kept here, so there are no conversations.")
-        value = _written(conversation)
+            raise BadRequest("Conversations need a store: set store (docs/settings.md).")
+        value = _serialized(conversation)
         try:
             self.store.put({_key(client, conversation.id): value}, self.seconds)
         except StoreFailed as error:
-            message = f"The conversation cannot be kept now: {error}"
+            message = f"The conversation cannot be stored at the moment: {error}"
             raise StoreUnavailable(message) from error
 
 
-def _read(key: str, value: bytes | None) -> Conversation:
+def _read(key: str, value: bytes | None) -> StoredConversation:
     """Raises `NotFound`."""
     if value is None:
         raise NotFound(f"Conversation with id {quoted(key)} not found.", "conversation")
-    return Conversation(**orjson.loads(value))
+    return StoredConversation(**orjson.loads(value))
 
 
-def _written(conversation: Conversation) -> bytes:
-    """Raises `BadRequest` when it has become too large."""
-    kept: dict[str, Any] = {**conversation.json(), "items": conversation.items}
-    del kept["object"]
-    value = json_codec.dumps(kept)
+def _serialized(conversation: StoredConversation) -> bytes:
+    """Raises `BadRequest` if the conversation is too large."""
+    fields: dict[str, Any] = {**conversation.json(), "items": conversation.items}
+    del fields["object"]
+    value = json_codec.dumps(fields)
     if len(conversation.items) > MAX_ITEMS or len(value) > MAX_VALUE_BYTES:
-        raise BadRequest("The conversation has become too large: begin another.", "conversation")
+        raise BadRequest("The conversation is too large: start another one.", "conversation")
     return value
 
 

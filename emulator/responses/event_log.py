@@ -1,4 +1,4 @@
-"""Answer events as JSON and back, so that a stream can be told again exactly as it was."""
+"""Convert answer events to JSON and back, so that a stream can be replayed exactly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from emulator.events import (
     ToolCall,
 )
 
-_TAPED = (
+_RECORDED = (
     ReasoningDelta,
     ContentDelta,
     ToolCall,
@@ -35,30 +35,30 @@ _TAPED = (
     CodeFinished,
     Finish,
 )
-_PAIR: Any = tuple  # for what a type checker cannot follow: a union made from a table
-_ROW: Any = reduce(operator.or_, (_PAIR[Literal[kind.__name__], kind] for kind in _TAPED))
+_PAIR: Any = tuple  # type checkers cannot follow a union that is computed from a table
+_ROW: Any = reduce(operator.or_, (_PAIR[Literal[kind.__name__], kind] for kind in _RECORDED))
 _ROWS: TypeAdapter[list[tuple[str, AnswerEvent]]] = TypeAdapter(
     list[_ROW], config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 )
 
 
 class EventLog:
-    """Records the events that pass through `record`, those that a response is made of."""
+    """Records the events of a response as they pass through `record`."""
 
     def __init__(self) -> None:
         self._events: list[tuple[str, AnswerEvent]] = []
 
     def record(self, events: Iterable[AnswerEvent]) -> Iterator[AnswerEvent]:
         for event in events:
-            if isinstance(event, _TAPED):
+            if isinstance(event, _RECORDED):
                 self._events.append((type(event).__name__, event))
             yield event
 
     def dump(self) -> Any:
-        """What JSON can hold."""
+        """Return the events as JSON values."""
         return _ROWS.dump_python(self._events, mode="json")
 
 
 def load(rows: Any) -> list[AnswerEvent]:
-    """Raises ValueError on what `EventLog.dump` did not write."""
+    """Read the rows of `EventLog.dump`. Raises ValueError for anything else."""
     return [event for _, event in _ROWS.validate_python(rows)]

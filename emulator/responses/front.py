@@ -1,4 +1,4 @@
-"""The line of a response, in order: request -> items and what came before -> chat -> answer -> stream.
+"""Answer a Responses request: request -> items and history -> chat request -> answer -> stream.
 
 Knows nothing of Flask.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,16 +20,16 @@ from emulator.errors import BadRequest, EmulatorError
 from emulator.events import UpstreamAccepted, new_id
 from emulator.protocol import Message
 from emulator.responses import compaction, items
-from emulator.responses.chat import chat_request, told_as_sent
+from emulator.responses.chat import at_client_place, chat_request
 from emulator.responses.conversations import Conversations
 from emulator.responses.event_log import EventLog
 from emulator.responses.history import messages
 from emulator.responses.items import Json
 from emulator.responses.request import ResponseRequest
-from emulator.responses.response import begun
+from emulator.responses.response import initial_response
 from emulator.responses.stored import StoredResponses
-from emulator.responses.tools import further, offer
-from emulator.responses.writer import ResponseWriter, usage_told
+from emulator.responses.tools import added_tools, to_chat_tools
+from emulator.responses.writer import ResponseWriter, usage_json
 from emulator.settings import Order
 
 log = structlog.get_logger()
@@ -40,29 +40,29 @@ StreamEvents = Iterator[Json | UpstreamAccepted]
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A response as it is made."""
+class ResponseStream:
+    """The stream of one response."""
 
     writer: ResponseWriter
-    """Of the event that tells a failure."""
+    """Writes the events after a failure."""
     events: StreamEvents
-    """The stream's events, `UpstreamAccepted` first. Raises `EmulatorError`."""
+    """The stream's events, `UpstreamAccepted` first. The iterator raises `EmulatorError`."""
     dropped: tuple[str, ...]
-    """Types of hosted tools that were left out."""
-    begun: Json
-    """The response in front of its first item."""
-    keep: Callable[[Json], None]
-    """Keeps the response as it stands, if it is to be kept."""
+    """The types of hosted tools that were removed from the request."""
+    initial: Json
+    """The response before its first item."""
+    save: Callable[[Json], None]
+    """Stores the response in its current state, unless the client sent ``store: false``."""
 
 
 @dataclass(frozen=True)
-class _Read:
+class _ReadRequest:
     answer_request: AnswerRequest
-    before: list[Json]
-    """The items of the responses before."""
+    history: list[Json]
+    """The items of earlier responses."""
     input_items: list[Json]
-    brought: list[Json]
-    """The tools that items bring along."""
+    added_tools: list[Json]
+    """The tools that items add."""
 
 
 @dataclass(frozen=True)
@@ -77,55 +77,60 @@ class ResponseFront:
         request: ResponseRequest,
         input_items: list[Json],
         order: Order | None = None,
-    ) -> Answer:
-        """Raises `BadRequest`, `NotFound` or `StoreUnavailable` at once."""
+    ) -> ResponseStream:
+        """Start the answer. Raises `BadRequest`, `NotFound` or `StoreUnavailable` before the first event."""
         read = self._read(client, request, input_items, order=order)
-        answer_request, input_items, brought = read.answer_request, read.input_items, read.brought
+        answer_request, input_items, tools = (
+            read.answer_request,
+            read.input_items,
+            read.added_tools,
+        )
         answer = expand_relayed_chunks(answer_request, self.pipeline.answer(answer_request))
-        start, event_log = begun(request), EventLog()
-        writer = ResponseWriter(start, brought)
+        start, event_log = initial_response(request), EventLog()
+        writer = ResponseWriter(start, tools)
         events = writer.write(event_log.record(answer))
-        keep: Callable[[Json], None] = _not_kept
+        save: Callable[[Json], None] = _do_not_save
         if request.store is not False:
-            keep = partial(
-                self.stored.keep,
+            save = partial(
+                self.stored.save,
                 client,
-                begun=start,
+                initial=start,
                 input_items=input_items,
-                tools=brought,
+                tools=tools,
                 events=event_log,
             )
         if request.conversation is not None:
-            keep = self._in_conversation(keep, client, request.conversation, input_items)
-        if keep is not _not_kept:
-            events = _keeping(keep, events)
-        return Answer(writer, events, answer_request.unsupported_tools, start, keep)
+            save = self._save_in_conversation(save, client, request.conversation, input_items)
+        if save is not _do_not_save:
+            events = _saved_before_end(save, events)
+        return ResponseStream(writer, events, answer_request.unsupported_tools, start, save)
 
-    def _in_conversation(
-        self, keep: Callable[[Json], None], client: str, key: str, input_items: list[Json]
+    def _save_in_conversation(
+        self, save: Callable[[Json], None], client: str, key: str, input_items: list[Json]
     ) -> Callable[[Json], None]:
-        """``keep``, which also adds a turn that is whole to the conversation."""
+        """Return ``save``, extended to add a finished turn to the conversation."""
 
-        def kept(response: Json) -> None:
-            keep(response)
+        def save_both(response: Json) -> None:
+            save(response)
             if response["status"] in ("completed", "incomplete"):
                 try:
                     self.conversations.add(client, key, [*input_items, *response["output"]])
-                except EmulatorError as error:  # the answer is there all the same
+                except EmulatorError as error:  # the client gets its answer anyway
                     log.warning("turn not added to its conversation", reason=error.message)
 
-        return kept
+        return save_both
 
     def input_tokens(self, client: str, request: ResponseRequest, input_items: list[Json]) -> Json:
-        """How long the prompt is, as near as can be told. Raises as `answer`."""
+        """Estimate the tokens of the prompt. Raises as `answer`."""
         answer_request = self._read(client, request, input_items).answer_request
         tokens = self.pipeline.prompt_tokens(answer_request)
         return {"object": "response.input_tokens", "input_tokens": tokens}
 
     def compact(self, client: str, request: ResponseRequest, input_items: list[Json]) -> Json:
-        """The conversation so far, as what the user said and the model's summary. Raises `EmulatorError`."""
+        """Replace the conversation with the user's messages and the model's summary. Raises
+        `EmulatorError`."""
         plain = request.model_copy(update={"tools": None, "tool_choice": None, "text": None})
-        read = self._read(client, plain, input_items, further_messages=[compaction.question()])
+        read = self._read(client, plain, input_items, final_message=compaction.question())
         answer = expand_relayed_chunks(
             read.answer_request, self.pipeline.answer(read.answer_request)
         )
@@ -134,8 +139,8 @@ class ResponseFront:
             "id": new_id("resp_"),
             "object": "response.compaction",
             "created_at": int(time.time()),
-            "output": compaction.compacted([*read.before, *read.input_items], summary),
-            "usage": usage_told(usage),
+            "output": compaction.compacted([*read.history, *read.input_items], summary),
+            "usage": usage_json(usage),
         }
 
     def _read(
@@ -145,48 +150,52 @@ class ResponseFront:
         input_items: list[Json],
         *,
         order: Order | None = None,
-        further_messages: Sequence[Message] = (),
-    ) -> _Read:
-        """What a request asks for, with all that came before. Raises as `answer`."""
+        final_message: Message | None = None,
+    ) -> _ReadRequest:
+        """Read a request and its history. Raises as `answer`."""
         input_items = self.stored.resolved(client, input_items)
-        before = self.stored.history(client, request.previous_response_id)
+        history = self.stored.history(client, request.previous_response_id)
         if request.conversation is not None:
-            before = self.conversations.get(client, request.conversation).items
-        history_items = [
-            *items.parse(self.stored.with_outputs(client, before), "previous_response"),
+            history = self.conversations.get(client, request.conversation).items
+        parsed_items = [
+            *items.parse(self.stored.with_outputs(client, history), "previous_response"),
             *items.parse(self.stored.with_outputs(client, input_items)),
         ]
         containers = [
-            item.container_id for item in history_items if isinstance(item, items.CodeCall)
+            item.container_id for item in parsed_items if isinstance(item, items.CodeCallItem)
         ]
         tools = request.tools or []
-        brought = further([*before, *input_items], tools)
-        offered = offer([*tools, *brought])
+        new_tools = added_tools([*history, *input_items], tools)
+        offered = to_chat_tools([*tools, *new_tools])
         try:
-            told = messages(history_items)
-            if not told and further_messages:
-                raise BadRequest("input is missing: there is nothing to sum up.", param="input")
-            chat = chat_request(request, [*told, *further_messages], offered.tools, containers)
+            chat_messages = messages(parsed_items)
+            if final_message is not None:
+                if not chat_messages:
+                    raise BadRequest(
+                        "input is missing: there is nothing to summarize.", param="input"
+                    )
+                chat_messages.append(final_message)
+            chat = chat_request(request, chat_messages, offered.tools, containers)
             answer_request = self.pipeline.read(chat, client, order=order)
         except BadRequest as error:
-            raise told_as_sent(error, offered.places) from error
-        return _Read(answer_request, before, input_items, brought)
+            raise at_client_place(error, offered.places) from error
+        return _ReadRequest(answer_request, history, input_items, new_tools)
 
 
-def _not_kept(response: Json) -> None:
-    """For who said ``store: false``."""
+def _do_not_save(response: Json) -> None:
+    """The ``save`` of a response with ``store: false``."""
 
 
-def _keeping(keep: Callable[[Json], None], events: StreamEvents) -> StreamEvents:
-    """The events; the response is kept before its client learns that it is whole."""
+def _saved_before_end(save: Callable[[Json], None], events: StreamEvents) -> StreamEvents:
+    """Pass on the events, and save the response before its client receives the last event."""
     for event in events:
         if not isinstance(event, UpstreamAccepted) and event["type"] in _ENDS:
-            keep(event["response"])
+            save(event["response"])
         yield event
 
 
 def last(events: StreamEvents) -> Json:
-    """Reads a stream to its end. Raises `EmulatorError`."""
+    """Read a stream to its end and return the last event. Raises `EmulatorError`."""
     [event] = deque(
         (event for event in events if not isinstance(event, UpstreamAccepted)), maxlen=1
     )

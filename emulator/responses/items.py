@@ -1,7 +1,7 @@
-"""Input items: parsed, given ids, and as they are kept and listed. Knows nothing of chat messages.
+"""Input items: normalized (as they are stored and listed) and parsed. Knows nothing of chat messages.
 
-The tables `ITEMS` and `PARTS` say what an input may consist of. What clients send back of an output is
-tolerated as they send it: with fields that are null, and with those that only outputs have.
+The tables `ITEMS` and `PARTS` define what an input may contain. Clients also send back output items, with
+null fields and with fields that only outputs have; these are accepted.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Status = Literal["in_progress", "interpreting", "completed", "incomplete", "fail
 
 MAX_ITEMS = 10_000
 MESSAGE_BREAK = "\n\n"
-"""Between the words of a response before code and those behind it."""
+"""Separates a response's text before a cell from its text after the cell."""
 
 
-class Shape(BaseModel):
-    """What is not used is ignored."""
+class ItemModel(BaseModel):
+    """The base of items and parts. Unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -34,27 +34,27 @@ class Shape(BaseModel):
 # Parts of messages and of calls' outputs
 
 
-class TextPart(Shape):
+class TextPart(ItemModel):
     type: Literal["input_text", "output_text", "text", "summary_text", "reasoning_text"]
     text: str
 
 
-class RefusalPart(Shape):
+class RefusalPart(ItemModel):
     type: Literal["refusal"]
     refusal: str
 
 
-class ImagePart(Shape):
+class ImagePart(ItemModel):
     type: Literal["input_image"]
-    image_url: str | None = Field(None, description="a URL, or the picture itself as a data: URL")
-    file_id: str | None = Field(None, description="of the Files API")
+    image_url: str | None = Field(None, description="a URL, or the image itself as a data: URL")
+    file_id: str | None = Field(None, description="the id of an uploaded file")
     detail: str | None = None
 
 
-class FilePart(Shape):
+class FilePart(ItemModel):
     type: Literal["input_file"]
     file_data: str | None = Field(None, description="the file as a data: URL or base64")
-    file_id: str | None = Field(None, description="of the Files API")
+    file_id: str | None = Field(None, description="the id of an uploaded file")
     filename: str | None = None
 
 
@@ -71,8 +71,8 @@ PARTS: Mapping[str, type[Part]] = {
     "input_file": FilePart,
 }
 
-# What a part may not hold, since neither the proxy nor a model without such an API can fetch it.
-_FETCHED = {
+# Unsupported fields of a part, and the field to use instead: the proxy does not fetch URLs of files.
+_UNFETCHABLE = {
     "input_file": {"file_url": "file_data"},
 }
 
@@ -80,14 +80,14 @@ _FETCHED = {
 # Items
 
 
-class Message(Shape):
+class MessageItem(ItemModel):
     type: Literal["message"] = "message"
     id: str
     role: Literal["user", "assistant", "system", "developer"]
     content: tuple[Part, ...]
 
 
-class FunctionCall(Shape):
+class FunctionCallItem(ItemModel):
     type: Literal["function_call"]
     id: str
     call_id: str = Field(min_length=1)
@@ -96,7 +96,7 @@ class FunctionCall(Shape):
     arguments: str
 
 
-class CustomCall(Shape):
+class CustomCallItem(ItemModel):
     type: Literal["custom_tool_call"]
     id: str
     call_id: str = Field(min_length=1)
@@ -105,64 +105,71 @@ class CustomCall(Shape):
     input: str
 
 
-class CallOutput(Shape):
-    """What a call gave, whatever the type of its tool."""
+class CallOutputItem(ItemModel):
+    """The output of a call to a function or a custom tool."""
 
     type: Literal["function_call_output", "custom_tool_call_output"]
     id: str
-    call_id: str = Field("", description='of the call, or "" where nobody said')
+    call_id: str = Field("", description='the id of the call; "" if the client omitted it')
     output: tuple[Part, ...]
 
 
-class Reasoning(Shape):
+class ReasoningItem(ItemModel):
     type: Literal["reasoning"]
     id: str
 
 
-class CodeOutput(Shape):
+class CellOutput(ItemModel):
     type: Literal["logs", "image"]
     logs: str = ""
 
 
-class CodeCall(Shape):
+class CodeCallItem(ItemModel):
     type: Literal["code_interpreter_call"]
     id: str
     code: str = ""
     container_id: str = ""
-    outputs: tuple[CodeOutput, ...] | None = None
+    outputs: tuple[CellOutput, ...] | None = None
     status: Status = "completed"
 
 
-class Compaction(Shape):
-    """A summary of what was said before, opaque to clients (`compaction.py`)."""
+class CompactionItem(ItemModel):
+    """A summary of the conversation so far, opaque to clients (`compaction.py`)."""
 
     type: Literal["compaction"]
     id: str
     encrypted_content: str = ""
 
 
-class Reference(Shape):
+class ReferenceItem(ItemModel):
     type: Literal["item_reference"]
     id: str
 
 
 Item = (
-    Message | FunctionCall | CustomCall | CallOutput | Reasoning | CodeCall | Compaction | Reference
+    MessageItem
+    | FunctionCallItem
+    | CustomCallItem
+    | CallOutputItem
+    | ReasoningItem
+    | CodeCallItem
+    | CompactionItem
+    | ReferenceItem
 )
 
 ITEMS: Mapping[str, tuple[type[Item], str]] = {
-    "message": (Message, "msg_"),
-    "function_call": (FunctionCall, "fc_"),
-    "function_call_output": (CallOutput, "fco_"),
-    "custom_tool_call": (CustomCall, "ctc_"),
-    "custom_tool_call_output": (CallOutput, "ctco_"),
-    "reasoning": (Reasoning, "rs_"),
-    "code_interpreter_call": (CodeCall, "ci_"),
-    "compaction": (Compaction, "cmp_"),
-    "item_reference": (Reference, ""),
+    "message": (MessageItem, "msg_"),
+    "function_call": (FunctionCallItem, "fc_"),
+    "function_call_output": (CallOutputItem, "fco_"),
+    "custom_tool_call": (CustomCallItem, "ctc_"),
+    "custom_tool_call_output": (CallOutputItem, "ctco_"),
+    "reasoning": (ReasoningItem, "rs_"),
+    "code_interpreter_call": (CodeCallItem, "ci_"),
+    "compaction": (CompactionItem, "cmp_"),
+    "item_reference": (ReferenceItem, ""),
 }
 
-# Items that a model reads as a call and its result, or not at all: the prefixes of their ids.
+# Types of items that become a call and its result, or are skipped -> the prefix of their ids.
 _OTHERS: Mapping[str, str] = {
     **dict.fromkeys(tool_items.CALLS, "tc_"),
     **dict.fromkeys(tool_items.OUTPUTS, "tco_"),
@@ -171,33 +178,33 @@ _OTHERS: Mapping[str, str] = {
 
 
 def parse(items: Sequence[Json], place: str = "input") -> list[Item]:
-    """Items as `normal` makes them. Raises `BadRequest` naming the place: ``input[2].content[0].type``."""
-    return [read for n, item in enumerate(items) for read in _read(item, f"{place}[{n}]")]
+    """Parse normalized items. Raises `BadRequest`, which names the place: ``input[2].content[0].type``."""
+    return [parsed for n, item in enumerate(items) for parsed in _parse(item, f"{place}[{n}]")]
 
 
-def normal(written: Any, place: str = "input") -> list[Json]:
-    """What was sent as whole items: each with its type and an id, texts as lists of parts, no nulls.
+def normalize(value: Any, place: str = "input") -> list[Json]:
+    """Give each item its type and an id, write texts as lists of parts, and drop nulls.
 
     Raises `BadRequest`.
     """
-    if isinstance(written, str):
-        written = [{"role": "user", "content": written}]
-    if not isinstance(written, list):
+    if isinstance(value, str):
+        value = [{"role": "user", "content": value}]
+    if not isinstance(value, list):
         raise BadRequest(f"{place} must be text or an array of items.", param=place)
-    if len(written) > MAX_ITEMS:
+    if len(value) > MAX_ITEMS:
         raise BadRequest(f"{place} has more than {MAX_ITEMS} items.", param=place)
-    return [_normal(item, f"{place}[{n}]") for n, item in enumerate(written)]
+    return [_normalized(item, f"{place}[{n}]") for n, item in enumerate(value)]
 
 
 def quoted(value: Any) -> str:
-    """What a client sent, for a message about it."""
+    """Quote a client's value in an error message, truncated."""
     return repr(value)[:100]
 
 
-def _normal(written: Any, place: str) -> Json:
-    if not isinstance(written, dict):
+def _normalized(value: Any, place: str) -> Json:
+    if not isinstance(value, dict):
         raise BadRequest(f"{place} must be an object.", param=place)
-    item = {name: value for name, value in written.items() if value is not None}
+    item = {name: field for name, field in value.items() if field is not None}
     kind = item.get("type")
     if kind is None and "role" in item:
         item["type"] = kind = "message"
@@ -205,19 +212,17 @@ def _normal(written: Any, place: str) -> Json:
         item["type"] = kind = "item_reference"
     if not isinstance(kind, str) or not (kind in ITEMS or kind in _OTHERS):
         known = ", ".join(ITEMS)
-        message = (
-            f"{place}.type is {quoted(kind)}; supported are {known} and those of hosted tools."
-        )
+        message = f"{place}.type is {quoted(kind)}; supported types are {known} and items of hosted tools."
         raise BadRequest(message, param=f"{place}.type", code="unsupported_item")
     if kind == "item_reference":
         return item
     item.setdefault("id", new_id(ITEMS[kind][1] if kind in ITEMS else _OTHERS[kind]))
     if kind in _OTHERS:
         return item
-    spoken = item.get("role") == "assistant"
+    by_model = item.get("role") == "assistant"
     for name in ("content", "output"):
         if isinstance(text := item.get(name), str):
-            item[name] = [_text(text, output=spoken)]
+            item[name] = [_text(text, output=by_model)]
     if kind not in ("reasoning", "compaction"):
         item.setdefault("status", "completed")
     return item
@@ -229,57 +234,54 @@ def _text(text: str, *, output: bool) -> Json:
     return {"type": "input_text", "text": text}
 
 
-def _read(item: Json, place: str) -> Iterator[Item]:
-    """The item, or the call and the result that stand for it."""
+def _parse(item: Json, place: str) -> Iterator[Item]:
+    """Parse an item. An item of a hosted tool becomes a function call and its output."""
     kind = item["type"]
+    # A local shell's output uses its call's id as its own.
+    ids = {"id": item.get("id"), "call_id": item.get("call_id") or item.get("id")}
     if kind in ITEMS:
         yield _parsed(item, place)
     elif kind in tool_items.OUTPUTS:
-        said = tool_items.output(item)
-        parts = [_text(said, output=False)] if isinstance(said, str) else said
-        # A local shell's output has its call's id for its own.
-        key = item.get("call_id") or item.get("id")
-        whole = {"type": "function_call_output", "id": item["id"], "call_id": key, "output": parts}
-        yield _parsed(whole, place)
-    elif kind in tool_items.CALLS and (told := tool_items.call(item)) is not None:
-        name, arguments, result = told
-        key = item.get("call_id") or item.get("id")
-        named = {"id": item["id"], "call_id": key}
-        written = json_codec.dumps(arguments).decode()
-        yield _parsed({"type": "function_call", **named, "name": name, "arguments": written}, place)
+        output = tool_items.output(item)
+        parts = [_text(output, output=False)] if isinstance(output, str) else output
+        yield _parsed({"type": "function_call_output", **ids, "output": parts}, place)
+    elif kind in tool_items.CALLS and (call := tool_items.call(item)) is not None:
+        name, arguments, result = call
+        text = json_codec.dumps(arguments).decode()
+        yield _parsed({"type": "function_call", **ids, "name": name, "arguments": text}, place)
         if result is not None:
             parts = [_text(result, output=False)]
-            yield _parsed({"type": "function_call_output", **named, "output": parts}, place)
+            yield _parsed({"type": "function_call_output", **ids, "output": parts}, place)
 
 
 def _parsed(item: Json, place: str) -> Item:
     model, _ = ITEMS[item["type"]]
-    read = dict(item)
+    fields = dict(item)
     for name in ("content", "output"):
-        # A message says its content, a call its output; reasoning is not told to the model.
+        # The model never sees earlier reasoning, so the parts of a reasoning item are not parsed.
         if name in model.model_fields:
-            read[name] = _parts(item.get(name), f"{place}.{name}")
-    return validated(model, read, place)
+            fields[name] = _parts(item.get(name), f"{place}.{name}")
+    return validated(model, fields, place)
 
 
-def _parts(written: Any, place: str) -> tuple[Part, ...]:
-    if not isinstance(written, list):
+def _parts(value: Any, place: str) -> tuple[Part, ...]:
+    if not isinstance(value, list):
         raise BadRequest(f"{place} must be text or an array of parts.", param=place)
-    return tuple(_part(part, f"{place}[{n}]") for n, part in enumerate(written))
+    return tuple(_part(part, f"{place}[{n}]") for n, part in enumerate(value))
 
 
-def _part(written: Any, place: str) -> Part:
-    kind = written.get("type") if isinstance(written, dict) else None
+def _part(value: Any, place: str) -> Part:
+    kind = value.get("type") if isinstance(value, dict) else None
     if not isinstance(kind, str) or kind not in PARTS:
         known = ", ".join(PARTS)
-        message = f"{place}.type is {quoted(kind)}; supported here are {known}."
+        message = f"{place}.type is {quoted(kind)}; supported types are {known}."
         raise BadRequest(message, param=f"{place}.type")
-    for name, instead in _FETCHED.get(kind, {}).items():
-        if written.get(name) and not written.get(instead):
-            message = f"{place}.{name} is not supported here; send {instead} with the content."
+    for name, instead in _UNFETCHABLE.get(kind, {}).items():
+        if value.get(name) and not value.get(instead):
+            message = f"{place}.{name} is not supported; send {instead} with the content."
             raise BadRequest(message, param=f"{place}.{name}")
-    part = validated(PARTS[kind], written, place)
+    part = validated(PARTS[kind], value, place)
     if isinstance(part, ImagePart) and not (part.image_url or part.file_id):
-        message = f"{place}.image_url is missing: a picture has an image_url or a file_id."
+        message = f"{place}.image_url is missing: an image has an image_url or a file_id."
         raise BadRequest(message, param=f"{place}.image_url")
     return part

@@ -1,7 +1,7 @@
-"""Output items while they are written: the events of each, from its ``output_item.added`` to its ``.done``.
+"""Writers of output items: the events of each item, from its ``output_item.added`` to its ``.done``.
 
-Each item is one event source: what it tells in deltas is what it holds at the end. Knows nothing of the
-response around it; events come without their sequence numbers.
+A writer joins the deltas that it sends into the finished item, so the two cannot disagree. Knows nothing of
+the response around the item; events have no sequence numbers yet.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from emulator.responses.tools import CallForm, ClientTool
 Events = Iterator[Json]
 
 
-class OutputItem:
-    """Begins with `begin`; ``self.item`` is the item in its latest state."""
+class ItemWriter:
+    """Writes one item. Call `start` first. ``self.item`` is the item in its latest state."""
 
     def __init__(self, index: int, item: Json) -> None:
         self.index = index
         self.item = item
 
-    def begin(self) -> Events:
+    def start(self) -> Events:
         yield {
             "type": "response.output_item.added",
             "output_index": self.index,
@@ -45,7 +45,7 @@ class OutputItem:
         }
 
 
-class MessageItem(OutputItem):
+class MessageItemWriter(ItemWriter):
     def __init__(self, index: int, key: str) -> None:
         item = {"id": key, "type": "message", "role": "assistant"}
         super().__init__(index, {**item, "status": "in_progress", "content": []})
@@ -55,8 +55,8 @@ class MessageItem(OutputItem):
     def text(self) -> str:
         return "".join(self._texts)
 
-    def begin(self) -> Events:
-        yield from super().begin()
+    def start(self) -> Events:
+        yield from super().start()
         yield self._event("content_part.added", content_index=0, part=_output_text(""))
 
     def feed(self, text: str) -> Events:
@@ -65,7 +65,7 @@ class MessageItem(OutputItem):
 
     def close(self, status: str, annotations: Sequence[Json]) -> Events:
         text = self.text
-        # In front of the text's own end, as with OpenAI: PydanticAI looks at them there.
+        # Before the end of the text, as OpenAI sends them: PydanticAI reads them there.
         for n, annotation in enumerate(annotations):
             yield self._event(
                 "output_text.annotation.added",
@@ -83,16 +83,16 @@ def _output_text(text: str, annotations: Sequence[Json] = ()) -> Json:
     return {"type": "output_text", "text": text, "annotations": [*annotations], "logprobs": []}
 
 
-class ReasoningItem(OutputItem):
-    """All of the reasoning, told as its summary: LangChain, the Agents SDK and PydanticAI show that, and
-    LangChain would drop ``reasoning_text``."""
+class ReasoningItemWriter(ItemWriter):
+    """Writes the whole reasoning as its summary: LangChain, the Agents SDK and PydanticAI show summaries, and
+    LangChain drops ``reasoning_text``."""
 
     def __init__(self, index: int, key: str) -> None:
         super().__init__(index, {"id": key, "type": "reasoning", "summary": []})
         self._texts: list[str] = []
 
-    def begin(self) -> Events:
-        yield from super().begin()
+    def start(self) -> Events:
+        yield from super().start()
         part = {"type": "summary_text", "text": ""}
         yield self._event("reasoning_summary_part.added", summary_index=0, part=part)
 
@@ -108,8 +108,8 @@ class ReasoningItem(OutputItem):
         yield self._done(summary=[part])
 
 
-class CallItem(OutputItem, ABC):
-    """A call of a function or of a custom tool."""
+class CallItemWriter(ItemWriter, ABC):
+    """Writes a call of a function or of a custom tool."""
 
     prefix: ClassVar[str]
     _field: ClassVar[str]
@@ -129,50 +129,50 @@ class CallItem(OutputItem, ABC):
     def close(self, status: str = "completed") -> Events:
         text = "".join(self._texts)
         if status == "completed":
-            yield self._closed(text)
+            yield self._arguments_done(text)
         yield self._done(**{self._field: text, **self._status(status)})
 
     @abstractmethod
-    def _closed(self, text: str) -> Json:
-        """The event that tells all of the arguments."""
+    def _arguments_done(self, text: str) -> Json:
+        """The event with the complete arguments."""
 
     def _status(self, status: str) -> Json:
-        """An item of a custom tool's call has no status."""
+        """The status field, which the items of custom tools do not have."""
         return {"status": status} if "status" in self.item else {}
 
 
-class FunctionItem(CallItem):
+class FunctionCallWriter(CallItemWriter):
     prefix, _field, _events = "fc_", "arguments", "function_call_arguments"
 
     def __init__(self, index: int, key: str, call: CallStarted, form: CallForm) -> None:
         super().__init__(index, key, call, form)
         self.item |= {"type": "function_call", "status": "in_progress"}
 
-    def _closed(self, text: str) -> Json:
+    def _arguments_done(self, text: str) -> Json:
         name = self.item["name"]
         return self._event(f"{self._events}.done", name=name, arguments=text)
 
 
-class CustomItem(CallItem):
+class CustomCallWriter(CallItemWriter):
     prefix, _field, _events = "ctc_", "input", "custom_tool_call_input"
 
     def __init__(self, index: int, key: str, call: CallStarted, form: CallForm) -> None:
         super().__init__(index, key, call, form)
         self.item["type"] = "custom_tool_call"
 
-    def _closed(self, text: str) -> Json:
+    def _arguments_done(self, text: str) -> Json:
         return self._event(f"{self._events}.done", input=text)
 
 
-class ClientToolItem(OutputItem):
-    """A call of a tool that has an item of its own: ``shell_call`` and the like."""
+class ClientToolCallWriter(ItemWriter):
+    """Writes a call of a tool with its own item type, such as ``shell_call``."""
 
     def __init__(self, index: int, key: str, call: ToolCall, tool: ClientTool) -> None:
-        named = {"id": key, "type": tool.call_type, "call_id": call.id, "status": "in_progress"}
-        super().__init__(index, {**named, **tool.fields(call.arguments)})
+        item = {"id": key, "type": tool.call_type, "call_id": call.id, "status": "in_progress"}
+        super().__init__(index, {**item, **tool.fields(call.arguments)})
 
-    def whole(self) -> Events:
-        yield from self.begin()
+    def all_events(self) -> Events:
+        yield from self.start()
         if self.item["type"] == "shell_call":
             for n, command in enumerate(self.item["action"]["commands"]):
                 yield self._command(n, "added", command="")
@@ -186,25 +186,25 @@ class ClientToolItem(OutputItem):
         return {"type": f"response.shell_call_command.{kind}", **place, **fields}
 
 
-def call_item(
+def call_writer(
     index: int, key: Callable[[str], str], call: CallStarted, form: CallForm
-) -> FunctionItem | CustomItem:
-    """The item of a call; ``key`` makes an id that begins with a prefix."""
-    kind = CustomItem if call.kind == "custom" else FunctionItem
+) -> FunctionCallWriter | CustomCallWriter:
+    """Return the writer of a call; ``key`` makes an id with the given prefix."""
+    kind = CustomCallWriter if call.kind == "custom" else FunctionCallWriter
     return kind(index, key(kind.prefix), call, form)
 
 
-class CodeItem(OutputItem):
-    """A cell of the code interpreter."""
+class CodeCallWriter(ItemWriter):
+    """Writes a cell of the code interpreter."""
 
     def __init__(self, index: int, key: str, container_id: str) -> None:
         item = {"id": key, "type": "code_interpreter_call", "status": "in_progress"}
         super().__init__(index, {**item, "code": "", "container_id": container_id, "outputs": None})
         self._texts: list[str] = []
-        self._closed = False
+        self._code_complete = False
 
-    def begin(self) -> Events:
-        yield from super().begin()
+    def start(self) -> Events:
+        yield from super().start()
         yield self._event("code_interpreter_call.in_progress")
 
     def feed(self, text: str) -> Events:
@@ -212,18 +212,18 @@ class CodeItem(OutputItem):
         yield self._event("code_interpreter_call_code.delta", delta=text)
 
     def run(self, code: str) -> Events:
-        yield from self._whole(code)
+        yield from self._complete_code(code)
         yield self._event("code_interpreter_call.interpreting")
 
-    def close(self, ran: CodeFinished) -> Events:
-        if not self._closed:
-            yield from self._whole("".join(self._texts))
-        if ran.status != "incomplete":
+    def close(self, result: CodeFinished) -> Events:
+        if not self._code_complete:
+            yield from self._complete_code("".join(self._texts))
+        if result.status != "incomplete":
             yield self._event("code_interpreter_call.completed")
-        yield self._done(status=ran.status, outputs=[_output(one) for one in ran.outputs])
+        yield self._done(status=result.status, outputs=[_output(one) for one in result.outputs])
 
-    def _whole(self, code: str) -> Events:
-        self._closed = True
+    def _complete_code(self, code: str) -> Events:
+        self._code_complete = True
         self.item = {**self.item, "code": code}
         yield self._event("code_interpreter_call_code.done", code=code)
 

@@ -1,7 +1,7 @@
-"""The Responses request: tolerant of all that real clients send, clear about what is not to be had here.
+"""The Responses request: lenient about what clients send, explicit about what is unsupported.
 
-What the proxy does not know goes upstream untouched, as with chat completions. Knows nothing of chat, of
-the store or of Flask.
+Unknown fields go upstream unchanged, as with chat completions. Knows nothing of chat, of the store or of
+Flask.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from emulator.responses.tools import CLIENT_TOOLS
 CODE_OUTPUTS = "code_interpreter_call.outputs"
 
 _UNSUPPORTED: Mapping[str, str] = {
-    "prompt": "Prompt templates are not kept here; send input and instructions.",
-    "context_management": "Compaction is not done here; leave context_management out.",
-    "moderation": "Moderation is not done here; leave moderation out.",
+    "prompt": "Prompt templates are not supported; send input and instructions.",
+    "context_management": "Automatic compaction is not supported; remove context_management.",
+    "moderation": "Moderation is not supported; remove moderation.",
 }
 
 
@@ -36,34 +36,34 @@ class TextFormat(Lenient):
     strict: bool | None = None
 
 
-class Text(Lenient):
+class TextOptions(Lenient):
     format: TextFormat | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
 
 
-class Reasoning(Lenient):
+class ReasoningOptions(Lenient):
     effort: str | None = None
     summary: str | None = None
 
 
-def _texts(value: Any) -> Any:
-    """Metadata as OpenAI bounds it: 16 pairs, names of 64 characters, texts of 512."""
+def _check_metadata(value: Any) -> Any:
+    """Enforce OpenAI's limits on metadata: 16 pairs, keys of 64 characters, values of 512 characters."""
     if isinstance(value, dict):
         if len(value) > 16:
             raise ValueError("metadata has at most 16 pairs")
         for name, text in value.items():
             if len(name) > 64:
-                raise ValueError("a name in metadata has at most 64 characters")
+                raise ValueError("a key in metadata has at most 64 characters")
             if not isinstance(text, str) or len(text) > 512:
                 raise ValueError("a value in metadata is text of at most 512 characters")
     return value
 
 
-Metadata = Annotated[dict[str, str], BeforeValidator(_texts)]
+Metadata = Annotated[dict[str, str], BeforeValidator(_check_metadata)]
 
 
 def _conversation(value: Any) -> Any:
-    """Its id, which may stand in an object of its own."""
+    """Return the conversation's id, which may be wrapped in an object."""
     return value.get("id") if isinstance(value, dict) else value
 
 
@@ -80,8 +80,8 @@ class ResponseRequest(BaseModel):
     parallel_tool_calls: bool | None = None
     max_tool_calls: int | None = Field(None, ge=1)
     max_output_tokens: int | None = Field(None, ge=1)
-    text: Text | None = None
-    reasoning: Reasoning | None = None
+    text: TextOptions | None = None
+    reasoning: ReasoningOptions | None = None
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, ge=0, le=1)
     top_logprobs: int | None = Field(None, ge=0, le=20)
@@ -101,15 +101,15 @@ class ResponseRequest(BaseModel):
 
 
 def parse_request(body: bytes, *, model: str | None = None) -> tuple[ResponseRequest, list[Json]]:
-    """A request body, and its input as whole items; ``model`` is whose it is if it does not say.
+    """Parse a request body. Returns the request and its input as normalized items.
 
-    Raises `BadRequest` naming the place.
+    ``model`` is the default for a request without one. Raises `BadRequest`, which names the place.
     """
     value = read_object(body)
     if model is not None and value.get("model") is None:
         value["model"] = model
     try:
-        # Much of a request is told or kept again, and orjson reads deeper JSON than it writes.
+        # Parts of a request are echoed or stored later, and orjson reads deeper JSON than it writes.
         json_codec.dumps(value)
     except TypeError as error:
         raise BadRequest("The request is nested too deeply.") from error
@@ -118,25 +118,23 @@ def parse_request(body: bytes, *, model: str | None = None) -> tuple[ResponseReq
             raise BadRequest(instead, param=name, code="unsupported_parameter")
     request = validated(ResponseRequest, value)
     if request.background and request.store is False:
-        message = "A background response is kept until it is asked for: leave store out."
+        message = "A background response is stored until it is fetched: remove store."
         raise BadRequest(message, param="store")
     if request.conversation is not None and request.previous_response_id is not None:
-        message = (
-            "A response goes on from a conversation or from previous_response_id, not from both."
-        )
+        message = "A response continues a conversation or previous_response_id, not both."
         raise BadRequest(message, param="conversation")
     for n, tool in enumerate(request.tools or ()):
         if not isinstance(tool.get("type"), str):
-            raise BadRequest(f"tools[{n}].type must say what the tool is.", f"tools[{n}].type")
-    written = items.normal([] if request.input is None else request.input)
-    items.parse(written)
-    return request, written
+            raise BadRequest(f"tools[{n}].type must be the type of the tool.", f"tools[{n}].type")
+    input_items = items.normalize([] if request.input is None else request.input)
+    items.parse(input_items)
+    return request, input_items
 
 
-def supported(kind: Any, place: str) -> None:
-    """Raises `BadRequest` for a tool that must be called and cannot be run here."""
+def check_supported(kind: Any, place: str) -> None:
+    """Raises `BadRequest` if ``tool_choice`` forces a tool that cannot run here."""
     choosable = SUPPORTED_TYPES | CLIENT_TOOLS.keys()
     if not isinstance(kind, str) or kind not in choosable:
         known = ", ".join(sorted(choosable))
-        message = f"{place} is {quoted(kind)}; supported here are {known}."
+        message = f"{place} is {quoted(kind)}; supported types are {known}."
         raise BadRequest(message, param=place, code="unsupported_tool")

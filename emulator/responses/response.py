@@ -1,4 +1,4 @@
-"""The response object as it is before its first item, and as a client is shown it."""
+"""The response object before its first item, and the parts of it that a client sees."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from emulator.responses.items import Json
 from emulator.responses.request import ResponseRequest
 
 
-def begun(request: ResponseRequest, *, now: Callable[[], float] = time.time) -> Json:
-    """A response in progress: what the request asked for, and what it left to us."""
+def initial_response(request: ResponseRequest, *, now: Callable[[], float] = time.time) -> Json:
+    """Return a response in progress: the request's fields, with defaults for those that it omits."""
     text = request.text.model_dump(by_alias=True, exclude_none=True) if request.text else {}
     response = {
         "id": new_id("resp_"),
@@ -47,7 +47,7 @@ def begun(request: ResponseRequest, *, now: Callable[[], float] = time.time) -> 
         "top_logprobs": request.top_logprobs or 0,
         "top_p": 1.0 if request.top_p is None else request.top_p,
         "usage": None,
-        "truncation": "disabled",  # whatever was asked for: nothing is left out of the input here
+        "truncation": "disabled",  # even if requested otherwise: the proxy never truncates the input
     }
     if request.conversation is not None:
         response["conversation"] = {"id": request.conversation}
@@ -55,34 +55,35 @@ def begun(request: ResponseRequest, *, now: Callable[[], float] = time.time) -> 
 
 
 def _number(request: ResponseRequest, name: str, default: float) -> float:
-    """A number among the fields that go upstream as they came."""
+    """Return a number from the fields that go upstream unchanged."""
     value = (request.model_extra or {}).get(name)
     return value if isinstance(value, int | float) and not isinstance(value, bool) else default
 
 
 def _summary(request: ResponseRequest) -> str | None:
-    """One of OpenAI's; a client that wants none may say ``"none"``."""
+    """Return the requested summary if it is one of OpenAI's values; some clients send ``"none"``."""
     summary = request.reasoning.summary if request.reasoning else None
     return summary if summary in ("auto", "concise", "detailed") else None
 
 
-def shown(event: Json, *, code_outputs: bool) -> Json:
-    """An event, a response or an item as it is shown to a client that has (not) asked for cells' outputs."""
+def visible(event: Json, *, code_outputs: bool) -> Json:
+    """Return an event, a response or an item, without the outputs of cells unless the client asked for
+    them."""
     if code_outputs:
         return event
     if "response" in event:
-        return {**event, "response": shown(event["response"], code_outputs=False)}
+        return {**event, "response": visible(event["response"], code_outputs=False)}
     if "output" in event and event.get("object") == "response":
-        return {**event, "output": [shown(item, code_outputs=False) for item in event["output"]]}
+        return {**event, "output": [visible(item, code_outputs=False) for item in event["output"]]}
     if "item" in event:
-        return {**event, "item": shown(event["item"], code_outputs=False)}
+        return {**event, "item": visible(event["item"], code_outputs=False)}
     if event.get("type") == "code_interpreter_call":
         return {**event, "outputs": None}
     return event
 
 
 def _tool(tool: Json) -> Json:
-    """A tool as OpenAI echoes it: flat, with what it left out."""
+    """Return a tool as OpenAI echoes it: flat, with defaults for omitted fields."""
     kind = tool["type"]
     if kind not in ("function", "custom"):
         return tool

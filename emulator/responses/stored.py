@@ -1,7 +1,7 @@
-"""Responses that are kept: each with its own input, found by its id or by that of an output item.
+"""Stored responses: each with its own input, found by its id or by the id of an output item.
 
-Whoever asks gets only what was kept for the same client. A conversation is a chain of responses, each of
-which knows the one before it. Knows nothing of HTTP.
+Clients reach only their own responses. A history is a chain of responses, linked by ``previous_response_id``.
+Knows nothing of HTTP.
 """
 
 from __future__ import annotations
@@ -28,145 +28,152 @@ _MAX_ID = 128
 
 @dataclass(frozen=True)
 class StoredResponse:
-    begun: Json
-    """As it was in front of its first item."""
+    initial: Json
+    """The response before its first item."""
     response: Json
     input: list[Json]
     rows: Any
-    """Its answer's events, as `event_log` writes them."""
+    """The answer's events, as `event_log` writes them."""
     size: int
     tools: list[Json] = field(default_factory=list)
-    """Those that its input brought along."""
+    """The tools that the input added."""
 
     @property
     def items(self) -> list[Json]:
-        """Its turn of the conversation."""
+        """The items of this turn."""
         return [*self.input, *self.response["output"]]
 
     def events(self) -> Iterator[Json]:
-        """The stream once more, exactly as it was."""
+        """Replay the stream exactly."""
         finished = self.response["completed_at"] or 0
-        writer = ResponseWriter(self.begun, self.tools, now=lambda: finished)
+        writer = ResponseWriter(self.initial, self.tools, now=lambda: finished)
         answer: list[AnswerEvent] = event_log.load(self.rows)
         return (event for event in writer.write(answer) if not isinstance(event, UpstreamAccepted))
 
 
 @dataclass(frozen=True)
 class StoredResponses:
-    """Without a store nothing is kept, and nothing found."""
+    """Without a store, nothing is saved and nothing is found."""
 
     store: KeyValueStore | None
     seconds: float
     max_read: int = 1000
-    """Most responses that one request may go back to."""
+    """The maximum number of earlier responses that one request may read."""
     max_read_bytes: int = 32 * 2**20
 
-    def keep(
+    def save(
         self,
         client: str,
         response: Json,
         *,
-        begun: Json,
+        initial: Json,
         input_items: Sequence[Json],
         tools: Sequence[Json] = (),
         events: EventLog,
     ) -> None:
-        """A response that cannot be kept is logged: its client has got it all the same."""
+        """Save a response. A failure is only logged, because the client gets the response anyway."""
         if self.store is None:
             return
-        kept = {"begun": begun, "response": response, "input": input_items, "rows": events.dump()}
+        fields = {
+            "begun": initial,
+            "response": response,
+            "input": input_items,
+            "rows": events.dump(),
+        }
         if tools:
-            kept["tools"] = tools
-        value = json_codec.dumps(kept)
+            fields["tools"] = tools
+        value = json_codec.dumps(fields)
         if len(value) > MAX_VALUE_BYTES:
-            log.warning("response not kept: it is too large", bytes=len(value))
+            log.warning("response not saved: it is too large", bytes=len(value))
             return
         key = response["id"].encode()
         items = {_item(client, item["id"]): key for item in response["output"]}
         try:
             self.store.put({**items, _response(client, response["id"]): value}, self.seconds)
         except StoreFailed as error:
-            log.warning("response not kept", reason=str(error))
+            log.warning("response not saved", reason=str(error))
 
     def get(self, client: str, key: str) -> StoredResponse:
         """Raises `NotFound`, `StoreUnavailable`."""
-        found = self.find(client, key)
-        if found is None:
+        stored = self.find(client, key)
+        if stored is None:
             raise NotFound(f"Response with id {quoted(key)} not found.", "response_id")
-        return found
+        return stored
 
     def delete(self, client: str, key: str) -> None:
         """Raises `NotFound`, `StoreUnavailable`."""
-        found = self.get(client, key)
+        stored = self.get(client, key)
         keys = [
             _response(client, key),
-            *(_item(client, item["id"]) for item in found.response["output"]),
+            *(_item(client, item["id"]) for item in stored.response["output"]),
         ]
         assert self.store is not None
         try:
             self.store.delete(keys)
         except StoreFailed as error:
-            raise StoreUnavailable(f"The response cannot be deleted now: {error}") from error
+            message = f"The response cannot be deleted at the moment: {error}"
+            raise StoreUnavailable(message) from error
 
     def history(self, client: str, key: str | None) -> list[Json]:
-        """The items of a response and all before it, in order.
+        """Return the items of a response and of all earlier ones, in order.
 
-        Raises `BadRequest` (code ``previous_response_not_found``), `StoreUnavailable`.
+        Raises `BadRequest` (code ``previous_response_not_found``) or `StoreUnavailable`.
         """
-        reading = _Reading(self, client, "previous_response_id")
+        reader = _BoundedReader(self, client, "previous_response_id")
         chain: list[Sequence[Json]] = []
         while key is not None:
-            found = reading.find(key)
-            if found is None:
+            stored = reader.find(key)
+            if stored is None:
                 message = f"Previous response with id {quoted(key)} not found."
                 code = "previous_response_not_found"
                 raise BadRequest(message, "previous_response_id", code)
-            if found.response.get("status") in ("queued", "in_progress"):
-                message = f"Previous response with id {quoted(key)} is still being made."
+            if stored.response.get("status") in ("queued", "in_progress"):
+                message = f"Previous response with id {quoted(key)} is still in progress."
                 raise BadRequest(message, "previous_response_id")
-            chain.append(found.items)
-            key = found.response["previous_response_id"]
+            chain.append(stored.items)
+            key = stored.response["previous_response_id"]
         return [item for items in reversed(chain) for item in items]
 
     def resolved(self, client: str, items: Sequence[Json]) -> list[Json]:
-        """The items, with those that ``item_reference`` ones stand for.
+        """Replace each ``item_reference`` with the stored item.
 
-        Raises `NotFound`, `BadRequest`, `StoreUnavailable`.
+        Raises `NotFound`, `BadRequest` or `StoreUnavailable`.
         """
-        reading = _Reading(self, client, "input")
+        reader = _BoundedReader(self, client, "input")
         return [
-            self._referred(reading, item["id"], n) if item["type"] == "item_reference" else item
+            self._referenced(reader, item["id"], n) if item["type"] == "item_reference" else item
             for n, item in enumerate(items)
         ]
 
     def with_outputs(self, client: str, items: Sequence[Json]) -> list[Json]:
-        """The items, where cells that came back without their outputs have those that were kept.
+        """Add the stored outputs to cells that came back without outputs.
 
-        PydanticAI never sends them, and who has not asked for them has none to send. Those that cannot be
-        found, or lie further back than one request may read, stay as they are. Raises `StoreUnavailable`.
+        PydanticAI never sends outputs, and a client that did not request them has none. Cells that are not
+        found, or that lie further back than one request may read, stay unchanged. Raises `StoreUnavailable`.
         """
-        reading = _Reading(self, client, "input")
+        reader = _BoundedReader(self, client, "input")
         filled = [*items]
         for n, item in enumerate(items):
             if item["type"] == "code_interpreter_call" and "outputs" not in item:
                 try:
-                    kept = self._item(reading, item["id"])
+                    stored_item = self._item(reader, item["id"])
                 except BadRequest:
                     break
-                filled[n] = {**item, "outputs": kept.get("outputs")} if kept else item
+                if stored_item:
+                    filled[n] = {**item, "outputs": stored_item.get("outputs")}
         return filled
 
-    def _referred(self, reading: _Reading, key: str, place: int) -> Json:
-        item = self._item(reading, key)
+    def _referenced(self, reader: _BoundedReader, key: str, place: int) -> Json:
+        item = self._item(reader, key)
         if item is None:
             raise NotFound(f"Item with id {quoted(key)} not found.", f"input[{place}].id")
         return item
 
-    def _item(self, reading: _Reading, key: str) -> Json | None:
-        """An item of an answer that was kept. Raises `BadRequest`, `StoreUnavailable`."""
-        owner = self._get(_item(reading.client, key)) if len(key) <= _MAX_ID else None
-        kept = reading.find(owner.decode()) if owner is not None else None
-        items = kept.items if kept is not None else []
+    def _item(self, reader: _BoundedReader, key: str) -> Json | None:
+        """Return a stored item, or None. Raises `BadRequest` or `StoreUnavailable`."""
+        owner = self._get(_item(reader.client, key)) if len(key) <= _MAX_ID else None
+        stored = reader.find(owner.decode()) if owner is not None else None
+        items = stored.items if stored is not None else []
         return next((item for item in items if item["id"] == key), None)
 
     def find(self, client: str, key: str) -> StoredResponse | None:
@@ -175,9 +182,10 @@ class StoredResponses:
         if value is None:
             return None
         try:
-            return StoredResponse(**json_codec.loads(value), size=len(value))
-        except (ValueError, TypeError) as error:  # of a version with other fields, say
-            log.warning("response dropped: it cannot be read", error=str(error))
+            fields = json_codec.loads(value)
+            return StoredResponse(initial=fields.pop("begun"), **fields, size=len(value))
+        except (ValueError, TypeError, KeyError) as error:  # written by a version with other fields
+            log.warning("response ignored: it cannot be read", error=str(error))
             return None
 
     def _get(self, key: str) -> bytes | None:
@@ -186,27 +194,29 @@ class StoredResponses:
         try:
             return self.store.get(key)
         except StoreFailed as error:
-            raise StoreUnavailable(f"Responses cannot be read now: {error}") from error
+            message = f"Responses cannot be read at the moment: {error}"
+            raise StoreUnavailable(message) from error
 
 
-class _Reading:
-    """What one request reads: each response once, and not without end."""
+class _BoundedReader:
+    """Reads responses for one request: each only once, and within the limits of `StoredResponses`."""
 
-    def __init__(self, kept: StoredResponses, client: str, param: str) -> None:
+    def __init__(self, stored: StoredResponses, client: str, param: str) -> None:
         self.client = client
-        self._stored = kept
+        self._stored = stored
         self._param = param
-        self._found: dict[str, StoredResponse | None] = {}
+        self._responses: dict[str, StoredResponse | None] = {}
         self._size = 0
 
     def find(self, key: str) -> StoredResponse | None:
         """Raises `BadRequest`, `StoreUnavailable`."""
-        if key not in self._found:
-            found = self._found[key] = self._stored.find(self.client, key)
-            self._size += found.size if found is not None else 0
-            if len(self._found) > self._stored.max_read or self._size > self._stored.max_read_bytes:
-                raise BadRequest("The conversation goes back too far.", self._param)
-        return self._found[key]
+        if key not in self._responses:
+            stored = self._responses[key] = self._stored.find(self.client, key)
+            self._size += stored.size if stored is not None else 0
+            limits = self._stored
+            if len(self._responses) > limits.max_read or self._size > limits.max_read_bytes:
+                raise BadRequest("The conversation is too long.", self._param)
+        return self._responses[key]
 
 
 def _response(client: str, key: str) -> str:

@@ -1,7 +1,7 @@
-"""Input items of tools other than functions, told as calls of functions and their results.
+"""Convert input items of tools other than functions to function calls and their results.
 
-A hosted tool's item holds both, the call and what came of it; those that hold nothing for a model are left
-out. They come from other servers' answers, so nothing in them is taken for granted.
+An item of a hosted tool holds both the call and its result. Items without information for a model are
+skipped. The items come from other servers' answers, so every field may be missing or malformed.
 """
 
 from __future__ import annotations
@@ -13,45 +13,45 @@ from emulator import json_codec
 
 Json: TypeAlias = dict[str, Any]
 
-Told: TypeAlias = tuple[str, Mapping[str, Any], str | None]
+ConvertedCall: TypeAlias = tuple[str, Mapping[str, Any], str | None]
 """A call's name and arguments, and its result if the item has one."""
 
 
-def call(item: Json) -> Told | None:
-    """The call that an item of a type in `CALLS` stands for; None if it tells a model nothing."""
+def call(item: Json) -> ConvertedCall | None:
+    """Convert an item of a type in `CALLS`. Returns None if it has no information for a model."""
     return CALLS[item["type"]](item)
 
 
 def output(item: Json) -> Any:
-    """The output of an item of a type in `OUTPUTS`: text or parts."""
+    """Return the output of an item of a type in `OUTPUTS`, as text or parts."""
     return OUTPUTS[item["type"]](item)
 
 
-def _local_shell(item: Json) -> Told:
-    action = _without_nothing(_object(item, "action"))
+def _local_shell(item: Json) -> ConvertedCall:
+    action = _without_empty(_object(item, "action"))
     action.pop("type", None)
     return "local_shell", action, None
 
 
-def _shell(item: Json) -> Told:
-    return "shell", _without_nothing(_object(item, "action")), None
+def _shell(item: Json) -> ConvertedCall:
+    return "shell", _without_empty(_object(item, "action")), None
 
 
-def _apply_patch(item: Json) -> Told:
-    operation = _without_nothing(_object(item, "operation"))
+def _apply_patch(item: Json) -> ConvertedCall:
+    operation = _without_empty(_object(item, "operation"))
     return "apply_patch", {"operation": operation.pop("type", ""), **operation}, None
 
 
-def _computer(item: Json) -> Told:
+def _computer(item: Json) -> ConvertedCall:
     actions = item.get("actions") or [_object(item, "action")]
     return "computer", {"actions": actions}, None
 
 
 def _tool_search(item: Json) -> None:
-    """What it found has become tools of the request (`tools.further`)."""
+    """Skipped: the tools that it found are tools of the request (`tools.added_tools`)."""
 
 
-def _web_search(item: Json) -> Told | None:
+def _web_search(item: Json) -> ConvertedCall | None:
     action = _object(item, "action")
     kind = action.pop("type", "search")
     sources = [
@@ -60,19 +60,21 @@ def _web_search(item: Json) -> Told | None:
     if not sources:
         return None
     name = "web_search" if kind == "search" else f"web_{kind}"
-    return name, _without_nothing(action), "\n".join(sources)
+    return name, _without_empty(action), "\n".join(sources)
 
 
-def _file_search(item: Json) -> Told | None:
-    found = [
+def _file_search(item: Json) -> ConvertedCall | None:
+    results = [
         f"{result.get('filename') or result.get('file_id') or 'file'}:\n{result['text']}"
         for result in _objects(item.get("results"))
         if result.get("text")
     ]
-    return ("file_search", {"queries": item.get("queries")}, "\n\n".join(found)) if found else None
+    if not results:
+        return None
+    return "file_search", {"queries": item.get("queries")}, "\n\n".join(results)
 
 
-def _mcp(item: Json) -> Told | None:
+def _mcp(item: Json) -> ConvertedCall | None:
     error = item.get("error")
     result = item.get("output") if error is None else f"error: {_text(error)}"
     if result is None:
@@ -86,13 +88,13 @@ def _mcp(item: Json) -> Told | None:
     return str(item.get("name") or "mcp"), arguments, _text(result)
 
 
-def _picture(item: Json) -> Told | None:
+def _image(item: Json) -> ConvertedCall | None:
     if not item.get("result"):
         return None
-    return "image_generation", {"prompt": item.get("revised_prompt")}, "[a picture]"
+    return "image_generation", {"prompt": item.get("revised_prompt")}, "[an image]"
 
 
-CALLS: Mapping[str, Callable[[Json], Told | None]] = {
+CALLS: Mapping[str, Callable[[Json], ConvertedCall | None]] = {
     "local_shell_call": _local_shell,
     "shell_call": _shell,
     "apply_patch_call": _apply_patch,
@@ -101,29 +103,29 @@ CALLS: Mapping[str, Callable[[Json], Told | None]] = {
     "web_search_call": _web_search,
     "file_search_call": _file_search,
     "mcp_call": _mcp,
-    "image_generation_call": _picture,
+    "image_generation_call": _image,
 }
 
 
-def _streams(item: Json) -> str:
-    """What each command of a ``shell_call`` wrote, and how it ended."""
-    return "\n\n".join(_ended(one) for one in _objects(item.get("output")))
+def _shell_output(item: Json) -> str:
+    """The output and the exit status of each command of a ``shell_call``."""
+    return "\n\n".join(map(_command_output, _objects(item.get("output"))))
 
 
-def _ended(command: Json) -> str:
+def _command_output(command: Json) -> str:
     outcome = _object(command, "outcome")
     code = outcome.get("exit_code")
-    how = "timed out" if outcome.get("type") == "timeout" else f"exit code {code}"
+    status = "timed out" if outcome.get("type") == "timeout" else f"exit code {code}"
     texts = [str(command.get(name) or "").rstrip("\n") for name in ("stdout", "stderr")]
-    return "\n".join([text for text in texts if text] + [f"[{how}]"])
+    return "\n".join([text for text in texts if text] + [f"[{status}]"])
 
 
-def _patched(item: Json) -> str:
-    status, said = item.get("status") or "completed", item.get("output")
-    return f"[{status}]\n{_text(said)}" if said else f"[{status}]"
+def _patch_output(item: Json) -> str:
+    status, text = item.get("status") or "completed", item.get("output")
+    return f"[{status}]\n{_text(text)}" if text else f"[{status}]"
 
 
-def _screen(item: Json) -> Any:
+def _screenshot(item: Json) -> Any:
     shot = _object(item, "output")
     url = shot.get("image_url")
     return [{"type": "input_image", "image_url": url}] if isinstance(url, str) else "[a screenshot]"
@@ -131,9 +133,9 @@ def _screen(item: Json) -> Any:
 
 OUTPUTS: Mapping[str, Callable[[Json], Any]] = {
     "local_shell_call_output": lambda item: item.get("output"),
-    "shell_call_output": _streams,
-    "apply_patch_call_output": _patched,
-    "computer_call_output": _screen,
+    "shell_call_output": _shell_output,
+    "apply_patch_call_output": _patch_output,
+    "computer_call_output": _screenshot,
 }
 
 SKIPPED = frozenset(
@@ -149,19 +151,19 @@ SKIPPED = frozenset(
         "tool_search_output",
     }
 )
-"""Types of items that hold nothing for a model. A program's calls are items of their own."""
+"""Types of items without information for a model. The calls of a program are separate items."""
 
 
 def _object(value: Json, name: str) -> Json:
-    found = value.get(name)
-    return dict(found) if isinstance(found, dict) else {}
+    field = value.get(name)
+    return dict(field) if isinstance(field, dict) else {}
 
 
 def _objects(value: Any) -> Iterator[Json]:
     yield from (one for one in value if isinstance(one, dict)) if isinstance(value, list) else ()
 
 
-def _without_nothing(value: Json) -> Json:
+def _without_empty(value: Json) -> Json:
     return {name: one for name, one in value.items() if one is not None and one != {}}
 
 

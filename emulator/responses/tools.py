@@ -1,8 +1,8 @@
-"""The tools of a Responses request as chat has them, and the calls of those that have items of their own.
+"""Convert the tools of a Responses request to chat tools, and their calls back to call items.
 
-A namespace is flattened: its tools are called ``crm.find``, say. ``local_shell``, ``shell`` and
-``apply_patch``, which the client runs, are functions to the model; the table `CLIENT_TOOLS` says which. Knows
-nothing of messages or of what is answered.
+A namespace is flattened: the tool ``find`` of the namespace ``crm`` becomes ``crm.find``. The tools of the
+table `CLIENT_TOOLS` (``local_shell``, ``shell``, ``apply_patch``), which the client runs, are functions to
+the model. Knows nothing of messages or answers.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class ClientTool:
     parameters: Json
     call_type: str
     prefix: str
-    """Of the ids of its call items."""
+    """The prefix of the ids of its call items."""
     fields: Callable[[Mapping[str, Any]], Json]
-    """A call's arguments, which fit ``parameters``, as the fields of its item."""
+    """Converts a call's arguments, which fit ``parameters``, to the fields of its item."""
 
 
 def _exec(arguments: Mapping[str, Any]) -> Json:
@@ -95,9 +95,9 @@ CLIENT_TOOLS: Mapping[str, ClientTool] = {
         _commands,
     ),
     "apply_patch": ClientTool(
-        "Create, change or delete one file. The diff of a new file is its lines, each behind a +. That of a"
-        " change has hunks: @@ and an optional line that stands above, then lines behind a space (kept),"
-        " - (removed) or + (added), without line numbers.",
+        "Create, change or delete one file. The diff of a new file is its lines, each prefixed with +. The"
+        " diff of a change consists of hunks: @@ and, optionally, a line above the change; then lines prefixed"
+        " with a space (unchanged), - (removed) or + (added), without line numbers.",
         _object(
             ["operation", "path"],
             operation={"enum": ["create_file", "update_file", "delete_file"]},
@@ -113,7 +113,7 @@ CLIENT_TOOLS: Mapping[str, ClientTool] = {
 
 @dataclass(frozen=True)
 class CallForm:
-    """How calls of one tool are told."""
+    """How the calls of one tool are written as items."""
 
     name: str
     namespace: str | None = None
@@ -121,40 +121,40 @@ class CallForm:
 
 
 @dataclass(frozen=True)
-class Offer:
-    """Tools in chat's shape; hosted ones, which nobody can run here, as they came."""
+class OfferedTools:
+    """Tools in chat's shape. Hosted tools, which cannot run here, are unchanged."""
 
     tools: tuple[Json, ...]
     places: tuple[str, ...]
-    """Where the client sent each: ``tools[2].tools[0]``."""
+    """The place of each in the client's request: ``tools[2].tools[0]``."""
     forms: Mapping[str, CallForm]
-    """By the name that chat has for a tool, where the client has another."""
+    """The forms of tools whose calls are not plain, by their name in chat."""
 
 
-def offer(tools: Sequence[Json]) -> Offer:
-    """Reads ``tools`` as the client sent them or as a response echoes them."""
-    found: list[Json] = []
+def to_chat_tools(tools: Sequence[Json]) -> OfferedTools:
+    """Convert ``tools``, as the client sent them or as a response echoes them."""
+    chat_tools: list[Json] = []
     places: list[str] = []
     forms: dict[str, CallForm] = {}
     for n, tool in enumerate(tools):
         kind = str(tool.get("type"))
         if kind == "namespace":
             for place, inner, form in _members(tool, f"tools[{n}]"):
-                found.append(inner)
+                chat_tools.append(inner)
                 places.append(place)
                 forms[qualified(form.namespace, form.name)] = form
             continue
         if kind in CLIENT_TOOLS and _runs_at_client(tool):
             forms[kind] = CallForm(kind, tool=CLIENT_TOOLS[kind])
-            found.append(_function(kind, CLIENT_TOOLS[kind]))
+            chat_tools.append(_function(kind, CLIENT_TOOLS[kind]))
         else:
-            found.append(nested(tool))
+            chat_tools.append(nested(tool))
         places.append(f"tools[{n}]")
-    return Offer(tuple(found), tuple(places), forms)
+    return OfferedTools(tuple(chat_tools), tuple(places), forms)
 
 
 def nested(tool: Json) -> Json:
-    """A tool in chat's shape: what describes it stands under its type."""
+    """Convert a tool to chat's shape, in which its description is nested under its type."""
     kind = tool.get("type")
     if kind not in CALLABLE or kind in tool:
         return tool
@@ -162,34 +162,34 @@ def nested(tool: Json) -> Json:
 
 
 def qualified(namespace: Any, name: Any) -> Any:
-    """The name that chat has for a tool of a namespace. No plain tool of OpenAI's has a full stop."""
+    """Return the name in chat of a tool in a namespace. OpenAI's plain tool names contain no full stop."""
     return f"{namespace}.{name}" if isinstance(namespace, str) and namespace else name
 
 
-def further(items: Sequence[Json], tools: Sequence[Json]) -> list[Json]:
-    """The tools that items of the input bring along, in so far as they are not among ``tools``."""
+def added_tools(items: Sequence[Json], tools: Sequence[Json]) -> list[Json]:
+    """Return the tools that items of the input add to ``tools``."""
     known = {_key(tool) for tool in tools}
-    found: list[Json] = []
+    added: list[Json] = []
     for item in items:
-        brought = item.get("tools") if item["type"] in _BRINGING else None
-        for tool in brought if isinstance(brought, list) else ():
+        item_tools = item.get("tools") if item["type"] in _TOOL_ITEMS else None
+        for tool in item_tools if isinstance(item_tools, list) else ():
             if isinstance(tool, dict) and _key(tool) not in known:
                 known.add(_key(tool))
-                found.append(tool)
-    return found
+                added.append(tool)
+    return added
 
 
-_BRINGING = ("additional_tools", "tool_search_output")
+_TOOL_ITEMS = ("additional_tools", "tool_search_output")
 
 
 def _key(tool: Json) -> tuple[str, str]:
     inside = tool.get(str(tool.get("type")))
-    named = inside if isinstance(inside, dict) else tool
-    return str(tool.get("type")), str(named.get("name"))
+    fields = inside if isinstance(inside, dict) else tool
+    return str(tool.get("type")), str(fields.get("name"))
 
 
 def _members(namespace: Json, place: str) -> Iterator[tuple[str, Json, CallForm]]:
-    name, about = str(namespace.get("name") or ""), namespace.get("description")
+    name, purpose = str(namespace.get("name") or ""), namespace.get("description")
     members = namespace.get("tools")
     for n, member in enumerate(members if isinstance(members, list) else ()):
         if not isinstance(member, dict) or member.get("type", "function") not in CALLABLE:
@@ -200,22 +200,22 @@ def _members(namespace: Json, place: str) -> Iterator[tuple[str, Json, CallForm]
             continue
         own_name = inside.get("name")
         if not isinstance(own_name, str) or not own_name:
-            yield f"{place}.tools[{n}]", tool, CallForm("")  # for the core to refuse
+            yield f"{place}.tools[{n}]", tool, CallForm("")  # the core refuses it
             continue
         inside = {**inside, "name": qualified(name, own_name)}
-        if n == 0 and isinstance(about, str) and about:
-            # What the namespace is for is told once, where its tools begin.
+        if n == 0 and isinstance(purpose, str) and purpose:
+            # The namespace's description appears once, in its first tool.
             own = inside.get("description")
-            inside["description"] = f"{own}\n\n({name}: {about})" if own else f"{name}: {about}"
+            inside["description"] = f"{own}\n\n({name}: {purpose})" if own else f"{name}: {purpose}"
         yield f"{place}.tools[{n}]", {**tool, tool["type"]: inside}, CallForm(own_name, name)
 
 
 def _runs_at_client(tool: Json) -> bool:
-    """OpenAI runs a ``shell`` in a container of its own when asked to."""
+    """Return True for a ``shell`` that the client runs; OpenAI can also run one in a container."""
     environment = tool.get("environment")
     return not isinstance(environment, dict) or environment.get("type") == "local"
 
 
 def _function(name: str, tool: ClientTool) -> Json:
-    described = {"description": tool.description, "parameters": tool.parameters}
-    return {"type": "function", "function": {"name": name, **described}}
+    function = {"name": name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": function}

@@ -1,8 +1,7 @@
-"""`tool-emulator chat`: a conversation at the terminal, with tools that run here.
+"""`tool-emulator chat`: a conversation in the terminal, with tools that run on this machine.
 
-A client like any other: it knows the proxy by its URL alone, speaks to it through the official SDK, and
-imports nothing of the rooms that serve. `conversation` asks, shows each call, runs it when the user agrees
-and goes on until the model answers in words; `toolboxes` are where the tools come from (a Python file, an MCP
-server); `screen` is what is seen, with every character that a terminal would obey made visible. Start with
-`command`. Needs the extra ``chat``.
+It is an ordinary client: it knows only the proxy's URL, uses the official SDK, and imports none of the rooms
+that serve. Start at `command`. `conversation` sends questions, shows each call, runs it if the user agrees,
+and repeats until the model answers in words. `toolboxes` provide the tools (from a Python file or an MCP
+server). `screen` prints, with terminal control characters made visible. Needs the extra ``chat``.
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import openai
 
-from emulator.terminal.conversation import Conversation
+from emulator.terminal.conversation import ChatSession
 from emulator.terminal.screen import Screen
 from emulator.terminal.toolboxes import PythonFile, Toolbox, ToolboxError, mcp_server
 
@@ -17,7 +17,7 @@ URL = "http://127.0.0.1:8001/v1"
 
 
 def main(program: str, arguments: Sequence[str]) -> int:
-    """Talk with a model. Returns 0, 1 after a failure of the proxy, 2 for options that make no sense."""
+    """Run the command. Returns 0, 1 after a failure of the proxy, or 2 for invalid options."""
     options = _parser(program).parse_args(arguments)
     screen = Screen()
     with ExitStack() as opened:
@@ -29,7 +29,7 @@ def main(program: str, arguments: Sequence[str]) -> int:
             toolboxes += [opened.enter_context(mcp_server(each)) for each in options.mcp]
             model = options.model or _first_model(client)
             approved = None if options.yes else set[str]()
-            conversation = Conversation(client, model, toolboxes, screen, approved)
+            conversation = ChatSession(client, model, toolboxes, screen, approved)
         except ToolboxError as error:
             screen.warn(str(error))
             return 2
@@ -37,19 +37,19 @@ def main(program: str, arguments: Sequence[str]) -> int:
             screen.warn(f"{options.url}: {error.message}")
             return 1
         if options.words:
-            return 0 if _say(conversation, " ".join(options.words)) else 1
-        _talk(conversation, options.url)
+            return 0 if _send(conversation, " ".join(options.words)) else 1
+        _converse(conversation, options.url)
     return 0
 
 
-def _talk(conversation: Conversation, url: str) -> None:
+def _converse(conversation: ChatSession, url: str) -> None:
     screen = conversation.screen
     names = [tool["function"]["name"] for tool in conversation.tools]
     screen.greet(url, conversation.model, names)
     while True:
         try:
             words = screen.ask("> ", remember=True).strip()
-        except KeyboardInterrupt:  # what was typed is dropped, as in a shell
+        except KeyboardInterrupt:  # discards the line, as in a shell
             continue
         except EOFError:
             return
@@ -62,18 +62,18 @@ def _talk(conversation: Conversation, url: str) -> None:
                 conversation.messages.clear()
             case "/tools":
                 for tool in conversation.tools:
-                    described = tool["function"].get("description", "").partition("\n")[0]
-                    screen.note(f"{tool['function']['name']}: {described}")
+                    summary = tool["function"].get("description", "").partition("\n")[0]
+                    screen.note(f"{tool['function']['name']}: {summary}")
             case _ if words.startswith("/"):
-                screen.warn(f"{words}: there are /tools, /reset and /quit")
+                screen.warn(f"{words}: unknown command; use /tools, /reset or /quit")
             case _:
-                _say(conversation, words)
+                _send(conversation, words)
 
 
-def _say(conversation: Conversation, words: str) -> bool:
-    """Whether an answer came. Ctrl-C ends an answer, not the conversation."""
+def _send(conversation: ChatSession, words: str) -> bool:
+    """Send ``words``. Returns True if an answer arrived. Ctrl-C ends an answer, not the conversation."""
     try:
-        conversation.say(words)
+        conversation.send(words)
     except openai.APIError as error:
         conversation.screen.warn(error.message)
         return False
@@ -92,17 +92,24 @@ def _first_model(client: openai.OpenAI) -> str:
 def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"{program} chat",
-        description="Talk with a model behind the proxy, which can call tools that run here.",
+        description="Talk to a model behind the proxy, which may call tools on this machine.",
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("words", nargs="*", help="a question; without one, a conversation")
-    add("--tools", metavar="FILE", type=Path, action="append", default=[], help="its functions")
+    add("words", nargs="*", help="a question; without one, a conversation starts")
+    add(
+        "--tools",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="a Python file whose functions are the tools",
+    )
     add(
         "--mcp", metavar="SERVER", action="append", default=[], help="a command in quotes, or a URL"
     )
-    add("--model", help="a model of the upstream (the first that it lists)")
-    add("--url", default=URL, help=f"the proxy ({URL})")
+    add("--model", help="the model (default: the first that the upstream lists)")
+    add("--url", default=URL, help=f"the proxy's URL ({URL})")
     add("--key", default="any", help="a client key of the proxy")
-    add("--yes", action="store_true", help="run each call without a question")
+    add("--yes", action="store_true", help="run every call without asking")
     return parser

@@ -1,4 +1,4 @@
-"""One conversation: ask, show and run the calls, go on until the model answers in words."""
+"""One conversation: send a question, show and run the calls, repeat until the model answers in words."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from emulator.terminal.toolboxes import Definition, Toolbox, ToolboxError
 
 DECLINED = "error: the user declined this call"
 MAX_ROUNDS = 50
-"""Rounds of calls in one answer, after which the user is asked what to do."""
+"""The maximum number of rounds of calls in one answer; then the user decides what to do."""
 
 Approval = Literal["yes", "no", "always"]
 _ANSWERS: Mapping[str, Approval] = {"": "yes", "y": "yes", "n": "no", "a": "always"}
 
 
 @dataclass
-class Conversation:
-    """What was said so far. ``approved`` are the tools that run without a question, all if it is None."""
+class ChatSession:
+    """The messages so far. The tools in ``approved`` run without asking; None means all tools."""
 
     client: openai.OpenAI
     model: str
@@ -33,25 +33,24 @@ class Conversation:
     messages: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._homes: dict[str, Toolbox] = {}
+        self._toolbox_by_name: dict[str, Toolbox] = {}
         self._tools: list[Definition] = []
         for toolbox in self.toolboxes:
             for tool in toolbox.definitions():
                 name = tool["function"]["name"]
-                if name in self._homes:
+                if name in self._toolbox_by_name:
                     raise ToolboxError(f"{name}: two tools have this name")
-                self._homes[name] = toolbox
+                self._toolbox_by_name[name] = toolbox
                 self._tools.append(tool)
 
     @property
     def tools(self) -> list[Definition]:
         return self._tools
 
-    def say(self, words: str) -> None:
-        """The user says ``words``; returns once the model has answered in words.
+    def send(self, words: str) -> None:
+        """Send the user's ``words``; return when the model has answered in words.
 
-        Raises an error of the SDK (``APIError``); then, and when it is interrupted, the conversation is
-        as it was before.
+        Raises the SDK's ``APIError``. After an error or an interrupt, the conversation is unchanged.
         """
         before = len(self.messages)
         self.messages.append({"role": "user", "content": words})
@@ -62,7 +61,9 @@ class Conversation:
                 if not message.get("tool_calls"):
                     return
                 self.messages += [self._result(call) for call in message["tool_calls"]]
-            self.screen.warn(f"{MAX_ROUNDS} rounds of calls and no answer yet. Say how to go on.")
+            self.screen.warn(
+                f"No answer after {MAX_ROUNDS} rounds of calls. Write how to continue."
+            )
         except BaseException:
             del self.messages[before:]
             raise
@@ -70,7 +71,7 @@ class Conversation:
             self.screen.end()
 
     def _answer(self) -> dict[str, Any]:
-        """The model's next message, shown while it comes."""
+        """The model's next message, printed while it streams."""
         text, saved = "", False
         calls: dict[int, dict[str, Any]] = {}
         with self._ask() as stream:
@@ -98,7 +99,7 @@ class Conversation:
                             call["function"]["arguments"] += piece.function.arguments or ""
         self.screen.end()
         if saved:
-            self.screen.note("(the program went on, without a turn of the model)")
+            self.screen.note("(the program resumed without a model turn)")
         message: dict[str, Any] = {"role": "assistant", "content": text or None}
         return message | ({"tool_calls": [*calls.values()]} if calls else {})
 
@@ -109,18 +110,18 @@ class Conversation:
         )
 
     def _result(self, call: dict[str, Any]) -> dict[str, Any]:
-        """The message that answers ``call``, which is run if the user agrees."""
+        """The message that answers ``call``, which runs if the user agrees."""
         name = call["function"]["name"]
         try:
             arguments = json.loads(call["function"]["arguments"] or "{}")
         except ValueError:
             arguments = None
-        if name not in self._homes or not isinstance(arguments, dict):
-            result = f"error: there is no function {name}, or its arguments are no JSON object"
+        if name not in self._toolbox_by_name or not isinstance(arguments, dict):
+            result = f"error: there is no function {name}, or its arguments are not a JSON object"
         else:
             self.screen.call(name, arguments)
-            agreed = self._approve(name)
-            result = self._homes[name].run(name, arguments) if agreed else DECLINED
+            toolbox = self._toolbox_by_name[name]
+            result = toolbox.run(name, arguments) if self._approve(name) else DECLINED
             self.screen.result(result)
         return {"role": "tool", "tool_call_id": call["id"], "content": result}
 

@@ -1,7 +1,7 @@
-"""What is seen of a conversation. Text of models and tools is shown, never obeyed.
+"""Print a conversation. Text from models and tools cannot control the terminal.
 
-A terminal obeys control characters (move the cursor, set the title, paste), and text that runs right to left
-can hide what a call says; here each of them is written as its escape.
+Terminals obey control characters (move the cursor, set the title, paste), and right-to-left text can disguise
+a call's arguments. Each of these characters is printed as its escape.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
-with suppress(ImportError):  # not everywhere
+with suppress(ImportError):  # not available on every platform
     import readline
 
-_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 MAX_RESULT = 2_000
-"""Characters of a result that are shown; the model gets all of it."""
+"""The number of characters of a result that are printed; the model gets the whole result."""
 
 
 def harmless(text: str) -> str:
-    """``text`` with every character that a terminal would obey spelt out, but for newlines and tabs."""
-    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    """Return ``text`` with control characters escaped, except newlines and tabs."""
+    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 class Screen:
@@ -36,10 +36,10 @@ class Screen:
 
     def greet(self, url: str, model: str, tools: list[str]) -> None:
         self._print(f"{model} at {url}. Tools: {', '.join(tools) or 'none'}.", "dim")
-        self._print("/tools lists them, /reset forgets the conversation, /quit ends it.", "dim")
+        self._print("/tools lists the tools, /reset clears the conversation, /quit exits.", "dim")
 
     def ask(self, question: str, *, remember: bool = False) -> str:
-        """A line of the user's, which the arrow keys bring back where it is to be remembered.
+        """Read a line from the user. With ``remember``, the arrow keys recall it later.
 
         Raises `EOFError`, `KeyboardInterrupt`.
         """
@@ -49,14 +49,14 @@ class Screen:
             ):
                 return self._console.input(Text(question, "bold"))
             readline.set_auto_history(remember)
-            # It writes the question itself: what it did not write, it would delete with the line.
+            # readline must print the question itself: it redraws, and so erases, the whole line.
             return input(question)
         except (EOFError, KeyboardInterrupt):
             self._console.print()
             raise
 
     def words(self, text: str, *, reasoning: bool = False) -> None:
-        """The next piece of an answer."""
+        """Print the next piece of an answer."""
         style = "dim italic" if reasoning else ""
         if self._open not in ("", style or "words"):
             self.end()
@@ -64,22 +64,22 @@ class Screen:
         self._console.print(Text(harmless(text), style), end="", soft_wrap=True)
 
     def end(self) -> None:
-        """What `words` wrote is complete."""
+        """End the text that `words` printed."""
         if self._open:
             self._console.print()
         self._open = ""
 
     def call(self, name: str, arguments: dict[str, Any]) -> None:
-        written = json.dumps(arguments, ensure_ascii=False, indent=2)
+        text = json.dumps(arguments, ensure_ascii=False, indent=2)
         title = Text(harmless(name), "bold")
         self._console.print(
-            Panel(Text(harmless(written)), title=title, title_align="left", border_style="cyan")
+            Panel(Text(harmless(text)), title=title, title_align="left", border_style="cyan")
         )
 
     def result(self, text: str) -> None:
         shown = harmless(text[:MAX_RESULT])
         if len(text) > MAX_RESULT:
-            shown += f"\n... {len(text) - MAX_RESULT} characters more"
+            shown += f"\n... {len(text) - MAX_RESULT} more characters"
         self._console.print(Panel(Text(shown), border_style="dim"))
 
     def note(self, text: str) -> None:

@@ -1,7 +1,7 @@
-"""Where the tools of a conversation come from: a Python file, MCP servers.
+"""The sources of a conversation's tools: Python files and MCP servers.
 
-A toolbox gives OpenAI's definitions of its tools and runs them. What goes wrong in a tool is a result like
-any other, for the model to read; what goes wrong in opening a toolbox is a `ToolboxError` for the user.
+A toolbox provides its tools' definitions in OpenAI's format and runs the tools. An error in a tool is a
+result, which the model reads. An error in opening a toolbox is a `ToolboxError`, which the user reads.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 
 Definition = dict[str, Any]
 MAX_ERRORS = 1_000
-"""Characters at the end of what a failing MCP server wrote that are looked at."""
+"""The number of characters read from the end of a failing MCP server's error output."""
 
 
 class ToolboxError(Exception):
-    """A toolbox that cannot be used; the message names the file or server and says why."""
+    """A toolbox is unusable; the message names the file or server and the reason."""
 
 
 class Toolbox(Protocol):
     def definitions(self) -> list[Definition]:
-        """Its tools as OpenAI's ``tools`` array has them."""
+        """The tools, as in OpenAI's ``tools`` array."""
         ...
 
     def run(self, name: str, arguments: dict[str, Any]) -> str:
-        """The result of a call, or ``error: ...``; never raises for what a tool does."""
+        """Return the result of a call, or ``error: ...``. Never raises for an error in a tool."""
         ...
 
 
 class PythonFile:
-    """The public functions that a Python file defines, or those that its ``TOOLS`` lists.
+    """The public functions that a Python file defines, or those in its list ``TOOLS``.
 
-    Parameters need annotations that pydantic knows; the docstring is the description. The file is the user's
-    own code and runs in this process when it is opened.
+    Parameters need annotations that pydantic supports; the docstring is the description. The file is the
+    user's own code, and runs in this process when it is opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -66,7 +66,7 @@ class PythonFile:
             self._definitions = [_definition(each) for each in functions]
         except PydanticUserError as error:
             raise ToolboxError(f"{path}: {error.message}") from error
-        except Exception as error:  # whatever the user's file raises
+        except Exception as error:  # the user's file may raise anything
             raise ToolboxError(f"{path}: {type(error).__name__}: {error}") from error
         if not self._functions:
             raise ToolboxError(f"{path}: defines no public function")
@@ -80,7 +80,7 @@ class PythonFile:
             return result if isinstance(result, str) else _as_json(result)
         except ValidationError as error:
             return f"error: {error}"
-        except Exception as error:  # noqa: BLE001  # the model may do better when it reads this
+        except Exception as error:  # noqa: BLE001  # the model reads the error and may correct the call
             return f"error: {type(error).__name__}: {error}"
 
 
@@ -106,17 +106,17 @@ class MCPServer:
             result = self._portal.call(lambda: self._client.call_tool(name, arguments))
         except Exception as error:  # noqa: BLE001  # a server may fail in any way
             return f"error: {type(error).__name__}: {error}"
-        said = "\n".join(_said(part) for part in result.content)
-        if not said and result.structured_content is not None:
-            said = _as_json(result.structured_content)
-        return f"error: {said}" if result.is_error else said
+        text = "\n".join(map(_part_text, result.content))
+        if not text and result.structured_content is not None:
+            text = _as_json(result.structured_content)
+        return f"error: {text}" if result.is_error else text
 
 
 @contextlib.contextmanager
 def mcp_server(address: str) -> Iterator[MCPServer]:
-    """Connect to ``address``: a URL (Streamable HTTP), or a command that speaks MCP over its pipes.
+    """Connect to ``address``: a URL (Streamable HTTP), or a command that speaks MCP over stdio.
 
-    What a command writes to its standard error is not shown, but for the end of it where it fails at once.
+    A command's error output is hidden; if the command fails to start, the error shows its last line.
     Raises `ToolboxError`.
     """
     from anyio.from_thread import start_blocking_portal
@@ -129,8 +129,8 @@ def mcp_server(address: str) -> Iterator[MCPServer]:
                 server: Any = address
             else:
                 command, *arguments = shlex.split(address) or [""]
-                launched = StdioServerParameters(command=command, args=arguments)
-                server = stdio_client(launched, errlog=errors)
+                parameters = StdioServerParameters(command=command, args=arguments)
+                server = stdio_client(parameters, errlog=errors)
             portal = opened.enter_context(start_blocking_portal())
             client = opened.enter_context(portal.wrap_async_context_manager(Client(server)))
             toolbox = MCPServer(client, portal)
@@ -146,9 +146,9 @@ def _module(path: Path) -> Any:
         raise ToolboxError(f"{path}: there is no such file")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise ToolboxError(f"{path}: is no Python file (.py)")
+        raise ToolboxError(f"{path}: not a Python file (.py)")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # pydantic looks annotations up there
+    sys.modules[spec.name] = module  # pydantic resolves annotations there
     sys.path.insert(0, str(path.parent))
     try:
         spec.loader.exec_module(module)
@@ -158,28 +158,28 @@ def _module(path: Path) -> Any:
 
 
 def _definition(function: Callable[..., Any]) -> Definition:
-    described = {"name": function.__name__, "parameters": _parameters(function)}
+    definition = {"name": function.__name__, "parameters": _parameters(function)}
     if documentation := inspect.getdoc(function):
-        described["description"] = documentation
-    return {"type": "function", "function": described}
+        definition["description"] = documentation
+    return {"type": "function", "function": definition}
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
-    adapter: TypeAdapter[Any] = TypeAdapter(function)  # type: ignore[arg-type]  # pydantic takes functions
+    adapter: TypeAdapter[Any] = TypeAdapter(function)  # type: ignore[arg-type]  # pydantic accepts functions
     return adapter.json_schema()
 
 
 def _mcp_definition(tool: Any) -> Definition:
-    described: dict[str, Any] = {"name": tool.name, "parameters": tool.input_schema}
+    definition: dict[str, Any] = {"name": tool.name, "parameters": tool.input_schema}
     if tool.description:
-        described["description"] = tool.description
+        definition["description"] = tool.description
     if tool.annotations is not None:
         hints = tool.annotations.model_dump(exclude_none=True, by_alias=True)
-        described["annotations"] = hints
-    return {"type": "function", "function": described}
+        definition["annotations"] = hints
+    return {"type": "function", "function": definition}
 
 
-def _said(part: Any) -> str:
+def _part_text(part: Any) -> str:
     return part.text if part.type == "text" else f"[{part.type}]"
 
 

@@ -56,7 +56,7 @@ def test_a_conversation_is_never_replaced_by_nothing(
     upstream.reply("  ")
     with pytest.raises(openai.InternalServerError, match="empty summary"):
         client.responses.compact(model="m", input=LONG)
-    with pytest.raises(openai.BadRequestError, match="nothing to sum up"):
+    with pytest.raises(openai.BadRequestError, match="nothing to summarize"):
         client.responses.compact(model="m")
     assert len(upstream.requests) == 1
 

@@ -491,7 +491,7 @@ def test_one_request_does_not_read_without_end(limits: dict[str, int], readable:
         for n, item in enumerate(items):
             previous = f"resp_{n - 1}" if n else None
             response = {"id": f"resp_{n}", "output": [item], "previous_response_id": previous}
-            kept.keep("", response, begun={}, input_items=[], events=EventLog())
+            kept.save("", response, initial={}, input_items=[], events=EventLog())
         references = [{"type": "item_reference", "id": item["id"]} for item in items]
         for n in range(9):
             whole = items[: n + 1]
@@ -501,7 +501,7 @@ def test_one_request_does_not_read_without_end(limits: dict[str, int], readable:
                 assert kept.history("", f"resp_{n}") == whole
                 assert kept.resolved("", again) == [*whole, items[0]]
             else:
-                with pytest.raises(BadRequest, match="goes back too far"):
+                with pytest.raises(BadRequest, match="is too long"):
                     kept.history("", f"resp_{n}")
-                with pytest.raises(BadRequest, match="goes back too far"):
+                with pytest.raises(BadRequest, match="is too long"):
                     kept.resolved("", again)

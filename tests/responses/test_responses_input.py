@@ -23,7 +23,7 @@ PDF = "data:application/pdf;base64,JVBERi0="
 
 def told(*written: Json) -> list[Json]:
     """The chat messages that input items make."""
-    read = items.parse(items.normal(list(written)))
+    read = items.parse(items.normalize(list(written)))
     return [message.model_dump(exclude_none=True) for message in messages(read)]
 
 
@@ -192,7 +192,7 @@ OTHER = "call_" + "1" * 20 + "0000"
                 {
                     "role": "user",
                     "content": "The block failed. Its output:\n\n"
-                    "```text\n[a picture]\nNameError: x\n```",
+                    "```text\n[an image]\nNameError: x\n```",
                 },
             ],
             id="a cell that failed",

@@ -331,7 +331,7 @@ SAID = {"type": "message", "role": "user", "content": "Go on."}
                 "result": "aGk=",
                 "revised_prompt": "A cat",
             },
-            ["image_generation(prompt='A cat')", "[a picture]"],
+            ["image_generation(prompt='A cat')", "[an image]"],
         ),
         (
             {"type": "computer_call", "id": "c", "call_id": "d", "action": {"type": "wait"}},
@@ -350,7 +350,7 @@ SAID = {"type": "message", "role": "user", "content": "Go on."}
     ids=lambda value: value.get("type") if isinstance(value, dict) else "",
 )
 def test_items_of_hosted_tools_tell_what_they_hold(written: Json, expected: list[str]) -> None:
-    read = items.parse(items.normal([SAID, written]))
+    read = items.parse(items.normalize([SAID, written]))
     shown = "\n".join(m["content"] for m in transcript(messages(read), NO_TOOLS)[1:])
     assert all(part in shown for part in expected)
     assert bool(shown) == bool(expected)
@@ -371,7 +371,7 @@ def test_every_type_of_item_in_openais_schema_is_taken() -> None:
     types = item_types({"$ref": "#/components/schemas/InputItem"}) - {"null"}
     assert len(types) > 25
     for kind in types - {"message", "item_reference"}:
-        [item] = items.normal([{"type": kind, "id": "x"}])
+        [item] = items.normalize([{"type": kind, "id": "x"}])
         assert item["type"] == kind
 
 
@@ -385,7 +385,7 @@ def test_every_form_of_every_item_in_openais_schema_is_read(full: bool) -> None:
         if form is None:
             continue
         try:
-            items.parse(items.normal([form]))
+            items.parse(items.normalize([form]))
         except BadRequest as error:
             refused.append(str(error.param).rpartition(".")[2])
     assert set(refused) <= {"file_url", "image_url"}

@@ -28,7 +28,7 @@ from emulator.events import (
 )
 from emulator.responses import event_log
 from emulator.responses.request import parse_request
-from emulator.responses.response import begun, shown
+from emulator.responses.response import initial_response, visible
 from emulator.responses.writer import ResponseWriter
 from tests.support.responses_client import EVENT, RESPONSE, as_published, check_events
 
@@ -45,7 +45,7 @@ CALL = ToolCall("call_1", "get_weather", {"city": "Oslo"})
 
 def start() -> Json:
     request, _ = parse_request(b'{"model": "m", "input": "Hi"}')
-    return begun(request)
+    return initial_response(request)
 
 
 def written(*answer: AnswerEvent, response: Json | None = None) -> list[Json]:
@@ -304,8 +304,8 @@ def test_a_client_sees_the_outputs_of_cells_only_when_it_asks(
     answer: Sequence[AnswerEvent], items: list[Json]
 ) -> None:
     events = written(*answer, STOP)
-    assert [shown(event, code_outputs=True) for event in events] == events
-    told = check_events([shown(event, code_outputs=False) for event in events])
+    assert [visible(event, code_outputs=True) for event in events] == events
+    told = check_events([visible(event, code_outputs=False) for event in events])
     assert [item["outputs"] for item in told["output"] if "outputs" in item] == [
         None for item in items if "outputs" in item
     ]

@@ -86,7 +86,7 @@ def test_a_conversation_with_calls_that_are_run_and_declined(
         '"city": "London"',
         "It is 12 degrees.",
         "Still 12.",
-        "there are /tools",
+        "use /tools",
     ):
         assert said in shown
     assert shown.count("Run it?") == 2

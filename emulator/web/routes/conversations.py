@@ -64,6 +64,6 @@ def add_routes(api: Blueprint, conversations: Conversations) -> None:
 
 def _items(asked: ConversationFields) -> list[items.Json]:
     """Raises `BadRequest` naming the place."""
-    given = items.normal([] if asked.items is None else asked.items, "items")
+    given = items.normalize([] if asked.items is None else asked.items, "items")
     items.parse(given, "items")
     return given

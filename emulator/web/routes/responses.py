@@ -12,7 +12,7 @@ from emulator.responses.background import BackgroundResponses
 from emulator.responses.front import ResponseFront, last
 from emulator.responses.items import Json
 from emulator.responses.request import CODE_OUTPUTS, parse_request
-from emulator.responses.response import shown
+from emulator.responses.response import visible
 from emulator.responses.stored import StoredResponses
 from emulator.responses.writer import ResponseWriter
 from emulator.settings import Settings
@@ -59,7 +59,7 @@ class _Routes:
         if not asked.stream:
             opened = next(answer.events)
             whole = last(answer.events)["response"]
-            response = json_reply(shown(whole, code_outputs=code_outputs))
+            response = json_reply(visible(whole, code_outputs=code_outputs))
             return tell(response, opened, answer.dropped)
         frames = _frames(answer.writer, code_outputs=code_outputs)
         stream = EventStream(answer.events, self.settings.ping_seconds, frames)
@@ -85,7 +85,7 @@ class _Routes:
             current = self.background.current(
                 found.response, lambda: self.stored.get(client(), response_id).response
             )
-            return json_reply(shown(current, code_outputs=code_outputs))
+            return json_reply(visible(current, code_outputs=code_outputs))
         if found.response["status"] not in ("completed", "incomplete"):
             raise BadRequest(
                 "Only a whole response can be streamed again; poll this one.", "stream"
@@ -101,7 +101,7 @@ class _Routes:
     def list_input_items(self, response_id: str) -> Response:
         code_outputs = _includes_code_outputs()
         found = self.stored.get(client(), response_id)
-        listed = [shown(item, code_outputs=code_outputs) for item in found.input]
+        listed = [visible(item, code_outputs=code_outputs) for item in found.input]
         return json_reply(page_among(listed, request.args))
 
     def cancel_response(self, response_id: str) -> Response:
@@ -117,7 +117,7 @@ def _includes_code_outputs() -> bool:
 
 
 def _frame(event: Json, *, code_outputs: bool) -> bytes:
-    return encode_json(shown(event, code_outputs=code_outputs), event["type"])
+    return encode_json(visible(event, code_outputs=code_outputs), event["type"])
 
 
 def _frames(writer: ResponseWriter, *, code_outputs: bool) -> Frames:
@@ -125,6 +125,6 @@ def _frames(writer: ResponseWriter, *, code_outputs: bool) -> Frames:
         return _frame(event, code_outputs=code_outputs)
 
     def failed(error: EmulatorError) -> bytes:
-        return b"".join(map(frame, writer.broken_off(error)))
+        return b"".join(map(frame, writer.failure_events(error)))
 
     return Frames(frame, failed)
