@@ -96,8 +96,8 @@ CLIENT_TOOLS: Mapping[str, ClientTool] = {
     ),
     "apply_patch": ClientTool(
         "Create, change or delete one file. The diff of a new file is its lines, each prefixed with +. The"
-        " diff of a change consists of hunks: @@ and, optionally, a line above the change; then lines prefixed"
-        " with a space (unchanged), - (removed) or + (added), without line numbers.",
+        " diff of a change consists of hunks: @@ and, optionally, a line above the change; then lines"
+        " prefixed with a space (unchanged), - (removed) or + (added), without line numbers.",
         _object(
             ["operation", "path"],
             operation={"enum": ["create_file", "update_file", "delete_file"]},

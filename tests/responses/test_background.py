@@ -36,7 +36,7 @@ def test_a_response_is_made_while_nobody_waits(
         model="m", input="Weather?", tools=[GET_WEATHER], background=True
     )
     assert (queued.status, queued.background, queued.output) == ("queued", True, [])
-    with pytest.raises(openai.BadRequestError, match="still being made"):
+    with pytest.raises(openai.BadRequestError, match="still in progress"):
         client.responses.create(model="m", input="And?", previous_response_id=queued.id)
     may_answer.set()
     response = finished(client, queued)

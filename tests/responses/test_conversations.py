@@ -82,7 +82,7 @@ def test_what_cannot_be_is_refused(start_proxy: StartProxy) -> None:
         two.conversations.retrieve(made.id)
     with pytest.raises(openai.NotFoundError):
         two.responses.create(model="m", input="Hi.", conversation=made.id)
-    with pytest.raises(openai.BadRequestError, match="not from both"):
+    with pytest.raises(openai.BadRequestError, match="not both"):
         one.responses.create(
             model="m", input="Hi.", conversation=made.id, previous_response_id="resp_1"
         )
