@@ -169,8 +169,8 @@ def _shared(settings: Settings, folder: Path | None) -> tuple[Settings, Keeper |
     """The settings for each worker, and the keeper process if there are several workers."""
     if folder is None:
         return settings, None
-    from emulator.storage.for_workers import shared_places
+    from emulator.storage.worker_storage import with_worker_storage
     from emulator.web.server.keeper import Keeper
 
-    served = shared_places(settings, folder)
+    served = with_worker_storage(settings, folder)
     return served, Keeper(served, folder)

@@ -1,13 +1,16 @@
-"""Bytes that are kept, and an index of them. Knows nothing of clients, files or containers.
+"""Contents, and an index of them. Knows nothing of clients, files or containers.
 
-Contents exist from the moment when their row is in the index. Of one machine, all is in a folder:
-`index.sqlite` and `contents/`. What a crash left without a row is removed when the folder is
-opened next, and so is a row whose contents did not reach the disk. Hence nothing is fsynced: a
-machine that loses power loses the last moments, never half a file. Proxies may share a folder. Each holds a
-shared lock on it; only one that has it alone removes leftovers.
+    written (no row yet) ──► row in the index: the contents exist ──► row removed ──► contents removed
+          └─ a crash here leaves contents without a row: removed as leftovers
 
-Of several replicas, the index is in a database and contents in a folder that all have mounted, or in an
-object store. Contents are on the disk before they have a row; what has had none for an hour is a leftover.
+One machine has both in a folder: `index.sqlite` and `contents/`. When the folder is opened, contents
+without a row are removed, and so are rows whose contents did not reach the disk. Therefore nothing is
+fsynced: a machine that loses power loses the last moments, never half a file. Several proxies may share a
+folder. Each holds a shared lock on it; only one that has it alone removes leftovers.
+
+Several replicas have the index in a database, and contents in a folder that all have mounted or in an
+object store. There, contents are on the disk before they get a row, and count as leftovers after an hour
+without one.
 """
 
 from __future__ import annotations
@@ -25,17 +28,17 @@ from typing import IO, BinaryIO
 import structlog
 
 from emulator.errors import StorageFailed
-from emulator.storage.contents import Check, Contents, FolderContents
+from emulator.storage.contents import Contents, FolderContents, SizeCheck
 from emulator.storage.index import Content, Index, Rows, SQLiteIndex
 
 log = structlog.get_logger()
 
 TEMPORARY = ":temporary:"
-_LEFT_SECONDS = 3600.0
+_LEFTOVER_SECONDS = 3600.0
 
 
 class BlobStore:
-    """Safe to share between threads. Whoever opened it closes it."""
+    """Safe to share between threads."""
 
     def __init__(self, path: Path, *, now: Callable[[], float] = time.time) -> None:
         """The folder of one machine. Raises ``OSError`` or ``sqlite3.Error`` if it cannot be used."""
@@ -61,18 +64,18 @@ class BlobStore:
         self._opened.close()
 
     def on_close(self, task: Callable[[], None]) -> None:
-        """Call ``task`` when all else has been closed."""
+        """Call ``task`` after everything else has been closed."""
         with ExitStack() as opened:
             opened.callback(task)
             opened.push(self._opened.pop_all())
             self._opened = opened.pop_all()
 
     def now(self) -> int:
-        """Seconds since 1970."""
+        """Unix time."""
         return int(self._now())
 
     def new_id(self, prefix: str) -> str:
-        """Unguessable and unique; the ids of one prefix sort in the order in which they were made."""
+        """A unique id that cannot be guessed. Ids of one prefix sort by age."""
         with self._stamp_lock:
             self._last_stamp = max(self._last_stamp + 1, int(self._now() * 1e9))
             return f"{prefix}{self._last_stamp:016x}{secrets.token_hex(8)}"
@@ -82,11 +85,11 @@ class BlobStore:
         """All of the block's changes to the index, or none. Raises `StorageFailed`."""
         with self._index.transaction() as rows:
             yield rows
-        self._contents.remove(*rows.dropped)
+        self._contents.remove(*rows.removed_contents)
 
     @contextmanager
-    def written(self, source: IO[bytes], check: Check) -> Iterator[Content]:
-        """Write contents, for the block to keep; they vanish if it fails.
+    def writing(self, source: IO[bytes], check: SizeCheck) -> Iterator[Content]:
+        """Write contents. The block must add them to the index; if it fails, they are removed.
 
         Raises what ``check`` raises, and `StorageFailed`.
         """
@@ -98,32 +101,36 @@ class BlobStore:
             raise
 
     def open(self, key: str) -> BinaryIO:
-        """The contents of ``key``, present within the transaction that read it. Raises `StorageFailed`."""
+        """The contents of ``key``, which exist within the transaction that read it. Raises
+        `StorageFailed`.
+        """
         return self._contents.open(key)
 
     def scratch(self) -> IO[bytes]:
-        """A file without a name: gone when it is closed, or the process dies."""
+        """A nameless file, which disappears when it is closed or the process dies."""
         return self._contents.scratch()
 
     def _remove_leftovers(self) -> None:
-        """Nobody else has the folder: what has no row is none, and a row without its contents either."""
-        stored = {key: found.bytes for key, found in self._contents.stored().items()}
+        """No other process has the folder: remove contents without a row, and rows without their
+        contents.
+        """
+        stored = {key: found.bytes for key, found in self._contents.list_stored().items()}
         with self.transaction() as rows:
             known = dict(rows.all("SELECT key, bytes FROM contents"))
             for key in [key for key in known if stored.get(key) != known[key]]:
-                rows.drop("SELECT :key", key=key)
+                rows.remove_contents("SELECT :key", key=key)
                 stored[key] = 0
                 del known[key]
         self._contents.remove(*(stored.keys() - known.keys()))
 
 
 class SharedBlobStore(BlobStore):
-    """Of several replicas."""
+    """The blob store of several replicas."""
 
     def __init__(
         self, index: Index, contents: Contents, *, now: Callable[[], float] = time.time
     ) -> None:
-        """Both are closed with it. Raises `StorageFailed`."""
+        """Closes ``index`` and ``contents`` with itself. Raises `StorageFailed`."""
         with ExitStack() as opened:
             opened.callback(contents.close)
             opened.callback(index.close)
@@ -132,22 +139,23 @@ class SharedBlobStore(BlobStore):
             self._opened = opened.pop_all()
 
     def _remove_leftovers(self) -> None:
-        """Others may be writing: only what has been without a row for long."""
-        then = self._now() - _LEFT_SECONDS
-        stored = self._contents.stored()
+        """Other replicas may be writing: remove only contents that have had no row for an hour."""
+        then = self._now() - _LEFTOVER_SECONDS
+        stored = self._contents.list_stored()
         with self.transaction() as rows:
             known = {key for (key,) in rows.all("SELECT key FROM contents")}
-        left = [key for key in stored.keys() - known if stored[key].modified < then]
-        self._contents.remove(*left)
+        leftovers = [key for key in stored.keys() - known if stored[key].modified < then]
+        self._contents.remove(*leftovers)
 
 
 def open_blob_store(
     path: str, index: str = "", *, now: Callable[[], float] = time.time
 ) -> BlobStore:
-    """The folder at ``path``. For `TEMPORARY`, or where it cannot be used, one that goes when it is closed.
+    """The folder at ``path``; for `TEMPORARY`, or if it cannot be used, one that is removed at close.
 
-    What is uploaded then does not survive a restart, which is better than no proxy at all. With an ``index``
-    of several replicas there is no such way out, since each would have its own files: raises `StorageFailed`.
+    Uploads then do not survive a restart, which is better than no proxy at all. With an ``index`` of
+    several replicas this raises `StorageFailed` instead: otherwise each replica would have files of its
+    own.
     """
     if index:
         return _open_shared(path, index, now)
@@ -156,9 +164,9 @@ def open_blob_store(
             return BlobStore(Path(path).expanduser(), now=now)
         except (OSError, sqlite3.Error) as error:
             log.warning("files are kept for this run only", reason=str(error))
-    passing = tempfile.TemporaryDirectory(prefix="emulator-files-")
-    folder = BlobStore(Path(passing.name), now=now)
-    folder.on_close(passing.cleanup)
+    temporary = tempfile.TemporaryDirectory(prefix="emulator-files-")
+    folder = BlobStore(Path(temporary.name), now=now)
+    folder.on_close(temporary.cleanup)
     return folder
 
 

@@ -1,6 +1,7 @@
-"""The files of one container, in the index and their paths. Knows nothing of whose container it is.
+"""The files of a container: their rows in the index, and their paths. Does not know who owns the container.
 
-A path is that of a regular file below `ROOT`, as a sandbox could have it: no path is in the way of another.
+A path names a regular file below `ROOT`. Together the paths can exist in a sandbox: none is a folder of
+another.
 """
 
 from __future__ import annotations
@@ -64,54 +65,54 @@ def check_path(path: str) -> None:
 
 
 @dataclass(frozen=True)
-class Room:
-    """What a container's files may have in all, and what those but one have."""
+class ByteQuota:
+    """The bytes that a container's files may have together, and those in use."""
 
-    most: int
+    limit: int
     used: int = 0
 
     def check(self, size: int) -> None:
-        """Raises `TooLarge` if ``size`` bytes more are too many."""
-        if self.used + size > self.most:
+        """Raises `TooLarge` if ``size`` more bytes exceed the limit."""
+        if self.used + size > self.limit:
             raise TooLarge(
-                f"The files of a container may have {self.most} bytes in all, and "
-                f"{max(self.most - self.used, 0)} are left: remove some first.",
+                f"The files of a container may have {self.limit} bytes together, and "
+                f"{max(self.limit - self.used, 0)} are left: remove some first.",
                 "file",
                 "container_full",
             )
 
 
-def room_beside(rows: Rows, container_id: str, path: str, most: int) -> Room:
-    """The room for a file at ``path``, which takes the place of one that is there."""
+def quota_for(rows: Rows, container_id: str, path: str, limit: int) -> ByteQuota:
+    """The quota for a file at ``path``: a file that it replaces does not count as used."""
     used = rows.one(
         "SELECT coalesce(sum(bytes), 0) FROM container_files JOIN contents ON content = key "
         "WHERE container_id = :container_id AND path != :path",
         container_id=container_id,
         path=path,
     )
-    return Room(most, int(used[0]))
+    return ByteQuota(limit, int(used[0]))
 
 
 def put(
     rows: Rows, folder: BlobStore, container_id: str, path: str, stored: Content, source: Source
 ) -> ContainerFile:
-    """Take ``stored`` in as the file of that path. One that is there keeps its id and age.
+    """Make ``stored`` the file at ``path``. A file that it replaces keeps its id and age.
 
-    Raises `BadRequest`. The caller has checked the path and the room.
+    Raises `BadRequest`. The caller has checked the path and the quota.
     """
-    _check_place(rows, container_id, path)
+    _check_path_is_free(rows, container_id, path)
     old = rows.one(f"{_SELECT} AND path = :path", container_id=container_id, path=path)
     if old is None:
         file_id, created_at = folder.new_id("cfile_"), folder.now()
     else:
         file_id, _, _, _, created_at, _, key = old
-        rows.drop("SELECT :key", key=key)
+        rows.remove_contents("SELECT :key", key=key)
     file = ContainerFile(file_id, container_id, path, stored.bytes, created_at, source)
     rows.run(
         "INSERT INTO container_files VALUES "
         "(:id, :container_id, :path, :created_at, :source, :content)",
         **vars(file),
-        content=rows.keep(stored),
+        content=rows.add_content(stored),
     )
     return file
 
@@ -139,26 +140,32 @@ def all_of(rows: Rows, container_id: str) -> Sequence[ContainerFile]:
 def remove(rows: Rows, container_id: str, file_id: str) -> None:
     """Raises `NotFound`."""
     query = "SELECT content FROM container_files WHERE container_id = :container_id AND id = :id"
-    if not rows.drop(query, container_id=container_id, id=file_id):
+    if not rows.remove_contents(query, container_id=container_id, id=file_id):
         raise not_found(file_id)
 
 
 def remove_all(rows: Rows, container_id: str) -> None:
-    rows.drop("SELECT content FROM container_files WHERE container_id = :id", id=container_id)
+    rows.remove_contents(
+        "SELECT content FROM container_files WHERE container_id = :id", id=container_id
+    )
 
 
 def not_found(file_id: str) -> NotFound:
     return NotFound(f"Container file {file_id!r} not found.", "file_id", "container_file_not_found")
 
 
-def _check_place(rows: Rows, container_id: str, path: str) -> None:
-    """A path is that of a file or of a folder, and there are not too many."""
+def _check_path_is_free(rows: Rows, container_id: str, path: str) -> None:
+    """Raises `BadRequest` if another path makes a folder of it, or it of another, or there are
+    `MAX_FILES`.
+    """
     query = "SELECT path FROM container_files WHERE container_id = :id AND path != :path"
     others = [other for (other,) in rows.all(query, id=container_id, path=path)]
     for other in others:
         if other.startswith(f"{path}/") or path.startswith(f"{other}/"):
-            raise BadRequest(f"{path} and {other} cannot both be there.", "file", "path_taken")
+            raise BadRequest(f"{path} and {other} cannot both exist.", "file", "path_taken")
     if len(others) >= MAX_FILES:
         raise BadRequest(
-            f"A container may have {MAX_FILES} files: remove some first.", "file", "too_many_files"
+            f"A container may have at most {MAX_FILES} files: remove some first.",
+            "file",
+            "too_many_files",
         )

@@ -1,4 +1,7 @@
-"""Containers as rows of the index: who has them, whether they run, which version of their files it is.
+"""Containers as rows of the index: owner, state, version of their files.
+
+    running ── not used for `expires_minutes` ──► expired ── swept: files removed ──► ended
+                                                     ── `REMEMBERED_SECONDS` later ──► row removed
 
 Knows nothing of contents or sandboxes. Source of the shape: OpenAI's API reference, "Containers".
 """
@@ -14,8 +17,8 @@ from emulator.settings import MemoryLimit
 from emulator.storage.index import Rows
 from emulator.storage.paging import Listing, Page, listing
 
-# How long an expired container can still be seen.
 REMEMBERED_SECONDS = 86_400
+"""An expired container is still listed this long."""
 
 TABLES = (
     """
@@ -31,7 +34,7 @@ CREATE TABLE IF NOT EXISTS container_sessions (
     id TEXT PRIMARY KEY REFERENCES containers ON DELETE CASCADE)
 """,
 )
-# `ended`, once set, keeps a container expired whatever the clock does.
+# Once `ended` is set, a container stays expired, even if the clock goes back.
 _EXPIRES_AT = "last_active_at + 60 * expires_minutes"
 _RUNNING = f"NOT ended AND {_EXPIRES_AT} > :now"
 _SELECT = f"""
@@ -42,7 +45,9 @@ FROM containers WHERE client = :client"""
 
 @dataclass(frozen=True)
 class Container:
-    """``approval``: each execution waits for a human's word. ``stateful``: variables live on between them."""
+    """``approval``: each execution waits for a person. ``stateful``: variables persist between
+    executions.
+    """
 
     id: str
     client: str
@@ -81,7 +86,7 @@ def insert(rows: Rows, container: Container) -> None:
 
 
 def find(rows: Rows, client: str, container_id: str, now: int) -> Container:
-    """Also one that has expired. Raises `NotFound`."""
+    """A container, even if it has expired. Raises `NotFound`."""
     row = rows.one(f"{_SELECT} AND id = :id", client=client, id=container_id, now=now)
     if row is None:
         raise not_found(container_id)
@@ -89,7 +94,7 @@ def find(rows: Rows, client: str, container_id: str, now: int) -> Container:
 
 
 def page_of(rows: Rows, client: str, page: Page, name: str | None, now: int) -> Listing[Container]:
-    """Those of that name, or all; also those that have expired."""
+    """The containers of that name, or all; including expired ones."""
     query = f"{_SELECT}{' AND name = :name' if name else ''}{page.clause}"
     found = rows.all(query, client=client, name=name, now=now, **page.values)
     return listing(page, [_container(row) for row in found])
@@ -101,7 +106,7 @@ def count_running(rows: Rows, client: str, now: int) -> int:
 
 
 def check_running(rows: Rows, container_id: str, now: int) -> int:
-    """The version of the files of a container that runs. Raises `NotFound` if it does not."""
+    """The version of the container's files. Raises `NotFound` unless it is running."""
     query = f"SELECT {_RUNNING}, version FROM containers WHERE id = :id"
     row = rows.one(query, id=container_id, now=now)
     if row is None:
@@ -117,7 +122,7 @@ def touch(rows: Rows, container_id: str, now: int) -> None:
 
 
 def begin_session(rows: Rows, container_id: str) -> bool:
-    """Note that there are variables now; whether there had been some before."""
+    """Mark the session as started. Returns True if an earlier one was not marked as ended."""
     query = "SELECT 1 FROM container_sessions WHERE id = :id"
     if rows.one(query, id=container_id) is not None:
         return True
@@ -135,7 +140,7 @@ def add_version(rows: Rows, container_id: str) -> None:
 
 
 def end_expired(rows: Rows, now: int) -> Sequence[str]:
-    """Mark what has expired since the last time. The ids."""
+    """Mark the containers that have expired since the last call as ended. Returns their ids."""
     query = f"SELECT id FROM containers WHERE NOT ended AND {_EXPIRES_AT} <= :now"
     found = [container_id for (container_id,) in rows.all(query, now=now)]
     for container_id in found:
@@ -144,13 +149,13 @@ def end_expired(rows: Rows, now: int) -> Sequence[str]:
 
 
 def forget_expired(rows: Rows, now: int) -> None:
-    """Remove what was marked and expired `REMEMBERED_SECONDS` ago."""
+    """Remove the ended containers that expired `REMEMBERED_SECONDS` ago."""
     query = f"DELETE FROM containers WHERE ended AND {_EXPIRES_AT} <= :then"
     rows.run(query, then=now - REMEMBERED_SECONDS)
 
 
 def remove(rows: Rows, container_id: str) -> bool:
-    """Whether it had not been marked as expired."""
+    """Returns True unless it was already marked as ended."""
     fresh = rows.run("DELETE FROM containers WHERE id = :id AND NOT ended", id=container_id)
     rows.run("DELETE FROM containers WHERE id = :id", id=container_id)
     return fresh > 0

@@ -1,6 +1,6 @@
-"""Containers and what lies in them: metadata and file contents, held by the host. Knows nothing of sandboxes.
+"""Containers and their files, as the host stores them. Knows nothing of sandboxes.
 
-What removes containers says which have gone, so that whoever runs code in them can stop.
+The methods that remove containers return which ones, so that the caller can stop what runs in them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from emulator.storage import container_files, container_rows
 from emulator.storage.blob_store import BlobStore
 from emulator.storage.container_files import (
     ROOT,
+    ByteQuota,
     ContainerFile,
-    Room,
     Source,
     check_path,
-    room_beside,
+    quota_for,
 )
 from emulator.storage.container_rows import Container
 from emulator.storage.files import Files, check_file_size
@@ -33,10 +33,10 @@ log = structlog.get_logger()
 
 
 class Containers:
-    """Each belongs to a client; for another one it is not there. Safe to share between threads.
+    """A container belongs to a client and does not exist for another one. Safe to share between threads.
 
-    `create`, `get`, `list` and `delete` ask whose container it is. The rest takes the id of one that `get`
-    has given, and raises `NotFound` if that has gone or expired since, or has no such file.
+    `create`, `get`, `list` and `delete` check the owner. The other methods take an id that `get` returned,
+    and raise `NotFound` if the container has been deleted or has expired since, or has no such file.
     """
 
     def __init__(
@@ -63,15 +63,15 @@ class Containers:
         stateful: bool = True,
         approval: bool = False,
     ) -> Container:
-        """A container with copies of the uploaded ``file_ids`` in it, or none at all.
+        """A container with copies of the uploaded ``file_ids``. If anything fails, there is no container.
 
         Raises `BadRequest`, `NotFound` (a file), `TooLarge`, `StorageFailed`.
         """
-        most_memory, most = self._settings.container_memory, self._settings.max_containers
-        if _gigabytes(memory_limit) > _gigabytes(most_memory):
-            raise BadRequest(f"Invalid 'memory_limit': at most {most_memory} here.", "memory_limit")
+        max_memory, max_count = self._settings.container_memory, self._settings.max_containers
+        if _gigabytes(memory_limit) > _gigabytes(max_memory):
+            raise BadRequest(f"Invalid 'memory_limit': at most {max_memory} here.", "memory_limit")
         copied = [self._uploaded.get(client, file_id) for file_id in file_ids]
-        Room(self._settings.container_bytes).check(sum(file.bytes for file in copied))
+        ByteQuota(self._settings.container_bytes).check(sum(file.bytes for file in copied))
 
         id_, now = self._folder.new_id("cntr_"), self._folder.now()
         container = Container(
@@ -89,12 +89,12 @@ class Containers:
             copies = []
             for file in copied:
                 with self._uploaded.open(client, file.id) as content:
-                    copy = writing.enter_context(self._folder.written(content, self._check_size))
+                    copy = writing.enter_context(self._folder.writing(content, self._check_size))
                 copies.append((ROOT + file.filename, copy))
             rows = writing.enter_context(self._folder.transaction())
-            if container_rows.count_running(rows, client, now) >= most:
+            if container_rows.count_running(rows, client, now) >= max_count:
                 raise BadRequest(
-                    f"There are {most} containers already: delete some first.",
+                    f"There are already {max_count} containers, the limit: delete some first.",
                     code="too_many_containers",
                 )
             container_rows.insert(rows, container)
@@ -111,53 +111,55 @@ class Containers:
         return container
 
     def touch(self, container_id: str) -> None:
-        """Let the container live on from now. What has expired stays so.
+        """The container is used now: its time to expiry starts again. An expired one stays expired.
 
-        A disk that is full or fails keeps nobody from what is there.
+        If the disk is full or fails, the container can be used anyway.
         """
         try:
             with self._folder.transaction() as rows:
                 container_rows.touch(rows, container_id, self._folder.now())
         except StorageFailed as error:
-            log.warning("use of a container not noted", reason=error.message)
+            log.warning("the use of a container was not recorded", reason=error.message)
 
     def begin_session(self, container_id: str) -> bool:
-        """A kernel is to have variables of this container; whether one had, whose end nobody was told.
+        """Mark the session as started. Returns True if an earlier session ended without being reported.
 
-        False where that cannot be noted: as with `touch`, nobody is kept from what is there.
+        Returns False if that cannot be recorded: as with `touch`, the container can be used anyway.
         """
         try:
             with self._folder.transaction() as rows:
                 return container_rows.begin_session(rows, container_id)
         except StorageFailed as error:
-            log.warning("the session of a container not noted", reason=error.message)
+            log.warning("the session of a container was not recorded", reason=error.message)
             return False
 
     def end_session(self, container_id: str) -> None:
-        """The variables are gone, and it is said that they are."""
+        """The variables are gone, and the client is informed."""
         try:
             with self._folder.transaction() as rows:
                 container_rows.end_session(rows, container_id)
         except StorageFailed as error:
-            log.warning("the end of a container's session not noted", reason=error.message)
+            log.warning("the end of a container's session was not recorded", reason=error.message)
 
     def list(
         self, client: str, page: Page | None = None, *, name: str | None = None
     ) -> Listing[Container]:
-        """Also those that have expired not long ago."""
+        """Includes those that have expired within `REMEMBERED_SECONDS`."""
         with self._folder.transaction() as rows:
             return container_rows.page_of(rows, client, page or Page(), name, self._folder.now())
 
     def delete(self, client: str, container_id: str) -> bool:
-        """Whether it has gone now, rather than expired and been swept before. Raises `NotFound`."""
+        """Returns True unless it had expired and been swept already. Raises `NotFound`."""
         with self._folder.transaction() as rows:
             container_rows.find(rows, client, container_id, self._folder.now())
-            rows.removing()
+            rows.prepare_removal()
             container_files.remove_all(rows, container_id)
             return container_rows.remove(rows, container_id)
 
     def sweep(self) -> Sequence[str]:
-        """Empty what has expired, and forget what did so long ago; the ids of the former, each told once."""
+        """Empty newly expired containers and remove old ones. Returns the ids of the former, each id
+        once.
+        """
         now = self._folder.now()
         with self._folder.transaction() as rows:
             ended = container_rows.end_expired(rows, now)
@@ -167,12 +169,12 @@ class Containers:
         return ended
 
     def version(self, container_id: str) -> int:
-        """A number that changes with each file that a user adds, replaces or removes."""
+        """A number that changes whenever a user adds, replaces or removes a file."""
         with self._folder.transaction() as rows:
             return self._check_running(rows, container_id)
 
     def files(self, container_id: str) -> Sequence[ContainerFile]:
-        """All of them, oldest first."""
+        """Oldest first."""
         with self._folder.transaction() as rows:
             self._check_running(rows, container_id)
             return container_files.all_of(rows, container_id)
@@ -190,26 +192,26 @@ class Containers:
     def put_file(
         self, container_id: str, path: str, content: bytes | IO[bytes], source: Source
     ) -> ContainerFile:
-        """Keep ``content`` under ``path``, whole or not at all, in place of what was there (its id stays).
+        """Store ``content`` at ``path``, whole or not at all. A file that it replaces keeps its id.
 
         Raises `BadRequest`, `TooLarge`, `StorageFailed`.
         """
         check_path(path)
         with self._folder.transaction() as rows:
             self._check_running(rows, container_id)
-            room = room_beside(rows, container_id, path, self._settings.container_bytes)
+            quota = quota_for(rows, container_id, path, self._settings.container_bytes)
 
         def check(size: int) -> None:
             self._check_size(size)
-            room.check(size)
+            quota.check(size)
 
         stream = BytesIO(content) if isinstance(content, bytes) else content
-        with self._folder.written(stream, check) as stored, self._folder.transaction() as rows:
+        with self._folder.writing(stream, check) as stored, self._folder.transaction() as rows:
             self._check_running(rows, container_id)
             return self._put(rows, container_id, path, stored, source)
 
     def open(self, container_id: str, file_id: str) -> BinaryIO:
-        """The contents as they are now, whatever then happens to the file; whoever asked closes them."""
+        """The contents as they are now, whatever happens to the file later. The caller closes them."""
         with self._folder.transaction() as rows:
             self._check_running(rows, container_id)
             return self._folder.open(container_files.find(rows, container_id, file_id)[1])
@@ -230,8 +232,8 @@ class Containers:
     def _put(
         self, rows: Rows, container_id: str, path: str, stored: Content, source: Source
     ) -> ContainerFile:
-        # Once more: others may have put files there while this one was written.
-        room_beside(rows, container_id, path, self._settings.container_bytes).check(stored.bytes)
+        # Again: other files may have been stored while this one was written.
+        quota_for(rows, container_id, path, self._settings.container_bytes).check(stored.bytes)
         if source == "user":
             container_rows.add_version(rows, container_id)
         return container_files.put(rows, self._folder, container_id, path, stored, source)

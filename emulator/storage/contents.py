@@ -1,6 +1,6 @@
-"""Where contents lie: files with random names in a folder. Knows nothing of the index.
+"""Contents as files with random names in a folder. Knows nothing of the index.
 
-`object_contents` has the same in an object store.
+`object_contents` stores them in an object store instead.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from emulator.errors import StorageFailed
 
 log = structlog.get_logger()
 
-# Raises if contents may not be (or grow) that large. Called with each piece, so it stays cheap.
-Check = Callable[[int], None]
+SizeCheck = Callable[[int], None]
+"""Raises if contents must not be that large. Called with the size so far after each piece, so it must be
+cheap.
+"""
 
 PIECE_BYTES = 256 * 1024
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -29,40 +31,42 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredContent:
     bytes: int
     modified: float
-    """Seconds since 1970."""
+    """Unix time."""
 
 
 class Contents(Protocol):
     """Safe to share between threads."""
 
-    def write(self, key: str, source: IO[bytes], check: Check) -> int:
-        """How many bytes. What fails may leave a part. Raises what ``check`` raises, and `StorageFailed`."""
+    def write(self, key: str, source: IO[bytes], check: SizeCheck) -> int:
+        """Returns the number of bytes. A failure may leave a part. Raises what ``check`` raises, and
+        `StorageFailed`.
+        """
 
     def open(self, key: str) -> BinaryIO:
         """Raises `StorageFailed`."""
 
     def remove(self, *keys: str) -> None:
-        """What is not there is no error, and what cannot be removed is told in the log."""
+        """Ignores keys that do not exist. A failure to remove is only logged."""
 
-    def stored(self) -> Mapping[str, Stored]:
-        """All that is there, by key. Raises `StorageFailed`."""
+    def list_stored(self) -> Mapping[str, StoredContent]:
+        """All contents by key. Raises `StorageFailed`."""
 
     def scratch(self) -> IO[bytes]:
-        """A file without a name: gone when it is closed, or the process dies."""
+        """A nameless file, which disappears when it is closed or the process dies."""
 
     def close(self) -> None: ...
 
 
 class FolderContents:
-    """`contents/` in a folder: of this machine, or one that several replicas have mounted."""
+    """`contents/` in a folder of this machine, or in one that several replicas have mounted."""
 
     def __init__(self, folder: Path, *, shared: bool = False) -> None:
-        """``shared``: what is written is on the disk before it counts. Raises ``OSError``."""
+        """``shared``: several replicas have the folder, so writes are fsynced. Raises ``OSError``."""
         self._shared = shared
-        # What people upload is nobody else's business.
+        # Other users of the machine must not read uploads.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = folder / "contents"
         self._path.mkdir(mode=0o700, exist_ok=True)
@@ -72,7 +76,9 @@ class FolderContents:
         os.close(self._fd)
 
     def lock_alone(self) -> bool:
-        """Whether no other process has the folder open; none opens it alone until `close`."""
+        """Returns True if no other process has the folder open. Until `close`, no other process gets
+        True.
+        """
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -81,10 +87,10 @@ class FolderContents:
         return True
 
     def lock_shared(self) -> None:
-        """Let others in."""
+        """Let other processes open the folder, too."""
         fcntl.flock(self._fd, fcntl.LOCK_SH)
 
-    def write(self, key: str, source: IO[bytes], check: Check) -> int:
+    def write(self, key: str, source: IO[bytes], check: SizeCheck) -> int:
         size = 0
         try:
             with os.fdopen(os.open(key, _WRITE, 0o600, dir_fd=self._fd), "wb") as target:
@@ -115,12 +121,12 @@ class FolderContents:
             except FileNotFoundError:
                 pass
             except OSError as error:
-                log.warning("contents not removed", reason=str(error))
+                log.warning("contents were not removed", reason=str(error))
 
-    def stored(self) -> dict[str, Stored]:
+    def list_stored(self) -> dict[str, StoredContent]:
         found = {}
         for entry in os.scandir(self._fd):
             with suppress(FileNotFoundError):
-                said = entry.stat(follow_symlinks=False)
-                found[entry.name] = Stored(said.st_size, said.st_mtime)
+                status = entry.stat(follow_symlinks=False)
+                found[entry.name] = StoredContent(status.st_size, status.st_mtime)
         return found

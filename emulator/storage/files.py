@@ -16,8 +16,8 @@ from emulator.storage.index import CONTENT_COLUMN, Rows
 from emulator.storage.paging import Listing, Page, listing
 
 PURPOSES = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
-# One hour to thirty days, as OpenAI has it.
 EXPIRES_SECONDS = range(3600, 2_592_001)
+"""One hour to thirty days, like OpenAI."""
 
 _TABLE = f"""
 CREATE TABLE IF NOT EXISTS files (
@@ -58,7 +58,7 @@ class File:
 
 
 class Files:
-    """Each belongs to a client; for another one it is not there. Safe to share between threads."""
+    """A file belongs to a client and does not exist for another one. Safe to share between threads."""
 
     def __init__(self, folder: BlobStore, settings: Settings) -> None:
         self._folder = folder
@@ -75,7 +75,7 @@ class Files:
         purpose: str,
         expires_seconds: int | None = None,
     ) -> File:
-        """Keep ``content``, whole or not at all. Raises `BadRequest`, `TooLarge`, `StorageFailed`."""
+        """Store ``content``, whole or not at all. Raises `BadRequest`, `TooLarge`, `StorageFailed`."""
         check_name(filename)
         if purpose not in PURPOSES:
             expected = ", ".join(PURPOSES)
@@ -89,7 +89,7 @@ class Files:
         now = self._folder.now()
         expires_at = None if expires_seconds is None else now + expires_seconds
         file_id = self._folder.new_id("file-")
-        with self._folder.written(content, self._check_size) as stored:
+        with self._folder.writing(content, self._check_size) as stored:
             file = File(file_id, client, filename, purpose, stored.bytes, now, expires_at)
             with self._folder.transaction() as rows:
                 count, total = rows.one(
@@ -103,7 +103,7 @@ class Files:
                     "INSERT INTO files VALUES "
                     "(:id, :client, :filename, :purpose, :created_at, :expires_at, :content)",
                     **vars(file),
-                    content=rows.keep(stored),
+                    content=rows.add_content(stored),
                 )
         return file
 
@@ -113,7 +113,7 @@ class Files:
             return self._find(rows, client, file_id)[0]
 
     def open(self, client: str, file_id: str) -> BinaryIO:
-        """The contents, to be closed by whoever asked. Raises `NotFound`."""
+        """The contents, which the caller closes. Raises `NotFound`."""
         with self._folder.transaction() as rows:
             return self._folder.open(self._find(rows, client, file_id)[1])
 
@@ -136,13 +136,15 @@ class Files:
         """Raises `NotFound`."""
         query = f"SELECT content FROM files WHERE {_LIVE} AND id = :id"
         with self._folder.transaction() as rows:
-            if not rows.drop(query, client=client, id=file_id, now=self._folder.now()):
+            if not rows.remove_contents(query, client=client, id=file_id, now=self._folder.now()):
                 raise _not_found(file_id)
 
     def sweep(self) -> None:
-        """Remove what has expired."""
+        """Remove the files that have expired."""
         with self._folder.transaction() as rows:
-            rows.drop("SELECT content FROM files WHERE expires_at <= :now", now=self._folder.now())
+            rows.remove_contents(
+                "SELECT content FROM files WHERE expires_at <= :now", now=self._folder.now()
+            )
 
     def _find(self, rows: Rows, client: str, file_id: str) -> tuple[File, str]:
         """A file, and the key of its contents."""
@@ -158,34 +160,36 @@ class Files:
     def _check_room(self, count: int, total: int) -> None:
         if count > self._settings.max_files:
             raise BadRequest(
-                f"There are {self._settings.max_files} files already: delete some first.",
+                f"There are already {self._settings.max_files} files, the limit: delete some first.",
                 "file",
                 "too_many_files",
             )
         if total > self._settings.files_bytes:
             raise TooLarge(
-                f"All files together may have {self._settings.files_bytes} bytes: delete some first.",
+                f"All files together may have at most {self._settings.files_bytes} bytes: delete some first.",
                 "file",
                 "files_full",
             )
 
 
 def check_file_size(size: int, settings: Settings) -> None:
-    """Raises `TooLarge` for a file of ``size`` bytes, or one that has grown to it already."""
+    """Raises `TooLarge` if a file of ``size`` bytes, or a larger one, is not allowed."""
     if size > settings.max_file_bytes:
         raise TooLarge(
-            f"A file may have {settings.max_file_bytes} bytes at most.", "file", "file_too_large"
+            f"A file may have at most {settings.max_file_bytes} bytes.", "file", "file_too_large"
         )
 
 
 def check_name(name: str, param: str = "file") -> None:
-    """Raises `BadRequest` unless ``name`` is that of one file, in no folder, on any system."""
-    says = _misnamed(name)
-    if says:
-        raise BadRequest(f"Invalid file name {name[:300]!r}: {says}.", param, "invalid_file_name")
+    """Raises `BadRequest` unless ``name`` is a plain file name, without a folder, on every system."""
+    problem = _name_problem(name)
+    if problem:
+        raise BadRequest(
+            f"Invalid file name {name[:300]!r}: {problem}.", param, "invalid_file_name"
+        )
 
 
-def _misnamed(name: str) -> str | None:
+def _name_problem(name: str) -> str | None:
     if not name:
         return "it is empty"
     if name in (".", ".."):

@@ -1,7 +1,8 @@
-"""The index of what is kept: rows of SQL, changed in transactions. Knows nothing of what they mean.
+"""The index of stored contents: SQL rows, changed in transactions. Knows nothing of what the rows mean.
 
-`SQLiteIndex` is a file in the folder of one machine; `shared_index` has the same for several replicas. Both
-run the same queries, in the SQL that SQLite and PostgreSQL share, with ``:name`` for each value.
+`SQLiteIndex` is a file in the folder of one machine; `shared_index` is a database for several replicas.
+Both run the same queries, in the SQL that SQLite and PostgreSQL have in common, with ``:name`` for each
+value.
 """
 
 from __future__ import annotations
@@ -19,42 +20,42 @@ from emulator.errors import StorageFailed
 
 CONTENTS = "CREATE TABLE IF NOT EXISTS contents (key TEXT PRIMARY KEY, bytes BIGINT NOT NULL)"
 
-# How other tables point to contents: a row goes with them.
+# The column by which other tables refer to contents: removing contents removes the row.
 CONTENT_COLUMN = "content TEXT NOT NULL UNIQUE REFERENCES contents ON DELETE CASCADE"
 
 VERSION = 1
-"""Of the index's tables: to be raised when they change."""
+"""Of the tables. Raise it whenever they change."""
 
 _RESERVED_BYTES = 512 * 1024
 
 
 @dataclass(frozen=True)
 class Content:
-    """Contents on the disk that the index may not know yet."""
+    """Contents on the disk, possibly not yet in the index."""
 
     key: str
     bytes: int
 
 
 class Rows:
-    """The index, as one transaction sees it."""
+    """The index within one transaction."""
 
     def __init__(
         self, execute: Callable[[str, dict[str, Any]], Any], release: Callable[[], None]
     ) -> None:
-        """``execute`` returns a cursor as PEP 249 has it; ``release`` is called before rows are removed."""
+        """``execute`` returns a PEP 249 cursor; ``release`` is called before rows are removed."""
         self._execute = execute
         self._release = release
         self.removes = False
-        self.dropped: list[str] = []
+        self.removed_contents: list[str] = []
 
-    def removing(self) -> None:
-        """To be called before rows are removed: what this takes at first is there on a full disk, too."""
+    def prepare_removal(self) -> None:
+        """Must be called before rows are removed: frees the disk space that a removal needs at first."""
         self.removes = True
         self._release()
 
     def run(self, query: str, **values: object) -> int:
-        """How many rows ``query`` changed."""
+        """Returns the number of rows that ``query`` changed."""
         return int(self._execute(query, values).rowcount)
 
     def all(self, query: str, **values: object) -> list[Any]:
@@ -64,19 +65,21 @@ class Rows:
         """The first row, or None."""
         return self._execute(query, values).fetchone()
 
-    def keep(self, content: Content) -> str:
-        """Take contents into the index. Their key, for the row that is to point to them."""
+    def add_content(self, content: Content) -> str:
+        """Add contents to the index. Returns their key, for the row that refers to them."""
         self.run("INSERT INTO contents VALUES (:key, :bytes)", **vars(content))
         return content.key
 
-    def drop(self, query: str, **values: object) -> int:
-        """Remove the contents whose keys ``query`` selects, and every row that points to them. How many."""
+    def remove_contents(self, query: str, **values: object) -> int:
+        """Remove the contents whose keys ``query`` selects, and the rows that refer to them. Returns how
+        many.
+        """
         keys = [key for (key,) in self.all(query, **values)]
         if keys:
-            self.removing()
+            self.prepare_removal()
         for key in keys:
             self.run("DELETE FROM contents WHERE key = :key", key=key)
-        self.dropped += keys
+        self.removed_contents += keys
         return len(keys)
 
 
@@ -84,7 +87,8 @@ class Index(Protocol):
     """Safe to share between threads."""
 
     def transaction(self) -> AbstractContextManager[Rows]:
-        """All of the block's changes, or none; what it reads stays true until it has written.
+        """All of the block's changes, or none. What the block reads does not change before the block has
+        written.
 
         Raises `StorageFailed`.
         """
@@ -93,10 +97,12 @@ class Index(Protocol):
 
 
 class SQLiteIndex:
-    """`index.sqlite` in WAL mode, and `reserved`, room for removing things when the disk is full."""
+    """`index.sqlite` in WAL mode, and `reserved`: disk space that lets rows be removed when the disk is
+    full.
+    """
 
     def __init__(self, folder: Path) -> None:
-        """Raises ``OSError`` or ``sqlite3.Error``, also for an index of another version."""
+        """Raises ``OSError`` or ``sqlite3.Error``, the latter also for an index of another version."""
         self._lock = threading.Lock()
         index = folder / "index.sqlite"
         index.touch(mode=0o600)
@@ -128,7 +134,7 @@ class SQLiteIndex:
         rows = Rows(self._connection.execute, self._release_reserve)
         with self._lock:
             try:
-                # At once for writing: what the block reads stays true until it has written.
+                # IMMEDIATE: nobody else writes between this block's reads and its writes.
                 self._connection.execute("BEGIN IMMEDIATE")
                 try:
                     yield rows
@@ -142,7 +148,7 @@ class SQLiteIndex:
             self._reserve()
 
     def _reserve(self) -> None:
-        """Take room on the disk for the next removal; where there is none, the one after may have some."""
+        """Occupy disk space for the next removal. If the disk is full now, a later call may succeed."""
         with suppress(OSError):
             self._reserved.touch(mode=0o600)
             self._reserved.write_bytes(bytes(_RESERVED_BYTES))
@@ -153,7 +159,7 @@ class SQLiteIndex:
 
 
 def _check_version(index: sqlite3.Connection) -> None:
-    """An index of another version is left as it is. Raises ``sqlite3.Error``."""
+    """Raises ``sqlite3.Error`` for an index of another version, which stays unchanged."""
     with closing(index.cursor()) as cursor:
         (version,) = cursor.execute("PRAGMA user_version").fetchone()
         (tables,) = cursor.execute("SELECT count(*) FROM sqlite_master").fetchone()

@@ -1,7 +1,7 @@
-"""Contents in an object store (``s3://bucket/prefix``, whatever fsspec knows): an object for each.
+"""Contents as objects in an object store (``s3://bucket/prefix`` or any other that fsspec supports).
 
-An object is put whole from a file on the local disk, so there is never half of one. Credentials are
-those that the store's own library finds (environment, instance role). Knows nothing of the index.
+An object is uploaded whole from a file on the local disk, so half of one never exists. The store's own
+library finds the credentials (environment, instance role). Knows nothing of the index.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import IO, Any, BinaryIO, cast
 import structlog
 
 from emulator.errors import FileStoreUnavailable, StorageFailed
-from emulator.storage.contents import PIECE_BYTES, Check, Stored
+from emulator.storage.contents import PIECE_BYTES, SizeCheck, StoredContent
 
 log = structlog.get_logger()
 
@@ -24,15 +24,15 @@ class ObjectContents:
     """Safe to share between threads, not between processes: each opens its own."""
 
     def __init__(self, url: str) -> None:
-        """Raises `StorageFailed`, also without fsspec or what it needs for such a URL."""
+        """Raises `StorageFailed`, also if fsspec or its package for such a URL is missing."""
         try:
             import fsspec
         except ImportError as error:
             raise StorageFailed(
-                f"files_dir {_scheme(url)} needs fsspec: pip install fsspec, and what it needs for it"
+                f"files_dir {_scheme(url)} needs fsspec: pip install fsspec, and its package for this store"
             ) from error
-        with _failing("cannot be opened"):
-            # Not from the cache of instances, which would also list what others have removed since.
+        with _storage_errors("cannot be opened"):
+            # A cached instance would also list objects that other replicas have removed.
             self._files: Any
             self._files, root = fsspec.core.url_to_fs(
                 url, skip_instance_cache=True, use_listings_cache=False
@@ -40,9 +40,9 @@ class ObjectContents:
             self._root = f"{root.rstrip('/')}/contents"
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing is open between calls."""
 
-    def write(self, key: str, source: IO[bytes], check: Check) -> int:
+    def write(self, key: str, source: IO[bytes], check: SizeCheck) -> int:
         size = 0
         with tempfile.NamedTemporaryFile() as whole:
             try:
@@ -55,14 +55,14 @@ class ObjectContents:
                 raise StorageFailed(
                     f"The proxy cannot store the file: {error.strerror}."
                 ) from error
-            with _failing("takes no file"):
-                self._files.put_file(whole.name, self._place(key))
+            with _storage_errors("takes no file"):
+                self._files.put_file(whole.name, self._path(key))
         return size
 
     def open(self, key: str) -> BinaryIO:
-        """It is read as it is asked for: one that is removed meanwhile breaks off."""
-        with _failing("cannot be read"):
-            return cast(BinaryIO, self._files.open(self._place(key), "rb"))
+        """The object is downloaded while it is read. If it is removed meanwhile, reading fails."""
+        with _storage_errors("cannot be read"):
+            return cast(BinaryIO, self._files.open(self._path(key), "rb"))
 
     def scratch(self) -> IO[bytes]:
         return tempfile.TemporaryFile()
@@ -70,37 +70,37 @@ class ObjectContents:
     def remove(self, *keys: str) -> None:
         for key in keys:
             try:
-                with _failing("cannot remove"):
-                    self._files.rm_file(self._place(key))
+                with _storage_errors("cannot remove"):
+                    self._files.rm_file(self._path(key))
             except StorageFailed as error:
                 if not isinstance(error.__cause__, FileNotFoundError):
-                    log.warning("contents not removed", reason=error.message)
+                    log.warning("contents were not removed", reason=error.message)
 
-    def stored(self) -> dict[str, Stored]:
+    def list_stored(self) -> dict[str, StoredContent]:
         try:
-            with _failing("cannot be listed"):
+            with _storage_errors("cannot be listed"):
                 entries = self._files.ls(self._root, detail=True)
         except StorageFailed as error:
             if isinstance(error.__cause__, FileNotFoundError):
-                return {}  # there has been none yet
+                return {}  # nothing has been stored yet
             raise
         found = {}
         for entry in entries:
             when = entry.get("LastModified") or entry.get("created") or entry.get("mtime")
             seconds = when.timestamp() if isinstance(when, datetime) else when
             if entry["type"] == "file" and isinstance(seconds, int | float):
-                found[entry["name"].rpartition("/")[2]] = Stored(int(entry["size"]), seconds)
+                found[entry["name"].rpartition("/")[2]] = StoredContent(int(entry["size"]), seconds)
         return found
 
-    def _place(self, key: str) -> str:
+    def _path(self, key: str) -> str:
         return f"{self._root}/{key}"
 
 
 @contextmanager
-def _failing(how: str) -> Iterator[None]:
-    """Raises `StorageFailed` for what is forbidden or missing, `FileStoreUnavailable` for any other failure.
+def _storage_errors(how: str) -> Iterator[None]:
+    """Raises `StorageFailed` for what is forbidden or missing, `FileStoreUnavailable` for any other error.
 
-    Each library behind fsspec has errors of its own for a store that cannot be reached; none of them is full.
+    Each library behind fsspec has its own errors for an unavailable store. Object stores are never full.
     """
     try:
         yield

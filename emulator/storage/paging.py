@@ -1,4 +1,4 @@
-"""Lists that are read page by page, as OpenAI's are: after, limit, order. Knows nothing of what is listed."""
+"""Lists that clients read page by page, like OpenAI's: after, limit, order. Knows nothing of the items."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from emulator.errors import BadRequest
 
-MOST = 100
-"""Items of a page."""
+MAX_ITEMS = 100
+"""Items on a page."""
 
 
-class Listed(Protocol):
+class ListItem(Protocol):
     @property
     def id(self) -> str: ...
 
     def json(self) -> dict[str, Any]: ...
 
 
-T = TypeVar("T", bound=Listed)
+T = TypeVar("T", bound=ListItem)
 
 
 @dataclass(frozen=True)
 class Page:
-    """A piece of a list whose ids sort by age (`emulator.storage.blob_store.BlobStore.new_id`).
+    """A page of a list whose ids sort by age (`emulator.storage.blob_store.BlobStore.new_id`).
 
-    The cursor is a place between ids, so a list can be read while what has been read is deleted.
+    The cursor is a position between ids, so a client may delete items while it reads the list.
     """
 
     after: str | None = None
@@ -36,10 +36,10 @@ class Page:
 
     @property
     def clause(self) -> str:
-        """The end of a query's WHERE that selects this page, and one row more if there is one."""
-        before = ">" if self.order == "asc" else "<"
-        place = f" AND id {before} :after" if self.after else ""
-        return f"{place} ORDER BY id {self.order} LIMIT :limit + 1"
+        """The end of a query's WHERE that selects this page, and the first row of the next one."""
+        comparison = ">" if self.order == "asc" else "<"
+        position = f" AND id {comparison} :after" if self.after else ""
+        return f"{position} ORDER BY id {self.order} LIMIT :limit + 1"
 
     @property
     def values(self) -> dict[str, object]:
@@ -53,18 +53,18 @@ class Listing(Generic[T]):
 
     def json(self) -> dict[str, Any]:
         """The list as OpenAI's JSON object."""
-        return _shown([item.json() for item in self.items], has_more=self.has_more)
+        return _list_object([item.json() for item in self.items], has_more=self.has_more)
 
 
 def listing(page: Page, found: Sequence[T]) -> Listing[T]:
-    """The rows that `Page.clause` selected, without the one too many."""
+    """The rows that `Page.clause` selected, without the one of the next page."""
     return Listing(found[: page.limit], len(found) > page.limit)
 
 
 def parse_page(
-    query: Mapping[str, str], prefix: str, *, default: int = 20, most: int = MOST
+    query: Mapping[str, str], prefix: str, *, default: int = 20, most: int = MAX_ITEMS
 ) -> Page:
-    """Read a page from a query string. Raises `BadRequest`; ``prefix`` is that of the listed ids."""
+    """Read a page from a query string. ``prefix`` is that of the items' ids. Raises `BadRequest`."""
     after = query.get("after") or None
     if after is not None and not re.fullmatch(prefix + "[0-9a-f]{32}", after):
         raise BadRequest(f"Invalid 'after': expected an id that begins with {prefix}.", "after")
@@ -72,18 +72,18 @@ def parse_page(
 
 
 def page_among(items: Sequence[Mapping[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
-    """The page of ``items``, oldest first, that a query string asks for, as OpenAI's JSON object.
+    """The page of ``items`` (oldest first) that a query string asks for, as OpenAI's JSON object.
 
-    Their ids need not sort. Raises `BadRequest`.
+    The ids need not sort by age. Raises `BadRequest`.
     """
-    limit = _limit(query, 20, MOST)
+    limit = _limit(query, 20, MAX_ITEMS)
     listed = [*items] if _order(query) == "asc" else [*reversed(items)]
     if after := query.get("after"):
-        places = [n for n, item in enumerate(listed) if item["id"] == after]
-        if not places:
+        positions = [n for n, item in enumerate(listed) if item["id"] == after]
+        if not positions:
             raise BadRequest("Invalid 'after': no listed item has this id.", "after")
-        listed = listed[places[-1] + 1 :]
-    return _shown(listed[:limit], has_more=len(listed) > limit)
+        listed = listed[positions[-1] + 1 :]
+    return _list_object(listed[:limit], has_more=len(listed) > limit)
 
 
 def _limit(query: Mapping[str, str], default: int, most: int) -> int:
@@ -101,11 +101,11 @@ def _order(query: Mapping[str, str]) -> Literal["asc", "desc"]:
     return order
 
 
-def _shown(items: Sequence[Mapping[str, Any]], *, has_more: bool) -> dict[str, Any]:
+def _list_object(items: Sequence[Mapping[str, Any]], *, has_more: bool) -> dict[str, Any]:
     return {
         "object": "list",
         "data": [*items],
-        # OpenAI's schemas want strings here, also of a list that is empty.
+        # OpenAI's schemas require strings here, also for an empty list.
         "first_id": items[0]["id"] if items else "",
         "last_id": items[-1]["id"] if items else "",
         "has_more": has_more,

@@ -1,4 +1,4 @@
-"""Call tasks every few seconds, in a thread of its own. Knows nothing of what they remove."""
+"""Calls tasks every few seconds in a thread of its own. Knows nothing of what they remove."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Sweeper:
             for task in self._tasks:
                 try:
                     task()
-                except EmulatorError as error:  # a full disk may have room again next time
+                except EmulatorError as error:  # a full disk may have space again next time
                     log.warning("sweep failed", reason=error.message)
             if self._closed.wait(self._seconds):
                 return

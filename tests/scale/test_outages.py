@@ -13,7 +13,7 @@ from typing import Any
 import openai
 import pytest
 
-from emulator.storage.key_value import REST_SECONDS
+from emulator.storage.key_value import PAUSE_SECONDS
 from tests.support.object_store import ObjectStore
 from tests.support.postgres import Postgres
 from tests.support.processes import RedisServer
@@ -37,7 +37,7 @@ def rested(server: RedisServer) -> Iterator[None]:
     """A replica that has found Redis away does not ask for a while."""
     with away(server):
         yield
-    time.sleep(REST_SECONDS + 0.5)
+    time.sleep(PAUSE_SECONDS + 0.5)
 
 
 def refused(replicas: Replicas, replica: int, path: str, body: Any = None) -> Any:
@@ -97,7 +97,7 @@ def test_postgresql_is_restarted_and_files_are_there_again_without_a_restart_of_
             for path in ("/v1/files", f"/v1/files/{file.id}/content", "/v1/containers"):
                 assert refused(replicas, replica, path)["headers"]["retry-after"] == "1"
             refused(replicas, replica, session.execute, {"code": "x"})
-            with pytest.raises(openai.InternalServerError, match="cannot be reached just now"):
+            with pytest.raises(openai.InternalServerError, match="are unavailable now"):
                 client.files.create(file=("b.csv", b"3"), purpose="user_data")
         assert (
             chat_at(replicas, 0, [{"role": "user", "content": "Hi"}], TOOLS)["content"] == "Plain."

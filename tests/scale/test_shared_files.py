@@ -66,7 +66,7 @@ def test_what_one_replica_stores_another_reads_and_removes(replicas: list[Replic
     with pytest.raises(NotFound):
         first.files.open("me", file)
     assert second.containers.delete("me", container)
-    assert first.store._contents.stored() == {}
+    assert first.store._contents.list_stored() == {}
 
 
 def test_another_clients_file_is_at_no_replica(replicas: list[Replica]) -> None:
@@ -129,7 +129,7 @@ def test_a_quota_is_one_of_all_replicas_also_for_uploads_at_the_same_time(
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(upload, range(16))) == 4
     assert refused == ["too_many_files"] * 12
-    assert len(replicas[0].store._contents.stored()) == 4
+    assert len(replicas[0].store._contents.list_stored()) == 4
 
 
 def test_both_replicas_sweep_at_once_and_each_expired_container_is_one_ones_to_end(
@@ -163,7 +163,7 @@ def test_both_replicas_sweep_at_once_and_each_expired_container_is_one_ones_to_e
                 replica.containers.touch(container)  # a cell that ends now brings nothing back
                 with pytest.raises(NotFound):
                     replica.containers.put_file(container, f"{ROOT}b.txt", b"y", "assistant")
-        assert len(stores[0]._contents.stored()) == 1
+        assert len(stores[0]._contents.list_stored()) == 1
 
 
 def test_an_unfinished_upload_is_left_alone_for_an_hour_and_then_removed(
@@ -172,12 +172,12 @@ def test_an_unfinished_upload_is_left_alone_for_an_hour_and_then_removed(
     """A replica that starts must not take what another is writing for what a dead one has left."""
     index = database.database()
     first = open_blob_store(files_dir, index)
-    with first.written(BytesIO(b"half"), lambda _size: None) as unfinished:
+    with first.writing(BytesIO(b"half"), lambda _size: None) as unfinished:
         open_blob_store(files_dir, index).close()
         with first.open(unfinished.key) as content:
             assert content.read() == b"half"
         open_blob_store(files_dir, index, now=lambda: time.time() + 3700).close()
-        assert first._contents.stored() == {}
+        assert first._contents.list_stored() == {}
     first.close()
 
 

@@ -359,15 +359,15 @@ def test_what_a_crash_left_is_removed_at_the_next_start(tmp_path: Path) -> None:
 
 
 def put(folder: BlobStore, content: BytesIO) -> str:
-    with folder.written(content, lambda _size: None) as stored, folder.transaction() as rows:
-        rows.run("INSERT INTO things VALUES (:key)", key=rows.keep(stored))
+    with folder.writing(content, lambda _size: None) as stored, folder.transaction() as rows:
+        rows.run("INSERT INTO things VALUES (:key)", key=rows.add_content(stored))
     return stored.key
 
 
 def test_a_folder_that_another_proxy_uses_is_left_as_it_is(tmp_path: Path) -> None:
     """The second proxy must not take the first one's unfinished uploads for leftovers."""
     first = BlobStore(tmp_path)
-    with first.written(BytesIO(b"half"), lambda _size: None) as unfinished:
+    with first.writing(BytesIO(b"half"), lambda _size: None) as unfinished:
         BlobStore(tmp_path).close()
         assert isinstance(unfinished, Content)
         with first.open(unfinished.key) as content:

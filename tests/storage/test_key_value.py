@@ -25,7 +25,7 @@ from emulator.programs.saved import SavedProgram, save
 from emulator.reading.readers import Statement
 from emulator.storage.key_value import (
     MAX_VALUE_BYTES,
-    REST_SECONDS,
+    PAUSE_SECONDS,
     KeyValueStore,
     RedisStore,
     SQLiteStore,
@@ -341,7 +341,7 @@ def test_redis_may_start_late_go_and_come_back(tmp_path: Path, redis: RedisServe
             redis.start()
             with pytest.raises(StoreFailed, match="could not be reached"):
                 store.get("a")
-            clock.now += REST_SECONDS
+            clock.now += PAUSE_SECONDS
             store.put({"a": b"1"})
             assert store.get("a") == b"1"
             redis.stop()

@@ -1,9 +1,8 @@
-"""Keep values between requests under keys, for a while. Knows nothing of what they mean.
+"""Values under keys that expire, for the time between requests. Knows nothing of what they mean.
 
-SQLite by default (a file survives a restart), Redis for several replicas, memory for tests. What is
-stored is JSON, never pickle. A store that fails costs a model turn, not an answer.
-
-`interface` says what each of them can do.
+SQLite by default (a file survives a restart), Redis for several replicas, memory for tests. Values are
+JSON, never pickle. A store that fails costs a turn of the model, not an answer. `interface` has the
+protocol, `leases` exclusive leases that work with any store.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from emulator.storage.key_value.interface import (
     KeyValueStore,
     StoreFailed,
 )
-from emulator.storage.key_value.redis_store import REST_SECONDS, RedisStore
+from emulator.storage.key_value.redis_store import PAUSE_SECONDS, RedisStore
 from emulator.storage.key_value.sqlite_store import SQLiteStore
 
 __all__ = [
     "MAX_VALUE_BYTES",
-    "REST_SECONDS",
+    "PAUSE_SECONDS",
     "Change",
     "KeyValueStore",
     "RedisStore",
@@ -36,9 +35,10 @@ log = structlog.get_logger()
 
 
 def open_store(url: str, ttl_seconds: float) -> KeyValueStore | None:
-    """The store that ``url`` names: ``redis://...``, a file, or ``:memory:``; None if it fails.
+    """The store that ``url`` names (``redis://...``, a file, or ``:memory:``), or None if it cannot be
+    opened.
 
-    Without a store each request asks the model, which is correct, only slower.
+    Without a store every request is a turn of the model, which is correct but slower.
     """
     try:
         if url.startswith(("redis://", "rediss://", "unix://")):
@@ -47,6 +47,6 @@ def open_store(url: str, ttl_seconds: float) -> KeyValueStore | None:
         return SQLiteStore(path, ttl_seconds=ttl_seconds)
     except StoreFailed as error:
         log.warning(
-            "store off: programs end with their turn, responses are not kept", reason=str(error)
+            "store off: programs end with their turn, responses are not stored", reason=str(error)
         )
         return None

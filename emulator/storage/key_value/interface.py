@@ -1,4 +1,4 @@
-"""What a store of values under keys can do, whatever keeps them."""
+"""The protocol of a store of values under keys."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Protocol
 
 MAX_VALUE_BYTES = 4 * 2**20
-_KEYS_AT_ONCE = 500
+_BATCH_KEYS = 500
 
 
 class StoreFailed(Exception):
-    """The store cannot be reached or used just now."""
+    """The store is unavailable."""
 
 
 Change = Callable[[bytes | None], bytes]
@@ -20,31 +20,30 @@ class KeyValueStore(Protocol):
     """Safe to share between threads."""
 
     def put(self, values: Mapping[str, bytes], seconds: float | None = None) -> None:
-        """Keep values, for ``seconds`` or as long as the store keeps what says nothing.
-
-        Raises `StoreFailed`.
-        """
+        """Store values for ``seconds``, or for the store's default time. Raises `StoreFailed`."""
 
     def get(self, key: str) -> bytes | None:
-        """What was put under ``key``, unless it has expired. Raises `StoreFailed`."""
+        """The value of ``key``, unless it has expired. Raises `StoreFailed`."""
 
     def get_many(self, keys: Collection[str]) -> dict[str, bytes]:
-        """What was put under those of ``keys`` that hold something. Raises `StoreFailed`."""
+        """The values of those ``keys`` that have one. Raises `StoreFailed`."""
 
     def change(self, key: str, change: Change, seconds: float | None = None) -> None:
-        """Put what ``change`` makes of the value under ``key``; nobody else changes it meanwhile.
+        """Replace the value of ``key`` by ``change(value)`` in one step: no other process changes it
+        meanwhile.
 
-        ``change`` gets None for no value, and may be called again. Raises what it raises, and `StoreFailed`.
+        ``change`` gets None if there is no value, and may be called again. Raises what it raises, and
+        `StoreFailed`.
         """
 
     def delete(self, keys: Collection[str]) -> None:
-        """Forget what was put under ``keys``, if anything was. Raises `StoreFailed`."""
+        """Remove the values of ``keys``, if there are any. Raises `StoreFailed`."""
 
     def close(self) -> None: ...
 
 
-def portions(keys: Collection[str]) -> Iterator[list[str]]:
-    """As many keys at a time as one question may have."""
+def key_batches(keys: Collection[str]) -> Iterator[list[str]]:
+    """The keys in lists that are short enough for one query."""
     listed = list(keys)
-    for start in range(0, len(listed), _KEYS_AT_ONCE):
-        yield listed[start : start + _KEYS_AT_ONCE]
+    for start in range(0, len(listed), _BATCH_KEYS):
+        yield listed[start : start + _BATCH_KEYS]

@@ -9,14 +9,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
-from emulator.storage.key_value.interface import Change, StoreFailed, portions
+from emulator.storage.key_value.interface import Change, StoreFailed, key_batches
 
 
 class SQLiteStore:
-    """One file in WAL mode, or ``:memory:``. The oldest values give way when its pages exceed ``max_bytes``.
+    """One file in WAL mode, or ``:memory:``. The oldest values are removed when its pages exceed
+    ``max_bytes``.
 
-    A process that is killed loses nothing that `put` has returned from; a machine that loses power may
-    lose the last moments, never the file. Several processes may share a file.
+    If the process is killed, everything is there for which `put` has returned. If the machine loses power,
+    the last moments may be lost, never the file. Several processes may share a file.
     """
 
     def __init__(
@@ -34,15 +35,15 @@ class SQLiteStore:
         self._lock = threading.Lock()
         try:
             if path != ":memory:":
-                # Conversations pass through here: they are nobody else's business.
-                # SQLite gives its -wal and -shm files the mode of the first one.
+                # It has conversations, which other users of the machine must not read.
+                # SQLite gives its -wal and -shm files the mode of this file.
                 Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 Path(path).touch(mode=0o600)
             self._connection = sqlite3.connect(path, check_same_thread=False, timeout=5)
             with self._connection as connection:
                 connection.execute("PRAGMA journal_mode=WAL")
                 connection.execute("PRAGMA synchronous=NORMAL")
-                connection.execute("PRAGMA secure_delete=ON")  # what has expired is overwritten
+                connection.execute("PRAGMA secure_delete=ON")  # overwrites expired values
                 connection.execute(
                     "CREATE TABLE IF NOT EXISTS kept "
                     "(key TEXT PRIMARY KEY, value BLOB NOT NULL, expires REAL NOT NULL)"
@@ -65,7 +66,7 @@ class SQLiteStore:
         until = self._now() + (self._ttl if seconds is None else seconds)
         try:
             with self._lock, self._connection as connection:
-                # For writing at once: what is read stays true until it is written.
+                # IMMEDIATE: no other process writes between this read and this write.
                 connection.execute("BEGIN IMMEDIATE")
                 self._put(connection, [(key, change(self._value(key)), until)])
         except sqlite3.Error as error:
@@ -80,7 +81,7 @@ class SQLiteStore:
 
     def get_many(self, keys: Collection[str]) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
-        for some in portions(keys):
+        for some in key_batches(keys):
             marks = ", ".join("?" * len(some))
             query = (
                 f"SELECT key, CAST(value AS BLOB) FROM kept WHERE key IN ({marks}) AND expires >= ?"
@@ -122,9 +123,11 @@ class SQLiteStore:
             connection.executemany("DELETE FROM kept WHERE key = ?", gone)
 
     def _used(self, connection: sqlite3.Connection) -> int:
-        """Bytes of the pages in use. Adding up the values' lengths would read all rows at each `put`."""
+        """Bytes of the pages in use. Adding up the lengths of values would read all rows in each `put`."""
         pages = _pragma(connection, "page_count")
-        if pages * self._page_size > self._max_bytes:  # else no matter how many of them are free
+        if (
+            pages * self._page_size > self._max_bytes
+        ):  # else the number of free pages does not matter
             pages -= _pragma(connection, "freelist_count")
         return pages * self._page_size
 
@@ -134,9 +137,9 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def _oldest(connection: sqlite3.Connection, wanted: int) -> Iterator[tuple[str]]:
-    """The keys that were put first and whose rows fill ``wanted`` bytes.
+    """The keys that were stored first, until their rows have ``wanted`` bytes.
 
-    Not those that expire first: values that live long would drive out all others.
+    Not the keys that expire first: then long-lived values would displace all others.
     """
     query = "SELECT key, length(key) + length(value) FROM kept ORDER BY rowid"
     for key, length in connection.execute(query):

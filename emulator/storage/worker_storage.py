@@ -1,6 +1,6 @@
-"""Places that several workers can share. Knows nothing of workers.
+"""Creates the databases that several workers share, before the workers start.
 
-Made before they begin: of several that create the same database at once, some would find it locked.
+If the workers created the same database at the same time, some would find it locked.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from emulator.storage.key_value import open_store
 log = structlog.get_logger()
 
 
-def shared_places(settings: Settings, folder: Path) -> Settings:
-    """The settings with a store and a folder of files that each process can open.
+def with_worker_storage(settings: Settings, folder: Path) -> Settings:
+    """The settings with a store and a folder of files that every worker can open.
 
-    What is to be kept for this run only, or cannot be kept where it should be, is kept in ``folder``.
+    What is stored for this run only, or cannot be stored where the settings say, is in ``folder``.
     """
     store = str(folder / "store.sqlite") if settings.store == ":memory:" else settings.store
     if (opened := open_store(store, settings.store_seconds)) is not None:
