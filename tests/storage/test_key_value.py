@@ -339,7 +339,7 @@ def test_redis_may_start_late_go_and_come_back(tmp_path: Path, redis: RedisServe
             store.get("a")
         for _ in range(2):
             redis.start()
-            with pytest.raises(StoreFailed, match="could not be reached"):
+            with pytest.raises(StoreFailed, match="was unreachable"):
                 store.get("a")
             clock.now += PAUSE_SECONDS
             store.put({"a": b"1"})
@@ -369,7 +369,7 @@ def test_a_full_redis_that_does_not_evict_is_a_failed_store(redis: RedisServer) 
         ("/dev/null/nowhere.sqlite", "/dev/null/nowhere.sqlite: "),
         ("{folder}", "unable to open database file"),
         ("{folder}/no.database", "file is not a database"),
-        ("redis://user:secret/word@host", "the redis:// address cannot be read"),
+        ("redis://user:secret/word@host", "the redis:// address is invalid"),
     ],
 )
 def test_a_store_that_cannot_be_opened_is_off_with_a_warning(
@@ -381,7 +381,7 @@ def test_a_store_that_cannot_be_opened_is_off_with_a_warning(
     (entry,) = logs
     assert (entry["log_level"], entry["event"]) == (
         "warning",
-        "store off: programs end with their turn, responses are not kept",
+        "store off: programs end with their turn, responses are not stored",
     )
     assert reason in entry["reason"]
     assert "secret" not in entry["reason"]
