@@ -48,6 +48,7 @@ def check_templates(settings: Settings) -> None:
             text = render_custom(
                 row.template or "",
                 stubs=_SAMPLE,
+                example="get_weather(city=...)",
                 choice=choice,
                 one_at_a_time=choice != "auto",
                 programs=choice == "auto",

@@ -17,6 +17,7 @@ from emulator.answering.call_policy import CallPolicy
 from emulator.answering.custom_template import render_custom
 from emulator.answering.foreign_syntax import foreign_call_syntax
 from emulator.answering.profiles import Profile
+from emulator.answering.python_calls import example
 from emulator.answering.transcript import (
     ModelMessage,
     TranscriptSpan,
@@ -28,11 +29,11 @@ from emulator.answering.transcript import (
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 
-# What there is for programs, by the strongest engine.
+# What programs can use in the most capable engine.
 _PYTHON = {
-    "kernel": "There is the standard library, but no file and no network.",
-    "monty": "Python is small here: no inheritance, no files, no network, and of the standard library only"
-    " collections, datetime, functools, itertools, json, math and random.",
+    "kernel": "The standard library is available; files and the network are not.",
+    "monty": "Only a subset of Python runs: no inheritance, no files, no network, and from the standard"
+    " library only collections, datetime, functools, itertools, json, math and random.",
 }
 
 
@@ -79,6 +80,7 @@ def instruct(
         say = partial(render_custom, profile.template) if profile.template else _tools_prompt
         instructions = say(
             stubs=toolset.stubs,
+            example=example(toolset, programs=choice.programs),
             choice=str(choice),
             one_at_a_time=choice.one_at_a_time,
             programs=choice.programs,
@@ -112,8 +114,8 @@ def cell_messages(
     """A cell that was run, and what came of it; ``last`` if no other may be run."""
     block = render("calls.jinja", text=words, source=code.rstrip("\n"))
     said = [
-        render("ran.jinja", output=output, files=(), failed=failed),
-        render("go_on.jinja", failed=failed, last=last),
+        render("cell_output.jinja", output=output, files=(), failed=failed),
+        render("after_cell.jinja", failed=failed, last=last),
     ]
     return [
         {"role": "assistant", "content": block},

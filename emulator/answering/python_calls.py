@@ -1,8 +1,4 @@
-"""Calls of the history as the Python that a model would have written for them.
-
-Long texts are readable, in triple quotes, where a call is told; where it is only mentioned they are cut.
-Knows nothing of messages.
-"""
+"""Write calls as the Python that a model would have written for them. Knows nothing of messages."""
 
 from __future__ import annotations
 
@@ -13,100 +9,132 @@ from typing import Any
 
 from emulator import json_codec
 from emulator.protocol import FunctionCall
+from emulator.tools.tool import Tool
 from emulator.tools.toolset import Toolset
+from emulator.tools.type_trees import quote
 
-_MAX_MENTIONED = 80
-"""Characters of an argument that is only mentioned."""
-_MAX_MENTION = 400
+_MAX_ARGUMENT = 80
+"""Characters of one argument in a summary."""
+_MAX_SUMMARY = 400
 _MAX_DEPTH = 16
-"""Of lists and dicts whose texts are made readable; what lies deeper is a plain repr."""
+"""Nesting of lists and dicts up to which texts are made readable; deeper values are a plain ``repr``."""
 
 _FENCE = re.compile(r"^[ \t]*(`{3,})", re.MULTILINE)
 
 
+def example(toolset: Toolset, *, programs: bool) -> str:
+    """Show how to call the first one or two of the tools that take about one argument.
+
+    Arguments are ``...``: a model that copies the example literally gets an error, and calls nothing.
+    With ``programs`` the second call shows that results can be used and printed in the same block.
+    """
+    first, *others = sorted(toolset.tools, key=lambda tool: abs(len(_required(tool)) - 1))
+    if not programs:
+        return _example_call(first)
+    lines = [f"result = {_example_call(first)}"]
+    second = next((_example_call(tool) for tool in others if _required(tool)), "")
+    lines.append(f"print({second})  # may use result" if second else "print(result)")
+    return "\n".join(lines)
+
+
 def write_call(function: FunctionCall, toolset: Toolset) -> str:
     """The whole call, as valid Python whose arguments are equal to those of ``function``."""
-    name, arguments = _read(function, toolset)
+    name, arguments = _parse_call(function, toolset)
     if arguments is None:
         return f"{name}({function.arguments})"
     if _are_keywords(arguments):
-        named = [f"{key}={literal(value)}" for key, value in arguments.items()]
-        return f"{name}({', '.join(named)})"
+        keywords = [f"{key}={literal(value)}" for key, value in arguments.items()]
+        return f"{name}({', '.join(keywords)})"
     return f"{name}(**{literal(arguments)})"
 
 
-def mention(function: FunctionCall, toolset: Toolset) -> str:
-    """The call in so few words that it can be told apart: long arguments are cut, and marked as such."""
-    name, arguments = _read(function, toolset)
+def summarize_call(function: FunctionCall, toolset: Toolset) -> str:
+    """The call on one short line that tells it from other calls: long arguments are cut and marked as cut."""
+    name, arguments = _parse_call(function, toolset)
     if arguments is None:
         return f"{name}({_cut(function.arguments, len(function.arguments))})"
     if _are_keywords(arguments):
-        named = ", ".join(f"{key}={_mentioned(value)}" for key, value in arguments.items())
+        listed = ", ".join(f"{key}={_summarize(value)}" for key, value in arguments.items())
     else:
-        named = ", ".join(f"{key!r}: {_mentioned(value)}" for key, value in arguments.items())
-        named = f"**{{{named}}}"
-    if len(named) > _MAX_MENTION:
-        named = f"{named[:_MAX_MENTION]}... [{len(arguments)} arguments]"
-    return f"{name}({named})"
+        pairs = (f"{quote(key)}: {_summarize(value)}" for key, value in arguments.items())
+        listed = f"**{{{', '.join(pairs)}}}"
+    if len(listed) > _MAX_SUMMARY:
+        listed = f"{listed[:_MAX_SUMMARY]}... [{len(arguments)} arguments]"
+    return f"{name}({listed})"
 
 
-def literal(value: Any, depth: int = 0) -> str:
-    """A JSON value as a Python literal: ``ast.literal_eval`` gives it back."""
+def literal(value: Any, depth: int = 0, *, one_line: bool = False) -> str:
+    """A JSON value as a Python literal that ``ast.literal_eval`` reads back.
+
+    Texts of several lines are in triple quotes, unless ``one_line``.
+    """
     if depth < _MAX_DEPTH:
         match value:
             case str():
-                return text_literal(value)
+                return quote(value) if one_line else text_literal(value)
             case list():
-                return f"[{', '.join(literal(item, depth + 1) for item in value)}]"
+                items = (literal(item, depth + 1, one_line=one_line) for item in value)
+                return f"[{', '.join(items)}]"
             case dict():
-                pairs = [f"{key!r}: {literal(item, depth + 1)}" for key, item in value.items()]
+                pairs = (
+                    f"{quote(key)}: {literal(item, depth + 1, one_line=one_line)}"
+                    for key, item in value.items()
+                )
                 return f"{{{', '.join(pairs)}}}"
     return repr(value)
 
 
 def text_literal(text: str) -> str:
-    """Text as a Python literal, in triple quotes where it has several lines."""
+    """A text as a Python literal, in triple quotes if it has several lines."""
     if "\n" not in text.rstrip("\n"):
-        return repr(text)
+        return quote(text)
     inside = text.replace("\\", "\\\\")
     if not inside.replace("\n", "").replace("\t", "").isprintable():
         inside = "".join(c if c in "\n\t" or c.isprintable() else repr(c)[1:-1] for c in inside)
-    for quote in ('"""', "'''"):
-        if quote not in inside and not inside.endswith(quote[0]):
-            return f"{quote}{inside}{quote}"
+    for quotes in ('"""', "'''"):
+        if quotes not in inside and not inside.endswith(quotes[0]):
+            return f"{quotes}{inside}{quotes}"
     escaped = inside.replace('"', '\\"')
     return f'"""{escaped}"""'
 
 
 def fence(text: str) -> str:
-    """The backticks to put around ``text``: more than any line of it begins with."""
+    """The backticks to put around ``text``: one more than any line of it begins with."""
     return "`" * max([2, *(len(found) for found in _FENCE.findall(text))]) + "`"
 
 
-def _read(function: FunctionCall, toolset: Toolset) -> tuple[str, dict[str, Any] | None]:
-    """The function's name and arguments as Python has them; None where they are no JSON object."""
+def _required(tool: Tool) -> list[str]:
+    return [parameter.python_name for parameter in tool.arguments if parameter.required]
+
+
+def _example_call(tool: Tool) -> str:
+    return f"{tool.python_name}({', '.join(f'{name}=...' for name in _required(tool))})"
+
+
+def _parse_call(function: FunctionCall, toolset: Toolset) -> tuple[str, dict[str, Any] | None]:
+    """The Python names of a function and its arguments; None for arguments that are not a JSON object."""
     tool = toolset.find(function.name)
     name = tool.python_name if tool else function.name.replace("-", "_").replace(".", "_")
-    spelt: dict[str, str] = {p.name: p.python_name for p in tool.arguments} if tool else {}
+    python_names: dict[str, str] = {p.name: p.python_name for p in tool.arguments} if tool else {}
     try:
         arguments = json_codec.loads(function.arguments or "{}")
     except json_codec.NotJSON:
         arguments = None
     if not isinstance(arguments, dict):
         return name, None
-    return name, {spelt.get(str(key), str(key)): value for key, value in arguments.items()}
+    return name, {python_names.get(str(key), str(key)): value for key, value in arguments.items()}
 
 
 def _are_keywords(arguments: Mapping[str, Any]) -> bool:
     return all(key.isidentifier() and not keyword.iskeyword(key) for key in arguments)
 
 
-def _mentioned(value: Any) -> str:
-    written = repr(value)
-    return _cut(written, len(value) if isinstance(value, str) else len(written))
+def _summarize(value: Any) -> str:
+    source = literal(value, one_line=True)
+    return _cut(source, len(value) if isinstance(value, str) else len(source))
 
 
-def _cut(written: str, length: int) -> str:
-    if len(written) <= _MAX_MENTIONED:
-        return written
-    return f"{written[: _MAX_MENTIONED - 20]}... [{length:,} characters]"
+def _cut(source: str, length: int) -> str:
+    if len(source) <= _MAX_ARGUMENT:
+        return source
+    return f"{source[: _MAX_ARGUMENT - 20]}... [{length:,} characters]"

@@ -14,7 +14,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from emulator.answering.python_calls import fence, mention, write_call
+from emulator.answering.python_calls import fence, summarize_call, write_call
 from emulator.protocol import FunctionCall, Message
 from emulator.tools.toolset import Toolset
 
@@ -125,7 +125,7 @@ def _rendered(
 
     def flush() -> None:
         if results:
-            content = render("results.jinja", results=results, offered=bool(toolset.tools))
+            content = render("results.jinja", results=results)
             rendered.append({"role": "user", "content": joined(content, [*parts])})
             results.clear()
             parts.clear()
@@ -165,7 +165,7 @@ def _calls(message: Message) -> Iterator[tuple[str, FunctionCall]]:
 
 def _mentions(message: Message, toolset: Toolset) -> dict[str, str]:
     """How each call of a message is named where its result is told."""
-    calls = [(key, mention(function, toolset)) for key, function in _calls(message)]
+    calls = [(key, summarize_call(function, toolset)) for key, function in _calls(message)]
     if not calls:
         return {}
     alike = Counter(text for _, text in calls)

@@ -133,7 +133,6 @@ def _facts(verdict: UnusableReply) -> dict[str, Any]:
         "diagnostics": "",
         "output": "",
         "names": [],
-        "example": "function_name(argument=value)",
         **verdict.facts,
     }
     if not isinstance(facts["diagnostics"], str):

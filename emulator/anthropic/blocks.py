@@ -97,7 +97,7 @@ def _cell(code: str, result: Mapping[str, Any]) -> Iterator[Message]:
     yield Message(role="assistant", content=f"```python\n{code.rstrip()}\n```")
     output = f"{result.get('stdout') or ''}{result.get('stderr') or ''}".rstrip("\n")
     failed = bool(result.get("return_code")) or "error_code" in result
-    result_text = render("ran.jinja", output=output, files=[], failed=failed)
+    result_text = render("cell_output.jinja", output=output, files=[], failed=failed)
     yield Message(role="user", content=result_text)
 
 

@@ -79,7 +79,7 @@ def _cell(cell: items_module.CodeCallItem) -> Iterator[Message]:
     yield Message(role="assistant", content=f"```python\n{cell.code.rstrip()}\n```")
     outputs = [_IMAGE if one.type == "image" else one.logs for one in cell.outputs or ()]
     result = render(
-        "ran.jinja",
+        "cell_output.jinja",
         output="\n".join(output.rstrip("\n") for output in outputs),
         files=[],
         failed=cell.status == "failed",

@@ -16,7 +16,7 @@ from typing import Any
 from emulator.tools import expansion, names
 from emulator.tools.return_types import UNKNOWN_RETURN, ReturnType
 from emulator.tools.schema import Definitions
-from emulator.tools.type_trees import Parameter
+from emulator.tools.type_trees import Parameter, quote
 
 MAX_DESCRIPTION = 4_000
 MAX_REMARK = 1_000
@@ -91,7 +91,8 @@ def _declaration(parameter: Parameter) -> str:
     if parameter.required:
         return declared
     if parameter.shows_default:
-        return f"{declared} = {parameter.default!r}"
+        default = parameter.default
+        return f"{declared} = {quote(default) if isinstance(default, str) else repr(default)}"
     kind = parameter.annotation
     admits_none = kind in ("Any", "None") or kind.endswith("| None")
     return f"{declared} = None" if admits_none else f"{declared} | None = None"

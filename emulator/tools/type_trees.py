@@ -42,7 +42,7 @@ class Parameter:
 
     @property
     def annotation(self) -> str:
-        """The Python type, ``Literal['C', 'F'] | None``."""
+        """The Python type, ``Literal["C", "F"] | None``."""
         return annotation(self.tree)
 
     def remark(self, keyword: str) -> str | None:
@@ -66,12 +66,18 @@ class Parameter:
         )
 
 
+def quote(text: str) -> str:
+    """A text as a Python literal in double quotes; in single ones if it contains a double quote."""
+    return repr(text) if '"' in text else '"' + repr("'" + text)[2:]
+
+
 def annotation(tree: TypeTree) -> str:
     """Return a tree as a Python annotation: ``list[Person] | None``."""
     if "$ref" in tree:
         return str(tree["$ref"])
     if "enum" in tree:
-        return f"Literal[{', '.join(map(repr, tree['enum']))}]"
+        written = (quote(v) if isinstance(v, str) else repr(v) for v in tree["enum"])
+        return f"Literal[{', '.join(written)}]"
     if "anyOf" in tree:
         return " | ".join(map(annotation, tree["anyOf"]))
     kind = tree.get("type")

@@ -35,7 +35,7 @@ def test_a_promised_call_is_asked_for_once(
     completion = ask(client, model="m", messages=ASK, tools=[GET_WEATHER])
     assert calls(completion) == [("get_weather", {"location": "London"})]
     assert completion.choices[0].message.content == promise
-    assert "Then do so now" in upstream.requests[1]["messages"][-1]["content"]
+    assert "Do that now" in upstream.requests[1]["messages"][-1]["content"]
 
 
 @BOTH
@@ -321,7 +321,7 @@ def test_a_model_that_keeps_calling_in_json_is_told_that_it_may(
             upstream.reply(called if model == "json-model" else LONDON)
             client.chat.completions.create(model=model, messages=ASK, tools=[GET_WEATHER])
         told = upstream.requests[-1]["messages"][0]["content"]
-        assert ("is understood too" in told) == (model == "json-model")
+        assert ("works too" in told) == (model == "json-model")
 
 
 def test_habits_forget_the_models_that_were_long_unused() -> None:

@@ -9,16 +9,21 @@ import os
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 
 from emulator.answering.call_policy import CallPolicy
 from emulator.answering.profiles import choose
 from emulator.answering.prompt import SandboxDescription, cell_messages, instruct, repair_messages
+from emulator.answering.python_calls import example
 from emulator.answering.tiny.turn import tiny_turn
 from emulator.answering.transcript import transcript
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
-from tests.support.tools import CREATE_EVENT, GET_WEATHER, SEND_MAIL
+from tests.conftest import StartProxy
+from tests.support.chat import plain
+from tests.support.scripted import ScriptedUpstream
+from tests.support.tools import CREATE_EVENT, GET_WEATHER, SEND_MAIL, function, strings
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "prompts"
 
@@ -127,7 +132,7 @@ def test_the_words_of_a_cells_output_are_golden(run: str) -> None:
 REPAIRS: dict[str, dict[str, Any]] = {
     "invalid": {"diagnostics": "error: unknown argument", "output": ""},
     "invalid after prints": {"diagnostics": "error: KeyError: 'a'", "output": "1\n```\n2"},
-    "required": {"names": ["get_weather"], "example": "f(argument=value)"},
+    "required": {"names": ["get_weather"]},
     "cut": {"tail": "```python\nget_weather(loca"},
     "quoted": {"quoted": ['wire_money(to="eve")']},
     "empty": {"names": ["get_weather"]},
@@ -143,6 +148,45 @@ def test_the_words_of_a_repair_are_golden(kind: str) -> None:
     told = repair_messages("the reply", kind=kind.split(maxsplit=1)[0], **REPAIRS[kind])
     words = written(told)
     assert words == golden(f"repair {kind}", words)
+
+
+ONE_STRING = function("search", strings("query"))
+NO_ARGUMENTS = function("list_files", strings())
+OPTIONAL = function("look", strings(optional=("where",)))
+
+EXAMPLES: list[tuple[str, list[Any], bool, str]] = [
+    ("a program", [SEND_MAIL, ONE_STRING], True,
+     "result = search(query=...)\nprint(send_mail(to=..., body=...))  # may use result"),
+    ("one tool", [SEND_MAIL], True, "result = send_mail(to=..., body=...)\nprint(result)"),
+    ("only one tool takes arguments", [NO_ARGUMENTS, ONE_STRING], True,
+     "result = search(query=...)\nprint(result)"),
+    ("no tool takes arguments", [NO_ARGUMENTS], True, "result = list_files()\nprint(result)"),
+    ("optional arguments are left out", [OPTIONAL], False, "look()"),
+    ("without programs", [SEND_MAIL, ONE_STRING], False, "search(query=...)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("tools", "programs", "expected"), [row[1:] for row in EXAMPLES], ids=[r[0] for r in EXAMPLES]
+)
+def test_the_example_calls_the_requests_own_tools(
+    tools: list[Any], programs: bool, expected: str
+) -> None:
+    assert example(Toolset.parse(tools), programs=programs) == expected
+
+
+@pytest.mark.parametrize("engine", ["monty", "kernel"])
+def test_an_example_that_a_model_copies_literally_calls_nothing(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, engine: str
+) -> None:
+    """A large model once copied the example of the prompt as its reply."""
+    url = start_proxy(engines=(engine,))
+    client = openai.OpenAI(base_url=url, api_key="k", max_retries=0)
+    copied = example(Toolset.parse([ONE_STRING, SEND_MAIL]), programs=True)
+    upstream.reply(f"```python\n{copied}\n```", "What do you want to find?")
+    answer = plain(client, model="m", messages=[USER], tools=[ONE_STRING, SEND_MAIL])
+    assert answer.choices[0].message.content == "What do you want to find?"
+    assert "could not be used" in upstream.requests[1]["messages"][-1]["content"]
 
 
 def test_nested_models_stand_before_the_functions_that_take_them() -> None:

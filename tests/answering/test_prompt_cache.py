@@ -173,7 +173,7 @@ def test_under_the_reasoning_profile_the_tools_stand_beside_the_question(
 # Habits
 
 JSON_CALL = '```json\n{"name": "check", "arguments": {"id": "a2"}}\n```'
-TOLD = '{"name": "function_name"'
+TOLD = '{"name": ...'
 
 
 def told_habit(request: Any) -> bool:
@@ -246,7 +246,7 @@ def test_a_prompt_that_teaches_another_syntax_is_answered_by_one_line(
     opening = {"role": "developer", "content": taught}
     converse(client, [opening, "Hi.", "Bye."], tools=TOOLS, local=LOCAL)
     system = upstream.requests[0]["messages"][0]["content"]
-    line = f"such as {shown}: only such a Python block counts here." if shown else "counts here"
+    line = f"such as {shown}: only a Python block like this one is run." if shown else "such as"
     assert (line in system) == bool(shown)
     assert broken_prefixes(upstream.requests) == []
 
@@ -258,8 +258,8 @@ def test_what_is_taught_later_does_not_rewrite_the_instructions() -> None:
 
 # Size
 
-TODAY = 822
-"""Characters of our words around the stubs before they held an example and what Python there is."""
+MAX_WORDS = 722
+"""Characters of our words around the stubs, the example of the request's own tools included."""
 
 
 def sizes(tools: list[Any]) -> tuple[int, int, int]:
@@ -290,7 +290,7 @@ def test_what_we_write_of_the_tools_is_never_larger_than_their_json() -> None:
     seen = [sizes(tools) for tools in captured()]
     assert len(seen) > 60
     assert [row for row in seen if row[1] > row[0]] == []
-    assert {whole - stubs for _, stubs, whole in seen} <= set(range(TODAY - 100))
+    assert {whole - stubs for _, stubs, whole in seen} <= set(range(MAX_WORDS))
 
 
 def test_with_an_agents_tools_all_our_words_are_smaller_than_the_json() -> None:

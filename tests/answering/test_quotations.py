@@ -55,7 +55,7 @@ def test_a_quotation_is_asked_about_and_stays_prose(
     assert completion.choices[0].message.content == QUOTED
     assert completion.choices[0].finish_reason == "stop"
     told = upstream.requests[1]["messages"][-1]["content"]
-    assert "stands word for word in an earlier message" in told
+    assert "appears word for word in an earlier message" in told
     assert WIRE in told
 
 

@@ -75,7 +75,7 @@ def test_a_quoted_cell_is_asked_about_and_does_not_run(
     assert calls(completion) == []
     assert completion.choices[0].finish_reason == "stop"
     asked = upstream.requests[1]["messages"][-1]["content"]
-    assert "stands word for word in an earlier message" in asked
+    assert "appears word for word in an earlier message" in asked
     assert len(upstream.requests) == 2
 
 

@@ -37,7 +37,7 @@ def last_told(upstream: ScriptedUpstream) -> str:
     return str(told["content"])
 
 
-FAILED = """The program made its calls, then it failed:
+FAILED = """The program made its calls, then failed:
 
 ```text
 error: KeyError: 'prize'
@@ -48,21 +48,21 @@ error: KeyError: 'prize'
   = help: the available keys are: 'id', 'price' (in the result of search)
 ```
 
-It had printed:
+Before the error it printed:
 
 ```text
 on time
 ```
 
-Calls that it made, with their results:
+Its calls returned:
 
-check(id='a2') returned:
+check(id="a2") returned:
 on time
 
-search(to='Oslo') returned:
+search(to="Oslo") returned:
 [{"id": "a1", "price": 90}, {"id": "a2", "price": 50}]
 
-Answer the request, or write another Python block. What was called is not undone."""
+Calls already made are not undone. Answer the request, or write another Python block."""
 
 
 @ENGINES
@@ -84,7 +84,9 @@ def test_a_program_that_fails_before_its_first_call_is_mended_with_what_it_print
     upstream.reply(block("print('seen')\nx = 1 / 0\ncheck(id=str(x))"), "I cannot.")
     converse(client, ["Go."], tools=TOOLS, local=LOCAL)
     told = last_told(upstream)
-    assert "ZeroDivisionError" in told and "It had printed:\n\n```text\nseen\n```" in told
+    assert (
+        "ZeroDivisionError" in told and "Before the error it printed:\n\n```text\nseen\n```" in told
+    )
 
 
 @ENGINES
@@ -98,7 +100,7 @@ def test_a_program_that_fails_before_a_result_is_known_tells_what_it_printed_unt
     )
     converse(client, ["Go."], tools=TOOLS, local=LOCAL)
     told = last_told(upstream)
-    assert "ValueError" in told and "It had printed:\n\n```text\nseen\n```" in told
+    assert "ValueError" in told and "Before the error it printed:\n\n```text\nseen\n```" in told
     assert "Unknown" not in told
 
 
@@ -106,7 +108,7 @@ FAILURES: list[tuple[str, str, list[str]]] = [
     (
         "a call that does not fit its schema, found while it runs",
         "a = check('a2')\nprint('seen', a)\nbook(id=a, note=[1])",
-        ["seen on time", 'book(id="on time"', "check(id='a2') returned:\non time"],
+        ["seen on time", 'book(id="on time"', 'check(id="a2") returned:\non time'],
     ),
     (
         "an attribute in place of a key",
@@ -116,12 +118,12 @@ FAILURES: list[tuple[str, str, list[str]]] = [
     (
         "a block that cannot be read behind one whose call has left",
         "print('begun')\na = check('a2')\nprint(a)\nif a:\n  x = )",
-        ["invalid Python", "begun\non time", "check(id='a2') returned:\non time"],
+        ["invalid Python", "begun\non time", 'check(id="a2") returned:\non time'],
     ),
     (
         "an argument that there is not, behind a call that has left",
         "a = check('a2')\nprint(a)\nbook(identity='x')",
-        ["identity", "check(id='a2') returned:\non time"],
+        ["identity", 'check(id="a2") returned:\non time'],
     ),
 ]
 
@@ -136,7 +138,7 @@ def test_whatever_stops_a_program_is_told_with_what_it_did_before(
     upstream.reply(Reply(block(code), chunks=5, delay=0.02), "I am sorry.", "Again.")
     converse(client, ["Go.", "And now?"], tools=TOOLS, local=LOCAL)
     told = str(upstream.requests[1]["messages"][-1]["content"])
-    assert "The program made its calls, then it failed" in told
+    assert "The program made its calls, then failed" in told
     assert [word for word in words if word not in told] == []
     assert broken_prefixes(upstream.requests) == []
 
@@ -163,17 +165,17 @@ OUTPUTS: list[tuple[str, str, str]] = [
     (
         "the result of a call that stands alone is shown beside what is printed",
         "book('a1')\nprint('booked')",
-        'book(id=\'a1\') returned:\n{"booked": "a1", "note": ""}\n\nThe program has run to its end',
+        'book(id="a1") returned:\n{"booked": "a1", "note": ""}\n\nThe program ran to its end',
     ),
     (
         "also of one in a loop",
         "for i in ('a1', 'a2'):\n    check(i)\nprint('end')",
-        "check(id='a2') returned:\non time\n\nThe program has run to its end",
+        'check(id="a2") returned:\non time\n\nThe program ran to its end',
     ),
     (
         "where nothing is printed the results are shown",
         "x = check('a2')\ny = check('a1')",
-        "check(id='a2') returned:\non time\n\ncheck(id='a1') returned:\n{\"late\": 10}\n\nAnswer",
+        'check(id="a2") returned:\non time\n\ncheck(id="a1") returned:\n{"late": 10}',
     ),
     (
         "what is printed may hold a fence",
@@ -215,7 +217,7 @@ def test_what_a_program_called_before_it_failed_is_called(
     history = converse(client, ["Go."], tools=TOOLS, local=LOCAL)
     made = [call["function"]["name"] for m in history for call in m.get("tool_calls", ())]
     assert made == ["search", "check"]
-    assert "check(id='a1') returned:\n{\"late\": 10}" in last_told(upstream)
+    assert 'check(id="a1") returned:\n{"late": 10}' in last_told(upstream)
     assert "the available keys are: 'late' (in the result of check); 'id', 'price'" in last_told(
         upstream
     )
@@ -260,8 +262,8 @@ def test_a_history_with_other_results_shows_them_as_they_are(
     changed = [*lost(history), {"role": "user", "content": "And now?"}]
     plain(client, model="m", messages=changed, tools=TOOLS)
     shown = upstream.requests[-1]["messages"]
-    assert shown[2]["content"] == block("check(id='a2')")
-    assert "check(id='a2') returned:\nlate" in shown[3]["content"]
+    assert shown[2]["content"] == block('check(id="a2")')
+    assert 'check(id="a2") returned:\nlate' in shown[3]["content"]
 
 
 def test_a_record_that_is_lost_means_the_calls_and_their_results(
@@ -272,7 +274,7 @@ def test_a_record_that_is_lost_means_the_calls_and_their_results(
     history = converse(one, ["Go."], tools=TOOLS, local=LOCAL)
     plain(other, model="m", messages=[*history, {"role": "user", "content": "?"}], tools=TOOLS)
     shown = upstream.requests[-1]["messages"]
-    assert shown[2]["content"] == block("check(id='a2')")
+    assert shown[2]["content"] == block('check(id="a2")')
 
 
 def test_images_in_results_are_shown_with_what_the_program_printed(
@@ -302,7 +304,7 @@ def test_a_sandbox_that_is_slow_on_resume_makes_an_ordinary_turn(
     answer = plain(client, model="m", messages=messages, tools=TOOLS)
     assert answer.choices[0].message.content == "I see."
     told = last_told(upstream)
-    assert "check(id='a2') returned:\non time" in told and "fail" not in told
+    assert 'check(id="a2") returned:\non time' in told and "fail" not in told
 
 
 def test_a_sandbox_that_is_busy_on_resume_makes_an_ordinary_turn(
@@ -320,7 +322,7 @@ def test_a_sandbox_that_is_busy_on_resume_makes_an_ordinary_turn(
         with engine.session(frozenset()):
             answer = plain(client, model="m", messages=messages, tools=TOOLS)
     assert answer.choices[0].message.content == "I see."
-    assert "check(id='a2') returned:\non time" in last_told(upstream)
+    assert 'check(id="a2") returned:\non time' in last_told(upstream)
 
 
 # Long arguments

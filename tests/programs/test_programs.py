@@ -220,7 +220,7 @@ def test_a_program_that_fails_on_a_result_is_told_to_the_model(
     )
     assert answer.choices[0].message.content == "I am sorry."
     told = upstream.requests[1]["messages"][-1]["content"]
-    assert "The program made its calls, then it failed" in told and "line 2" in told
+    assert "The program made its calls, then failed" in told and "line 2" in told
 
 
 def test_a_proxy_that_was_restarted_goes_on(

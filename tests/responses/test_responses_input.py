@@ -238,7 +238,7 @@ def test_input_items_are_told_as_messages(written: list[Json], expected: list[Js
 def test_the_model_is_told_how_a_block_ran(
     output: str, files: list[str], failed: bool, expected: str
 ) -> None:
-    assert render("ran.jinja", output=output, files=files, failed=failed) == expected
+    assert render("cell_output.jinja", output=output, files=files, failed=failed) == expected
 
 
 # What is refused
