@@ -28,7 +28,6 @@ from emulator.web.middleware.disconnects import Disconnects
 from emulator.web.middleware.error_replies import error_reply
 from emulator.web.middleware.limits import add_limits
 from emulator.web.middleware.loop_guard import loop_guard
-from emulator.web.middleware.pings import Pings
 from emulator.web.middleware.recording import Recording
 from emulator.web.routes import (
     chat,
@@ -141,7 +140,7 @@ def _add_hooks(app: Flask, settings: Settings) -> None:
 def _add_wsgi_middleware(app: Flask, services: Services) -> None:
     """Surround the application; the last one added sees a request first."""
     keeper = services.keeper
-    disconnects = Disconnects(Pings(app.wsgi_app))
+    disconnects = Disconnects(app.wsgi_app)
     services.owned.callback(disconnects.close)
     counts = WorkerCounts(COUNTS) if keeper is None else keeper.counts
     # Flask's documented way.

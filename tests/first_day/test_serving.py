@@ -105,7 +105,7 @@ def test_an_open_stream_ends_in_peace_and_a_second_ctrl_c_does_not_wait(tmp_path
         assert f"The inspector shows each request: http://127.0.0.1:{address[1]}/\n" in printed
         with stream(int(address[1])), stream(int(address[1])) as ending:
             proxy.interrupt()
-            proxy.wait_for("open request(s) have 3600 s to end; Ctrl-C again does not wait")
+            proxy.wait_for("open request(s) have 3600 s to finish; press Ctrl-C again to stop")
             assert b"there" in rest(ending)
             proxy.interrupt()
             assert proxy.code() == 0
@@ -117,7 +117,7 @@ def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = command_line("--port", str(port), home=tmp_path)
-    line = f"port {port} of 127.0.0.1 is taken: end who listens there, or choose another --port\n"
+    line = f"port {port} of 127.0.0.1 is in use: stop that program, or choose another --port\n"
     assert (ended.code, ended.out, ended.err) == (1, "", line)
 
 

@@ -4,7 +4,6 @@ Two kinds. WSGI middleware surrounds the whole application, outermost first:
 
     admission      limits concurrent requests and the bytes of their bodies
     disconnects    watches the client's connection
-    pings          lets another thread write comments to a silent stream
 
 Flask hooks run inside it, in the order in which `app.create_app` registers them: `request_log`, `loop_guard`,
 `browser_guard`, then for API routes `authorization`, `limits` and `recording`. After the route `recording`,

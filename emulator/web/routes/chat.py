@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import structlog
 from flask import Blueprint, Response, request
 
 from emulator.answering.pipeline import Pipeline
@@ -12,10 +11,14 @@ from emulator.errors import NotFound
 from emulator.protocol import parse_chat
 from emulator.settings import Settings
 from emulator.upstream.upstreams import Upstreams
-from emulator.web.routes.replies import client, json_reply, order, stream_reply, tell
-from emulator.web.routes.streaming import EventStream
-
-log = structlog.get_logger()
+from emulator.web.routes.replies import (
+    client,
+    json_reply,
+    order,
+    plain_answer,
+    read_body,
+    streamed_answer,
+)
 
 
 def add_routes(
@@ -23,19 +26,12 @@ def add_routes(
 ) -> None:
     @api.post("/chat/completions")
     def chat_completions() -> Response:
-        body = request.get_data()
-        if settings.log_bodies:
-            log.info("request body", body=body.decode(errors="replace"))
-        chat = parse_chat(body)
+        chat = parse_chat(read_body(settings))
         answer_request = pipeline.read(chat, client(), interpreter_by_default=True, order=order())
         chunks = complete(pipeline, answer_request, f"{request.scheme}://{request.host}")
-        if not chat.stream:
-            opened = next(chunks)
-            return tell(json_reply(collect(chunks)), opened, answer_request.unsupported_tools)
-        stream = EventStream(chunks, settings.ping_seconds)
-        # A refusal that the upstream is quick to give comes out here, and so keeps its status.
-        first = stream.first()
-        return tell(stream_reply(stream), first, answer_request.unsupported_tools)
+        if chat.stream:
+            return streamed_answer(chunks, settings, answer_request.unsupported_tools)
+        return plain_answer(chunks, collect, answer_request.unsupported_tools)
 
     @api.get("/models")
     def list_models() -> Response:

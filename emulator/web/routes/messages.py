@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import structlog
 from flask import Blueprint, Response, request
 
 from emulator.answering.pipeline import Pipeline
@@ -12,10 +11,14 @@ from emulator.anthropic.writer import collect, error_body
 from emulator.protocol import parse_body
 from emulator.settings import Settings
 from emulator.upstream.sse import encode_json
-from emulator.web.routes.replies import client, json_reply, stream_reply, tell
-from emulator.web.routes.streaming import EventStream, Frames
-
-log = structlog.get_logger()
+from emulator.web.routes.replies import (
+    client,
+    json_reply,
+    plain_answer,
+    read_body,
+    streamed_answer,
+)
+from emulator.web.routes.streaming import Frames
 
 FRAMES = Frames(
     lambda event: encode_json(event, event["type"]),
@@ -26,20 +29,13 @@ FRAMES = Frames(
 def add_routes(api: Blueprint, pipeline: Pipeline, settings: Settings) -> None:
     @api.post("/messages")
     def create_message() -> Response:
-        body = request.get_data()
-        if settings.log_bodies:
-            log.info("request body", body=body.decode(errors="replace"))
-        asked = parse_body(body, MessagesRequest)
-        message = answer(pipeline, asked, client())
-        if not asked.stream:
-            opened = next(message.events)
-            return tell(json_reply(collect(message.events)), opened, message.dropped)
-        stream = EventStream(message.events, settings.ping_seconds, FRAMES)
-        # A refusal that the upstream is quick to give comes out here, and so keeps its status.
-        first = stream.first()
-        return tell(stream_reply(stream), first, message.dropped)
+        message_request = parse_body(read_body(settings), MessagesRequest)
+        message = answer(pipeline, message_request, client())
+        if message_request.stream:
+            return streamed_answer(message.events, settings, message.dropped, FRAMES)
+        return plain_answer(message.events, collect, message.dropped)
 
     @api.post("/messages/count_tokens")
     def count_message_tokens() -> Response:
-        asked = parse_body(request.get_data(), CountRequest)
-        return json_reply({"input_tokens": count_tokens(pipeline, asked, client())})
+        count_request = parse_body(request.get_data(), CountRequest)
+        return json_reply({"input_tokens": count_tokens(pipeline, count_request, client())})

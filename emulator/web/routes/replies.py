@@ -1,80 +1,112 @@
-"""Answers of the proxy as Flask responses."""
+"""Flask responses for answers, in one piece or as a stream, and what routes read from a request's headers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, cast, get_args
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, get_args
 
+import structlog
 from flask import Response, g, request
 
 from emulator import json_codec
 from emulator.errors import BadRequest
 from emulator.events import UpstreamAccepted
-from emulator.settings import Order
-from emulator.web.routes.streaming import EventStream
+from emulator.settings import Order, Settings
+from emulator.web.routes.streaming import CHAT, Events, EventStream, Frames
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIEnvironment
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+log = structlog.get_logger()
+
+_ORDER_HEADER = "x-emulator-order"
+_ORDERS: tuple[Order, ...] = get_args(Order)
+
+
+def client() -> str:
+    """Return the name of the client that sent the current request: equal for requests with the same key."""
+    name: str = g.client
+    return name
+
+
+def read_body(settings: Settings) -> bytes:
+    """Return the current request's body, after logging it if the setting ``log_bodies`` says so."""
+    body = request.get_data()
+    if settings.log_bodies:
+        log.info("request body", body=body.decode(errors="replace"))
+    return body
+
+
+def order() -> Order | None:
+    """Return which calls may share a message according to the request's header. Raises `BadRequest`."""
+    value = request.headers.get(_ORDER_HEADER, "").strip().lower()
+    for known in _ORDERS:
+        if value == known:
+            return known
+    if value:
+        raise BadRequest(
+            f"The header {_ORDER_HEADER} is {value[:40]!r}; it can be {', '.join(_ORDERS)}.",
+            _ORDER_HEADER,
+        )
+    return None
 
 
 def json_reply(value: object, status: int = 200) -> Response:
     return Response(json_codec.dumps(value), status, mimetype="application/json")
 
 
+def plain_answer(
+    events: Iterator[Any], fold: Callable[[Iterator[Any]], object], dropped: Sequence[str]
+) -> Response:
+    """Return an answer in one piece; ``fold`` makes it of the events after the first."""
+    accepted = next(events)
+    return with_answer_headers(json_reply(fold(events)), accepted, dropped)
+
+
+def streamed_answer(
+    events: Events, settings: Settings, dropped: Sequence[str] = (), frames: Frames = CHAT
+) -> Response:
+    """Return an answer as a stream. An error that occurs quickly is raised here, so it has its own status."""
+    stream = EventStream(events, settings.ping_seconds, frames)
+    first = stream.first()
+    return with_answer_headers(stream_reply(stream), first, dropped)
+
+
 def stream_reply(stream: EventStream | Iterable[bytes]) -> Response:
     response = _StreamResponse(stream, mimetype="text/event-stream")
     response.headers["cache-control"] = "no-cache"
     response.headers["x-accel-buffering"] = "no"
+    if isinstance(stream, EventStream):
+        response.event_stream = stream
     return response
 
 
 class _StreamResponse(Response):
-    """The server has the pieces of its body as they are: Werkzeug would look at each for text to encode."""
+    event_stream: EventStream | None = None
 
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(cast("Iterable[bytes]", self.response))
-
-    def get_app_iter(self, environ: WSGIEnvironment) -> Iterable[bytes]:
-        """As the base class. The server calls `close` too."""
-        del environ
-        return self
-
-
-def client() -> str:
-    """Whose request this is: equal for requests with the same key. Nobody sees what another keeps here."""
-    name: str = g.client
-    return name
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Like the base class, but lets `pings` write to the client."""
+        body, status, headers = self.get_wsgi_response(environ)
+        write = start_response(status, headers)
+        if self.event_stream is not None:
+            connection = environ.get("gunicorn.socket") or environ.get("werkzeug.socket")
+            descriptor = connection.fileno() if connection is not None else -1
+            self.event_stream.pinged.connect(write, descriptor)
+        return body
 
 
-def order() -> Order | None:
-    """What the request's header says of which calls leave together. Raises `BadRequest`."""
-    said = request.headers.get(_ORDER, "").strip().lower()
-    for known in _ORDERS:
-        if said == known:
-            return known
-    if said:
-        raise BadRequest(
-            f"The header {_ORDER} is {said[:40]!r}; it can be {', '.join(_ORDERS)}.", _ORDER
-        )
-    return None
+def with_answer_headers(response: Response, first: object, dropped: Sequence[str]) -> Response:
+    """Add headers about how the answer was made, and return the response.
 
-
-_ORDER = "x-emulator-order"
-_ORDERS: tuple[Order, ...] = get_args(Order)
-
-
-def tell(response: Response, opened: object, dropped: Sequence[str]) -> Response:
-    """The response, with headers on how the answer came about.
-
-    ``opened`` is its first event, if that is there already; ``dropped`` are types of tools left out.
+    ``first`` is the answer's first event, if it was made in time; ``dropped`` are types of tools left out.
     """
     if dropped:
-        named = (re.sub(r"[^\w.-]", "_", kind[:64], flags=re.ASCII) for kind in dropped[:16])
-        response.headers["x-emulator-dropped-tools"] = ", ".join(named)
-    if isinstance(opened, UpstreamAccepted):
-        response.headers.update(opened.headers)
-        response.headers["x-emulator-turns-saved"] = str(opened.turns_saved)
-        if opened.container_id:
-            response.headers["x-emulator-container"] = opened.container_id
+        types = (re.sub(r"[^\w.-]", "_", kind[:64], flags=re.ASCII) for kind in dropped[:16])
+        response.headers["x-emulator-dropped-tools"] = ", ".join(types)
+    if isinstance(first, UpstreamAccepted):
+        response.headers.update(first.headers)
+        response.headers["x-emulator-turns-saved"] = str(first.turns_saved)
+        if first.container_id:
+            response.headers["x-emulator-container"] = first.container_id
     return response

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import structlog
 from flask import Blueprint, Response, request
 
 from emulator.errors import BadRequest, EmulatorError
 from emulator.responses.background import BackgroundResponses
-from emulator.responses.front import ResponseFront, last
+from emulator.responses.front import ResponseFront, StreamEvents, last
 from emulator.responses.items import Json
 from emulator.responses.request import CODE_OUTPUTS, parse_request
 from emulator.responses.response import visible
@@ -18,10 +17,17 @@ from emulator.responses.writer import ResponseWriter
 from emulator.settings import Settings
 from emulator.storage.paging import page_among
 from emulator.upstream.sse import encode_json
-from emulator.web.routes.replies import client, json_reply, order, stream_reply, tell
-from emulator.web.routes.streaming import EventStream, Frames
-
-log = structlog.get_logger()
+from emulator.web.routes.replies import (
+    client,
+    json_reply,
+    order,
+    plain_answer,
+    read_body,
+    stream_reply,
+    streamed_answer,
+    with_answer_headers,
+)
+from emulator.web.routes.streaming import Frames
 
 
 def add_routes(
@@ -46,34 +52,33 @@ class _Routes:
     background: BackgroundResponses
 
     def create_response(self) -> Response:
-        body = request.get_data()
-        if self.settings.log_bodies:
-            log.info("request body", body=body.decode(errors="replace"))
-        asked, input_items = parse_request(body)
-        answer = self.front.answer(client(), asked, input_items, order())
-        code_outputs = CODE_OUTPUTS in (asked.include or ())
-        if asked.background and not asked.stream:
+        response_request, input_items = parse_request(read_body(self.settings))
+        answer = self.front.answer(client(), response_request, input_items, order())
+        code_outputs = CODE_OUTPUTS in (response_request.include or ())
+        if response_request.stream:
+            frames = _frames(answer.writer, code_outputs=code_outputs)
+            return streamed_answer(answer.events, self.settings, answer.dropped, frames)
+        if response_request.background:
             if self.stored.store is None:
-                raise BadRequest("Nothing is kept here, so nothing can be made in the background.")
-            return tell(json_reply(self.background.start(answer)), None, answer.dropped)
-        if not asked.stream:
-            opened = next(answer.events)
-            whole = last(answer.events)["response"]
-            response = json_reply(visible(whole, code_outputs=code_outputs))
-            return tell(response, opened, answer.dropped)
-        frames = _frames(answer.writer, code_outputs=code_outputs)
-        stream = EventStream(answer.events, self.settings.ping_seconds, frames)
-        # A refusal that the upstream is quick to give comes out here, and so keeps its status.
-        first = stream.first()
-        return tell(stream_reply(stream), first, answer.dropped)
+                raise BadRequest(
+                    "No response can be made in the background: this proxy has no store."
+                )
+            return with_answer_headers(
+                json_reply(self.background.start(answer)), None, answer.dropped
+            )
+
+        def fold(events: StreamEvents) -> Json:
+            return visible(last(events)["response"], code_outputs=code_outputs)
+
+        return plain_answer(answer.events, fold, answer.dropped)
 
     def count_input_tokens(self) -> Response:
-        asked, input_items = parse_request(request.get_data(), model="any")
-        return json_reply(self.front.input_tokens(client(), asked, input_items))
+        count_request, input_items = parse_request(request.get_data(), model="any")
+        return json_reply(self.front.input_tokens(client(), count_request, input_items))
 
     def compact_response(self) -> Response:
-        asked, input_items = parse_request(request.get_data())
-        return json_reply(self.front.compact(client(), asked, input_items))
+        compact_request, input_items = parse_request(request.get_data())
+        return json_reply(self.front.compact(client(), compact_request, input_items))
 
     def retrieve_response(self, response_id: str) -> Response:
         code_outputs = _includes_code_outputs()
@@ -88,7 +93,7 @@ class _Routes:
             return json_reply(visible(current, code_outputs=code_outputs))
         if found.response["status"] not in ("completed", "incomplete"):
             raise BadRequest(
-                "Only a whole response can be streamed again; poll this one.", "stream"
+                "Only a finished response can be streamed again; poll this one.", "stream"
             )
         events = [event for event in found.events() if event["sequence_number"] > int(after)]
         frames = (_frame(event, code_outputs=code_outputs) for event in events)
@@ -112,8 +117,8 @@ class _Routes:
 
 
 def _includes_code_outputs() -> bool:
-    asked = [*request.args.getlist("include"), *request.args.getlist("include[]")]
-    return CODE_OUTPUTS in asked
+    include = [*request.args.getlist("include"), *request.args.getlist("include[]")]
+    return CODE_OUTPUTS in include
 
 
 def _frame(event: Json, *, code_outputs: bool) -> bytes:

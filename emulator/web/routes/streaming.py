@@ -1,15 +1,16 @@
-"""Events -> the bytes of an SSE response, kept alive with comments. Knows nothing of Flask, nor of what
-the events are: `Frames` says how one API writes them.
+"""Send events as a stream of server-sent events, with comments while there is no event.
 
-The first event is made in another thread, so that a response can begin without it; all others are made by
-the thread that writes them, while `pings` looks after the silence between them.
+The first event is made in another thread: if it takes longer than ``ping_seconds``, the response begins
+without it. If it is an error that comes earlier, the response has the error's own status. All other events
+are made by the thread that writes them, and `pings` writes comments meanwhile. Knows nothing of what the
+events are: `Frames` says how one API writes them.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -22,16 +23,15 @@ from emulator.client_disconnect import ClientDisconnect
 from emulator.errors import EmulatorError
 from emulator.events import UpstreamAccepted
 from emulator.upstream.sse import DONE, PING, encode_json
-from emulator.web.middleware import pings
-from emulator.web.middleware.pings import Line, pinged
-from emulator.web.routes.stream_starter import Starters
+from emulator.web.routes.pings import PingedStream, pinging
 
 Event = dict[str, Any]
 Events = Iterator[Event | list[Event] | UpstreamAccepted]
-"""Those of a list have come together, and leave in one write."""
+"""The events of a list arrived together and leave in one write."""
 
 log = structlog.get_logger()
-_starters = Starters()
+# A new thread for each stream would cost a tenth of a short one. The setting `threads` limits streams.
+_first_event_threads = ThreadPoolExecutor(max_workers=1 << 16, thread_name_prefix="first event")
 
 
 @dataclass(frozen=True)
@@ -40,65 +40,63 @@ class Frames:
 
     event: Callable[[Event], bytes]
     failed: Callable[[EmulatorError], bytes]
-    """The last frames of a stream that broke off."""
+    """The last frames of a stream that fails."""
     end: bytes = b""
-    """The last frame of any other."""
+    """The last frame of any other stream."""
 
 
 CHAT = Frames(encode_json, lambda error: encode_json(error.body()), DONE)
 
 
 class EventStream:
-    """An iterable of SSE bytes; `close`, which WSGI servers call, stops all that runs for it.
+    """An iterable of the bytes of a stream. WSGI servers call `close`, which stops the work for it.
 
-    `first` is to be asked before the response begins: a quick refusal is an error of its own there, a late
-    one the stream's last event.
+    Call `first` before the response begins.
     """
 
     def __init__(self, events: Events, ping_seconds: float, frames: Frames = CHAT) -> None:
         self._events = events
         self._frames = frames
-        self._ping_seconds = ping_seconds
-        self._line = pings.current.get() or Line(-1)
         self._disconnect = client_disconnect.current.get() or ClientDisconnect()
+        self.pinged = PingedStream(ping_seconds, self._disconnect)
         self._closing = threading.Lock()
         self._closed = False
-        # Events are made in the request's context: what is logged there names the request too.
+        # Events are made in the request's context, so that lines logged there have its id.
         self._context = copy_context()
         self._context.run(client_disconnect.current.set, self._disconnect)
         self._next: Callable[[], Event | list[Event] | UpstreamAccepted | None] = partial(
             self._context.run, next, events, None
         )
-        """Makes the next event; None behind the last one."""
-        self._first = _starters.submit(self._next)
+        """Makes the next event; returns None after the last one."""
+        self._first = _first_event_threads.submit(self._next)
 
     def first(self) -> Event | list[Event] | UpstreamAccepted | None:
-        """The first event; None if there is none within the time after which a stream gets a comment.
+        """Return the first event, or None if there is none after the time of a ping.
 
-        Raises the `EmulatorError` that came in its place.
+        Raises the `EmulatorError` that occurred instead.
         """
         try:
-            return self._first.result(self._ping_seconds)
+            return self._first.result(self.pinged.seconds)
         except TimeoutError:
             return None
 
     def __iter__(self) -> Iterator[bytes]:
         while not self._first.done():
             yield PING
-            wait([self._first], self._ping_seconds)
+            wait([self._first], self.pinged.seconds)
         try:
-            with pinged(self._line, self._ping_seconds):
+            with pinging(self.pinged):
                 event = self._first.result()
                 while event is not None and not self._disconnect.happened:
                     if isinstance(event, list):
                         yield b"".join(map(self._frames.event, event))
                     elif not isinstance(event, UpstreamAccepted):
                         yield self._frames.event(event)
-                    self._line.wait()
+                    self.pinged.wait()
                     try:
                         event = self._next()
                     finally:
-                        self._line.waited()
+                        self.pinged.resume()
             if self._frames.end:
                 yield self._frames.end
         except EmulatorError as error:
@@ -110,9 +108,9 @@ class EventStream:
                 yield self._failed(EmulatorError("The proxy failed; its log says why."))
 
     def close(self) -> None:
-        """The client has it all, or has gone; safe to call twice."""
-        # In this order: what stops for a client that has left waits for the events to be closed. The first
-        # event may still be on its way, until it is stopped.
+        """Stop the work for this stream. Safe to call twice."""
+        # The callback is added first: some of the work that `report` stops waits until the events are closed.
+        # The first event may still be in the making; it ends when it is stopped.
         self._first.add_done_callback(lambda _: self._close_events())
         self._disconnect.report()
 

@@ -7,8 +7,10 @@ same idea as Puma's wait_for_less_busy_worker. Knows nothing of sockets.
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
-from emulator.shared.counts import WorkerLoad
+if TYPE_CHECKING:  # the master does without the modules that it imports
+    from emulator.shared.counts import WorkerLoad
 
 CONNECTIONS = "connections"
 """The count of which each worker reports its part."""

@@ -1,4 +1,4 @@
-"""A request's body, as gunicorn reads it, against a deadline that moves as it comes. Knows no heads."""
+"""Read a request's body against a deadline that moves with each byte. Knows nothing of heads."""
 
 from __future__ import annotations
 
@@ -9,44 +9,49 @@ from gunicorn.http.errors import NoMoreData, ParseException
 
 
 class BodyTooSlow(TimeoutError):
-    """Of a request: its deadline is over."""
+    """The body's deadline has passed."""
 
     def __init__(self) -> None:
-        super().__init__("it comes too slowly")
+        super().__init__("it arrives too slowly")
 
 
 BODY_ERRORS = (ParseException, NoMoreData, BodyTooSlow)
-"""What reading a request's body raises."""
-BODY_BYTES_A_SECOND = 16 * 1024
-"""Slower bodies are cut off, once their first seconds are over (Apache's mod_reqtimeout, MinRate)."""
+"""Exceptions that reading a request's body may raise."""
+BODY_BYTES_PER_SECOND = 16 * 1024
+"""Slower bodies are cut off once their first seconds are over (like MinRate of Apache's mod_reqtimeout)."""
 
 
 class BodySocket:
-    """A connection with a deadline for all that is read, ``seconds`` from now and later with each byte."""
+    """A connection as gunicorn's parser reads it.
+
+    The deadline is ``seconds`` from now, and later with each byte.
+    """
 
     def __init__(self, connection: socket.socket, seconds: float) -> None:
         self._connection = connection
-        self._limit: float | None = None
-        self._until = time.monotonic() + seconds
+        self._read_limit: float | None = None
+        self._deadline = time.monotonic() + seconds
 
     def recv(self, size: int) -> bytes:
         """Raises BodyTooSlow."""
-        left = self._until - time.monotonic()
-        if left <= 0:
+        remaining = self._deadline - time.monotonic()
+        if remaining <= 0:
             raise BodyTooSlow
-        self._connection.settimeout(left if self._limit is None else min(left, self._limit))
+        if self._read_limit is not None:
+            remaining = min(remaining, self._read_limit)
+        self._connection.settimeout(remaining)
         try:
             data = self._connection.recv(size)
         except TimeoutError as error:
             raise BodyTooSlow from error
         finally:
-            self._connection.settimeout(0)
-        self._until += len(data) / BODY_BYTES_A_SECOND
+            self._connection.setblocking(True)
+        self._deadline += len(data) / BODY_BYTES_PER_SECOND
         return data
 
     def gettimeout(self) -> float | None:
-        return self._limit
+        return self._read_limit
 
     def settimeout(self, seconds: float | None) -> None:
-        """A limit for each read, beside the deadline of all."""
-        self._limit = seconds
+        """Limit each read, in addition to the deadline of the whole body."""
+        self._read_limit = seconds

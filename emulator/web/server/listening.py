@@ -1,4 +1,4 @@
-"""Take the port before anything slow begins. Knows nothing of gunicorn, which is given the open socket."""
+"""Open the server's port before anything slow begins; gunicorn gets the open socket."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _BACKLOG = 2048
 
 
 class CannotListen(Exception):
-    """One line: which address, why not, what to do."""
+    """One line: which address, why, and what to do."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens on ``host`` and ``port`` (0: any that is free). Raises `CannotListen`."""
+    """Return a socket that listens on ``host`` and ``port`` (0: any free port). Raises `CannotListen`."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -27,15 +27,15 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
-        raise CannotListen(_words(host, port, error)) from error
+        raise CannotListen(_explain(host, port, error)) from error
     return listener
 
 
-def _words(host: str, port: int, error: OSError) -> str:
+def _explain(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} of {host} is taken: end who listens there, or choose another --port"
+        return f"port {port} of {host} is in use: stop that program, or choose another --port"
     if error.errno == errno.EADDRNOTAVAIL:
         return f"--host {host}: this machine has no such address"
     if error.errno == errno.EACCES:
-        return f"--port {port}: the system lets only root listen there; choose one above 1023"
+        return f"--port {port}: only root may listen on this port; choose one above 1023"
     return f"{host}:{port}: {error.strerror}"

@@ -1,25 +1,30 @@
-"""Serve an app with gunicorn's gthread worker, from an open socket to a clean end.
+"""Serve an application with gunicorn: the master process, and what it does around its workers.
 
-gevent crashes with jupyter_client. A thread serves one open stream, so there are more threads than streams
-to hold. One worker process has all in it; several share a keeper
-(`emulator.web.server.keeper`), which the master starts before them and ends after them.
+A thread serves a stream until it ends, so there are more threads than streams. (gevent crashes with
+jupyter_client.) One worker contains everything; several share a keeper process, which the master starts
+before them and ends after them.
 
-SIGHUP reads the client keys anew and changes nothing else.
+Signals to the master:
 
-The end: the first Ctrl-C (or SIGTERM) lets open requests end, for `drain_seconds` at most; a second Ctrl-C
-does not wait. Then the worker closes what the app opened, for as long as `_CLOSE_SECONDS`, and leaves:
-what is not closed by then (a kernel that is still starting) ends with its parent.
+    SIGHUP                  the workers reload the client keys; nothing else changes
+    SIGINT, SIGTERM         stop: open requests may finish within `drain_seconds`
+    a second SIGINT         stop immediately
+
+A stopping worker closes the application's services for at most `_CLOSE_SECONDS`, then exits. A part that is
+not closed by then, such as a kernel that is still starting, ends because its parent has ended.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +34,8 @@ from gunicorn.errors import AppImportError
 
 from emulator.errors import EmulatorError
 from emulator.settings import Settings
-from emulator.web.server import descriptors
 from emulator.web.server.balance import CONNECTIONS, Balance
-from emulator.web.server.worker import worker_class
+from emulator.web.server.worker import Worker
 from sandbox import cores
 from sandbox.errors import SandboxUnavailable
 
@@ -39,16 +43,18 @@ if TYPE_CHECKING:
     from emulator.web.server.keeper import Keeper
 
 RESERVED_THREADS = 16
-"""Beside those of requests: for health, metrics and refusals."""
-_IDLE_SECONDS = 75
+"""In addition to those of requests: for health, metrics and refusals."""
+_KEEPALIVE_SECONDS = 75
 _CLOSE_SECONDS = 1.0
+_OTHER_DESCRIPTORS = 512
+"""In addition to connections: databases, sandboxes, uploads, modules."""
 
 
 class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
-    """``Server(settings, make_app, listener).run()`` serves until a signal ends it.
+    """``Server(settings, make_app, listener).run()`` serves until a signal stops it.
 
-    ``when_ready`` is called in each worker, when the app is there and connections are taken; it is told
-    whether this is the first one. ``keeper`` is that of several workers.
+    Each worker calls ``make_app`` once, and ``when_ready(app, is_first_worker)`` when it accepts connections.
+    ``keeper`` is given if there are several workers.
     """
 
     def __init__(
@@ -70,29 +76,29 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         threads = self._settings.threads + self._settings.waiting_requests + RESERVED_THREADS
         options = {
             "bind": f"fd://{self._listener}",
-            "worker_class": worker_class(self._settings.client_seconds),
+            "worker_class": Worker,
             "workers": self._settings.workers,
             "threads": threads,
             "worker_connections": threads * 4,
-            "keepalive": _IDLE_SECONDS,
+            "keepalive": _KEEPALIVE_SECONDS,
             "timeout": 120,
-            # The master waits longer than its worker: see `_begin`.
+            # The master waits longer than its worker, whose own limit `_after_fork` sets.
             "graceful_timeout": int(self._settings.drain_seconds + _CLOSE_SECONDS + 2),
             "proc_name": "tool-use-api-emulator",
             "loglevel": "warning",
             "control_socket_disable": True,
-            "pre_fork": self._prepare,
-            "post_fork": self._begin,
-            "child_exit": self._died,
-            "post_worker_init": self._ready,
-            "worker_exit": _end,
+            "pre_fork": self._before_fork,
+            "post_fork": self._after_fork,
+            "child_exit": self._worker_died,
+            "post_worker_init": self._worker_ready,
+            "worker_exit": _exit_worker,
         }
         for name, value in options.items():
             if name in self.cfg.settings:
                 self.cfg.set(name, value)
 
     def load(self) -> Any:
-        """The app; what keeps it from being made is told in a line, without a traceback."""
+        """Make the application. A problem with settings or the sandbox is one line, without a traceback."""
         try:
             return self._make_app()
         except SandboxUnavailable as error:
@@ -101,37 +107,40 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             raise AppImportError(f"the proxy cannot start: {error}") from error
 
     def run(self) -> None:
-        logging.getLogger("gunicorn.error").addFilter(_is_news)
-        # Each request that is served may have a connection to its upstream.
-        descriptors.allow(self.cfg.worker_connections + self.cfg.threads)
+        logging.getLogger("gunicorn.error").addFilter(_is_not_load_error)
+        # A request may need a second connection, to its upstream.
+        _allow_descriptors(self.cfg.worker_connections + self.cfg.threads + _OTHER_DESCRIPTORS)
         _Master(self).run()
 
-    def _prepare(self, arbiter: Any, worker: Any) -> None:
+    def _before_fork(self, arbiter: Any, worker: Any) -> None:
         if self.keeper is not None:
             taken = {other.cell for other in arbiter.WORKERS.values()}
             worker.cell = self.keeper.counts.free_cell(taken)
 
-    def _died(self, _arbiter: Any, worker: Any) -> None:
-        from emulator import metrics  # what workers import the master does without
-
-        metrics.process_died(worker.pid)
-        if self.keeper is not None:
-            self.keeper.counts.clear(worker.cell)
-
-    def _begin(self, _arbiter: Any, worker: Any) -> None:
+    def _after_fork(self, _arbiter: Any, worker: Any) -> None:
+        """Runs in the worker."""
         if self.keeper is not None:
             self.keeper.counts.cell = worker.cell
             cores.pin_to_core(worker.cell, self._settings.workers)
             worker.balance = Balance(self.keeper.counts.load(CONNECTIONS))
+        worker.client_seconds = self._settings.client_seconds
         worker.cfg.set("graceful_timeout", int(self._settings.drain_seconds))
 
-    def _ready(self, worker: Any) -> None:
+    def _worker_ready(self, worker: Any) -> None:
+        """Runs in the worker."""
         reload = worker.wsgi.extensions["emulator"].reload_client_keys
         # Not in the handler itself, which may interrupt any statement of the main thread.
         start = partial(threading.Thread, target=reload, name="reload", daemon=True)
         signal.signal(signal.SIGHUP, lambda *_: start().start())
         if worker.age == 1 or self.keeper is not None:
             self._when_ready(worker.wsgi, worker.age == 1)
+
+    def _worker_died(self, _arbiter: Any, worker: Any) -> None:
+        from emulator import metrics  # the master needs it only here
+
+        metrics.process_died(worker.pid)
+        if self.keeper is not None:
+            self.keeper.counts.clear(worker.cell)
 
 
 class _Master(Arbiter):  # type: ignore[misc]  # gunicorn has no types
@@ -142,7 +151,7 @@ class _Master(Arbiter):  # type: ignore[misc]  # gunicorn has no types
 
     def reap_workers(self) -> None:
         if self.app.keeper is not None:
-            self.app.keeper.reap()  # before the base class claims it as a child that is unknown
+            self.app.keeper.reap()  # before the base class reaps it as an unknown child
         super().reap_workers()
 
     def stop(self, graceful: bool = True) -> None:
@@ -151,33 +160,44 @@ class _Master(Arbiter):  # type: ignore[misc]  # gunicorn has no types
             self.app.keeper.stop()
 
     def handle_int(self) -> None:
-        """Ctrl-C is no harder than SIGTERM; while workers end, `stop` looks out for a second one."""
+        """Stop gracefully, as for SIGTERM; `stop` then looks for a second Ctrl-C."""
         raise StopIteration
 
     def handle_hup(self) -> None:
-        """Client keys are read anew by the worker, which stays: it has sandboxes, and its streams go on."""
+        """Let the workers reload the client keys. They are not replaced: they have sandboxes and streams."""
         self.kill_workers(signal.SIGHUP)
 
     def halt(self, reason: str | None = None, exit_status: int = 0) -> None:
-        if exit_status == self.APP_LOAD_ERROR:  # the worker has said what it is
+        if exit_status == self.APP_LOAD_ERROR:  # the worker has logged the reason
             self.stop()
             sys.exit(1)
         super().halt(reason, exit_status)
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """All but that a worker could not load the app, which has been told in better words."""
+def _is_not_load_error(record: logging.LogRecord) -> bool:
+    """Return False for gunicorn's line about a failed load, which adds nothing to the worker's own."""
     arguments = record.args if isinstance(record.args, tuple) else ()
     return arguments[-1:] != (Arbiter.APP_LOAD_ERROR,)
 
 
-def _end(_arbiter: Any, worker: Any) -> None:
-    """Close what the app opened, and leave: a thread that serves a stream would hold up the end for
-    ever.
+def _allow_descriptors(count: int) -> None:
+    """Raise this process's limit of open files, as far as its user may (getrlimit(2)).
+
+    Many systems start with 1,024 for the sake of select(2), which nothing here uses.
     """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY:
+        count = min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < count:
+        with suppress(OSError, ValueError):  # a system may have a lower limit of its own (macOS)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+
+
+def _exit_worker(_arbiter: Any, worker: Any) -> None:
+    """Close the services, then exit without joining threads: one may serve a stream that never ends."""
     app = getattr(worker, "wsgi", None)
     if app is None:
-        return  # it did not come up
+        return  # the application could not be loaded
     closing = threading.Thread(target=app.extensions["emulator"].close, daemon=True)
     closing.start()
     closing.join(_CLOSE_SECONDS)

@@ -72,7 +72,7 @@ def rounds(worker: Worker, until: Callable[[], bool]) -> None:
 HELD = {
     "a head that is not whole": (
         b"GET / HTTP/1.1\r\n",
-        lambda worker: any(map(worker._looked_at, worker._heads)),
+        lambda worker: any(map(worker._was_read, worker._awaiting_head)),
     ),
     "kept for the next request": (
         b"GET / HTTP/1.1\r\nhost: h\r\n\r\n",
@@ -80,7 +80,7 @@ HELD = {
     ),
     "had its last answer": (
         b"GET / HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n",
-        lambda worker: worker._lingering,
+        lambda worker: worker._closing,
     ),
 }
 

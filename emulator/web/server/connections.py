@@ -1,0 +1,61 @@
+"""A client's connection, and the states that it passes through.
+
+    state            who reads from it        ends when
+    ---------------  -----------------------  --------------------------------------------------------
+    awaiting head    the worker's loop        the head is complete -> answering
+                                              (closed: EOF, head too long (431), deadline (408))
+    answering        the request's thread     the response is complete -> kept alive, awaiting head
+                                              (the next head has begun to arrive) or closing
+    kept alive       the worker's loop        the next head begins to arrive -> awaiting head, or, if it is
+                                              complete, answering   (closed: EOF, keep-alive timeout)
+    closing          the worker's loop        the client closes its side, or `LINGER_SECONDS` pass -> closed
+
+What may never happen: that a thread waits for a head; that the loop blocks on a socket; that the loop and a
+thread read from the same connection; that a connection which is *answering* is closed to make room.
+
+In the loop a socket never blocks. In a thread each read of a body has a deadline (`bodies`), and each write
+fails after `WRITE_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import socket
+
+from gunicorn.workers.gthread import TConn
+
+from emulator.web.server.bodies import BodySocket
+
+WRITE_SECONDS = 60
+"""Longest wait for a client to accept a part of its response."""
+LINGER_SECONDS = 2.0
+
+
+class ClientSocket(socket.socket):
+    """The socket of an accepted connection, with a timeout where gunicorn would let it block forever."""
+
+    def __init__(self, accepted: socket.socket) -> None:
+        family, kind, protocol = accepted.family, accepted.type, accepted.proto
+        super().__init__(family, kind, protocol, accepted.detach())
+
+    def setblocking(self, flag: bool) -> None:
+        self.settimeout(WRITE_SECONDS if flag else 0)
+
+
+class Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
+    head = b""
+    """The part of the next request's head that has arrived."""
+    body_seconds = 20.0
+    """Time that a body has before its rate counts."""
+
+    def init(self) -> None:
+        """Prepare the parser; runs in the request's thread."""
+        super().init()
+        reader = self.parser.unreader
+        reader.unread(self.head)
+        self.head = b""
+        reader.sock = BodySocket(self.sock, self.body_seconds)
+
+    @property
+    def is_closed(self) -> bool:
+        """True if it was closed to make room after the loop had collected the events of this round."""
+        return bool(self.sock.fileno() < 0)
