@@ -23,7 +23,7 @@ them in the preamble. A check function returns its only argument."""
 class Paused:
     """The program called a pausing name and waits. `line` is 1-based in the piece, if known.
 
-    `ahead` are the calls that a notebook's cell waits for at the same time, in their order.
+    `pending` are other calls that a notebook's cell waits for at the same time, in their order.
     Calls of the same `batch`, if not 0, are of one display, comprehension or `asyncio.gather`.
     """
 
@@ -32,7 +32,7 @@ class Paused:
     kwargs: Mapping[str, JSON] = field(default_factory=dict)
     line: int | None = None
     batch: int = 0
-    ahead: "tuple[Paused, ...]" = ()
+    pending: "tuple[Paused, ...]" = ()
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ class RunningCell:
         """
         outgoing = PendingCalls(self.order)
         calls: list[Call] = []
-        for each in (step, *step.ahead):
+        for each in (step, *step.pending):
             try:
                 arguments = self.toolset.bind(each.name, each.args, each.kwargs)
             except BindError:

@@ -48,7 +48,7 @@ class ContainerKernel:
     @property
     def was_lost(self) -> bool:
         """There was a kernel, which is gone."""
-        return self.lost or (self.notebook is not None and self.notebook.over)
+        return self.lost or (self.notebook is not None and self.notebook.ended)
 
     def is_idle(self, since: float) -> bool:
         """Return True if the kernel has had nothing to do since then. A kernel whose cell waits is not
@@ -59,7 +59,7 @@ class ContainerKernel:
     def end(self) -> None:
         """End the kernel, if there is one, and forget its session."""
         if self.notebook is not None and not self.is_leased():
-            self.notebook.leave()
+            self.notebook.detach()
         self.opened.close()
         self.notebook = None
         self.file_sync = self._new_file_sync()
@@ -73,7 +73,7 @@ class ContainerKernel:
     def detach(self) -> None:
         """Disconnect from the kernel, which may live on for another replica."""
         if self.notebook is not None:
-            self.notebook.leave()
+            self.notebook.detach()
         self.end()
 
     def offer(self, toolset: Toolset) -> None:

@@ -15,7 +15,7 @@ from emulator.errors import EmulatorError
 from emulator.events import CreatedFile
 from emulator.storage.container_files import ROOT
 from emulator.storage.containers import Containers
-from sandbox.kernel.notebook import FileFault, Notebook, Seen
+from sandbox.kernel.notebook import KernelFile, KernelFileError, Notebook
 
 MAX_FILES = 1000
 """A kernel's further files are ignored."""
@@ -39,7 +39,7 @@ class FileSync:
         self._container_id = container_id
         self._max_bytes = max_bytes
         self._version: int | None = None
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, KernelFile] = {}
         """The kernel's files when they were last listed."""
         self._shared: set[str] = set()
         """Paths that both sides had. Only such a file is removed on one side when the other has removed
@@ -50,12 +50,12 @@ class FileSync:
 
     def state(self) -> SyncedFiles:
         """What another process needs to continue."""
-        seen = [(file.path, file.size, file.changed) for file in self._seen.values()]
+        seen = [(file.path, file.size, file.modified) for file in self._seen.values()]
         return SyncedFiles(self._version, seen, sorted(self._shared))
 
     def resume(self, state: SyncedFiles) -> None:
         self._version = state.version
-        self._seen = {path: Seen(path, size, changed) for path, size, changed in state.seen}
+        self._seen = {path: KernelFile(path, size, changed) for path, size, changed in state.seen}
         self._shared = {*state.shared}
 
     def bring_in(self, notebook: Notebook) -> None:
@@ -71,7 +71,7 @@ class FileSync:
             if file.source == "user" or path not in self._shared:
                 try:
                     notebook.write(path, self._containers.read(self._container_id, file.id))
-                except FileFault as error:
+                except KernelFileError as error:
                     notebook.remove(path)  # a part of it may have been written
                     self.notes.append(f"the user's file could not be copied: {error}")
         self._list(notebook)
@@ -109,7 +109,7 @@ class FileSync:
             file = self._containers.put_file(
                 self._container_id, ROOT + path, content(), "assistant"
             )
-        except (EmulatorError, FileFault) as error:
+        except (EmulatorError, KernelFileError) as error:
             self.notes.append(f"{path!r} was not kept: {error}")
             return []
         return [CreatedFile(self._container_id, file.id, file.path, file.bytes)]

@@ -154,7 +154,7 @@ class Interpreter:
                     yield _declined(cell, container, DISCONNECTED)  # the cell still waits
                     return
                 kernel.waiting = None
-                steps = notebook.run_on_together(values)
+                steps = notebook.resume_with(values)
                 yield from self._drive(container, kernel, request, notebook, steps)
 
     def libraries(self, container: Container) -> dict[str, str]:
@@ -276,12 +276,12 @@ class Interpreter:
         assert kernel.notebook is not None
         files = _store_pictures(cell, kernel.file_sync)
         try:
-            if not kernel.notebook.over:
+            if not kernel.notebook.ended:
                 files += kernel.file_sync.bring_out(kernel.notebook)
         except SandboxError as error:  # the cell's output is reported anyway
             kernel.notebook.kill()
             cell.notes.append(f"the files that it wrote were not kept: {error}")
-        over = kernel.notebook.over
+        over = kernel.notebook.ended
         if over:
             cell.notes.append(NEW_SESSION)
             self.containers.end_session(container.id)

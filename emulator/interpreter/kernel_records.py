@@ -18,7 +18,7 @@ from emulator.interpreter.cell import RunningCell
 from emulator.interpreter.file_sync import SyncedFiles
 from emulator.settings import MemoryLimit
 from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore
-from sandbox.kernel.parked import Parked
+from sandbox.kernel.parked import ParkedSession
 
 log = structlog.get_logger()
 
@@ -34,7 +34,7 @@ class KernelRecord:
     """
     busy: bool
     """A cell is running, or was when its replica wrote this."""
-    parked: Parked | None = None
+    parked: ParkedSession | None = None
     files: SyncedFiles = field(default_factory=SyncedFiles)
     tools: list[dict[str, Any]] | None = None
     """The tools whose functions the kernel defines."""

@@ -61,7 +61,7 @@ class SharedKernels:
     def changed_record(self, container_id: str, kernel: ContainerKernel) -> KernelRecord | None:
         """The container's record, if the kernel is not attached as it says. Raises `StoreFailed`."""
         record = self._records.get(container_id)
-        alive = kernel.notebook is None or not kernel.notebook.over
+        alive = kernel.notebook is None or not kernel.notebook.ended
         if record is None or (record.stamp == kernel.stamp and alive):
             return None
         if record.stamp == kernel.stamp and record.parked is None:
@@ -73,7 +73,7 @@ class SharedKernels:
         if not kernel.is_leased():
             return
         notebook = kernel.notebook
-        if notebook is not None and notebook.over:
+        if notebook is not None and notebook.ended:
             notebook = None
         if notebook is None and not (kernel.has_run or kernel.lost):
             return
@@ -100,7 +100,7 @@ class SharedKernels:
         try:
             self.save(container, kernel)
             if self._slots is not None and kernel.is_leased():
-                if kernel.notebook is None or kernel.notebook.over:
+                if kernel.notebook is None or kernel.notebook.ended:
                     self._slots.release(container.id)
                 else:
                     self._slots.renew(container.id, self._slot_seconds(container))

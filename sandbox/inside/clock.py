@@ -1,10 +1,11 @@
-"""Stop the clock and chance of a kernel, so that a program can be run again. Runs inside the kernel.
+"""Freeze the clock and random numbers of a kernel, so that a program can be run again. Runs inside the
+kernel.
 
-The program, and nobody else, gets a `datetime` module whose `now` and `today` stand still: libraries in C
-are compiled against the real classes and cannot be imported where these have been replaced.
+Only the program gets a `datetime` module whose `now` and `today` are frozen: libraries in C are compiled
+against the real classes, and their import fails if these are replaced.
 
-Stops: nothing. A program can get at the real clock (`time.monotonic`, a library's own); it then does
-something else in each run, which the host notices at its calls.
+Stops: nothing. A program can reach the real clock (`time.monotonic`, a library's own). It may then make other
+calls in each run, which the host notices.
 """
 
 import builtins
@@ -19,10 +20,10 @@ from collections.abc import Callable
 from typing import Any
 
 
-def freeze(seed: int, rest: Callable[[], None]) -> None:
-    """Stop the wall clock at `seed` microseconds since 1970 UTC and derive randomness from it.
+def freeze(seed: int, on_sleep: Callable[[], None]) -> None:
+    """Freeze the wall clock at `seed` microseconds since 1970 UTC and derive random numbers from it.
 
-    `rest` is called where the program sleeps.
+    `on_sleep` is called when the program sleeps.
     """
     seconds = seed / 1_000_000
     random.seed(seed)
@@ -32,8 +33,8 @@ def freeze(seed: int, rest: Callable[[], None]) -> None:
     os.urandom = random.Random(seed + 1).randbytes
     vars(random)["_urandom"] = os.urandom  # of SystemRandom, and so of `secrets`
 
-    def sleep(seconds: float, /) -> None:  # noqa: ARG001 - the clock stands still, and so does not wait
-        rest()
+    def sleep(seconds: float, /) -> None:  # noqa: ARG001 - no time passes
+        on_sleep()
 
     vars(time)["sleep"] = sleep
     time.time_ns = lambda: seed * 1000
@@ -42,30 +43,31 @@ def freeze(seed: int, rest: Callable[[], None]) -> None:
         setattr(time, name, _at_instant(getattr(time, name), seconds))
     instant = dt.datetime.fromtimestamp(seconds, dt.UTC)
     frozen = _frozen_datetime(instant)
-    settled: set[str] = set()
+    frozen_libraries: set[str] = set()
     original = builtins.__import__
 
-    def importing(name: str, *rest: Any, **named: Any) -> Any:
-        found = original(name, *rest, **named)
-        for library, settle in _LIBRARIES.items():
-            if library not in settled and _is_imported(library):
-                settled.add(library)
-                settle(seed, instant)
+    def import_frozen(name: str, *rest: Any, **named: Any) -> Any:
+        module = original(name, *rest, **named)
+        for library, freeze_library in _LIBRARIES.items():
+            if library not in frozen_libraries and _is_imported(library):
+                frozen_libraries.add(library)
+                freeze_library(seed, instant)
         importer = rest[0] if rest else named.get("globals")
         by_program = importer is not None and importer.get("__name__") == "__main__"
-        return frozen if by_program and name == "datetime" else found
+        return frozen if by_program and name == "datetime" else module
 
-    builtins.__import__ = importing
+    builtins.__import__ = import_frozen
 
 
 def _is_imported(library: str) -> bool:
-    """Whether it is there, and not just on its way."""
+    """Return True if a module is imported completely."""
     spec: Any = getattr(sys.modules.get(library), "__spec__", None)
     return spec is not None and not getattr(spec, "_initializing", False)
 
 
 def _frozen_datetime(instant: dt.datetime) -> types.ModuleType:
-    """The module `datetime` with classes that tell one instant and make no instances of themselves."""
+    """The module `datetime` with classes whose clock is at `instant`, and which make instances of the real
+    ones."""
     real, real_date = dt.datetime, dt.date
 
     class Kind(type):
@@ -108,14 +110,14 @@ def _frozen_datetime(instant: dt.datetime) -> types.ModuleType:
     return module
 
 
-def _settle_numpy(seed: int, instant: dt.datetime) -> None:  # noqa: ARG001
-    chance: Any = sys.modules["numpy.random"]
-    chance.seed(seed % 2**32)
-    # What default_rng() takes its entropy from.
-    chance.bit_generator.randbits = random.Random(seed).getrandbits
+def _freeze_numpy(seed: int, instant: dt.datetime) -> None:  # noqa: ARG001
+    random_module: Any = sys.modules["numpy.random"]
+    random_module.seed(seed % 2**32)
+    # The source of entropy of default_rng().
+    random_module.bit_generator.randbits = random.Random(seed).getrandbits
 
 
-def _settle_pandas(seed: int, instant: dt.datetime) -> None:  # noqa: ARG001
+def _freeze_pandas(seed: int, instant: dt.datetime) -> None:  # noqa: ARG001
     pandas: Any = sys.modules["pandas"]
     stamp = pandas.Timestamp
     now = stamp(instant.replace(tzinfo=None))
@@ -126,8 +128,8 @@ def _settle_pandas(seed: int, instant: dt.datetime) -> None:  # noqa: ARG001
 
 
 _LIBRARIES: dict[str, Callable[[int, dt.datetime], None]] = {
-    "numpy.random": _settle_numpy,
-    "pandas": _settle_pandas,
+    "numpy.random": _freeze_numpy,
+    "pandas": _freeze_pandas,
 }
 
 

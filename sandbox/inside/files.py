@@ -1,6 +1,6 @@
 """A kernel's files, for the host: the part of `sandbox.kernel.notebook` that runs *inside* a kernel.
 
-Sent there as text, beside `sandbox.inside.stub`, which offers these functions as its own.
+The host calls these functions through `sandbox.inside.stub`.
 """
 
 import atexit
@@ -14,21 +14,21 @@ from collections.abc import Iterator, Sequence
 
 _DEPTH = 8
 
-# Bound here, before any program: one that breaks `os` or `open` for itself breaks nothing of this.
+# Bound here, before any program: one that replaces parts of `os` does not break this module.
 _scandir, _open, _close, _lstat, _pread, _pwrite = (
     os.scandir, os.open, os.close, os.lstat, os.pread, os.pwrite,
 )  # fmt: skip
 _makedirs, _unlink, _join, _dirname = os.makedirs, os.unlink, os.path.join, os.path.dirname
 
 DATA = os.getcwd()  # noqa: PTH109
-"""The data folder is where a kernel starts, or what `own_folder` has made."""
+"""The data folder: where the kernel starts, or what `own_folder` made."""
 
 
 def own_folder() -> None:
-    """Make a data folder for this kernel alone, where it may share a machine with others.
+    """Make a data folder for this kernel alone, which may share a machine with others.
 
-    It goes with the kernel, if that ends in peace. A kernel that starts in /mnt/data has that to
-    itself: so says whoever starts kernels there.
+    It is removed when the kernel exits, unless the kernel is killed. A kernel that starts in /mnt/data has
+    that folder for itself.
     """
     global DATA  # noqa: PLW0603 - one kernel, one session
     if DATA == "/mnt/data":
@@ -50,7 +50,7 @@ def libraries(names: Sequence[str]) -> dict[str, str]:
 
 
 def files(most: int) -> list[list[str | int]]:
-    """[path, size, modification time in ns] of regular files, none hidden, links not followed."""
+    """[path, size, modification time in ns] of regular files that are not hidden. Links are not followed."""
     found: list[list[str | int]] = []
     for path in _walk(DATA, "", _DEPTH):
         status = _lstat(_join(DATA, path))
@@ -77,7 +77,7 @@ def _walk(folder: str, prefix: str, depth: int) -> Iterator[str]:
 
 
 def read(path: str, start: int, size: int) -> str | None:
-    """`size` bytes of a file from `start` on as base64, or None if it cannot be read."""
+    """`size` bytes of a file from `start` as base64, or None if it cannot be read."""
     try:
         descriptor = _open(_join(DATA, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -91,7 +91,7 @@ def read(path: str, start: int, size: int) -> str | None:
 
 
 def write(path: str, start: int, content: str) -> str | None:
-    """Write base64 `content` at `start`, which empties the file if it is 0; what went wrong, or None."""
+    """Write base64 `content` at `start`; 0 empties the file first. Return None, or why it failed."""
     whole = _join(DATA, path)
     try:
         _makedirs(_dirname(whole), exist_ok=True)
@@ -100,10 +100,10 @@ def write(path: str, start: int, content: str) -> str | None:
     except OSError as error:
         return error.strerror or "it cannot be opened"
     try:
-        left = base64.b64decode(content)
-        while left:
-            written = _pwrite(descriptor, left, start)
-            left, start = left[written:], start + written
+        remaining = base64.b64decode(content)
+        while remaining:
+            size = _pwrite(descriptor, remaining, start)
+            remaining, start = remaining[size:], start + size
     except OSError as error:
         return error.strerror or "it cannot be written"
     finally:
@@ -112,7 +112,7 @@ def write(path: str, start: int, content: str) -> str | None:
 
 
 def remove(path: str) -> None:
-    """Remove a file, if it is there."""
+    """Remove a file, if it exists."""
     try:
         _unlink(_join(DATA, path))
     except OSError:

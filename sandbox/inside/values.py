@@ -1,7 +1,6 @@
-"""Turn what a program computed into plain JSON. Knows nothing of engines or schemas.
+"""Turn values of a program into JSON. Knows nothing of engines or schemas.
 
-One rule for both sides of the border: the monty engine calls `plain` in the host, the kernel
-engine sends this very file into the kernel. So it imports the standard library and nothing of ours.
+Both engines use it: monty in the host, the kernel engine inside the kernel, where this file is sent.
 """
 
 import dataclasses
@@ -21,20 +20,22 @@ JSON: TypeAlias = bool | int | float | str | list["JSON"] | dict[str, "JSON"] | 
 MAX_DEPTH = 100
 
 VALUE_MIME = "application/vnd.tool-emulator.value+json"
-"""The shape in which a kernel displays the value of a cell, beside those for people."""
+"""The MIME type under which a kernel displays the value of a cell as JSON, in addition to those for
+people."""
 AWAITED = "_awaited_"
-"""The name under which programs in a kernel find what makes any value awaitable."""
+"""The name of the function, in a kernel, that makes any value awaitable."""
 
 REFUSED = "!"
-"""How a reply to a kernel begins that is no JSON: the call is refused, and what follows says why."""
+"""The first character of a reply to a kernel that refuses a call; the reason follows. No JSON begins with
+it."""
 
 RECORDS: dict[type, Callable[[Any], Mapping[str, Any]]] = {}
-"""How to read the fields of an engine's own record types, filled by the engine that has them."""
+"""An engine's own record types -> a function that returns the fields. The engine adds them."""
 
 
 _ARRAYS = (list, tuple, set, frozenset, deque, range, KeysView, ValuesView, ItemsView)
 
-# bool before int, as a bool is one; the str and int of an Enum mixin are its value already.
+# bool before int, since a bool is an int; the str or int of an Enum mixin is its value already.
 _LEAVES: tuple[tuple[Any, Callable[[Any], JSON]], ...] = (
     ((types.NoneType, bool), lambda value: value),
     (str, str.__str__),
@@ -46,7 +47,7 @@ _LEAVES: tuple[tuple[Any, Callable[[Any], JSON]], ...] = (
 
 
 class NotPlain(TypeError):
-    """A value that JSON has no shape for; the message names the type and where it sat."""
+    """JSON cannot hold a value; the message names its type and its place."""
 
 
 def plain(value: Any, where: str = "value", depth: int = 0) -> JSON:
@@ -55,7 +56,7 @@ def plain(value: Any, where: str = "value", depth: int = 0) -> JSON:
     Dataclass, pydantic and namespace objects and instances of the program's own classes -> dict;
     Enum -> its value; date, datetime, time -> isoformat; tuple, set, range, dict views -> list;
     Decimal, UUID, Path -> str; numpy scalars and arrays -> their `tolist()`.
-    Raises NotPlain for all else (bytes, functions, nan, ...) and for nesting deeper than MAX_DEPTH.
+    Raises NotPlain for everything else (bytes, functions, nan, ...) and for nesting deeper than MAX_DEPTH.
     """
     if depth > MAX_DEPTH:
         raise NotPlain(f"{where} is nested deeper than {MAX_DEPTH} levels")
@@ -86,7 +87,7 @@ def plain(value: Any, where: str = "value", depth: int = 0) -> JSON:
 
 
 def _key(key: Any, where: str) -> str:
-    """A dict key as json.dumps would write it."""
+    """A dict key as json.dumps writes it."""
     value = plain(key, f"a key of {where}")
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
@@ -98,7 +99,7 @@ def _key(key: Any, where: str) -> str:
 
 
 def _fields(value: Any) -> Mapping[str, Any] | None:
-    """The fields of a record-like object, or None for anything that is not a record."""
+    """The fields of a record-like object, or None for another object."""
     kind = type(value)
     if kind in RECORDS:
         return RECORDS[kind](value)

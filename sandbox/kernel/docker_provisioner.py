@@ -1,4 +1,4 @@
-"""Where kernels run: in Docker containers. A `KernelProvisioner` beside those of `provisioners`.
+"""Run kernels in Docker containers: a provisioner for jupyter_client, like those of `provisioners`.
 
 Stops: what `sandbox.fences.docker` says; a kernel in there ends with its server, which holds its standard
 input; a second connection to what a program may have put in a socket's place (as everywhere).
@@ -15,11 +15,17 @@ from sandbox.fences import docker
 from sandbox.fences.bubblewrap import RUN_FOLDER
 from sandbox.fences.container import DockerContainer
 from sandbox.fences.docker import DockerLimits
-from sandbox.kernel.provisioners import CONNECTION, Place, as_json, for_manager, new_connection
+from sandbox.kernel.provisioners import (
+    CONNECTION,
+    IpcProvisioner,
+    as_json,
+    for_manager,
+    new_connection,
+)
 
-# Runs in the kernel's process before what `provisioners` starts there: the first line of what will be its
-# lifeline is the content of its connection file, which so stands in no environment and no image.
-_RECEIVE = f"""\
+# Runs in the kernel's process before the code of `provisioners`. The first line of standard input, its later
+# lifeline, is the content of its connection file, so that the key is in no environment and no image.
+_READ_CONNECTION = f"""\
 import os
 line = b""
 while not line.endswith(b"\\n"):
@@ -29,11 +35,11 @@ with open({CONNECTION!r}, "wb") as file:
 """
 
 
-class DockerProvisioner(Place):
+class DockerProvisioner(IpcProvisioner):
     """Launch a kernel in a container made by the Docker engine of this machine."""
 
     image = Unicode(docker.IMAGE, help="image that has ipykernel for its python3")
-    host = Unicode("", help="URL of the engine; empty: what the environment says")
+    host = Unicode("", help="URL of the engine; empty: from the environment")
     processes = Integer(-1, help="no limit for the user: the container as a whole has one")
     all_processes = Integer(64, help="processes and threads in the container")
     cpus = Float(1.0, help="processors that the container may use")
@@ -44,15 +50,15 @@ class DockerProvisioner(Place):
 
     async def launch_kernel(self, cmd: list[str], **_: Any) -> KernelConnectionInfo:
         inside = new_connection(f"{RUN_FOLDER}/s")
-        room = DockerLimits(self.memory, self.data_size, self.all_processes, self.cpus)
-        command = ["python3", cmd[1], _RECEIVE + cmd[2], *cmd[3:]]
-        # Of what is typed a Popen, only what `Process` names is used.
-        self.process = DockerContainer(self.host, self.image, command, room)  # type: ignore[assignment]
+        limits = DockerLimits(self.memory, self.data_size, self.all_processes, self.cpus)
+        command = ["python3", cmd[1], _READ_CONNECTION + cmd[2], *cmd[3:]]
+        # jupyter_client types it as a Popen; only the methods of `Process` are used.
+        self.process = DockerContainer(self.host, self.image, command, limits)  # type: ignore[assignment]
         self.pid = self.container.pid
         self.container.tell(as_json(inside) + b"\n")
-        # As with bubblewrap, nothing is shared: the host goes to the sockets in the kernel's own folder.
+        # As with bubblewrap, nothing is shared: the host connects to the sockets in the kernel's own folder.
         outside = f"{self.container.root}{RUN_FOLDER}/s"
-        await self._bound(outside)
+        await self._wait_until_bound(outside)
         self.connection_info = for_manager({**inside, "ip": outside})
         return self.connection_info
 

@@ -1,8 +1,8 @@
-"""Run programs in a Jupyter kernel: all of CPython, spoken to through jupyter_client.
+"""Run programs in Jupyter kernels, which are CPython.
 
 Stops: what the kernel's place stops (`sandbox.kernel.provisioners`) and what a session stops
-(`sandbox.kernel.session`); state left by an earlier program (a kernel serves one session); more
-sessions than there may be.
+(`sandbox.kernel.session`); state of an earlier program (a kernel serves one session); more
+sessions than the limit.
 
 Does not stop: what neither of these stops.
 """
@@ -18,9 +18,9 @@ from typing import Self
 from sandbox.engine import Limits, Session
 from sandbox.errors import SandboxDied, SandboxUnavailable
 from sandbox.fences import cgroups, leftovers
-from sandbox.kernel.connection import Connected
+from sandbox.kernel.connection import KernelConnection
 from sandbox.kernel.notebook import Notebook
-from sandbox.kernel.parked import Parked
+from sandbox.kernel.parked import ParkedSession
 from sandbox.kernel.places import PLACES
 from sandbox.kernel.session import KernelSession
 from sandbox.kernel.stub import STUB
@@ -28,12 +28,12 @@ from sandbox.pool import AcquireSlot, WarmPool
 
 
 class KernelEngine:
-    """Kernels in one place: `bubblewrap`, `docker`, or `none` where the operator said so by name.
+    """Kernels in one place: a row of `PLACES`.
 
-    `warm` kernels wait ready, started in the background by `warm_up`, `get_ready` or the first session;
-    at most `most` sessions are open at once, one more raises SandboxBusy. A kernel that has waited
-    `max_age` seconds, or has died, is replaced. `memory` in `limits` counts what
-    a kernel maps beyond its own start, in each of its processes.
+    `warm` kernels wait ready, started in the background by `warm_up`, `get_ready` or the first session.
+    At most `most` sessions are open at the same time; one more raises SandboxBusy. A kernel that has waited
+    `max_age` seconds, or has died, is replaced. `memory` in `limits` is what each process of a kernel
+    may map in addition to what a kernel has mapped when it is ready.
     """
 
     name = "kernel"
@@ -47,17 +47,17 @@ class KernelEngine:
         most: int = 16,
         max_age: float = 3600.0,
         preload: Sequence[str] = (),
-        connect: Callable[..., Connected] | None = None,
+        connect: Callable[..., KernelConnection] | None = None,
         acquire_slot: AcquireSlot | None = None,
         **config: int | str,
     ) -> None:
-        """`preload` are modules that a waiting kernel imports, where it has them. `connect` makes
-        kernels somewhere else than in `place`, each given the source of its setup; what confines
-        them there is not for this engine to check. `acquire_slot` is the pool's: see `WarmPool`. `config`
-        sets traits of the place."""
+        """`preload` are modules that a waiting kernel imports, if they are installed. `connect` replaces the
+        place: it makes a kernel from the source of its setup, and what confines the kernel is not checked
+        here. `acquire_slot`: see `WarmPool`. `config` has options of the place and traits of its
+        provisioner."""
         self.limits = limits or Limits()
         self.place = place
-        elsewhere = connect is not None
+        replaced = connect is not None
         if place not in PLACES:
             raise ValueError(f"unknown place {place!r}; known: {', '.join(PLACES)}")
         row = PLACES[place]
@@ -68,20 +68,20 @@ class KernelEngine:
         setup = f"{STUB}.prepare({self.limits.output}, {tuple(preload)!r}, shared={shared})"
         if connect is None:
             assert row.provisioner is not None
-            connect = _here(row.provisioner, {"memory": self.limits.memory, **config})
+            connect = _start_locally(row.provisioner, {"memory": self.limits.memory, **config})
         self._connect = partial(connect, setup)
-        self._lives_on = shared
-        self._pool: WarmPool[Connected] = WarmPool(
+        self._outlives_process = shared
+        self._pool: WarmPool[KernelConnection] = WarmPool(
             self._connect, size=warm, most=most, max_age=max_age, acquire_slot=acquire_slot
         )
         self._probe = partial(row.problem, options)
         self._probe_lock = threading.Lock()
         self._problem: SandboxUnavailable | None = None
-        self._probed = elsewhere
+        self._probed = replaced
 
     def check(self) -> None:
-        """Raises SandboxUnavailable if this place cannot be had: a sandbox that cannot be had turns this
-        engine off; it never becomes a weaker one."""
+        """Raises SandboxUnavailable if kernels cannot run in this place: that turns this engine off, and
+        never leads to a weaker sandbox."""
         with self._probe_lock:
             if not self._probed:
                 leftovers.sweep(cgroups.folders())
@@ -96,7 +96,7 @@ class KernelEngine:
         self._pool.fill()
 
     def get_ready(self) -> None:
-        """As `Engine.get_ready`: the waiting kernels start a moment from now, and are kept up."""
+        """As `Engine.get_ready`: the waiting kernels start in a moment, and are replaced when used."""
         self._pool.keep_up()
 
     def session(
@@ -112,33 +112,35 @@ class KernelEngine:
             yield session
 
     @contextmanager
-    def notebook(self, parked: Parked | None = None, *, busy: bool = False) -> Iterator[Notebook]:
+    def notebook(
+        self, parked: ParkedSession | None = None, *, busy: bool = False
+    ) -> Iterator[Notebook]:
         """A session for people and models: rich outputs, files. Raises SandboxUnavailable, SandboxBusy.
 
-        Or one that another process has begun, whose cell may still be running (`busy`); SandboxDied if
-        there is no such kernel any more.
+        With `parked`, the session that another process has parked; its cell may still be running (`busy`).
+        Raises SandboxDied if its kernel has ended.
         """
         with self._kernel(parked) as kernel:
-            session = KernelSession(kernel, frozenset(), self.limits, lenient=True)
+            session = KernelSession(kernel, frozenset(), self.limits, for_cells=True)
             if parked is None:
                 session.open("", 0)
             else:
                 session.take_over(parked, busy=busy)
             yield Notebook(session)
 
-    def end(self, parked: Parked) -> None:
-        """End a kernel wherever it was used last. Raises SandboxUnavailable, SandboxDied if it has ended."""
-        self._at(parked).dispose()
+    def end(self, parked: ParkedSession) -> None:
+        """End a parked session's kernel. Raises SandboxUnavailable, SandboxDied if it has ended."""
+        self._connect_to(parked).dispose()
 
-    def _at(self, parked: Parked) -> Connected:
-        if not self._lives_on:
+    def _connect_to(self, parked: ParkedSession) -> KernelConnection:
+        if not self._outlives_process:
             raise SandboxDied(f"no kernel in {self.place} outlives its process")
         return self._connect(at=parked.address)
 
     @contextmanager
-    def _kernel(self, parked: Parked | None = None) -> Iterator[Connected]:
+    def _kernel(self, parked: ParkedSession | None = None) -> Iterator[KernelConnection]:
         self.check()
-        kernel = self._pool.acquire(None if parked is None else partial(self._at, parked))
+        kernel = self._pool.acquire(None if parked is None else partial(self._connect_to, parked))
         try:
             yield kernel
         finally:
@@ -158,16 +160,18 @@ class KernelEngine:
         self.close()
 
 
-def _here(provisioner: str, config: Mapping[str, int | str]) -> Callable[..., Connected]:
-    """What starts a kernel on this machine, from the source of its setup.
+def _start_locally(
+    provisioner: str, config: Mapping[str, int | str]
+) -> Callable[..., KernelConnection]:
+    """Returns a function that starts a kernel on this machine, from the source of its setup.
 
-    jupyter_client comes with the first one: 17 MiB, of which a server that needs no kernel has no use.
+    jupyter_client is imported with the first kernel: it takes 17 MiB.
     """
 
-    def start(setup: str) -> Connected:
-        from sandbox.kernel.jupyter import Kernel
+    def start(setup: str) -> KernelConnection:
+        from sandbox.kernel.jupyter import JupyterKernel
         from sandbox.kernel.provisioners import kernel_spec
 
-        return Kernel(kernel_spec(provisioner, config), setup)
+        return JupyterKernel(kernel_spec(provisioner, config), setup)
 
     return start

@@ -1,16 +1,15 @@
 """Kernels on a Jupyter Kernel Gateway or Enterprise Gateway, over its REST and websocket API.
 
 Stops: messages above 4 MiB and more than a few unread ones; a kernel's end going unnoticed; a
-program's kernel serving another program; two connections to one session (the older one ends). What
-confines the program is where the gateway runs it (a container, a pod): that is its operator's to
-say, and nothing here can check it.
+program's kernel serving another program; two connections to one session (the older one ends).
 
-Does not stop: anything that the gateway lets a program do, to other sessions' files too where kernels
-share a machine; whoever holds the token.
+Does not stop: anything that the gateway lets a program do, also to files of other sessions if kernels
+share a machine: the gateway's operator decides where kernels run (a container, a pod), and nothing here can
+check it; anybody who has the token.
 
 The API is Jupyter's (jupyter-server.readthedocs.io, "REST API" and "WebSocket kernel wire
 protocols"; the default protocol: one JSON object a message). jupyter-kernel-client would bring 150 MB
-of pyarrow and put the token into the URL, where logs keep it; `websockets` bounds what it receives.
+of pyarrow and put the token into the URL, which is logged; `websockets` bounds what it receives.
 Tested with Jupyter Kernel Gateway 3.0 and Jupyter Enterprise Gateway 3.3.
 """
 
@@ -40,7 +39,7 @@ _GONE = ("restarting", "autorestarting", "dead", "terminating")
 
 @dataclass(frozen=True)
 class Gateway:
-    """Where kernels are had. `url` may have a path; `kernel` names a kernelspec of the gateway's."""
+    """A gateway that starts kernels. `url` may have a path; `kernel` names one of its kernelspecs."""
 
     url: str
     token: str = ""
@@ -50,15 +49,15 @@ class Gateway:
         return {"Authorization": f"token {self.token}"} if self.token else {}
 
     def problem(self) -> SandboxUnavailable | None:
-        """None if the gateway answers and has the kernel, else what is wrong."""
+        """Return None if the gateway answers and has the kernelspec, else the problem."""
         try:
-            answer = httpx2.get(
+            response = httpx2.get(
                 f"{self.url.rstrip('/')}/api/kernelspecs", headers=self.headers(), timeout=10.0
             )
-            answer.raise_for_status()
-            known = sorted(answer.json()["kernelspecs"])
+            response.raise_for_status()
+            known = sorted(response.json()["kernelspecs"])
         except (httpx2.HTTPError, ValueError, LookupError, TypeError) as error:
-            return SandboxUnavailable(f"the gateway does not answer as one: {error}", _FIX)
+            return SandboxUnavailable(f"the URL does not answer like a gateway: {error}", _FIX)
         if self.kernel not in known:
             return SandboxUnavailable(
                 f"the gateway has no kernel {self.kernel!r}", f"use one of {', '.join(known)}"
@@ -67,13 +66,13 @@ class Gateway:
 
 
 class GatewayKernel:
-    """One remote kernel and the connection to it. Used by one thread at a time."""
+    """A `KernelConnection` to a kernel on a gateway, which can outlive this process."""
 
     def __init__(self, gateway: Gateway, setup: str, at: Mapping[str, str] | None = None) -> None:
         """Start a kernel and run `setup` in it, or connect to the one `at` an `address`.
 
-        Whoever was connected there, from wherever, is no more; what the kernel has said to nobody meanwhile
-        comes first. Raises SandboxUnavailable, SandboxDied where there is no such kernel any more.
+        Connecting ends every other connection to that kernel; the messages that it sent meanwhile come first.
+        Raises SandboxUnavailable, SandboxDied if the kernel has ended.
         """
         self._gateway = gateway
         self._session = uuid.UUID(at["session"]).hex if at else uuid.uuid4().hex
@@ -85,7 +84,7 @@ class GatewayKernel:
         try:
             if at is not None:
                 self._id = str(uuid.UUID(at["kernel"]))
-                self._check_there()
+                self._check_alive()
                 self._socket = self._connect()
                 return
             self._id = self._start()
@@ -95,38 +94,38 @@ class GatewayKernel:
             run_own(self, setup, _PATIENCE)
         except BaseException as error:
             if at is not None:
-                self.leave()
+                self.detach()
             self.dispose()
             if isinstance(error, TimeoutError):
                 raise SandboxUnavailable(
-                    f"the gateway's kernel said nothing for {_PATIENCE:g} s", _FIX
+                    f"the gateway's kernel sent no answer for {_PATIENCE:g} s", _FIX
                 ) from error
             raise
 
     def _start(self) -> str:
         try:
-            answer = self._http.post("/api/kernels", json={"name": self._gateway.kernel})
+            response = self._http.post("/api/kernels", json={"name": self._gateway.kernel})
         except httpx2.HTTPError as error:
             raise SandboxUnavailable(f"the gateway cannot be reached: {error}", _FIX) from error
-        if answer.status_code != httpx2.codes.CREATED:
+        if response.status_code != httpx2.codes.CREATED:
             raise SandboxUnavailable(
-                f"the gateway starts no kernel: {answer.status_code} {answer.text[:200]}", _FIX
+                f"the gateway started no kernel: {response.status_code} {response.text[:200]}", _FIX
             )
-        started = answer.json()
+        started = response.json()
         if not (isinstance(started, dict) and isinstance(started.get("id"), str)):
             raise SandboxUnavailable("the gateway's answer names no kernel", _FIX)
         return str(uuid.UUID(started["id"]))
 
-    def _check_there(self) -> None:
-        """Raises SandboxDied if the gateway has no such kernel any more, SandboxUnavailable."""
+    def _check_alive(self) -> None:
+        """Raises SandboxDied if the gateway no longer has the kernel, SandboxUnavailable."""
         try:
-            answer = self._http.get(f"/api/kernels/{self._id}")
+            response = self._http.get(f"/api/kernels/{self._id}")
         except httpx2.HTTPError as error:
             raise SandboxUnavailable(f"the gateway cannot be reached: {error}", _FIX) from error
-        if answer.status_code == httpx2.codes.NOT_FOUND:
-            raise SandboxDied("the gateway has this kernel no more")
-        if answer.status_code != httpx2.codes.OK:
-            raise SandboxUnavailable(f"the gateway shows no kernel: {answer.status_code}", _FIX)
+        if response.status_code == httpx2.codes.NOT_FOUND:
+            raise SandboxDied("the gateway no longer has this kernel")
+        if response.status_code != httpx2.codes.OK:
+            raise SandboxUnavailable(f"the gateway shows no kernel: {response.status_code}", _FIX)
 
     def _connect(self) -> "ClientConnection":
         try:
@@ -151,15 +150,14 @@ class GatewayKernel:
             raise SandboxUnavailable(f"the gateway offers no websocket: {error}", _FIX) from error
 
     def _wait_until_ready(self) -> None:
-        sent = self._send("shell", "kernel_info_request", {})
+        request = self._send("shell", "kernel_info_request", {})
         for channel, message in self.messages(_PATIENCE):
-            if channel == "shell" and message["parent_header"].get("msg_id") == sent:
+            if channel == "shell" and message["parent_header"].get("msg_id") == request:
                 return
 
     def execute(
         self, code: str, *, silent: bool = False, expressions: Mapping[str, str] = NOTHING
     ) -> str:
-        """Send code to run; returns the id that its messages will name as their parent."""
         content = {
             "code": code, "silent": silent, "store_history": False,
             "user_expressions": dict(expressions),
@@ -167,7 +165,7 @@ class GatewayKernel:
         }  # fmt: skip
         return self._send("shell", "execute_request", content)
 
-    def answer(self, value: str) -> None:
+    def reply(self, value: str) -> None:
         self._send("stdin", "input_reply", {"status": "ok", "value": value})
 
     def _send(self, channel: str, kind: str, content: dict[str, Any]) -> str:
@@ -190,8 +188,6 @@ class GatewayKernel:
         return identity
 
     def messages(self, seconds: float) -> Iterator[tuple[str, Message]]:
-        """(channel, message) as they come. Raises TimeoutError when `seconds` have passed without
-        the consumer having left, SandboxDied when the kernel or the connection ends."""
         from websockets.exceptions import ConnectionClosed
 
         until = time.monotonic() + seconds
@@ -202,7 +198,7 @@ class GatewayKernel:
             except ConnectionClosed as error:
                 raise SandboxDied(f"the gateway has closed the connection ({error})") from error
             if not isinstance(frame, str):
-                continue  # buffers: nothing of ours has any
+                continue  # binary buffers, which our code does not use
             try:
                 message = json.loads(frame)
                 channel, kind = message["channel"], message["header"]["msg_type"]
@@ -210,7 +206,7 @@ class GatewayKernel:
                 gone = kind == "status" and not parent and content["execution_state"] in _GONE
                 read = {"parent_header": dict(parent), "msg_type": kind, "content": dict(content)}
             except (ValueError, TypeError, LookupError, RecursionError):
-                continue  # not a Jupyter message: nobody's
+                continue  # not a Jupyter message
             if gone:
                 raise SandboxDied("the kernel ended while the program ran")
             yield channel, read
@@ -220,18 +216,15 @@ class GatewayKernel:
             self._http.post(f"/api/kernels/{self._id}/interrupt", timeout=5.0)
 
     def barrier(self) -> str | None:
-        """Ask for a message on iopub after all that the kernel has said until now. The id of its parent.
-
-        The control channel answers while the program waits, and its status goes the way of all outputs.
-        """
+        """The control channel answers while the program waits, and its status takes the same path as
+        outputs."""
         return self._send("control", "kernel_info_request", {})
 
     def address(self) -> dict[str, str] | None:
-        """What another process connects to this kernel by. Whoever has it, and the token, has the kernel."""
+        """Whoever has it, and the token, controls the kernel."""
         return {"kernel": self._id, "session": self._session} if self._id is not None else None
 
-    def leave(self) -> None:
-        """Let the kernel live on, for whoever connects to its `address`; `dispose` ends the connection."""
+    def detach(self) -> None:
         self._id = None
 
     def alive(self) -> bool:

@@ -1,10 +1,10 @@
 """One running Jupyter kernel and the host's connection to it. Knows nothing of programs or pauses.
 
 Stops: messages above 4 MiB and more than a few unread ones, unsigned and malformed messages, a
-kernel's end going unnoticed (its process is watched beside its messages), a second connection to
+kernel's end going unnoticed (its process is watched, not only its messages), a second connection to
 what a program may have put in a socket's place.
 
-Does not stop: well-formed messages with any content; who reads them checks it.
+Does not stop: well-formed messages with any content; the session checks it.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ from jupyter_client.manager import AsyncKernelManager
 
 from sandbox.errors import SandboxDied, SandboxLimit, SandboxUnavailable
 from sandbox.kernel.connection import LARGEST_MESSAGE, LONGEST_QUEUE, NOTHING, Message, run_own
-from sandbox.kernel.provisioners import Place
+from sandbox.kernel.provisioners import IpcProvisioner
 from sandbox.kernel.stub import STUB_LOADER
 
 _PATIENCE = 30.0
 """Seconds for a kernel to answer after its start."""
 _SEND_SECONDS = 10
-"""For a kernel to take a message: it has room for many."""
+"""Seconds for a kernel to accept a message: its queue has room for many."""
 
 
 class _Manager(AsyncKernelManager):
     """A KernelManager of one given kernelspec that writes no connection file anywhere.
 
-    The async one, as the other keeps an event loop open for each thread that ever called it.
+    The async one, since the other keeps an event loop open for each thread that called it.
     """
 
     def __init__(self, spec: KernelSpec) -> None:
@@ -49,13 +49,13 @@ class _Manager(AsyncKernelManager):
         """The kernel reads its connection from an inherited descriptor."""
 
     def cleanup_connection_file(self) -> None:
-        """There is none."""
+        """No file was written."""
 
     def cleanup_ipc_files(self) -> None:
         """The sockets are in the sandbox, or in the folder that the provisioner removes."""
 
     def _connect_control_socket(self) -> None:
-        """The kernel is stopped by signals; nothing is ever said on the control channel."""
+        """The kernel is stopped by signals; the control channel is unused."""
 
 
 class _OneSpec(KernelSpecManager):
@@ -70,37 +70,37 @@ class _OneSpec(KernelSpecManager):
 def _context() -> zmq.Context[zmq.Socket[bytes]]:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     # Connect once, while only our own code has run in the sandbox; never to what a program may have
-    # put in a socket's place since.
+    # put in a socket's place later.
     context.setsockopt(zmq.RECONNECT_IVL, -1)
     context.setsockopt(zmq.MAXMSGSIZE, LARGEST_MESSAGE)
     context.setsockopt(zmq.RCVHWM, LONGEST_QUEUE)
     context.setsockopt(zmq.LINGER, 0)
-    # A connection that was dropped (a message too large) is not made again: a send would wait for ever.
+    # A dropped connection (a message too large) is not restored: a send would wait forever.
     context.setsockopt(zmq.SNDTIMEO, 1000 * _SEND_SECONDS)
     return context
 
 
 @contextlib.contextmanager
-def _taken() -> Iterator[None]:
-    """Raises SandboxDied if the kernel takes no message."""
+def _sending() -> Iterator[None]:
+    """Raises SandboxDied if the kernel accepts no message."""
     try:
         yield
     except zmq.Again as error:
-        raise SandboxDied("the kernel takes no messages any more") from error
+        raise SandboxDied("the kernel no longer accepts messages") from error
 
 
-class Kernel:
-    """One running kernel and the host's connection to it. Used by one thread at a time."""
+class JupyterKernel:
+    """A `KernelConnection` to a kernel on this machine, which ends with this process."""
 
     def __init__(self, spec: KernelSpec, setup: str) -> None:
-        """`setup` is Python source to run in the kernel once the stub is there."""
+        """`setup` is Python source to run in the kernel when the stub is loaded."""
         self._context = _context()
         self._manager = _Manager(spec)
         self._watch: int | None = None
         self._client: BlockingKernelClient | None = None
         try:
             _complete(self._manager.start_kernel())
-            self._watch = self._place.watch()
+            self._watch = self._provisioner.watch()
             self._connect()
             run_own(self, STUB_LOADER, _PATIENCE)
             run_own(self, setup, _PATIENCE)
@@ -108,13 +108,13 @@ class Kernel:
             self.dispose()
             if isinstance(error, TimeoutError):
                 raise SandboxUnavailable(
-                    f"a kernel said nothing for {_PATIENCE:g} s", "see `python -m sandbox`"
+                    f"a kernel sent no answer for {_PATIENCE:g} s", "see `python -m sandbox`"
                 ) from error
             raise
 
     @property
-    def _place(self) -> Place:
-        return cast(Place, self._manager.provisioner)
+    def _provisioner(self) -> IpcProvisioner:
+        return cast(IpcProvisioner, self._manager.provisioner)
 
     def _connect(self) -> None:
         self._client = BlockingKernelClient(
@@ -138,13 +138,9 @@ class Kernel:
     def execute(
         self, code: str, *, silent: bool = False, expressions: Mapping[str, str] = NOTHING
     ) -> str:
-        """Send code to run; returns the id that its messages will name as their parent. Raises SandboxDied.
-
-        `expressions` are evaluated after it, for the reply on the shell channel.
-        """
         assert self._client is not None
-        with _taken():
-            sent = self._client.execute(
+        with _sending():
+            request = self._client.execute(
                 code,
                 silent=silent,
                 store_history=False,
@@ -152,26 +148,22 @@ class Kernel:
                 allow_stdin=True,
                 stop_on_error=False,
             )
-        return cast(str, sent)
+        return cast(str, request)
 
-    def answer(self, value: str) -> None:
-        """Reply to an input request. Raises SandboxDied."""
+    def reply(self, value: str) -> None:
         assert self._client is not None
-        with _taken():
+        with _sending():
             self._client.input(value)
 
     def messages(self, seconds: float) -> Iterator[tuple[str, Message]]:
-        """(channel, message) as they come. Raises TimeoutError when `seconds` have passed without
-        the consumer having left, SandboxDied when the kernel ends, SandboxLimit when it ended for
-        want of memory."""
         until = time.monotonic() + seconds
         assert self._client is not None
         wire = self._client.session
         while True:
-            left = until - time.monotonic()
-            if left <= 0:
+            remaining = until - time.monotonic()
+            if remaining <= 0:
                 raise TimeoutError
-            ready = dict(self._poller.poll(int(left * 1000) + 1))
+            ready = dict(self._poller.poll(int(remaining * 1000) + 1))
             for channel, socket in self._channels.items():
                 while socket in ready:
                     try:
@@ -181,34 +173,35 @@ class Kernel:
                     try:
                         message = wire.deserialize(wire.feed_identities(parts)[1])
                     except (ValueError, TypeError, LookupError, RecursionError):
-                        continue  # not signed, or not a Jupyter message: nobody's
+                        continue  # not signed, or not a Jupyter message
                     yield channel, message
                     if time.monotonic() > until:
                         break
             if self._watch in ready:
-                how = _ending(self._place.popen.wait())
-                if self._place.out_of_memory():
+                how = _ending(self._provisioner.popen.wait())
+                if self._provisioner.out_of_memory():
                     raise SandboxLimit("memory")
                 raise SandboxDied(f"the kernel ended while the program ran ({how})")
 
     def barrier(self) -> None:
-        """Its outputs come before its calls by themselves."""
+        """Its outputs precede its calls: both go over local sockets, which are all read before it is polled
+        again."""
 
     def address(self) -> None:
-        """It ends with this process: no other can have it."""
+        """It ends with this process."""
 
-    def leave(self) -> None:
-        """As `address`: it ends all the same."""
+    def detach(self) -> None:
+        """It ends with this process anyway."""
 
     def interrupt(self) -> None:
-        self._place.signal_now(signal.SIGINT)
+        self._provisioner.signal_now(signal.SIGINT)
 
     def alive(self) -> bool:
-        return self._manager.provisioner is not None and self._place.is_running()
+        return self._manager.provisioner is not None and self._provisioner.is_running()
 
     def kill(self) -> None:
         if self._manager.provisioner is not None:
-            self._place.signal_now(signal.SIGKILL)
+            self._provisioner.signal_now(signal.SIGKILL)
 
     def dispose(self) -> None:
         self.kill()
@@ -216,11 +209,11 @@ class Kernel:
             self._client.stop_channels()
             self._client = None
         if self._manager.provisioner is not None:
-            if self._place.process is not None:
+            if self._provisioner.process is not None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._place.popen.wait(timeout=10)
-                self._place.popen.kill()
-                self._place.popen.wait()
+                    self._provisioner.popen.wait(timeout=10)
+                self._provisioner.popen.kill()
+                self._provisioner.popen.wait()
             _complete(self._manager.cleanup_resources())
         self._context.destroy(linger=0)
         if self._watch is not None:

@@ -1,8 +1,8 @@
-"""A kernel for people and models: cells with rich outputs, one after the other, and files beside them.
+"""A kernel for people and models: cells with rich outputs, one after the other, and files next to them.
 
-Files travel over the kernel protocol: the host never opens a path in a sandbox, and it is the same
-wherever the kernel runs. What a kernel says of its files is believed for as far as it concerns
-that kernel's own files, bounded in number and size.
+Files travel over the kernel protocol: the host never opens a path in a sandbox, and it works the same
+wherever the kernel runs. A kernel's answers about files are believed only about that kernel's own files, and
+bounded in number and size.
 
 Stops: files outside the data folder, more files or bytes than the host asked for, links followed
 out of a sandbox (the host follows nothing).
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from sandbox.engine import JSON, Step
 from sandbox.errors import SandboxDied, SandboxError
-from sandbox.kernel.parked import Parked
+from sandbox.kernel.parked import ParkedSession
 from sandbox.kernel.session import KernelSession
 from sandbox.kernel.stub import STUB
 from sandbox.outputs import Output
@@ -27,65 +27,61 @@ _CHUNK = 768 * 1024
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A file in the data folder, as it was when it was looked at."""
+class KernelFile:
+    """A file in the data folder when it was listed."""
 
     path: str
-    """Relative to the data folder, with `/`. Not to be trusted: it may be anything."""
+    """Relative to the data folder, with `/`. Untrusted: it may be anything."""
     size: int
-    changed: int
-    """Modification time in nanoseconds."""
+    modified: int
+    """Nanoseconds."""
 
 
-class FileFault(SandboxError):
-    """A file could not be read or written in the sandbox: it is gone, too large, or there is no room."""
+class KernelFileError(SandboxError):
+    """A file could not be read or written in the sandbox: it is gone, too large, or the disk is full."""
 
 
 class Notebook:
-    """Used by one thread at a time, and not while a cell is paused, but for `run_on` and `refuse`."""
+    """Used by one thread at a time. While a cell is paused, only `resume_with` and `refuse` are allowed."""
 
     def __init__(self, session: KernelSession) -> None:
         self._session = session
 
     @property
-    def over(self) -> bool:
-        """The kernel is no more."""
-        return self._session.over
+    def ended(self) -> bool:
+        """The kernel has ended, or another process continues with it."""
+        return self._session.ended
 
     @property
     def paused(self) -> bool:
         return self._session.paused
 
-    def park(self) -> Parked | None:
-        """What another process goes on with this kernel by; None where it ends with this process."""
+    def park(self) -> ParkedSession | None:
+        """What another process needs to continue, or None if the kernel ends with this process."""
         return self._session.park()
 
-    def leave(self) -> None:
-        """Let the kernel live on for who has `park`: it is over here."""
-        self._session.leave()
+    def detach(self) -> None:
+        """End this notebook but not its kernel, which another process continues with what `park` returned."""
+        self._session.detach()
 
     def offer(self, names: frozenset[str], preamble: str = "") -> None:
-        """Let calls of `names`, and of no others, pause from here on. Raises SandboxError."""
+        """Let calls of `names`, and of no others, pause from now on. Raises SandboxError."""
         self._session.offer(names, preamble)
 
     def run(self, cell: str) -> Iterator[Output | Step]:
         """Run a cell: outputs as they come, a `Step` last. Raises SandboxError."""
         return self._session.run(cell)
 
-    def run_on(self, value: JSON) -> Iterator[Output | Step]:
-        """Give a paused cell the result of its call; then as `run`."""
-        return self._session.run_on(value)
-
-    def run_on_together(self, values: Sequence[JSON]) -> Iterator[Output | Step]:
-        """Give a paused cell the results of its call and of the first ones ahead; then as `run`."""
-        return self._session.run_on_together(values)
+    def resume_with(self, values: Sequence[JSON]) -> Iterator[Output | Step]:
+        """Return results to a paused cell: of its call, and of the first that are `pending` with it."""
+        return self._session.resume_with(values)
 
     def refuse(self, message: str) -> Iterator[Output | Step]:
         """Let a paused cell's call raise TypeError; then as `run`."""
         return self._session.refuse(message)
 
     def interrupt(self) -> None:
-        """Let the running cell raise KeyboardInterrupt. Callable from any thread."""
+        """Raise KeyboardInterrupt in the running cell. Callable from any thread."""
         self._session.interrupt()
 
     def kill(self) -> None:
@@ -93,50 +89,50 @@ class Notebook:
         self._session.kill()
 
     def libraries(self, names: Sequence[str]) -> dict[str, str]:
-        """Those distributions of `names` that are installed in the sandbox -> their versions."""
-        found = self._session.evaluate(f"{STUB}.libraries({list(names)!r})")
-        if not isinstance(found, dict):
+        """Distributions among `names` that are installed in the sandbox -> their versions."""
+        versions = self._session.evaluate(f"{STUB}.libraries({list(names)!r})")
+        if not isinstance(versions, dict):
             raise SandboxDied("the kernel no longer answers as it should")
-        return {str(name)[:100]: str(version)[:100] for name, version in found.items()}
+        return {str(name)[:100]: str(version)[:100] for name, version in versions.items()}
 
-    def files(self, most: int = 1000) -> list[Seen]:
-        """At most `most` regular files in the data folder, hidden ones left out."""
-        found = self._session.evaluate(f"{STUB}.files({most})")
+    def files(self, most: int = 1000) -> list[KernelFile]:
+        """At most `most` regular files in the data folder, without hidden ones."""
+        entries = self._session.evaluate(f"{STUB}.files({most})")
         try:
-            return [_seen(entry) for entry in _list(found)[:most]]
+            return [_kernel_file(entry) for entry in _list(entries)[:most]]
         except (TypeError, ValueError) as error:
             raise SandboxDied("the kernel no longer answers as it should") from error
 
     def read(self, path: str, most: int) -> bytes:
-        """The content of a file of at most `most` bytes. Raises FileFault."""
+        """The content of a file of at most `most` bytes. Raises KernelFileError."""
         content = bytearray()
         while True:
             chunk = self._read(path, len(content))
             content += chunk
             if len(content) > most:
-                raise FileFault(f"{path} is larger than {most} bytes")
+                raise KernelFileError(f"{path} is larger than {most} bytes")
             if len(chunk) < _CHUNK:
                 return bytes(content)
 
     def _read(self, path: str, start: int) -> bytes:
         chunk = self._session.evaluate(f"{STUB}.read({path!r}, {start}, {_CHUNK})")
         if not isinstance(chunk, str):
-            raise FileFault(f"{path} cannot be read")
+            raise KernelFileError(f"{path} cannot be read")
         try:
             return base64.b64decode(chunk, validate=True)
         except binascii.Error as error:
-            raise FileFault(f"{path} cannot be read") from error
+            raise KernelFileError(f"{path} cannot be read") from error
 
     def write(self, path: str, content: bytes) -> None:
-        """Put a file into the data folder, in place of what is there. Raises FileFault."""
+        """Write a file in the data folder, replacing one that exists. Raises KernelFileError."""
         for start in range(0, len(content) or 1, _CHUNK):
             chunk = base64.b64encode(content[start : start + _CHUNK]).decode()
             problem = self._session.evaluate(f"{STUB}.write({path!r}, {start}, {chunk!r})")
             if problem is not None:
-                raise FileFault(f"{path} cannot be written: {problem}")
+                raise KernelFileError(f"{path} cannot be written: {problem}")
 
     def remove(self, path: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
         self._session.evaluate(f"{STUB}.remove({path!r})")
 
 
@@ -146,8 +142,8 @@ def _list(value: JSON) -> list[JSON]:
     return value
 
 
-def _seen(entry: JSON) -> Seen:
-    path, size, changed = _list(entry)
-    if not (isinstance(path, str) and isinstance(size, int) and isinstance(changed, int)):
+def _kernel_file(entry: JSON) -> KernelFile:
+    path, size, modified = _list(entry)
+    if not (isinstance(path, str) and isinstance(size, int) and isinstance(modified, int)):
         raise TypeError("not a file")
-    return Seen(path, size, changed)
+    return KernelFile(path, size, modified)

@@ -1,6 +1,6 @@
-"""What a kernel says while a piece runs, counted: printed text, displayed pictures, the last value.
+"""Read and count the outputs of a running piece: printed text, displayed pictures, the last value.
 
-Stops: more than may be printed or displayed, and messages of a shape that no kernel sends.
+Stops: more output than the limit, and messages of a shape that no kernel sends.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from sandbox.kernel.connection import Message
 from sandbox.outputs import Displayed, Output, Printed, Truncated
 
 _PICTURES = 64
-"""What is displayed (images, HTML) may take so many times what is printed."""
+"""The limit of displayed data (images, HTML), as a multiple of the limit of text."""
 _FLOOD = 16
-"""Where what is too much is dropped: so many times as much is not borne all the same."""
+"""Where output is truncated: the multiple of the limit from which on it raises anyway."""
 
 
-class Outputs:
+class PieceOutputs:
     """The outputs of one piece."""
 
-    def __init__(self, limit: int, *, lenient: bool) -> None:
-        """``limit``: bytes of text. With ``lenient`` what is beyond it is dropped, and that is said."""
+    def __init__(self, limit: int, *, truncate: bool) -> None:
+        """`limit`: bytes of text. With `truncate`, output beyond it is dropped and reported as
+        `Truncated`."""
         self._limit = limit
-        self._lenient = lenient
+        self._truncate = truncate
         self._sizes = {"text": 0, "pictures": 0}
         self._printed: list[str] = []
-        self.shown = Finished()
+        self.result = Finished()
         """The value of the last expression."""
 
     @property
@@ -37,8 +38,8 @@ class Outputs:
         """Bytes of text and of pictures so far."""
         return dict(self._sizes)
 
-    def count(self, sizes: Mapping[str, int]) -> None:
-        """What the piece had put out elsewhere counts, too."""
+    def add_sizes(self, sizes: Mapping[str, int]) -> None:
+        """Count outputs that another process has read."""
         self._sizes |= sizes
 
     @property
@@ -46,7 +47,7 @@ class Outputs:
         return "".join(self._printed)
 
     def read(self, kind: str, content: Message) -> Iterator[Output]:
-        """The outputs that a message tells of. Raises SandboxLimit, and TypeError for an odd message."""
+        """The outputs in a message. Raises SandboxLimit, and TypeError for a malformed message."""
         if kind == "stream":
             yield from self._stream(content)
         elif kind in ("execute_result", "display_data"):
@@ -54,48 +55,48 @@ class Outputs:
 
     def _stream(self, content: Message) -> Iterator[Output]:
         text = _text(content["text"])
-        within = self._within(text)
-        if within:
-            self._printed.append(within)
-            yield Printed(within, "stderr" if content.get("name") == "stderr" else "stdout")
-        if within != text:
-            yield from self._too_much("text")
+        accepted = self._accept(text)
+        if accepted:
+            self._printed.append(accepted)
+            yield Printed(accepted, "stderr" if content.get("name") == "stderr" else "stdout")
+        if accepted != text:
+            yield from self._exceed("text")
 
     def _display(self, content: Message, *, is_result: bool) -> Iterator[Output]:
         shapes = _shapes(content["data"])
         value = shapes.pop(VALUE_MIME, None)
         text = shapes.get("text/plain", "")
-        within = self._within(text)
+        accepted = self._accept(text)
         self._sizes["pictures"] += sum(
             len(shape) for name, shape in shapes.items() if name != "text/plain"
         )
         if is_result:
-            self.shown = Finished("", None if value is None else json.loads(value), within)
+            self.result = Finished("", None if value is None else json.loads(value), accepted)
         else:
-            self._printed.append(f"{within}\n")
+            self._printed.append(f"{accepted}\n")
         if self._sizes["pictures"] > _PICTURES * self._limit:
             shapes = {}
-            yield from self._too_much("pictures")
-        yield Displayed({**shapes, "text/plain": within}, is_result=is_result)
-        if within != text:
-            yield from self._too_much("text")
+            yield from self._exceed("pictures")
+        yield Displayed({**shapes, "text/plain": accepted}, is_result=is_result)
+        if accepted != text:
+            yield from self._exceed("text")
 
-    def _within(self, text: str) -> str:
-        """As much of ``text`` as may still be told."""
-        left = max(self._limit - self._sizes["text"], 0)
+    def _accept(self, text: str) -> str:
+        """Count `text` and return as much of it as is within the limit."""
+        remaining = max(self._limit - self._sizes["text"], 0)
         raw = text.encode(errors="replace")
         self._sizes["text"] += len(raw)
-        return text if len(raw) <= left else raw[:left].decode(errors="ignore")
+        return text if len(raw) <= remaining else raw[:remaining].decode(errors="ignore")
 
-    def _too_much(self, what: str) -> Iterator[Output]:
+    def _exceed(self, what: str) -> Iterator[Output]:
         most = self._limit * (_PICTURES if what == "pictures" else 1)
-        if not self._lenient or self._sizes[what] > _FLOOD * most:
+        if not self._truncate or self._sizes[what] > _FLOOD * most:
             raise SandboxLimit("output")
         yield Truncated(what)
 
 
 def _shapes(data: object) -> dict[str, str]:
-    """A MIME bundle as text; shapes that are JSON, not text, are written as such."""
+    """A MIME bundle as text; shapes that are JSON instead of text are written as JSON."""
     if not isinstance(data, Mapping):
         raise TypeError("not a MIME bundle")
     shapes = {}

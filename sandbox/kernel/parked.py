@@ -1,6 +1,7 @@
-"""A kernel's session as another process goes on with it: where the kernel is, and how far the session was.
+"""A session that another process can continue: where its kernel is, and the state of the session.
 
-Data, to be kept as JSON; whoever has it, and the gateway's token, has the kernel. Stops and runs nothing.
+It is data and is stored as JSON, so its field names stay. A process that has it, and the gateway's token,
+controls the kernel.
 """
 
 from __future__ import annotations
@@ -10,24 +11,24 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Parked:
-    """Of one session, between two pieces or while its cell is paused."""
+class ParkedSession:
+    """A session between two pieces, or while its cell is paused."""
 
     address: Mapping[str, str]
-    """As `sandbox.kernel.gateway.GatewayKernel.address` gives it."""
+    """As returned by `sandbox.kernel.gateway.GatewayKernel.address`."""
     marker: str
-    """By which the session knows the calls of its stub."""
+    """Marks the calls of the session's stub."""
     names: tuple[str, ...] = ()
     """Functions whose calls pause."""
     running: str | None = None
-    """The request that the paused cell is part of."""
+    """The request that the paused cell belongs to."""
     ahead: bool = False
-    """The paused call takes a list of results."""
+    """The stub expects a list of results."""
     pauses: int = 0
     left: float = 0.0
     """Seconds that the paused cell may still run."""
     sizes: Mapping[str, int] | None = None
-    """What the paused cell has put out: bytes of text, of pictures."""
+    """Output of the paused cell so far: bytes of text, of pictures."""
 
     @property
     def paused(self) -> bool:

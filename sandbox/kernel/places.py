@@ -1,6 +1,6 @@
-"""Where kernels can run: one row a place. Adding a place is a row here and the module that it names.
+"""Where kernels can run: one row for each place. Adding a place is a row here and the module that it names.
 
-Stops: nothing by itself; each row names what does. Does not stop: what that module does not.
+Stops: nothing by itself; each row names the module that does. Does not stop: what that module does not.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 from sandbox.errors import SandboxUnavailable
 from sandbox.fences import docker_probes, probes
-from sandbox.kernel.connection import Connected
+from sandbox.kernel.connection import KernelConnection
 from sandbox.report import Check
 
 Options = Mapping[str, Any]
-"""What a place is told: values for the keys of `KernelPlace.options`, and traits of its provisioner."""
+"""Values for the keys of `KernelPlace.options`, and traits of the place's provisioner."""
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,19 @@ class KernelPlace:
     """One place. Libraries that only it needs are imported when it is used."""
 
     problem: Callable[[Options], SandboxUnavailable | None]
-    """Why no kernel can be had there, asked before the first one; it may sweep up after dead servers."""
+    """Why no kernel can run there, or None. Called before the first one; may remove what dead servers
+    left."""
     fences: Callable[[Options], list[Check]]
     """Tries each fence of the place. Takes up to a second."""
     provisioner: str | None = None
     """``module:class`` of jupyter_client's provisioner, or None where `connect` makes the kernels."""
-    connect: Callable[[Options], Callable[..., Connected]] | None = None
-    """Gives what makes a kernel from the source of its setup, or connects to the one ``at`` an address."""
+    connect: Callable[[Options], Callable[..., KernelConnection]] | None = None
+    """Returns a function that makes a kernel from the source of its setup, or connects to one ``at`` an
+    address."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """What the place is told by an operator -> the setting that says it."""
+    """Option -> the setting that has its value."""
     weak: Callable[[], Sequence[Check]] = tuple
-    """Fences that can be done without and are not there: an operator is told at the start."""
+    """Fences that are missing although kernels run: logged at the start of the server."""
 
 
 def _gateway_problem(options: Options) -> SandboxUnavailable | None:
@@ -50,7 +52,7 @@ def _check_gateway(options: Options) -> list[Check]:
     return [Check("gateway", ok=True, detail=detail)]
 
 
-def _connect_gateway(options: Options) -> Callable[..., Connected]:
+def _connect_gateway(options: Options) -> Callable[..., KernelConnection]:
     from sandbox.kernel.gateway import Gateway, GatewayKernel
 
     return partial(GatewayKernel, Gateway(**options))
@@ -58,7 +60,7 @@ def _connect_gateway(options: Options) -> Callable[..., Connected]:
 
 def _unsandboxed() -> Sequence[Check]:
     detail = "kernels run unsandboxed: the model's code has your account"
-    return [Check("sandbox", ok=False, detail=detail, fix="leave out --sandbox none", needed=False)]
+    return [Check("sandbox", ok=False, detail=detail, fix="remove --sandbox none", needed=False)]
 
 
 PLACES: Mapping[str, KernelPlace] = {

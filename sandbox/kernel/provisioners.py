@@ -1,10 +1,10 @@
-"""Where kernels run: `KernelProvisioner`s for jupyter_client. Knows nothing of programs.
+"""Start kernels on this machine: provisioners for jupyter_client. Knows nothing of programs.
 
 Stops: in every place, by rlimits: address space beyond the kernel's start, processes and threads,
 open files, file size, CPU time, core dumps. In `bubblewrap` what `sandbox.fences.bubblewrap` says; and the
 kernel dies with the thread that launched it.
 
-Does not stop: in `none`, which is only for operators who say its name: files, network, processes,
+Does not stop: in `none`, which an operator must name: files, network, processes,
 memory in many processes, anything that this user may do.
 """
 
@@ -47,11 +47,11 @@ _MiB = 1024 * 1024
 
 # Runs in the kernel's process before ipykernel.
 #
-# The host holds the other end of stdin and never writes. bwrap ends a sandbox with its host, but
-# only from some moment of its start on; a host that dies before that is noticed here.
+# The host has the other end of stdin and never writes. bwrap ends a sandbox with its host, but only
+# from a certain moment of its start; a host that dies before that is noticed here.
 #
-# ipykernel imports debugpy where it is installed: a fifth of a kernel's memory and half of its start, for a
-# debugger that nobody can ask for here. A program that imports it itself finds it.
+# ipykernel imports debugpy if it is installed: a fifth of a kernel's memory and half of its start, for a
+# debugger that cannot be used here. A program that imports it itself finds it.
 _LAUNCH = f"""\
 import os, sys, threading
 lifeline = os.dup(0)
@@ -68,7 +68,7 @@ kernel.start()
 
 
 class Process(Protocol):
-    """What is used of `subprocess.Popen`, whatever it is that runs the kernel."""
+    """The part of `subprocess.Popen` that is used of a kernel's process, here or in a container."""
 
     @property
     def pid(self) -> int: ...
@@ -82,7 +82,7 @@ class Process(Protocol):
 def kernel_spec(provisioner: str, config: Mapping[str, int | str]) -> KernelSpec:
     """The kernelspec of ipykernel under `provisioner`, ``module:class``; `config` sets its traits."""
     name = provisioner.lower().replace(":", "-")
-    # What an installed entry point would do; this project also runs from a plain checkout.
+    # As an installed entry point would; this project also runs from a plain checkout.
     KernelProvisionerFactory.provisioners[name] = EntryPoint(
         name, provisioner, KernelProvisionerFactory.GROUP_NAME
     )
@@ -97,8 +97,9 @@ def kernel_spec(provisioner: str, config: Mapping[str, int | str]) -> KernelSpec
     )
 
 
-class Place(LocalProvisioner):
-    """What every local place shares: ipykernel over ipc://, told its sockets by a descriptor."""
+class IpcProvisioner(LocalProvisioner):
+    """ipykernel over ipc://, whose connection file is an inherited descriptor. The base of all local
+    places."""
 
     memory = Integer(256 * _MiB, help="bytes a process may map beyond the kernel's start")
     cpu_seconds = Integer(600, help="CPU seconds in a kernel's life")
@@ -111,7 +112,7 @@ class Place(LocalProvisioner):
         return self.process
 
     def watch(self) -> int:
-        """A descriptor of the caller's that is readable once the kernel has ended."""
+        """Return a descriptor that is readable when the kernel has ended. The caller closes it."""
         return os.pidfd_open(self.popen.pid)
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
@@ -121,10 +122,10 @@ class Place(LocalProvisioner):
 
     @abstractmethod
     def signal_now(self, signum: int) -> None:
-        """Signal the kernel, without waiting; SIGKILL takes all that it started along."""
+        """Signal the kernel, without waiting. SIGKILL also ends everything that it started."""
 
     def out_of_memory(self) -> bool:
-        """Whether the kernel, or what it started, was killed for want of memory."""
+        """Return True if the kernel, or a process that it started, was killed for want of memory."""
         return False
 
     async def send_signal(self, signum: int) -> None:
@@ -139,7 +140,7 @@ class Place(LocalProvisioner):
         return self.process is not None and self.popen.poll() is None
 
     def _spawn(self, command: Sequence[str], **how: Any) -> None:
-        # The kernel's own stderr is heard only until it is ready: see _bound.
+        # The kernel's own stderr is read only until it is ready: see _wait_until_bound.
         with cores.unpinned():
             self.process = subprocess.Popen(
                 command,
@@ -150,11 +151,12 @@ class Place(LocalProvisioner):
             )
         self.pid = self.popen.pid
 
-    async def _bound(self, sockets: str, patience: float = 30.0) -> None:
-        """Wait until the kernel has bound its sockets; SandboxUnavailable tells its last words.
+    async def _wait_until_bound(self, sockets: str, patience: float = 30.0) -> None:
+        """Wait until the kernel has bound its sockets. Raises SandboxUnavailable with its last line of
+        stderr.
 
         The host connects once, now, while only our own code has run in there, and never again
-        (see `sandbox.kernel.jupyter`): what a program later puts in their place is nobody's peer.
+        (see `sandbox.kernel.jupyter`): what a program later puts in their place is not connected to.
         """
         paths = [Path(f"{sockets}-{number}") for number in range(1, len(_CHANNELS) + 1)]
         until = time.monotonic() + patience
@@ -166,16 +168,16 @@ class Place(LocalProvisioner):
                     self.signal_now(signal.SIGKILL)
                     self.popen.kill()
                     self.popen.wait()
-                    words = stderr.read(65536).decode(errors="replace").strip().splitlines()
+                    lines = stderr.read(65536).decode(errors="replace").strip().splitlines()
                     within = "" if ended else f" within {patience:g} s"
                     raise SandboxUnavailable(
-                        f"a kernel did not get ready{within}: {(words or ['no message'])[-1]}",
+                        f"a kernel did not get ready{within}: {(lines or ['no message'])[-1]}",
                         "see `python -m sandbox`",
                     )
                 await asyncio.sleep(0.005)
 
 
-class BubblewrapProvisioner(Place):
+class BubblewrapProvisioner(IpcProvisioner):
     """Launch a kernel under bubblewrap (0.8 or later), as root or as an ordinary user."""
 
     init_pid: int | None = None
@@ -183,7 +185,7 @@ class BubblewrapProvisioner(Place):
     kernel_pid: int | None = None
     """The kernel, its child, as the host sees it."""
     group: ControlGroup | None = None
-    """What bounds all its processes together, where that can be had."""
+    """Bounds all its processes together, if control groups are available."""
 
     async def launch_kernel(self, cmd: list[str], **_: Any) -> KernelConnectionInfo:
         inside = new_connection(f"{bubblewrap.RUN_FOLDER}/s")
@@ -206,13 +208,13 @@ class BubblewrapProvisioner(Place):
             self.init_pid = _reported_pid(info.fileno())
         # Nothing of the host's file system is shared with the kernel, not even a socket's folder.
         outside = f"/proc/{self.init_pid}/root{bubblewrap.RUN_FOLDER}/s"
-        await self._bound(outside)
+        await self._wait_until_bound(outside)
         self.kernel_pid = _only_child(self.init_pid)
         self.connection_info = for_manager({**inside, "ip": outside})
         return self.connection_info
 
     def signal_now(self, signum: int) -> None:
-        # While bwrap runs, so do its init and the kernel: neither pid is anyone else's.
+        # While bwrap runs, so do its init and the kernel: neither pid belongs to another process.
         pid = self.init_pid if signum == signal.SIGKILL else self.kernel_pid
         if self.is_running() and pid is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -228,8 +230,8 @@ class BubblewrapProvisioner(Place):
             self.group = None
 
 
-class UnsandboxedProvisioner(Place):
-    """Launch a kernel as a plain process of this user. Only by the operator's explicit word."""
+class UnsandboxedProvisioner(IpcProvisioner):
+    """Launch a kernel as a plain process of this user, if the operator asked for it by name."""
 
     processes = Integer(-1, help="no limit: the kernel counts this user's processes everywhere")
     folder: str | None = None
@@ -248,7 +250,7 @@ class UnsandboxedProvisioner(Place):
                 pass_fds=(connection,),
                 start_new_session=True,
             )
-            await self._bound(sockets)
+            await self._wait_until_bound(sockets)
         self.connection_info = for_manager(info)
         return self.connection_info
 
@@ -290,9 +292,9 @@ def _only_child(init: int | None) -> int:
 
 
 def _reported_pid(descriptor: int, patience: float = 10.0) -> int | None:
-    """What bwrap reports on --info-fd, or None if it ended without."""
+    """The pid that bwrap reports on --info-fd, or None if it ended without a report."""
     report = b""
-    readable = select.poll()  # select(2) knows no descriptor beyond 1023
+    readable = select.poll()  # select(2) takes no descriptor beyond 1023
     readable.register(descriptor, select.POLLIN)
     while readable.poll(1000 * patience):
         chunk = os.read(descriptor, 4096)

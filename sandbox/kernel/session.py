@@ -1,4 +1,24 @@
-"""One session's use of a kernel: pieces of a program in, outputs, pauses and results out.
+"""One session in one kernel: pieces of code go in; outputs, calls and results come out.
+
+The states of a session, and what the host may send in each:
+
+| state | sends | until |
+|---|---|---|
+| idle | `execute_request`: a piece (`run`), our own code (`offer`, `evaluate`) | it is sent: running |
+| running | only an interrupt | an `input_request` of the stub: paused; `execute_reply` and idle: idle |
+| paused | one `input_reply`: results (`resume_with`) or a refusal (`refuse`) | it is sent: running |
+| ended | nothing | forever |
+
+A running piece that has passed its deadline is interrupted; if the kernel answers within a second the
+session is idle, otherwise it ends. A session also ends when its kernel ends, sends what the stub never
+sends, or exceeds a limit that cannot be enforced without losing something. A paused or idle session on a
+gateway can move to another process (`park`, `detach`; there `take_over`).
+
+Never: two requests at the same time; a reply that no request waits for, since the stub would take it as the
+answer to its next call.
+
+The marker, a random text, tells the stub's calls from the program's own ``input()``. It is no secret from the
+program.
 
 Stops: running time (interrupt, then kill), printed and displayed bytes, calls per session,
 `input()`, messages of a shape that no kernel sends (the session ends).
@@ -30,155 +50,153 @@ from sandbox.errors import (
 )
 from sandbox.inside.values import AWAITED, JSON, REFUSED, VALUE_MIME
 from sandbox.kernel import stub, stub_messages
-from sandbox.kernel.connection import Connected, Message
-from sandbox.kernel.outputs import Outputs
-from sandbox.kernel.parked import Parked
+from sandbox.kernel.connection import KernelConnection, Message
+from sandbox.kernel.outputs import PieceOutputs
+from sandbox.kernel.parked import ParkedSession
 from sandbox.outputs import Output
 from sandbox.parsing import misplaced, parse
 
-_GRACE = 1.0
-"""Seconds that an interrupted kernel has to give in before it is killed."""
+_INTERRUPT_SECONDS = 1.0
+"""Seconds that an interrupted kernel has to stop what it runs, before it is killed."""
 _OWN_SECONDS = 10.0
-"""Seconds beside a piece's own that all expressions of ours may take until the next piece begins."""
+"""Seconds, in addition to those of a piece, for all our own expressions until the next piece."""
 _END_OF_INPUT = "\x04"  # Jupyter's reply that makes input() raise EOFError
 
 
 class KernelSession:
-    """A `Session` that can also tell its outputs as they come (`run`, `run_on`).
+    """A `Session` that can also report outputs as they come (`run`, `resume_with`). Used by one thread at a
+    time.
 
-    A `lenient` session, one for people's notebooks, drops what is printed beyond its limit and says
-    so; the other ends. Used by one thread at a time.
+    A program's session ends if the program prints more than its limit. A session `for_cells` drops the
+    excess and reports that; its limit of calls is one for each cell; and a cell may wait for several calls
+    at the same time.
     """
 
     def __init__(
-        self, kernel: Connected, names: frozenset[str], limits: Limits, *, lenient: bool = False
+        self,
+        kernel: KernelConnection,
+        names: frozenset[str],
+        limits: Limits,
+        *,
+        for_cells: bool = False,
     ) -> None:
         self._kernel = kernel
         self._names = names
         self._limits = limits
-        self._lenient = lenient
+        self._for_cells = for_cells
         self._marker = secrets.token_hex(16)
-        self._running: str | None = None
-        """The execute_request being served, if any."""
-        self._left = 0.0  # seconds of the piece's deadline
-        self._own_left = limits.seconds + _OWN_SECONDS
+        self._request: str | None = None
+        """The id of the execute_request of the current piece, while it is running or paused."""
+        self._seconds = 0.0
+        """Remaining running time of the piece. Time spent paused does not count."""
+        self._own_seconds = limits.seconds + _OWN_SECONDS
+        """Remaining time of our own expressions."""
         self._pauses = 0
-        self._outputs = Outputs(limits.output, lenient=lenient)
+        self._outputs = PieceOutputs(limits.output, truncate=for_cells)
         self.paused = False
-        self._ahead = False
-        """The paused call takes a list of results."""
-        self._over = False
+        self._takes_list = False
+        """The stub sent its calls as a list and expects a list of results."""
+        self._ended = False
 
     def open(self, preamble: str, seed: int) -> None:
-        self._own(
-            stub.call("open_session", seed=seed, ordered=not self._lenient), self._offer(preamble)
+        """Prepare the kernel for this session. Raises SandboxError."""
+        self._run_own(
+            stub.call("open_session", seed=seed, ordered=not self._for_cells),
+            self._offer(preamble),
         )
 
     def offer(self, names: frozenset[str], preamble: str = "") -> None:
-        """Let calls of `names`, and of no others, pause from here on."""
+        """Let calls of `names`, and of no others, pause from now on. Raises SandboxError."""
         self._names = names
-        self._own(self._offer(preamble))
+        self._run_own(self._offer(preamble))
 
-    def park(self) -> Parked | None:
-        """What another process goes on with this session by; None where the kernel ends with this process."""
+    def park(self) -> ParkedSession | None:
+        """What another process needs to continue this session, or None if the kernel ends with this
+        process."""
         address = self._kernel.address()
-        if address is None or self.over:
+        if address is None or self.ended:
             return None
         names = tuple(sorted(self._names))
         if not self.paused:
-            return Parked(address, self._marker, names)
-        return Parked(
+            return ParkedSession(address, self._marker, names)
+        return ParkedSession(
             address,
             self._marker,
             names,
-            self._running,
-            self._ahead,
+            self._request,
+            self._takes_list,
             self._pauses,
-            self._left,
+            self._seconds,
             self._outputs.sizes,
         )
 
-    def take_over(self, parked: Parked, *, busy: bool) -> None:
-        """Go on as `parked` says; what is still running, where nobody waits for it (`busy`), is stopped.
+    def take_over(self, parked: ParkedSession, *, busy: bool) -> None:
+        """Continue a parked session. With `busy` a cell may still be running in it, which is stopped.
 
-        Raises SandboxDied for a kernel that does not give in, or has been started anew meanwhile.
+        Raises SandboxDied if the cell does not stop, or the kernel was restarted meanwhile.
         """
         self._marker = parked.marker
         self._names = frozenset(parked.names)
         if parked.paused:
             self.paused = True
-            self._running, self._ahead = parked.running, parked.ahead
-            self._pauses, self._left = parked.pauses, parked.left
-            self._outputs.count(parked.sizes or {})
+            self._request, self._takes_list = parked.running, parked.ahead
+            self._pauses, self._seconds = parked.pauses, parked.left
+            self._outputs.add_sizes(parked.sizes or {})
             return
         if busy:
             self._kernel.interrupt()
-        self._own_left = _OWN_SECONDS
-        self.evaluate("1")  # only our stub writes values that can be read
+        self._own_seconds = _OWN_SECONDS
+        self.evaluate(
+            "1"
+        )  # only our stub writes values that can be read: a restarted kernel has none
 
-    def leave(self) -> None:
-        """Let the kernel live on for who has `park`; this session is over."""
-        self._over = True
-        self._kernel.leave()
+    def detach(self) -> None:
+        """End this session but not its kernel, which another process continues with what `park` returned."""
+        self._ended = True
+        self._kernel.detach()
 
     def start(self, source: str) -> Step:
-        return _step(self.run(source))
+        return _last_step(self.run(source))
 
     def resume(self, value: JSON) -> Step:
-        return _step(self.run_on(value))
+        return _last_step(self.resume_with([value]))
 
     def run(self, source: str) -> Iterator[Output | Step]:
         """Start a piece: its outputs as they come, a `Step` last. Raises as `start` does."""
         if self.paused:
             raise RuntimeError("the program is paused: resume it before starting another piece")
-        if not self._lenient:
+        if not self._for_cells:
             source = settle_awaits(source, self._names, awaited=AWAITED)
-            self._compile(source)
+            self._check_syntax(source)
         self._begin(source)
-        yield from self._messages()
+        yield from self._until_step()
 
-    def _compile(self, source: str) -> None:
-        """What CPython's compiler says of a whole program; IPython would run its beginning first."""
-        try:
-            wrong = next(misplaced(parse(source)), None)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return  # the kernel's to tell
-        if wrong is not None:
-            line, words = wrong
-            text = source.splitlines()[line - 1].strip()
-            traceback = render_traceback([Frame(line, "<module>", text)], "SyntaxError", words)
-            raise ProgramFailed("SyntaxError", words, line, traceback)
-
-    def run_on(self, value: JSON) -> Iterator[Output | Step]:
-        """Give the paused call its result; then as `run`."""
-        yield from self.run_on_together([value])
-
-    def run_on_together(self, values: Sequence[JSON]) -> Iterator[Output | Step]:
-        """Give the paused call and the first of those `ahead` of it their results; then as `run`."""
+    def resume_with(self, values: Sequence[JSON]) -> Iterator[Output | Step]:
+        """Return results to the paused call and, in order, to those `pending` with it; then as `run`."""
         self._pauses += len(values) - 1
-        # A kernel that told of nothing ahead takes the bare value.
-        said = values if self._ahead else values[0]
-        yield from self._answered(json.dumps(said, allow_nan=False))
+        results = values if self._takes_list else values[0]
+        yield from self._reply(json.dumps(results, allow_nan=False))
 
     def refuse(self, message: str) -> Iterator[Output | Step]:
         """Let the paused call raise TypeError(`message`) in the program; then as `run`."""
-        yield from self._answered(REFUSED + message)
+        yield from self._reply(REFUSED + message)
 
     def evaluate(self, expression: str) -> JSON:
-        """The value of an expression of our own, between pieces. Raises SandboxError.
+        """Return the value of an expression of our own, between pieces. Raises SandboxError.
 
-        All expressions between two pieces share one deadline: a program may have replaced what they call.
+        All expressions between two pieces share one deadline: a program may have replaced the functions in
+        them.
         """
-        if self.over or self.paused:
-            raise SandboxDied("this session has ended" if self.over else "this session is paused")
+        if self.ended or self.paused:
+            raise SandboxDied("this session has ended" if self.ended else "this session is paused")
         began = time.monotonic()
-        sent = self._kernel.execute("", silent=True, expressions={"it": expression})
+        request = self._kernel.execute("", silent=True, expressions={"it": expression})
         try:
-            for channel, message in self._kernel.messages(self._own_left):
-                if channel == "shell" and message["parent_header"].get("msg_id") == sent:
-                    found = message["content"]["user_expressions"]["it"]
-                    value: JSON = json.loads(found["data"][VALUE_MIME])
-                    self._own_left -= time.monotonic() - began
+            for channel, message in self._kernel.messages(self._own_seconds):
+                if channel == "shell" and message["parent_header"].get("msg_id") == request:
+                    result = message["content"]["user_expressions"]["it"]
+                    value: JSON = json.loads(result["data"][VALUE_MIME])
+                    self._own_seconds -= time.monotonic() - began
                     return value
         except (TimeoutError, LookupError, TypeError, ValueError, RecursionError) as error:
             self._end()
@@ -186,7 +204,7 @@ class KernelSession:
         raise AssertionError("messages() ends by raising")
 
     def interrupt(self) -> None:
-        """Let what runs raise KeyboardInterrupt. Callable from any thread."""
+        """Raise KeyboardInterrupt in the running code. Callable from any thread."""
         self._kernel.interrupt()
 
     def kill(self) -> None:
@@ -194,53 +212,67 @@ class KernelSession:
         self._kernel.kill()
 
     @property
-    def over(self) -> bool:
-        """The kernel is no more: no piece can be run again."""
-        return self._over or not self._kernel.alive()
+    def ended(self) -> bool:
+        """The session or its kernel has ended: no piece can run again."""
+        return self._ended or not self._kernel.alive()
 
     def _offer(self, preamble: str) -> str:
         names = sorted(self._names)
         return stub.call("offer", names=names, preamble=preamble, marker=self._marker)
 
-    def _own(self, *calls: str) -> None:
+    def _run_own(self, *calls: str) -> None:
         self._begin("\n".join(calls))
-        _step(self._messages())
+        _last_step(self._until_step())
 
     def _begin(self, source: str) -> None:
-        if self.over:
+        """Send a piece."""
+        if self.ended:
             raise SandboxDied("this session has ended")
-        self._left = self._limits.seconds
-        self._own_left = self._limits.seconds + _OWN_SECONDS
-        self._outputs = Outputs(self._limits.output, lenient=self._lenient)
-        if self._lenient:
-            self._pauses = 0  # each cell may make as many calls
-        with self._taken():
-            self._running = self._kernel.execute(source)
+        self._seconds = self._limits.seconds
+        self._own_seconds = self._limits.seconds + _OWN_SECONDS
+        self._outputs = PieceOutputs(self._limits.output, truncate=self._for_cells)
+        if self._for_cells:
+            self._pauses = 0
+        with self._ending_on_error():
+            self._request = self._kernel.execute(source)
 
-    def _answered(self, reply: str) -> Iterator[Output | Step]:
+    def _check_syntax(self, source: str) -> None:
+        """Raise the errors of CPython's compiler for a whole program; IPython would run its first
+        statements."""
+        try:
+            error = next(misplaced(parse(source)), None)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return  # the kernel reports it
+        if error is not None:
+            line, words = error
+            text = source.splitlines()[line - 1].strip()
+            traceback = render_traceback([Frame(line, "<module>", text)], "SyntaxError", words)
+            raise ProgramFailed("SyntaxError", words, line, traceback)
+
+    def _reply(self, text: str) -> Iterator[Output | Step]:
         if not self.paused:
             raise RuntimeError("the program is not paused")
         self.paused = False
-        with self._taken():
-            self._kernel.answer(reply)
-        yield from self._messages()
+        with self._ending_on_error():
+            self._kernel.reply(text)
+        yield from self._until_step()
 
     @contextlib.contextmanager
-    def _taken(self) -> Iterator[None]:
-        """A kernel that takes no message is of no use any more."""
+    def _ending_on_error(self) -> Iterator[None]:
+        """End the session if its kernel takes no message."""
         try:
             yield
         except SandboxError:
             self._end()
             raise
 
-    def _messages(self) -> Iterator[Output | Step]:
-        """Take messages until the piece pauses or ends, on what is left of its deadline."""
+    def _until_step(self) -> Iterator[Output | Step]:
+        """Read messages until the piece pauses or ends, within its remaining time."""
         try:
-            yield from self._until_step()
+            yield from self._read_messages()
         except GeneratorExit:
-            if self._running is not None and not self.paused:
-                self._stop()  # nobody waits for this any more
+            if self._request is not None and not self.paused:
+                self._stop()  # the consumer does not want the rest
             raise
         except TimeoutError:
             self._stop()
@@ -254,21 +286,21 @@ class KernelSession:
             self._end()
             raise
         except SandboxError:
-            self._over = True
+            self._ended = True
             raise
 
-    def _until_step(self) -> Iterator[Output | Step]:
+    def _read_messages(self) -> Iterator[Output | Step]:
         began = time.monotonic()
         reply: dict[str, Any] | None = None
         idle = False
-        for channel, message in self._kernel.messages(self._left):
-            if message["parent_header"].get("msg_id") != self._running:
+        for channel, message in self._kernel.messages(self._seconds):
+            if message["parent_header"].get("msg_id") != self._request:
                 continue
             kind, content = message["msg_type"], message["content"]
             if channel == "stdin" and kind == "input_request":
-                paused = self._input_request(content)
+                paused = self._read_calls(content)
                 if paused is not None:
-                    self._left -= time.monotonic() - began
+                    self._seconds -= time.monotonic() - began
                     yield from self._outputs_before_pause()
                     self.paused = True
                     yield paused
@@ -278,64 +310,66 @@ class KernelSession:
                 yield from self._outputs.read(kind, content)
             elif channel == "shell" and kind == "execute_reply":
                 reply = content
-            if idle and reply is not None:
-                yield self._finished(reply)
+            if idle and reply is not None:  # they come on different channels, in any order
+                yield self._finish(reply)
                 return
         raise AssertionError("messages() ends by raising")
 
     def _outputs_before_pause(self) -> Iterator[Output]:
-        """What the piece put out before its call, where that comes another way."""
-        if not self._lenient or (barrier := self._kernel.barrier()) is None:
+        """The outputs of the piece before its call, if the kernel's connection may deliver them after it."""
+        if not self._for_cells or (barrier := self._kernel.barrier()) is None:
             return
-        with contextlib.suppress(TimeoutError):  # it comes when the piece goes on
-            for channel, message in self._kernel.messages(_GRACE):
+        with contextlib.suppress(TimeoutError):  # then they come when the piece continues
+            for channel, message in self._kernel.messages(_INTERRUPT_SECONDS):
                 parent = message["parent_header"].get("msg_id")
                 kind, content = message["msg_type"], message["content"]
-                if channel == "iopub" and parent == self._running:
+                if channel == "iopub" and parent == self._request:
                     yield from self._outputs.read(kind, content)
                 elif parent == barrier and content.get("execution_state") == "idle":
                     return
 
-    def _input_request(self, content: Message) -> Paused | None:
+    def _read_calls(self, content: Message) -> Paused | None:
+        """The calls of an input request, or None if the program itself called ``input()``."""
         prompt = content["prompt"]
         if not (isinstance(prompt, str) and prompt.startswith(self._marker)):
-            self._kernel.answer(_END_OF_INPUT)  # the program's own input(): there is nobody to ask
+            self._kernel.reply(_END_OF_INPUT)  # there is no user to ask
             return None
-        calls, self._ahead = stub_messages.calls(prompt.removeprefix(self._marker), self._names)
-        if self._ahead and not self._lenient:
+        text = prompt.removeprefix(self._marker)
+        calls, self._takes_list = stub_messages.read_calls(text, self._names)
+        if self._takes_list and not self._for_cells:
             raise ValueError("a program's calls come one by one")
-        first, *ahead = calls
+        first, *others = calls
         self._pauses += 1
         if self._pauses > self._limits.pauses:
             raise SandboxLimit("calls")
-        return replace(first, ahead=tuple(ahead[: self._limits.pauses - self._pauses]))
+        return replace(first, pending=tuple(others[: self._limits.pauses - self._pauses]))
 
-    def _finished(self, reply: Message) -> Finished:
-        self._running = None
+    def _finish(self, reply: Message) -> Finished:
+        self._request = None
         stdout = self._outputs.printed
         if reply["status"] != "ok":
-            failed = stub_messages.failure(reply, stdout)
-            if failed.kind == "MemoryError" and not self._lenient:
+            error = stub_messages.read_failure(reply, stdout)
+            if error.kind == "MemoryError" and not self._for_cells:
                 # The limit on address space shows as CPython's own error.
                 raise SandboxLimit("memory")
-            raise failed
-        return replace(self._outputs.shown, stdout=stdout)
+            raise error
+        return replace(self._outputs.result, stdout=stdout)
 
     def _stop(self) -> None:
-        """Interrupt; a kernel that gives in keeps its state, one that does not is killed."""
+        """Interrupt the running code. A kernel that stops keeps its state; one that does not is killed."""
         self._kernel.interrupt()
         with contextlib.suppress(TimeoutError, SandboxError):
-            for channel, message in self._kernel.messages(_GRACE):
-                if channel == "shell" and message["parent_header"].get("msg_id") == self._running:
+            for channel, message in self._kernel.messages(_INTERRUPT_SECONDS):
+                if channel == "shell" and message["parent_header"].get("msg_id") == self._request:
                     return
         self._end()
 
     def _end(self) -> None:
-        self._over = True
+        self._ended = True
         self._kernel.kill()
 
 
-def _step(events: Iterator[Output | Step]) -> Step:
+def _last_step(events: Iterator[Output | Step]) -> Step:
     """The step at the end of a run."""
     for event in events:
         if isinstance(event, Paused | Finished):

@@ -1,4 +1,4 @@
-"""How the code that runs inside a kernel (`sandbox.inside`) gets there, and how the host calls it."""
+"""Send the code that runs inside a kernel (`sandbox.inside`) there as text, and call it."""
 
 import base64
 import json
@@ -9,10 +9,10 @@ from typing import Any
 from sandbox import inside
 
 STUB = "__import__('sys').modules['sandbox.inside.stub']"
-"""Python source for the stub, wherever it is read inside a kernel."""
+"""A Python expression for the stub, valid anywhere inside a kernel."""
 
 _MODULES = "values calls tasks cells threads clock files stub".split()
-"""In an order in which each imports only those before it."""
+"""Ordered: each module imports only modules before it."""
 
 
 def call(function: str, **payload: Any) -> str:
@@ -22,7 +22,7 @@ def call(function: str, **payload: Any) -> str:
 
 
 def _loader() -> str:
-    """Python source that defines the modules in a kernel, which needs no files of ours."""
+    """Python source that defines the modules in a kernel, which needs none of our files."""
     (folder,) = inside.__path__
     modules = [
         (f"sandbox.inside.{name}", Path(folder, f"{name}.py").read_text()) for name in _MODULES

@@ -1,6 +1,6 @@
-"""What the stub in a kernel says of a program: the calls that it makes, and how it failed.
+"""Read what the stub in a kernel sends: the calls that a program makes, and how it failed.
 
-Stops: calls of other names than those offered, arguments that are no JSON, calls too large.
+Stops: calls of names that were not offered, arguments that are not JSON, calls that are too large.
 
 Does not stop: a call that the program forged, or a traceback of its own making; both are only data here.
 """
@@ -17,22 +17,22 @@ from sandbox.kernel.connection import Message
 
 _LARGEST = 1024 * 1024
 """Characters of the calls of one pause."""
-_LONGEST_MESSAGE = 10_000
+_LONGEST_ERROR = 10_000
 
 
-def calls(said: str, names: Collection[str]) -> tuple[list[Paused], bool]:
-    """The calls of one pause, and whether they came as a list: the one that pauses and those ahead of it.
+def read_calls(text: str, names: Collection[str]) -> tuple[list[Paused], bool]:
+    """Return the calls of one pause, and whether they came as a list (see `sandbox.inside.calls`).
 
-    Raises `SandboxLimit`, and ``ValueError``, ``TypeError`` or ``LookupError`` for what no stub says.
+    Raises SandboxLimit, and ValueError, TypeError or LookupError for text that the stub does not write.
     """
-    if len(said) > _LARGEST:
+    if len(text) > _LARGEST:
         raise SandboxLimit("argument bytes in a call")
-    found = json.loads(said, parse_constant=_no_constant)
-    several = isinstance(found, list)
-    return [_call(call, names) for call in (found if several else [found])], several
+    payload = json.loads(text, parse_constant=_refuse_constant)
+    is_list = isinstance(payload, list)
+    return [_read_call(call, names) for call in (payload if is_list else [payload])], is_list
 
 
-def _call(call: Any, names: Collection[str]) -> Paused:
+def _read_call(call: Any, names: Collection[str]) -> Paused:
     name, args, kwargs, line = call["name"], call["args"], call["kwargs"], call["line"]
     if name not in names or not isinstance(args, list) or not isinstance(kwargs, dict):
         raise ValueError(name)
@@ -46,9 +46,9 @@ def _call(call: Any, names: Collection[str]) -> Paused:
     )
 
 
-def failure(reply: Message, stdout: str) -> ProgramFailed:
-    """The error that an ``execute_reply`` tells of."""
-    kind, message = str(reply["ename"]), str(reply["evalue"])[:_LONGEST_MESSAGE]
+def read_failure(reply: Message, stdout: str) -> ProgramFailed:
+    """The error in an ``execute_reply``."""
+    kind, message = str(reply["ename"]), str(reply["evalue"])[:_LONGEST_ERROR]
     try:
         frames = [
             (bool(current), Frame(int(line), str(function), str(text)))
@@ -61,5 +61,5 @@ def failure(reply: Message, stdout: str) -> ProgramFailed:
     return ProgramFailed(kind, message, lines[-1] if lines else None, traceback, stdout)
 
 
-def _no_constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")

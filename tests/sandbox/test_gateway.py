@@ -29,7 +29,7 @@ from sandbox.errors import (
 )
 from sandbox.kernel.engine import KernelEngine
 from sandbox.kernel.gateway import Gateway, GatewayKernel
-from sandbox.kernel.notebook import Seen
+from sandbox.kernel.notebook import KernelFile
 from sandbox.outputs import Displayed, Printed
 from tests.conftest import StartProxy
 from tests.support import gateways
@@ -187,7 +187,7 @@ def test_a_notebook_calls_and_is_told_the_result(notebooks: KernelEngine) -> Non
     with notebooks.notebook() as notebook:
         notebook.offer(frozenset({"ask"}))
         assert list(notebook.run("y = ask(6)")) == [Paused("ask", (6,), {}, 1)]
-        assert list(notebook.run_on(42)) == [Finished()]
+        assert list(notebook.resume_with([42])) == [Finished()]
         assert list(notebook.run("y"))[-1] == Finished("", 42, "42")
 
 
@@ -197,7 +197,7 @@ def test_a_notebooks_files_go_in_and_out(notebooks: KernelEngine) -> None:
         notebook.write("in/data.bin", large)
         assert list(notebook.run("open('out.txt', 'w').write('x' * 3)"))[-1] == Finished("", 3, "3")
         match notebook.files():
-            case [Seen("in/data.bin", 2097152), Seen("out.txt", 3)]:
+            case [KernelFile("in/data.bin", 2097152), KernelFile("out.txt", 3)]:
                 pass
             case others:
                 raise AssertionError(others)
@@ -229,7 +229,7 @@ def test_an_interrupt_leaves_a_notebooks_state(notebooks: KernelEngine) -> None:
         threading.Thread(target=notebook.interrupt).start()
         with pytest.raises(ProgramFailed) as caught:
             list(outputs)
-        assert (caught.value.kind, notebook.over) == ("KeyboardInterrupt", False)
+        assert (caught.value.kind, notebook.ended) == ("KeyboardInterrupt", False)
         assert list(notebook.run("x"))[-1] == Finished("", 7, "7")
 
 
