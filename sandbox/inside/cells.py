@@ -7,7 +7,7 @@ For offered functions ``f`` and ``g`` (runs inside the kernel, as IPython's AST 
 |---|---|
 | ``await f(1)`` | ``await _awaited_(_pending_(f)(1))`` |
 | ``asyncio.gather(f(1), *[g(x) for x in y])`` | the same, with ``_pending_(f, asyncio)(1)`` and so on |
-| ``group.create_task(f(1))`` | ``group.create_task(_pending_(f, group)(1))`` |
+| ``create_task(f(1))`` of an object ``group`` | ``create_task(_pending_(f, group)(1))`` |
 | ``[f(1), g(2)]``, ``{c: f(c) for c in cities}`` | ``_together_([_pending_(f)(1), _pending_(g)(2)])``, ... |
 
 ``_pending_(f)`` returns a function that makes a `tasks.PendingCall`. It returns ``f`` itself if the name
