@@ -1,7 +1,7 @@
 """One upstream: builds its requests and reads its responses. Chats are always streamed.
 
 A chat's bytes are read raw and each event is decoded once, into a plain dict. The ``openai`` SDK gives the
-types of what it reads (`Model`; a `Chunk` is the JSON of its ``ChatCompletionChunk``) and the name by which
+types of what it reads (`Model`; a `Chunk` is the JSON of its chat completion chunk) and the name by which
 requests introduce themselves. Only this module imports it. Knows nothing of tools.
 """
 
@@ -52,7 +52,7 @@ _UNREACHED = (502, 504)
 
 
 class OpenAIUpstream:
-    """See `interface.Upstream`. Each request is sent once; `Guarded` tries again."""
+    """See `interface.Upstream`. Each request is sent once; `GuardedUpstream` tries again."""
 
     def __init__(
         self,

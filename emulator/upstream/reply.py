@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from emulator.upstream.transport import UpstreamResponse
 
 Chunk = dict[str, Any]
-"""The JSON of an ``openai.types.chat.ChatCompletionChunk``."""
+"""The JSON of a chat completion chunk, as the SDK's class of that name."""
 
 
 @dataclass

@@ -13,7 +13,7 @@ A connection is *idle* (in its pool), *reading* (one response owns it) or *close
 `UpstreamResponse.shut_down` may be called from any thread at any time. It must only end the connection while
 its own response owns it: a moment later the connection may serve another client. `_Connection.lock` guards
 that change of owner. It ends the *socket* that the response was read from, since `http.client` forgets the
-connection's own (``connection.sock``) as soon as a head says ``connection: close``.
+connection's own as soon as a head says ``connection: close``.
 """
 
 from __future__ import annotations
