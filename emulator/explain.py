@@ -138,7 +138,7 @@ def _judged(
         recover_reasoning=settings.recover_reasoning,
     )
     trace = Trace("explained", "", "")
-    turn = trace.turn("", state.messages, {})
+    turn = trace.begin_turn("", state.messages, {})
     token = traces.current.set(trace)
     try:
         events = [*reading.feed(reply), *reading.close()]

@@ -185,7 +185,7 @@ class CellDraft:
             self._session.container, self._code, self._toolset, key, self._order
         )
         events = run_events(run)
-        with traces.timed("sandbox cell"):
+        with traces.record_time("sandbox cell"):
             while True:
                 try:
                     event = next(events)

@@ -104,7 +104,7 @@ class Pipeline:
         """
         trace = traces.current.get()
         events = self._answered(request)
-        return events if trace is None else traces.watched(trace, events)
+        return events if trace is None else traces.record_answer(trace, events)
 
     def _answered(self, request: AnswerRequest) -> Generator[AnswerEvent, None, None]:
         until = self.upstreams.deadline()
@@ -138,7 +138,7 @@ class Pipeline:
             return False
         if tools == "native":
             return True
-        with traces.unrecorded():
+        with traces.without_trace():
             return self.probe.calls_tools(
                 request.route,
                 lambda: self.upstreams.for_answer(request.route, request.client, until),

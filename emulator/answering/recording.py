@@ -9,7 +9,7 @@ from emulator.answering.verdicts import FinalReply, UnusableReply, Verdict
 from emulator.programs.program import Outcome, Program
 from emulator.reading.diagnostics import Diagnostic, render
 from emulator.reading.readers import Statement, Unreadable
-from emulator.traces import Block
+from emulator.traces import RecordedBlock
 
 
 def record_reply(pieces: list[str], reasoning: list[str]) -> None:
@@ -30,7 +30,7 @@ def record_block(
     if (turn := traces.current_turn()) is not None:
         read = tuple((one.line, one.source) for one in statements)
         problem = "" if error is None else render(error.diagnostics)
-        turn.read(Block(dialect, "".join(pieces), read, problem, quoted))
+        turn.add_block(RecordedBlock(dialect, "".join(pieces), read, problem, quoted))
 
 
 def record_run(program: Program, outcome: Outcome | None = None, ids: Sequence[str] = ()) -> None:

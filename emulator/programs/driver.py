@@ -98,7 +98,7 @@ class Driver:
             try:
                 preamble = self.toolset.preamble + rewritten.preamble
                 with (
-                    traces.timed(f"sandbox {engine.name}"),
+                    traces.record_time(f"sandbox {engine.name}"),
                     engine.session(attempt.names, preamble=preamble, seed=seed) as session,
                     stop_on_disconnect(session.kill),
                 ):

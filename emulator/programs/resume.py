@@ -59,7 +59,7 @@ from emulator.programs.saved import SavedProgram, report_dropped, with_result
 from emulator.protocol import Message
 from emulator.reading.diagnostics import render
 from emulator.storage.key_value import KeyValueStore
-from emulator.traces import RecordedCall, Resumed
+from emulator.traces import RecordedCall, ResumedProgram
 from sandbox.errors import SandboxBusy, SandboxError
 
 #: The metric's label for a dropped program, by the exception of its run.
@@ -133,11 +133,11 @@ def _trace(answered: SavedProgram, outcome: Outcome | None = None) -> None:
     )
     source = answered.program.source
     if outcome is None:
-        trace.resumed = Resumed(source, calls, outcome="failed", output=answered.failure)
+        trace.resumed = ResumedProgram(source, calls, outcome="failed", output=answered.failure)
     else:
         lines = tuple(line for line, _ in outcome.call_sites)
         state = "waits" if outcome.pending else "ended"
-        trace.resumed = Resumed(source, calls, lines, state, outcome.output)
+        trace.resumed = ResumedProgram(source, calls, lines, state, outcome.output)
 
 
 def _suspend(answered: SavedProgram, calls: Sequence[Call]) -> ContinuedProgram:

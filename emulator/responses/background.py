@@ -141,7 +141,7 @@ class BackgroundResponses:
             log.exception("background response failed")
             failure = EmulatorError("The proxy failed; see its log.")
             if (trace := traces.current.get()) is not None:
-                trace.failed(failure.message)
+                trace.set_error(failure.message)
             answer.save(answer.writer.failed(failure)["response"])
         finally:
             if run.cancelled.is_set() and not complete:
@@ -149,7 +149,7 @@ class BackgroundResponses:
             self._forget(answer.initial["id"])
             run.ended.set()
             if (trace := traces.current.get()) is not None:
-                self._requests.finish(trace, left=run.cancelled.is_set() and not complete)
+                self._requests.finish(trace, disconnected=run.cancelled.is_set() and not complete)
 
     def _forget(self, response_id: str) -> None:
         with self._lock:

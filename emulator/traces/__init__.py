@@ -1,58 +1,62 @@
-"""What happened in each request, as it happens: one `Trace` a request, kept in memory in a bounded ring.
+"""What happens in each request, as it happens: one `Trace` per request, stored in memory within limits.
 
-The rooms above write to `current`, the trace of the request that this context serves, which is None where
-nothing is recorded. They hand over what they hold anyway (the list of a reply's pieces, the messages that
-are sent), so recording copies nothing and costs a few attributes a turn. Nothing is written to a disk, no
-header and no key is recorded, and clients are named by a digest.
+The rooms above write to `current`, the trace of the current request; it is None if nothing is recorded. They
+pass objects that they hold anyway (the list of a reply's pieces, the messages that are sent), so recording
+copies nothing and costs a few attributes per turn. Nothing is written to disk, no header and no key is
+recorded, and clients are named by a digest.
 
-Who reads:
+    Traces.begin -> Trace (running) -> Traces.finish -> listeners, then the `Ring`
 
-    traces = Traces(keep=1000, keep_bytes=64 * 2**20, keep_seconds=86_400)
-    traces.on_finished(write_log_line)   # called once for each request, in the thread that ended it
+    traces = Traces(max_traces=1000, max_bytes=64 * 2**20, max_seconds=86_400)
+    traces.on_finish(write_log_line)   # once for each request, in the thread that finished it
 
-A finished `Trace` tells who asked for what (``client``, ``model``, ``upstream``, ``profile``), how it came
-out (``state``, ``status``, ``error``, ``finish_reason``), what it took (``turns``, ``repairs``, ``calls``,
-``turns_saved``, ``usage``, ``seconds``), and when what happened: `timeline` gives it as `Span`s, ready for
-OpenTelemetry. All times are seconds since ``began``, which is Unix time. With ``keep`` 0 traces are made for
-the listeners alone, without the raw bytes; with no listener either, none are made at all.
+A finished `Trace` says who requested what (``client``, ``model``, ``upstream``, ``profile``), how it ended
+(``state``, ``status``, ``error``, ``finish_reason``), what it cost (``turns``, ``repairs``, ``calls``,
+``turns_saved``, ``usage``, ``seconds``), and when each step happened: `timeline` returns these as `Span`s for
+OpenTelemetry. All times are seconds since ``began``, which is Unix time. With ``max_traces`` 0, traces exist
+for the listeners only, without raw bytes; without listeners there are none.
+
+With several workers, each sends its traces (`sender`, `transfer`) to the keeper process, which stores them
+(`remote.TraceStore`); any worker reads them there (`remote.RemoteTraces`). Readers see a `TraceReader` either
+way: pages of `TraceSummary`s (`listing`), whole traces, and `related` requests.
 
 Start with `Trace`. Knows nothing of Flask, prompts or sandboxes.
 """
 
 from __future__ import annotations
 
+from emulator.traces.answer_recorder import record_answer
 from emulator.traces.timeline import Span, timeline
 from emulator.traces.trace import (
-    Block,
+    RecordedBlock,
     RecordedCall,
-    Resumed,
+    ResumedProgram,
     Trace,
     Turn,
     current,
     current_turn,
-    propagated,
-    timed,
-    unrecorded,
-    wire,
+    event_recorder,
+    propagated_headers,
+    record_time,
+    without_trace,
 )
-from emulator.traces.traces import Kept, Traces
-from emulator.traces.watching import watched
+from emulator.traces.traces import TraceReader, Traces
 
 __all__ = [
-    "Block",
-    "Kept",
+    "RecordedBlock",
     "RecordedCall",
-    "Resumed",
+    "ResumedProgram",
     "Span",
     "Trace",
+    "TraceReader",
     "Traces",
     "Turn",
     "current",
     "current_turn",
-    "propagated",
-    "timed",
+    "event_recorder",
+    "propagated_headers",
+    "record_answer",
+    "record_time",
     "timeline",
-    "unrecorded",
-    "watched",
-    "wire",
+    "without_trace",
 ]

@@ -1,17 +1,17 @@
-"""The list of requests: which of them are asked for, and a page of those."""
+"""The list of requests: filter, search, and pages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from emulator.traces.row import Row
+from emulator.traces.summary import TraceSummary
 
-PAGE = 50
-MOST_OF_CONTAINER = 50
-"""Requests of one container that are shown, the newest."""
-_MOST_QUERY = 200
-FILTERS: Mapping[str, Callable[[Row], bool]] = {
+ROWS_PER_PAGE = 50
+MAX_OF_CONTAINER = 50
+"""Requests of one container that are shown: the newest."""
+_MAX_QUERY = 200
+FILTERS: Mapping[str, Callable[[TraceSummary], bool]] = {
     "all": lambda _: True,
     "failed": lambda row: row.state == "failed",
     "repaired": lambda row: row.repairs > 0,
@@ -21,45 +21,46 @@ FILTERS: Mapping[str, Callable[[Row], bool]] = {
 
 
 @dataclass(frozen=True)
-class Listing:
-    """A page of the list, the newest first."""
+class TracePage:
+    """A page of the list, the newest request first."""
 
-    rows: Sequence[Row]
+    rows: Sequence[TraceSummary]
     total: int
     page: int
     pages: int
     query: str
-    chosen: str
+    filter_name: str
 
-    def link(self, page: int | None = None, chosen: str | None = None) -> dict[str, str]:
-        """The query of another page, or of the same one with another filter."""
-        wanted = {
+    def link(self, page: int | None = None, filter_name: str | None = None) -> dict[str, str]:
+        """The query parameters of another page, or of another filter."""
+        values = {
             "q": self.query,
-            "show": chosen or self.chosen,
+            "show": filter_name or self.filter_name,
             "page": str(page or 1),
         }
-        plain = {"q": "", "show": "all", "page": "1"}
-        return {name: value for name, value in wanted.items() if value != plain[name]}
+        defaults = {"q": "", "show": "all", "page": "1"}
+        return {name: value for name, value in values.items() if value != defaults[name]}
 
 
-def listing(rows: Sequence[Row], asked: Mapping[str, str]) -> Listing:
-    """What ``asked`` wants to see: ``q`` words, ``show`` a filter, ``page``; nonsense is ignored."""
-    query = asked.get("q", "").strip()[:_MOST_QUERY]
-    chosen = asked.get("show", "all")
-    chosen = chosen if chosen in FILTERS else "all"
-    shown = FILTERS[chosen]
-    found = [one for one in rows if shown(one) and (not query or _matches(one, query))]
-    pages = max(1, -(-len(found) // PAGE))
-    number = asked.get("page", "1")
+def select_page(rows: Sequence[TraceSummary], parameters: Mapping[str, str]) -> TracePage:
+    """Select by ``q`` (words), ``show`` (a filter) and ``page``. Invalid values are ignored."""
+    query = parameters.get("q", "").strip()[:_MAX_QUERY]
+    name = parameters.get("show", "all")
+    name = name if name in FILTERS else "all"
+    is_shown = FILTERS[name]
+    found = [row for row in rows if is_shown(row) and (not query or _matches(row, query))]
+    pages = max(1, -(-len(found) // ROWS_PER_PAGE))
+    number = parameters.get("page", "1")
     page = int(number) if number.isascii() and number.isdecimal() and len(number) < 8 else 1
     page = min(max(page, 1), pages)
-    return Listing(found[(page - 1) * PAGE : page * PAGE], len(found), page, pages, query, chosen)
+    start = (page - 1) * ROWS_PER_PAGE
+    return TracePage(found[start : start + ROWS_PER_PAGE], len(found), page, pages, query, name)
 
 
-def _matches(row: Row, query: str) -> bool:
-    """Whether any of what a list shows has the words, in any case, or the body has them as they stand."""
-    words = query.lower()
+def _matches(row: TraceSummary, query: str) -> bool:
+    """Return True if a shown text contains the query in any case, or the body contains it exactly."""
+    lowered = query.lower()
     shown = (
         row.id, row.model, row.client, row.client_name, row.upstream, row.error, row.path, *row.words,
     )  # fmt: skip
-    return any(words in text.lower() for text in shown) or query.encode() in row.body
+    return any(lowered in text.lower() for text in shown) or query.encode() in row.body

@@ -1,4 +1,4 @@
-"""The last requests, oldest first out: bounded by their number, their bytes and their age."""
+"""The most recent requests, limited in number, bytes and age. The oldest are removed first."""
 
 from __future__ import annotations
 
@@ -6,120 +6,105 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
-EACH = 2048
-"""Bytes that a request takes besides what was said in it, about."""
-PART = 8
-"""No request may take more than this part of all bytes: of a larger one only the summary stays."""
+BASE_BYTES = 2048
+"""About the size of a request without its contents."""
+MAX_PART = 8
+"""A request that takes more than this part of all bytes is reduced to its summary."""
 
-Shown = TypeVar("Shown", bound="Listed")
-Whole = TypeVar("Whole")
-
-
-class Listed(Protocol):
-    """What a ring asks of a request. A `Row` tells it; so does a `Trace`, whose row is made for who looks."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def client(self) -> str: ...
-
-    @property
-    def began(self) -> float: ...
-
-    @property
-    def seconds(self) -> float | None: ...
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Entry(Generic[Shown, Whole]):
-    row: Shown
-    whole: Whole
-    size: int = 0
+class Entry(Generic[T]):
+    id: str
+    client: str
+    began: float
+    has_ended: bool
+    value: T
+    size: int = BASE_BYTES
 
 
-class Ring(Generic[Shown, Whole]):
+class Ring(Generic[T]):
     """Safe to share between threads."""
 
     def __init__(
-        self, keep: int, keep_bytes: int, keep_seconds: float, now: Callable[[], float]
+        self, max_entries: int, max_bytes: int, max_seconds: float, now: Callable[[], float]
     ) -> None:
-        self._keep = keep
-        self._keep_bytes = keep_bytes
-        self._keep_seconds = keep_seconds
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
+        self._max_seconds = max_seconds
         self._now = now
-        self._kept: OrderedDict[str, Entry[Shown, Whole]] = OrderedDict()
+        self._entries: OrderedDict[str, Entry[T]] = OrderedDict()
         self._bytes = 0
         self._changed = threading.Condition()
         self.version = 0
-        """Rises with each request that begins or ends."""
+        """Rises with each change."""
 
-    def put(self, entry: Entry[Shown, Whole], *, known: bool = False) -> None:
-        """Add ``entry``, or put it in the place of what there is of its request; ``known``: only that.
+    def put(self, entry: Entry[T], *, only_replace: bool = False) -> None:
+        """Add ``entry`` or replace the one with its id; ``only_replace``: ignore it if there is none.
 
-        What has ended is not replaced by what was told of it before.
+        A request that has ended is not replaced by an earlier report of it.
         """
         with self._changed:
-            old = self._kept.get(entry.row.id)
-            if (known and old is None) or (
-                old is not None and old.row.seconds is not None and entry.row.seconds is None
-            ):
+            old = self._entries.get(entry.id)
+            is_outdated = old is not None and old.has_ended and not entry.has_ended
+            if is_outdated or (only_replace and old is None):
                 return
-            self._kept[entry.row.id] = entry
+            self._entries[entry.id] = entry
             self._bytes += entry.size - (old.size if old is not None else 0)
             self._shrink()
-            self._tell()
+            self._report_change()
 
-    def all(self, client: str | None = None) -> list[Entry[Shown, Whole]]:
-        """The newest first; of one client, or of all with None."""
+    def all(self, client: str | None = None) -> list[Entry[T]]:
+        """The entries of ``client``, or of all with None; the newest first."""
         with self._changed:
             self._shrink()
-            kept = [*reversed(self._kept.values())]
+            entries = [*reversed(self._entries.values())]
         if client is not None:
-            kept = [entry for entry in kept if entry.row.client == client]
-        return sorted(kept, key=lambda entry: entry.row.began, reverse=True)
+            entries = [entry for entry in entries if entry.client == client]
+        return sorted(entries, key=lambda entry: entry.began, reverse=True)
 
-    def get(self, key: str, client: str | None = None) -> Entry[Shown, Whole] | None:
+    def get(self, key: str, client: str | None = None) -> Entry[T] | None:
         with self._changed:
             self._shrink()
-            entry = self._kept.get(key)
-        return entry if entry is not None and client in (None, entry.row.client) else None
+            entry = self._entries.get(key)
+        return entry if entry is not None and client in (None, entry.client) else None
 
     def clear(self, client: str | None = None) -> int:
-        """Forget those of ``client``, or all. Returns how many there were."""
+        """Remove the entries of ``client``, or all. Returns their number."""
         with self._changed:
-            gone = [key for key, entry in self._kept.items() if client in (None, entry.row.client)]
-            for key in gone:
-                self._drop(key)
-            self._tell()
-        return len(gone)
+            keys = [key for key, entry in self._entries.items() if client in (None, entry.client)]
+            for key in keys:
+                self._remove(key)
+            self._report_change()
+        return len(keys)
 
     def wait(self, version: int, seconds: float) -> int:
-        """The version, once it is another than ``version`` or time is up."""
+        """Wait until the version differs from ``version``, at most ``seconds``. Returns the version."""
         with self._changed:
             self._changed.wait_for(lambda: self.version != version, seconds)
             return self.version
 
     @property
-    def kept(self) -> tuple[int, int]:
-        """How many requests, and about how many bytes."""
+    def count_and_bytes(self) -> tuple[int, int]:
+        """The number of requests, and about their size."""
         with self._changed:
-            return len(self._kept), self._bytes
+            return len(self._entries), self._bytes
 
-    def _tell(self) -> None:
+    def _report_change(self) -> None:
         self.version += 1
         self._changed.notify_all()
 
     def _shrink(self) -> None:
-        oldest = self._now() - self._keep_seconds
-        while self._kept:
-            key, first = next(iter(self._kept.items()))
-            fits = len(self._kept) <= self._keep and self._bytes <= self._keep_bytes
-            if fits and first.row.began >= oldest:
+        oldest = self._now() - self._max_seconds
+        while self._entries:
+            key, first = next(iter(self._entries.items()))
+            fits = len(self._entries) <= self._max_entries and self._bytes <= self._max_bytes
+            if fits and first.began >= oldest:
                 return
-            self._drop(key)
+            self._remove(key)
 
-    def _drop(self, key: str) -> None:
-        self._bytes -= self._kept.pop(key).size
+    def _remove(self, key: str) -> None:
+        self._bytes -= self._entries.pop(key).size

@@ -2,7 +2,7 @@
 (`emulator.traces.remote`).
 
     begins ──► running ──► ended ──► sent
-                 │ every second: its row; the whole trace each time that its age has doubled
+                 │ every second: its summary; the whole trace each time that its age has doubled
 
 A trace is sent whole when its request has ended. No request waits for that: what ends within
 `_BATCH_SECONDS` is sent together, so a worker that is killed loses that much. `flush` sends immediately,
@@ -22,11 +22,11 @@ import structlog
 
 from emulator.errors import EmulatorError
 from emulator.shared.rpc import MAX_FRAME_BYTES, KeeperUnavailable, RpcClient
-from emulator.traces.ring import PART
-from emulator.traces.row import Row
+from emulator.traces.ring import MAX_PART
 from emulator.traces.sizes import size_of, strip
+from emulator.traces.summary import TraceSummary
 from emulator.traces.trace import Trace
-from emulator.traces.transfer import dumped
+from emulator.traces.transfer import dump_trace
 
 log = structlog.get_logger()
 
@@ -36,17 +36,17 @@ _BATCH_BYTES = 4 * 2**20
 """About the size of a batch. A request that ends while more is waiting sends it, and waits for that."""
 
 Message = list[Any]
-"""``[row, text, body]`` as JSON: see `emulator.traces.transfer`; text is None for a report that it still
-runs.
+"""``[summary, text, body]`` as JSON, see `emulator.traces.transfer`. The text is None in a report that the
+request still runs.
 """
 
 
 class TraceSender:
-    """`begun` and `finished` are listeners of a worker's `Traces`. Safe to share between threads."""
+    """`begin` and `finish` are listeners of a worker's `Traces`. Safe to share between threads."""
 
-    def __init__(self, keeper: RpcClient, keep_bytes: int) -> None:
+    def __init__(self, keeper: RpcClient, max_bytes: int) -> None:
         self._keeper = keeper
-        self._max_bytes = min(keep_bytes // PART, MAX_FRAME_BYTES // 4)
+        self._max_bytes = min(max_bytes // MAX_PART, MAX_FRAME_BYTES // 4)
         self._lock = threading.Lock()
         self._sending = threading.Lock()
         self._active = threading.Event()
@@ -59,7 +59,7 @@ class TraceSender:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def begun(self, trace: Trace) -> None:
+    def begin(self, trace: Trace) -> None:
         with self._lock:
             self._running[trace.id] = trace
             self._active.set()
@@ -67,8 +67,8 @@ class TraceSender:
                 self._thread = threading.Thread(target=self._work, name="traces", daemon=True)
                 self._thread.start()
 
-    def finished(self, trace: Trace) -> None:
-        """Must be the last listener: of a trace that is too large it leaves only the summary."""
+    def finish(self, trace: Trace) -> None:
+        """Must be the last listener: a trace that is too large is reduced to its summary."""
         if (size := size_of(trace)) > self._max_bytes:
             strip(trace)
             size = 0
@@ -107,8 +107,8 @@ class TraceSender:
 
     def _report_running(self) -> None:
         with self._lock:  # most requests end before their first report
-            running = [one for one in self._running.values() if one.now() >= _REPORT_SECONDS]
-        self._sent_at = {one.id: self._sent_at.get(one.id, 0.0) for one in running}
+            running = [trace for trace in self._running.values() if trace.now() >= _REPORT_SECONDS]
+        self._sent_at = {trace.id: self._sent_at.get(trace.id, 0.0) for trace in running}
         with self._sending:
             self._send(running, self._report)
 
@@ -117,7 +117,7 @@ class TraceSender:
         if age >= 2 * self._sent_at[trace.id] and size_of(trace) <= self._max_bytes:
             self._sent_at[trace.id] = age
             return _whole(trace)
-        return [Row.of(trace).json(), None, ""]
+        return [TraceSummary.of(trace).to_json(), None, ""]
 
     def _send(self, traces: Sequence[Trace], message_of: Callable[[Trace], Message]) -> None:
         """In batches. A trace that cannot be serialized does not stop the others."""
@@ -126,7 +126,7 @@ class TraceSender:
         for trace in traces:
             try:
                 message = message_of(trace)
-            except Exception:  # it holds whatever clients and models wrote
+            except Exception:  # its contents are whatever clients and models wrote
                 log.exception("a request is not shown by the inspector", request=trace.id)
                 continue
             batch.append(message)
@@ -149,8 +149,8 @@ class TraceSender:
 
 def _whole(trace: Trace) -> Message:
     try:
-        text = dumped(trace)
+        text = dump_trace(trace)
     except (TypeError, ValueError, RecursionError):  # nested too deeply, for example
         strip(trace)
-        text = dumped(trace)
-    return [Row.of(trace).json(), text.decode(), trace.body.decode("latin-1")]
+        text = dump_trace(trace)
+    return [TraceSummary.of(trace).to_json(), text.decode(), trace.body.decode("latin-1")]

@@ -1,4 +1,4 @@
-"""How much memory a trace holds on to, about, and what is left of one that holds too much."""
+"""About how much memory a trace uses, and how to reduce one that uses too much."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any
 
 from emulator.traces.trace import Trace, Turn
 
-_EACH = 100
-"""Bytes of a small object, about."""
+_OBJECT_BYTES = 100
+"""About the size of a small object."""
 
 
 def size_of(trace: Trace) -> int:
-    """About how many bytes; the messages that several turns share are counted once."""
+    """About the number of bytes. Messages that several turns share count once."""
     seen: set[int] = set()
     size = len(trace.body) + len(trace.cell) + _size(call.arguments for call in trace.calls)
-    size += trace.wire.size + _EACH * len(trace.wire.events)
-    size += sum(_turn(turn, seen) for turn in trace.turns)
+    size += trace.wire.size + _OBJECT_BYTES * len(trace.wire.events)
+    size += sum(_turn_size(turn, seen) for turn in trace.turns)
     if (resumed := trace.resumed) is not None:
         size += len(resumed.source) + len(resumed.output)
-        size += _size((one.arguments, one.result) for one in resumed.calls)
+        size += _size((call.arguments, call.result) for call in resumed.calls)
     return size + _size(cell.outputs for cell in trace.cells)
 
 
 def strip(trace: Trace) -> None:
-    """Leave what a list shows; the turns stay, without what was said in them."""
+    """Reduce ``trace`` to what a list shows. Its turns stay, without their contents."""
     trace.body = b""
     trace.stubs, trace.tools = str, ()
     trace.resumed = None
@@ -39,31 +39,33 @@ def strip(trace: Trace) -> None:
     trace.stripped = True
 
 
-def _turn(turn: Turn, seen: set[int]) -> int:
-    size = _EACH * (len(turn.reply) + len(turn.reasoning) + len(turn.wire.events)) + turn.wire.size
+def _turn_size(turn: Turn, seen: set[int]) -> int:
+    pieces = len(turn.reply) + len(turn.reasoning) + len(turn.wire.events)
+    size = _OBJECT_BYTES * pieces + turn.wire.size
     size += sum(map(len, turn.reply)) + sum(map(len, turn.reasoning))
     size += len(turn.program) + len(turn.cell) + len(turn.diagnostics) + _size([turn.fields])
-    size += sum(2 * len(block.written) + _EACH for block in turn.blocks)
+    size += sum(2 * len(block.source) + _OBJECT_BYTES for block in turn.blocks)
     for message in turn.messages:
         if id(message) not in seen:
             seen.add(id(message))
             content = message.get("content")
-            size += _EACH + (len(content) if isinstance(content, str) else _size([message]))
+            size += _OBJECT_BYTES
+            size += len(content) if isinstance(content, str) else _size([message])
     return size
 
 
 def _size(values: Iterable[Any]) -> int:
-    """Of JSON, and of a cell's outputs; without recursion, since a client decides how deep it is."""
-    size, rest = 0, [*values]
-    while rest:
-        one = rest.pop()
-        size += _EACH
-        if isinstance(one, str | bytes):
-            size += len(one)
-        elif isinstance(one, Mapping):
-            rest += [*one.keys(), *one.values()]
-        elif isinstance(one, list | tuple):
-            rest += one
-        elif hasattr(one, "__dataclass_fields__"):
-            rest += vars(one).values()
+    """The size of JSON, and of a cell's outputs. Without recursion, since a client decides the depth."""
+    size, pending = 0, [*values]
+    while pending:
+        value = pending.pop()
+        size += _OBJECT_BYTES
+        if isinstance(value, str | bytes):
+            size += len(value)
+        elif isinstance(value, Mapping):
+            pending += [*value.keys(), *value.values()]
+        elif isinstance(value, list | tuple):
+            pending += value
+        elif hasattr(value, "__dataclass_fields__"):
+            pending += vars(value).values()
     return size

@@ -1,11 +1,15 @@
-"""One request as it was recorded, and where the rooms above find the one that they serve."""
+"""The record of one request, and access to the record of the current one.
+
+A `Trace` runs until `Trace.end`, which works once and sets its `State`. One thread writes it, others may read
+it at any time: fields change from their default to their value, and lists only grow.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -14,55 +18,55 @@ from emulator.errors import ClientDisconnected
 from emulator.events import ToolCall, Usage
 
 State = Literal["running", "answered", "called", "failed", "left"]
-"""``called``: the answer is calls; ``left``: the client did not wait for its end."""
+"""``called``: the answer consists of calls; ``left``: the client disconnected first."""
 Mode = Literal["", "emulated", "native", "relayed", "passed"]
-"""Who made the calls: this proxy, the upstream, or nobody, since there was nothing to emulate; ``passed``: it
-was no request for an answer, and passed on as it was."""
+"""Who makes calls: this proxy (``emulated``), the upstream (``native``), or nobody, since the request has no
+tools (``relayed``). ``passed``: not a request for an answer; it was passed on unchanged."""
 
-MOST_WIRE_BYTES = 2**20
-"""Of the raw events of one turn, and of the response."""
-MOST_BLOCKS = 200
-MOST_TIMES = 200
+MAX_WIRE_BYTES = 2**20
+"""For the raw events of one turn, and for those of the response."""
+MAX_BLOCKS = 200
+MAX_TIMES = 200
 
 _ENDING = threading.Lock()
 
 
 @dataclass
-class Wire:
-    """Raw bytes as they came or left, each with its time; what is beyond the bound is only counted."""
+class WireLog:
+    """Raw bytes as they were received or sent, with their times. Beyond the limit bytes are only counted."""
 
     events: list[tuple[float, bytes]] = field(default_factory=list)
     size: int = 0
-    left_out: int = 0
+    omitted_bytes: int = 0
 
     def add(self, at: float, data: bytes) -> None:
         size = len(data)
-        if self.size + size > MOST_WIRE_BYTES:
-            self.left_out += size
+        if self.size + size > MAX_WIRE_BYTES:
+            self.omitted_bytes += size
             return
         self.size += size
         self.events.append((at, data))
 
 
 @dataclass(frozen=True)
-class Block:
-    """A stretch of a reply that one reader read."""
+class RecordedBlock:
+    """A part of a reply that one reader parsed."""
 
     dialect: str
-    """Which reader."""
-    written: str
-    """As it stands in the reply, with its fence or tags."""
+    """The name of the reader."""
+    source: str
+    """The text in the reply, with its fence or tags."""
     statements: tuple[tuple[int, str], ...] = ()
-    """What it was read as: line in the block (1-based), Python."""
+    """The parsed statements: line in the block (1-based), Python."""
     problem: str = ""
-    """Why it could not be read."""
+    """Why it could not be parsed."""
     quoted: bool = False
-    """It repeats what somebody else had written, and so calls nothing."""
+    """It repeats a text of someone else, and therefore calls nothing."""
 
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """A call of an earlier turn, as its program was run again; ``result`` is None while it is unknown."""
+    """A call of an earlier turn, in the replay of its program. ``result`` counts only if ``known``."""
 
     id: str
     name: str
@@ -72,21 +76,21 @@ class RecordedCall:
 
 
 @dataclass(frozen=True)
-class Resumed:
-    """A program that was waiting for the results that this request brought."""
+class ResumedProgram:
+    """A suspended program whose results came with this request."""
 
     source: str
     calls: tuple[RecordedCall, ...]
     lines: tuple[int, ...] = ()
-    """Of ``source``, for each of ``calls`` and then for each new one; empty where the run was rejected."""
+    """Line in ``source`` of each of ``calls``, then of each new call; empty if the run was rejected."""
     outcome: str = ""
-    """``waits`` (new calls have left), ``ended``, ``failed`` or ``dropped``."""
+    """``waits`` (new calls were sent), ``ended``, ``failed`` or ``dropped``."""
     output: str = ""
 
 
 @dataclass(eq=False)
 class Turn:
-    """One request to an upstream, and what came of the model's reply. Times are as in `Trace`."""
+    """One request to an upstream, and the outcome of the model's reply. Times are as in `Trace`."""
 
     upstream: str
     messages: Sequence[Mapping[str, Any]]
@@ -94,145 +98,146 @@ class Turn:
     """The request's other fields, ``model`` among them."""
     began: float
     operation: str = "chat"
-    """Else the path below the upstream's base URL: what is passed on there as it is."""
+    """For a passed-on request: the path below the upstream's base URL."""
     opened: float | None = None
-    """When the upstream had accepted."""
-    first: float | None = None
-    """When the first piece of the answer came."""
+    """When the upstream accepted the request."""
+    first_output: float | None = None
+    """When the first piece of the answer arrived."""
     ended: float | None = None
     reply: Sequence[str] = ()
-    """Pieces, as they came; empty where nothing was emulated: see ``wire``."""
+    """The pieces as they arrived; empty if nothing was emulated: see ``wire``."""
     reasoning: Sequence[str] = ()
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[RecordedBlock] = field(default_factory=list)
     program: str = ""
-    """What all blocks together were read as."""
+    """The program of all blocks together."""
     lines: dict[str, int] = field(default_factory=dict)
     """Id of a call -> its line in ``program``."""
     cell: str = ""
     """Code for the interpreter."""
     verdict: str = ""
-    """``answered``, ``ran`` (a cell), or why the reply was of no use: ``invalid``, ``required``, ..."""
+    """``answered``, ``ran`` (a cell), or why the reply was unusable: ``invalid``, ``required``, ..."""
     diagnostics: str = ""
     finish_reason: str | None = None
-    """The upstream's; None where it was disconnected before it told."""
+    """The upstream's; None if the connection ended before it was sent."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    """As the upstream told them, else estimated; once the turn has ended."""
+    """As reported by the upstream, else estimated. Set when the turn ends."""
     error: str = ""
-    wire: Wire = field(default_factory=Wire)
+    wire: WireLog = field(default_factory=WireLog)
 
     @property
-    def refused(self) -> bool:
+    def is_unusable(self) -> bool:
+        """The reply was rejected, and the model asked again."""
         return self.verdict not in ("", "answered", "ran")
 
-    def read(self, block: Block) -> None:
-        if len(self.blocks) < MOST_BLOCKS:
+    def add_block(self, block: RecordedBlock) -> None:
+        if len(self.blocks) < MAX_BLOCKS:
             self.blocks.append(block)
 
 
 @dataclass(eq=False)
 class Trace:
-    """One request. Written by the thread that serves it; others may read it meanwhile."""
+    """One request."""
 
     id: str
     """The ``x-request-id`` of its response."""
     method: str
     path: str
     client: str = ""
-    """Whose it is, as elsewhere: "" for all where there are no keys."""
+    """The client's id; "" for all clients if there are no keys."""
     body: bytes = b""
     began: float = field(default_factory=time.time)
     """Unix time; all other times are seconds since then."""
     route: str = ""
-    """The rule that ``path`` matches: there are few of them."""
+    """The routing rule that ``path`` matches; a label with few values."""
     client_name: str = ""
-    """As the operator calls it."""
+    """The operator's name of the client."""
     propagated: dict[str, str] = field(default_factory=dict)
     """Headers that go with each request to an upstream."""
-    wired: bool = True
+    records_wire: bool = True
     """Whether raw bytes are recorded."""
     background: bool = False
-    """The answer is made after the response has left."""
+    """The answer is made after the response was sent."""
     _zero: float = field(default_factory=time.perf_counter)
 
     model: str = ""
-    """As the client named it."""
+    """The client's name of it."""
     upstream: str = ""
     profile: str = ""
     mode: Mode = ""
     streamed: bool = False
     stubs: Callable[[], str] = str
-    """The offered tools as the model was shown them; made when asked for."""
+    """Returns the offered tools as the model saw them."""
     tools: tuple[str, ...] = ()
     container: str = ""
 
     turns: list[Turn] = field(default_factory=list)
-    resumed: Resumed | None = None
+    resumed: ResumedProgram | None = None
     turns_saved: int = 0
     calls: list[ToolCall] = field(default_factory=list)
-    """Those that were sent to the client; those that an upstream made are in its chunks."""
+    """The calls that were sent to the client, except an upstream's own, which are in its chunks."""
     call_count: int = 0
-    """Of all calls that were sent, whoever made them."""
+    """The number of all calls that were sent, including an upstream's own."""
     cell: str = ""
-    """Code that the client had run itself."""
+    """Code that the client sent to a container itself."""
     cells: list[Any] = field(default_factory=list)
     """`CodeFinished` events."""
-    said: float | None = None
-    """When the first words, reasoning or call left for the client."""
-    called: float | None = None
-    """When the first call left."""
+    first_output: float | None = None
+    """When the first text, reasoning or call was sent to the client."""
+    first_call: float | None = None
+    """When the first call was sent."""
     times: list[tuple[str, float, float]] = field(default_factory=list)
-    """What else took time: name, begin, end."""
+    """Other steps that took time: name, begin, end."""
     usage: Usage = field(default_factory=Usage)
     finish_reason: str = ""
     error: str = ""
     code: str = ""
-    """Of the error."""
+    """The error's code."""
     status: int = 0
-    wire: Wire = field(default_factory=Wire)
-    written: bool = False
-    """All of the response was there before its client left."""
+    wire: WireLog = field(default_factory=WireLog)
+    is_complete: bool = False
+    """The whole response was produced before its client disconnected."""
     seconds: float | None = None
-    """How long all took; None while it runs."""
+    """The duration; None while the request runs."""
     state: State = "running"
     stripped: bool = False
-    """It was too large to keep: what was said in it is gone."""
+    """It was too large to store: its contents were removed."""
 
     def now(self) -> float:
         return time.perf_counter() - self._zero
 
     @property
-    def _is_whole(self) -> bool:
-        """Whether its client had nothing to wait for any more."""
-        return bool(self.written or self.error or self.finish_reason)
+    def _has_outcome(self) -> bool:
+        """True if a client that disconnects now misses nothing."""
+        return bool(self.is_complete or self.error or self.finish_reason)
 
     @property
     def repairs(self) -> int:
-        """Replies that were of no use."""
-        return sum(turn.refused for turn in self.turns)
+        """The number of unusable replies."""
+        return sum(turn.is_unusable for turn in self.turns)
 
-    def turn(
+    def begin_turn(
         self, upstream: str, messages: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]
     ) -> Turn:
-        """A request to an upstream begins. ``messages`` may grow after this; what is kept does not."""
+        """Record a request to an upstream. ``messages`` may grow afterwards; the recorded copy does not."""
         turn = Turn(upstream, tuple(messages), fields, self.now())
         self.turns.append(turn)
         return turn
 
-    def failed(self, message: str, code: str | None = None) -> None:
+    def set_error(self, message: str, code: str | None = None) -> None:
         self.error, self.code = message, code or ""
 
-    def answered(self, data: bytes) -> None:
-        """Bytes of the response leave."""
-        if self.wired:
+    def record_response(self, data: bytes) -> None:
+        """Record bytes that are sent to the client."""
+        if self.records_wire:
             self.wire.add(time.perf_counter() - self._zero, data)
 
-    def end(self, *, left: bool = False) -> bool:
-        """The response has left, or its client has. False, and nothing done, if that was known."""
+    def end(self, *, disconnected: bool = False) -> bool:
+        """The response was sent, or its client disconnected. Returns False if this was known already."""
         with _ENDING:
             if self.seconds is not None:
                 return False
-            if self.status == ClientDisconnected.status or (left and not self._is_whole):
+            if self.status == ClientDisconnected.status or (disconnected and not self._has_outcome):
                 self.state = "left"
             elif self.error or self.status >= 400:
                 self.state = "failed"
@@ -243,27 +248,28 @@ class Trace:
 
 
 current: ContextVar[Trace | None] = ContextVar("trace", default=None)
-"""Of the request that this context serves; None where nothing is recorded."""
+"""The trace of the current request; None if nothing is recorded."""
 
 
-def propagated() -> Mapping[str, str]:
-    """The headers of the request that is served that go with each to an upstream."""
+def propagated_headers() -> Mapping[str, str]:
+    """The headers of the current request that go with each request to an upstream."""
     trace = current.get()
     return {} if trace is None else trace.propagated
 
 
 def current_turn() -> Turn | None:
-    """The turn that is being read."""
+    """The last turn of the current request."""
     trace = current.get()
     return trace.turns[-1] if trace is not None and trace.turns else None
 
 
-def wire() -> Callable[[Sequence[bytes]], None] | None:
-    """What to tell of the events that an upstream sends in the turn that begins, as they come together;
-    None to tell of none.
+def event_recorder() -> Callable[[Sequence[bytes]], None] | None:
+    """Returns what records raw events of the current turn, those that arrive together in one call.
+
+    Returns None if raw bytes are not recorded.
     """
     trace = current.get()
-    if trace is None or not trace.wired or not trace.turns:
+    if trace is None or not trace.records_wire or not trace.turns:
         return None
     add, now = trace.turns[-1].wire.add, trace.now
 
@@ -275,27 +281,23 @@ def wire() -> Callable[[Sequence[bytes]], None] | None:
     return record
 
 
-def timed(name: str) -> AbstractContextManager[None]:
+@contextmanager
+def record_time(name: str) -> Iterator[None]:
     """Record how long the block takes."""
     trace = current.get()
-    return nullcontext() if trace is None else _timed(trace, name)
+    began = 0.0 if trace is None else trace.now()
+    try:
+        yield
+    finally:
+        if trace is not None and len(trace.times) < MAX_TIMES:
+            trace.times.append((name, began, trace.now()))
 
 
 @contextmanager
-def unrecorded() -> Iterator[None]:
-    """What happens in the block is no part of the request."""
+def without_trace() -> Iterator[None]:
+    """Do not record the block as part of the current request."""
     token = current.set(None)
     try:
         yield
     finally:
         current.reset(token)
-
-
-@contextmanager
-def _timed(trace: Trace, name: str) -> Iterator[None]:
-    began = trace.now()
-    try:
-        yield
-    finally:
-        if len(trace.times) < MOST_TIMES:
-            trace.times.append((name, began, trace.now()))

@@ -1,4 +1,4 @@
-"""Requests as they begin and end: who is told of them, and the last ones, where this process keeps them."""
+"""Begin and finish traces, call the listeners, and store the most recent traces of this process."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from weakref import WeakKeyDictionary
 
 import structlog
 
-from emulator.traces.listing import MOST_OF_CONTAINER, Listing, listing
-from emulator.traces.neighbours import Neighbours, neighbours
-from emulator.traces.ring import EACH, PART, Entry, Ring
-from emulator.traces.row import Row, checksums
+from emulator.traces.listing import MAX_OF_CONTAINER, TracePage, select_page
+from emulator.traces.related import RelatedRequests, find_related
+from emulator.traces.ring import BASE_BYTES, MAX_PART, Entry, Ring
 from emulator.traces.sizes import size_of, strip
+from emulator.traces.summary import TraceSummary, checksums
 from emulator.traces.trace import Trace
 
 log = structlog.get_logger()
@@ -21,66 +21,68 @@ log = structlog.get_logger()
 Listener = Callable[[Trace], None]
 
 
-class Kept(Protocol):
-    """The last requests, for looking at them. ``client`` is whose they are; None for all."""
+class TraceReader(Protocol):
+    """Reads the most recent requests: those of ``client``, or of all clients with None."""
 
-    def listing(self, asked: Mapping[str, str], client: str | None) -> Listing: ...
+    def page(self, parameters: Mapping[str, str], client: str | None) -> TracePage:
+        """For ``parameters`` see `select_page`."""
+        ...
 
     def get(self, key: str, client: str | None = None) -> Trace | None: ...
 
-    def neighbours(self, trace: Trace) -> Neighbours: ...
+    def related(self, trace: Trace) -> RelatedRequests: ...
 
-    def ran_in(self, container: str, client: str | None) -> list[Trace]:
-        """The requests that have run cells there, the newest first."""
+    def in_container(self, container: str, client: str | None) -> list[Trace]:
+        """The requests that ran cells in a container, the newest first."""
         ...
 
     def clear(self, client: str | None = None) -> int:
-        """Forget them. Returns how many there were."""
+        """Remove them. Returns their number."""
         ...
 
     def wait(self, version: int, seconds: float) -> int:
-        """The version, once it is another than ``version`` or time is up."""
+        """Wait until the version differs from ``version``, at most ``seconds``. Returns the version."""
         ...
 
     @property
-    def kept(self) -> tuple[int, int]:
-        """How many requests, and about how many bytes."""
+    def count_and_bytes(self) -> tuple[int, int]:
+        """The number of requests, and about their size."""
         ...
 
 
 class Traces:
-    """See `Kept`. Safe to share between threads."""
+    """See `TraceReader`. Safe to share between threads."""
 
     def __init__(
         self,
-        keep: int,
-        keep_bytes: int,
-        keep_seconds: float,
+        max_traces: int,
+        max_bytes: int,
+        max_seconds: float,
         now: Callable[[], float] = time.time,
         *,
-        wired: bool = False,
+        records_wire: bool = False,
     ) -> None:
-        """``keep`` requests at most; with 0 there are traces only while they run, and for listeners.
+        """With 0 ``max_traces`` none are stored: traces exist while they run, for the listeners.
 
-        ``wired``: raw bytes are recorded even so.
+        Raw bytes are recorded if traces are stored or ``records_wire`` is True.
         """
-        self._keep = keep
-        self._most = keep_bytes // PART
-        self._wired = wired or bool(keep)
+        self._is_storing = max_traces > 0
+        self._max_trace_bytes = max_bytes // MAX_PART
+        self._records_wire = records_wire or self._is_storing
         self._now = now
-        self._ring: Ring[Trace, Trace] = Ring(keep, keep_bytes, keep_seconds, now)
-        self._rows: WeakKeyDictionary[Trace, Row] = WeakKeyDictionary()
-        """Of those that have ended and were listed: most are never looked at."""
-        self._begun: list[Listener] = []
-        self._finished: list[Listener] = []
+        self._ring: Ring[Trace] = Ring(max_traces, max_bytes, max_seconds, now)
+        self._summaries: WeakKeyDictionary[Trace, TraceSummary] = WeakKeyDictionary()
+        """Of finished traces that were listed. Most are never looked at."""
+        self._on_begin: list[Listener] = []
+        self._on_finish: list[Listener] = []
 
-    def on_begun(self, listener: Listener) -> None:
-        """Call ``listener`` once for each request from now on, before anything is done for it."""
-        self._begun.append(listener)
+    def on_begin(self, listener: Listener) -> None:
+        """Call ``listener`` for each future request, before any work is done for it."""
+        self._on_begin.append(listener)
 
-    def on_finished(self, listener: Listener) -> None:
-        """Call ``listener`` once for each request from now on, when its response has left."""
-        self._finished.append(listener)
+    def on_finish(self, listener: Listener) -> None:
+        """Call ``listener`` for each future request, once its response has been sent."""
+        self._on_finish.append(listener)
 
     def begin(
         self,
@@ -92,49 +94,50 @@ class Traces:
         route: str = "",
         client_name: str = "",
     ) -> Trace | None:
-        """A new request; None where nobody wants to know of it."""
-        if not (self._keep or self._finished):
+        """Return a new request's trace, or None if nobody reads it."""
+        if not (self._is_storing or self._on_finish):
             return None
         trace = Trace(key, method, path, client, body, self._now(), route, client_name)
-        trace.wired = self._wired
-        for listener in self._begun:
-            _tell(listener, trace)
-        if self._keep:
-            self._ring.put(Entry(trace, trace))
+        trace.records_wire = self._records_wire
+        for listener in self._on_begin:
+            _call(listener, trace)
+        if self._is_storing:
+            self._ring.put(_entry(trace))
         return trace
 
-    def finish(self, trace: Trace, *, left: bool = False) -> None:
-        """The request is over. Safe to call twice."""
-        if not trace.end(left=left):
+    def finish(self, trace: Trace, *, disconnected: bool = False) -> None:
+        """The request is over; ``disconnected``: because its client disconnected. Safe to call twice."""
+        if not trace.end(disconnected=disconnected):
             return
-        for listener in self._finished:
-            _tell(listener, trace)
-        if not self._keep:
+        for listener in self._on_finish:
+            _call(listener, trace)
+        if not self._is_storing:
             return
-        size = EACH + size_of(trace)
-        if size > self._most:
+        size = BASE_BYTES + size_of(trace)
+        if size > self._max_trace_bytes:
             strip(trace)
-            self._rows.pop(trace, None)  # of one who looked meanwhile
-            size = EACH
-        self._ring.put(Entry(trace, trace, size), known=True)
+            self._summaries.pop(trace, None)  # made by a reader in the meantime
+            size = BASE_BYTES
+        self._ring.put(_entry(trace, size), only_replace=True)
 
     def all(self, client: str | None = None) -> list[Trace]:
-        """The newest first; of one client, or of all with None."""
-        return [entry.whole for entry in self._ring.all(client)]
+        """The traces of ``client``, or of all with None; the newest first."""
+        return [entry.value for entry in self._ring.all(client)]
 
-    def listing(self, asked: Mapping[str, str], client: str | None) -> Listing:
-        return listing(self._listed(client), asked)
+    def page(self, parameters: Mapping[str, str], client: str | None) -> TracePage:
+        return select_page(self._rows(client), parameters)
 
     def get(self, key: str, client: str | None = None) -> Trace | None:
         entry = self._ring.get(key, client)
-        return None if entry is None else entry.whole
+        return None if entry is None else entry.value
 
-    def neighbours(self, trace: Trace) -> Neighbours:
-        first = checksums(trace.turns[0].messages) if trace.turns else ()
-        return neighbours(self._row(trace), first, self._listed(trace.client))
+    def related(self, trace: Trace) -> RelatedRequests:
+        first_prompt = checksums(trace.turns[0].messages) if trace.turns else ()
+        return find_related(self._summary(trace), first_prompt, self._rows(trace.client))
 
-    def ran_in(self, container: str, client: str | None) -> list[Trace]:
-        return [one for one in self.all(client) if one.container == container][:MOST_OF_CONTAINER]
+    def in_container(self, container: str, client: str | None) -> list[Trace]:
+        found = [trace for trace in self.all(client) if trace.container == container]
+        return found[:MAX_OF_CONTAINER]
 
     def clear(self, client: str | None = None) -> int:
         return self._ring.clear(client)
@@ -147,22 +150,26 @@ class Traces:
         return self._ring.version
 
     @property
-    def kept(self) -> tuple[int, int]:
-        return self._ring.kept
+    def count_and_bytes(self) -> tuple[int, int]:
+        return self._ring.count_and_bytes
 
-    def _listed(self, client: str | None) -> list[Row]:
-        return [self._row(entry.whole) for entry in self._ring.all(client)]
+    def _rows(self, client: str | None) -> list[TraceSummary]:
+        return [self._summary(trace) for trace in self.all(client)]
 
-    def _row(self, trace: Trace) -> Row:
+    def _summary(self, trace: Trace) -> TraceSummary:
         if trace.seconds is None:
-            return Row.of(trace)  # what has not ended changes
-        row = self._rows.get(trace)
-        if row is None:
-            row = self._rows[trace] = Row.of(trace)
-        return row
+            return TraceSummary.of(trace)  # it still changes
+        summary = self._summaries.get(trace)
+        if summary is None:
+            summary = self._summaries[trace] = TraceSummary.of(trace)
+        return summary
 
 
-def _tell(listener: Listener, trace: Trace) -> None:
+def _entry(trace: Trace, size: int = 0) -> Entry[Trace]:
+    return Entry(trace.id, trace.client, trace.began, trace.seconds is not None, trace, size)
+
+
+def _call(listener: Listener, trace: Trace) -> None:
     try:
         listener(trace)
     except Exception:

@@ -1,6 +1,6 @@
-"""A `Trace` as JSON and back, for another process. Knows nothing of sockets.
+"""Write a `Trace` as JSON and read it again in another process. Knows nothing of sockets.
 
-Raw bytes are told as text of as many characters (Latin-1): most are ASCII, and none are lost.
+Raw bytes become text of as many characters (Latin-1): most are ASCII, and every byte survives.
 """
 
 from __future__ import annotations
@@ -12,73 +12,80 @@ from typing import Any
 
 from emulator import json_codec
 from emulator.events import CodeFinished, CreatedFile, Image, Logs, ToolCall, Usage
-from emulator.traces.trace import Block, RecordedCall, Resumed, Trace, Turn, Wire
+from emulator.traces.trace import (
+    RecordedBlock,
+    RecordedCall,
+    ResumedProgram,
+    Trace,
+    Turn,
+    WireLog,
+)
 
-_LEFT_OUT = ("body", "propagated", "wired")
+_OMITTED = ("body", "propagated", "records_wire")
 
 
-def dumped(trace: Trace) -> bytes:
-    """All but the body, as JSON. Raises TypeError for what is nested too deep.
+def dump_trace(trace: Trace) -> bytes:
+    """Everything except the body, as JSON. Raises TypeError if a value is nested too deeply.
 
-    The request may still be under way: what grows is copied first.
+    The request may still run: growing lists are copied first.
     """
-    told = _shallow(trace)
-    for name in _LEFT_OUT:
-        del told[name]
+    values = _copied_fields(trace)
+    for name in _OMITTED:
+        del values[name]
     shows_stubs = trace.mode == "emulated" and trace.tools
-    told |= {
+    values |= {
         "stubs": trace.stubs() if shows_stubs else "",
-        "wire": _wire(trace.wire),
+        "wire": _dump_wire(trace.wire),
         "turns": [
             {
-                **_shallow(turn),
+                **_copied_fields(turn),
                 "reply": ["".join([*turn.reply])],
                 "reasoning": ["".join([*turn.reasoning])],
-                "wire": _wire(turn.wire),
+                "wire": _dump_wire(turn.wire),
             }
             for turn in [*trace.turns]
         ],
     }
     try:
-        return json_codec.dumps(told, default=_plain)
+        return json_codec.dumps(values, default=_dump_value)
     except (ValueError, RecursionError) as error:
         raise TypeError(str(error)) from error
 
 
-def loaded(text: str | bytes, body: bytes) -> Trace:
-    """What `dumped` was given, and the body."""
-    told = json_codec.loads(text)
-    stubs = told.pop("stubs")
-    resumed = told["resumed"]
+def load_trace(text: str | bytes, body: bytes) -> Trace:
+    """The inverse of `dump_trace`."""
+    values = json_codec.loads(text)
+    stubs = values.pop("stubs")
+    resumed = values["resumed"]
     return Trace(
         **{
-            **told,
+            **values,
             "body": body,
             "stubs": lambda: stubs,
-            "tools": tuple(told["tools"]),
-            "turns": [_turn(turn) for turn in told["turns"]],
-            "resumed": None if resumed is None else _resumed(resumed),
-            "calls": [ToolCall(**call) for call in told["calls"]],
-            "cells": [_cell(cell) for cell in told["cells"]],
-            "times": [(name, began, ended) for name, began, ended in told["times"]],
-            "usage": Usage(**told["usage"]),
-            "wire": _loaded_wire(told["wire"]),
-            # That of a request which goes on elsewhere goes on here, too.
-            "_zero": time.perf_counter() - (time.time() - told["began"]),
+            "tools": tuple(values["tools"]),
+            "turns": [_load_turn(turn) for turn in values["turns"]],
+            "resumed": None if resumed is None else _load_resumed(resumed),
+            "calls": [ToolCall(**call) for call in values["calls"]],
+            "cells": [_load_cell(cell) for cell in values["cells"]],
+            "times": [(name, began, ended) for name, began, ended in values["times"]],
+            "usage": Usage(**values["usage"]),
+            "wire": _load_wire(values["wire"]),
+            # The clock of a request that still runs elsewhere continues here.
+            "_zero": time.perf_counter() - (time.time() - values["began"]),
         }
     )
 
 
-def _shallow(value: Trace | Turn) -> dict[str, Any]:
-    """Its fields; lists and dicts copied, since the one who serves the request may go on with them."""
+def _copied_fields(value: Trace | Turn) -> dict[str, Any]:
+    """Its fields. Lists and dicts are copied, since the request's thread may change them."""
     return {
-        name: held.copy() if isinstance(held, list | dict) else held
-        for name, held in vars(value).items()
+        name: field.copy() if isinstance(field, list | dict) else field
+        for name, field in vars(value).items()
         if not name.startswith("_")
     }
 
 
-def _plain(value: Any) -> Any:
+def _dump_value(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("latin-1")
     if isinstance(value, Mapping):
@@ -88,38 +95,37 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _wire(wire: Wire) -> dict[str, Any]:
+def _dump_wire(wire: WireLog) -> dict[str, Any]:
     events = [[at, data.decode("latin-1")] for at, data in [*wire.events]]
-    return {"events": events, "size": wire.size, "left_out": wire.left_out}
+    return {"events": events, "size": wire.size, "omitted_bytes": wire.omitted_bytes}
 
 
-def _loaded_wire(told: Mapping[str, Any]) -> Wire:
-    events = [(at, data.encode("latin-1")) for at, data in told["events"]]
-    return Wire(events, told["size"], told["left_out"])
+def _load_wire(values: Mapping[str, Any]) -> WireLog:
+    events = [(at, data.encode("latin-1")) for at, data in values["events"]]
+    return WireLog(events, values["size"], values["omitted_bytes"])
 
 
-def _turn(told: Mapping[str, Any]) -> Turn:
+def _load_turn(values: Mapping[str, Any]) -> Turn:
     blocks = [
-        Block(
+        RecordedBlock(
             **{**block, "statements": tuple((line, source) for line, source in block["statements"])}
         )
-        for block in told["blocks"]
+        for block in values["blocks"]
     ]
-    return Turn(**{**told, "blocks": blocks, "wire": _loaded_wire(told["wire"])})
+    return Turn(**{**values, "blocks": blocks, "wire": _load_wire(values["wire"])})
 
 
-def _resumed(told: Mapping[str, Any]) -> Resumed:
-    calls = tuple(RecordedCall(**call) for call in told["calls"])
-    return Resumed(**{**told, "calls": calls, "lines": tuple(told["lines"])})
+def _load_resumed(values: Mapping[str, Any]) -> ResumedProgram:
+    calls = tuple(RecordedCall(**call) for call in values["calls"])
+    return ResumedProgram(**{**values, "calls": calls, "lines": tuple(values["lines"])})
 
 
-def _cell(told: Mapping[str, Any]) -> CodeFinished:
+def _load_cell(values: Mapping[str, Any]) -> CodeFinished:
     outputs = tuple(
-        Logs(one["text"])
-        if "text" in one
-        else Image(one["media_type"], one["data"].encode("latin-1"))
-        for one in told["outputs"]
+        Logs(output["text"])
+        if "text" in output
+        else Image(output["media_type"], output["data"].encode("latin-1"))
+        for output in values["outputs"]
     )
-    return CodeFinished(
-        told["status"], outputs, tuple(CreatedFile(**file) for file in told["files"])
-    )
+    files = tuple(CreatedFile(**file) for file in values["files"])
+    return CodeFinished(values["status"], outputs, files)

@@ -189,7 +189,7 @@ class _ChatReply(UpstreamReply):
 
     def __iter__(self) -> Iterator[Chunk]:
         """The chunks. Raises `UpstreamFailed` on a broken, malformed or unfinished answer."""
-        decoder, received, record = SSEDecoder(), self.received, traces.wire()
+        decoder, received, record = SSEDecoder(), self.received, traces.event_recorder()
         try:
             for data in self._response:
                 _check_deadline(self._until)  # also while only comments arrive
@@ -248,7 +248,7 @@ def _read_refusal(
 def _request_headers(key: str | None) -> dict[str, str]:
     """Headers that differ from request to request."""
     bearer = {} if key is None else {"authorization": f"Bearer {key}"}
-    return {**bearer, **loops.headers(), **traces.propagated()}
+    return {**bearer, **loops.headers(), **traces.propagated_headers()}
 
 
 def _check_deadline(until: float) -> None:

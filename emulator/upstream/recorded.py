@@ -27,12 +27,12 @@ def open_recorded(
     trace = traces.current.get()
     if trace is None:
         return open_reply()
-    turn = trace.turn(upstream, messages, fields)
+    turn = trace.begin_turn(upstream, messages, fields)
     with _opening(trace, turn):
         reply = open_reply()
 
     def first_output() -> None:
-        turn.first = trace.now()
+        turn.first_output = trace.now()
 
     def close(received: Received) -> None:
         turn.ended = trace.now()
@@ -51,21 +51,21 @@ def pass_on_recorded(
     if trace is None:
         return send()
     trace.mode, trace.upstream, trace.model = "passed", upstream, model or ""
-    turn = trace.turn(upstream, (), {"model": model} if model else {})
+    turn = trace.begin_turn(upstream, (), {"model": model} if model else {})
     turn.operation = path
     with _opening(trace, turn):
         response = send()
     body = response.body
 
     def first_data(_: bytes) -> None:
-        if turn.first is None:
-            turn.first = trace.said = trace.now()
+        if turn.first_output is None:
+            turn.first_output = trace.first_output = trace.now()
 
     def close() -> None:
         turn.ended = trace.now()
         if body.error is not None:
             turn.error = body.error.message
-            trace.failed(body.error.message, body.error.code)
+            trace.set_error(body.error.message, body.error.code)
 
     body.on_data(first_data)
     body.on_close(close)

@@ -34,7 +34,7 @@ from emulator.storage.budgets import Budgets
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
 from emulator.storage.key_value import KeyValueStore, RedisStore, open_store
-from emulator.traces import Kept, Traces
+from emulator.traces import TraceReader, Traces
 from emulator.traces.remote import RemoteTraces
 from emulator.traces.sender import TraceSender
 from emulator.upstream.interface import Upstream
@@ -67,7 +67,7 @@ class RecordedRequests:
 
     traces: Traces
     """Records the requests of this worker."""
-    shown: Kept
+    shown: TraceReader
     """The requests of all workers."""
 
 
@@ -226,24 +226,24 @@ def _open_requests(
         settings.inspector_traces if inspected and keeper is None else 0,
         settings.inspector_bytes,
         settings.inspector_seconds,
-        wired=inspected,
+        records_wire=inspected,
     )
-    traces.on_finished(request_log.log_answer)
-    traces.on_finished(measure)
-    traces.on_finished(kernel_counts.count)
+    traces.on_finish(request_log.log_answer)
+    traces.on_finish(measure)
+    traces.on_finish(kernel_counts.count)
     if settings.otel:
         from emulator.web.middleware.telemetry import Telemetry
 
         telemetry = Telemetry(settings)
         opening.callback(telemetry.close)
-        traces.on_begun(telemetry.begun)
-        traces.on_finished(telemetry.finished)
+        traces.on_begin(telemetry.begun)
+        traces.on_finish(telemetry.finished)
     if keeper is None or not inspected:
         return RecordedRequests(traces, traces)
     sender = TraceSender(keeper.client, settings.inspector_bytes)
     opening.callback(sender.close)
-    traces.on_begun(sender.begun)
-    traces.on_finished(sender.finished)  # last: it may drop parts that the other listeners read
+    traces.on_begin(sender.begin)
+    traces.on_finish(sender.finish)  # last: it may drop parts that the other listeners read
     return RecordedRequests(traces, RemoteTraces(keeper.client, sender.flush))
 
 

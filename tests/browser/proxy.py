@@ -112,7 +112,7 @@ def fill(traces: Traces) -> None:
         assert trace is not None
         trace.model = "rare" if n == 5 else "common"
         trace.tools = ("get_weather", "send_mail")
-        trace.turn("upstream", QUESTION, {}).reply = [PROGRAM]
+        trace.begin_turn("upstream", QUESTION, {}).reply = [PROGRAM]
         traces.finish(trace)
 
 

@@ -258,7 +258,7 @@ def paths(server: OtherEndpoints) -> list[str]:
     [
         ({"upstreams": [{"base_url": "localhost:8000/v1"}]}, "http://localhost:8000/v1"),
         ({"upstreams": [{"base_url": "http://a/v1", "modles": ["x"]}]}, "modles"),
-        ({"upstreams": [{"base_url": "http://a/v1"}, {"base_url": "http://a/v1"}]}, "called 'a'"),
+        ({"upstreams": [{"base_url": "http://a/v1"}, {"base_url": "http://a/v1"}]}, "named 'a'"),
         ({"upstreams": [{"base_url": "http://a/v1", "api_key_env": "NOT_THERE"}]}, "NOT_THERE"),
         ({"upstreams": [{"base_url": "http://a/v1", "profile": "typo"}]}, "typo"),
         (

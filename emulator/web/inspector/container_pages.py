@@ -13,7 +13,7 @@ from emulator.interpreter.interface import AnyInterpreter
 from emulator.interpreter.pending_cell import ApprovalDecision
 from emulator.protocol import parse_body
 from emulator.storage.paging import Page
-from emulator.traces import Kept
+from emulator.traces import TraceReader
 from emulator.web.inspector.rendering import Pages
 from emulator.web.inspector.request_pages import viewer
 from emulator.web.routes.executions import MAX_CODE
@@ -36,7 +36,7 @@ class Word(BaseModel):
 
 
 def add_containers(
-    inspector: Blueprint, pages: Pages, interpreter: AnyInterpreter, kept: Kept
+    inspector: Blueprint, pages: Pages, interpreter: AnyInterpreter, kept: TraceReader
 ) -> None:
     containers = interpreter.containers
 
@@ -52,7 +52,7 @@ def add_containers(
     def show_container(container_id: str) -> Response:
         container = containers.get(viewer().asks_as, container_id, even_expired=True)
         running = container.status == "running"
-        traces = kept.ran_in(container_id, viewer().client)
+        traces = kept.in_container(container_id, viewer().client)
         return pages.page(
             "container.html", viewer=viewer(), here="containers", container=container,
             files=containers.files(container_id) if running else (), endings=_ENDINGS,

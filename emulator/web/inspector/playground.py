@@ -55,8 +55,8 @@ class Asker:
         if trace is not None:
             trace.status = 200 if failed is None else failed.status
             if failed is None:
-                trace.answered(dumps({"text": said.text, "calls": said.calls}))
+                trace.record_response(dumps({"text": said.text, "calls": said.calls}))
             else:
-                trace.failed(failed.message, failed.code)
+                trace.set_error(failed.message, failed.code)
             self.requests.finish(trace)
         return Answer(key, path, said, "" if failed is None else failed.message)

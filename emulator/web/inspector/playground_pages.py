@@ -13,7 +13,7 @@ from emulator.errors import BadRequest, EmulatorError, NotFound
 from emulator.explain import explain, read_tools
 from emulator.protocol import parse_body
 from emulator.settings import BUILT_IN_PROFILES, Settings
-from emulator.traces import Kept
+from emulator.traces import TraceReader
 from emulator.web.inspector.fronts import PATHS, path_of
 from emulator.web.inspector.playground import Asker
 from emulator.web.inspector.rendering import Pages
@@ -55,7 +55,7 @@ class Question(BaseModel):
 
 
 def add_playground(
-    inspector: Blueprint, pages: Pages, asker: Asker, settings: Settings, kept: Kept
+    inspector: Blueprint, pages: Pages, asker: Asker, settings: Settings, kept: TraceReader
 ) -> None:
     pipeline = asker.pipeline
     profiles = ("", *BUILT_IN_PROFILES, *(row.name for row in settings.profiles))
@@ -74,7 +74,7 @@ def add_playground(
             if trace is None:
                 raise NotFound("This request is not kept (any more).")
             body = _tools_of(trace.body)
-        recent = kept.listing({}, viewer().client).rows
+        recent = kept.page({}, viewer().client).rows
         lenders = [row for row in recent if row.words and path_of(row.path)][:_MOST_LENDERS]
         return pages.page(
             "playground.html", viewer=viewer(), here="playground", tools=body, path=path,

@@ -17,9 +17,9 @@ from sse_starlette import ServerSentEvent
 
 from emulator.errors import EmulatorError, NotFound, Unauthorized
 from emulator.protocol import parse_body
-from emulator.traces import Kept, Trace, Turn
+from emulator.traces import Trace, TraceReader, Turn
 from emulator.traces.listing import FILTERS
-from emulator.traces.neighbours import Neighbours
+from emulator.traces.related import RelatedRequests
 from emulator.web.inspector import program_view, request_view, snippets
 from emulator.web.inspector.access import Access, Viewer
 from emulator.web.inspector.fronts import path_of
@@ -38,7 +38,7 @@ class SignIn(BaseModel):
     key: str = Field(max_length=4096)
 
 
-def make_inspector(access: Access, pages: Pages, kept: Kept) -> Blueprint:
+def make_inspector(access: Access, pages: Pages, kept: TraceReader) -> Blueprint:
     """The pages of requests. Others are added to what this gives."""
     inspector = Blueprint("inspector", __name__)
 
@@ -78,12 +78,12 @@ def make_inspector(access: Access, pages: Pages, kept: Kept) -> Blueprint:
     return inspector
 
 
-def _add_requests(inspector: Blueprint, pages: Pages, kept: Kept) -> None:
+def _add_requests(inspector: Blueprint, pages: Pages, kept: TraceReader) -> None:
     @inspector.get("/")
     def list_requests() -> Response:
-        found = kept.listing(request.args, viewer().client)
+        found = kept.page(request.args, viewer().client)
         template = "_rows.html" if "fragment" in request.args else "requests.html"
-        count, size = kept.kept
+        count, size = kept.count_and_bytes
         return pages.page(
             template, viewer=viewer(), listing=found, filters=FILTERS, count=count, size=size,
             link=_link, here="requests",
@@ -98,7 +98,7 @@ def _add_requests(inspector: Blueprint, pages: Pages, kept: Kept) -> None:
         trace = kept.get(key, viewer().client)
         if trace is None or view not in VIEWS:
             raise NotFound("This request is not kept (any more).")
-        around = kept.neighbours(trace)
+        around = kept.related(trace)
         shown: dict[str, Any]
         if view == "pipeline":
             shown = {
@@ -112,9 +112,9 @@ def _add_requests(inspector: Blueprint, pages: Pages, kept: Kept) -> None:
             steps=around.steps, replays=bool(path_of(trace.path)), **shown,
         )  # fmt: skip
 
-    def _goes_on(trace: Trace, around: Neighbours) -> tuple[Turn | None, str]:
+    def _goes_on(trace: Trace, around: RelatedRequests) -> tuple[Turn | None, str]:
         """The turn whose prompt the first one of ``trace`` goes on with, and the request that it is of."""
-        before = kept.get(around.goes_on, trace.client) if around.goes_on else None
+        before = kept.get(around.continues, trace.client) if around.continues else None
         return (None, "") if before is None or not before.turns else (before.turns[-1], before.id)
 
     @inspector.post("/inspector/clear")
@@ -138,7 +138,7 @@ def _link(query: dict[str, str]) -> str:
     return f"/?{urlencode(query)}" if query else "/"
 
 
-def _changes(kept: Kept) -> Iterator[bytes]:
+def _changes(kept: TraceReader) -> Iterator[bytes]:
     """The version of what is kept, now and whenever it changes: a page asks for what it shows by itself."""
     until = time.monotonic() + _STREAM_SECONDS
     version = -1

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from emulator.json_codec import NotJSON, loads
-from emulator.traces import Block, Trace, Turn, timeline
-from emulator.traces.trace import Wire
+from emulator.traces import RecordedBlock, Trace, Turn, timeline
+from emulator.traces.trace import WireLog
 from emulator.web.inspector.program_view import Program, written
 from emulator.web.inspector.prompt_view import Line, Prompt, diff, prompt
 
@@ -83,7 +83,7 @@ def reply_of(turn: Turn) -> str:
 def repairs(trace: Trace) -> Iterator[Repair]:
     made = [*trace.turns]
     for place, turn in enumerate(made):
-        if turn.refused:
+        if turn.is_unusable:
             reply = reply_of(turn)
             after = reply_of(made[place + 1]) if place + 1 < len(made) else ""
             changes = tuple(diff(reply, after)) if after else ()
@@ -111,17 +111,17 @@ def streams(trace: Trace) -> Iterator[Stream]:
     yield _stream("Out: to the client", trace.wire)
 
 
-def dialects(blocks: Sequence[Block]) -> str:
+def dialects(blocks: Sequence[RecordedBlock]) -> str:
     return ", ".join(dict.fromkeys(block.dialect for block in blocks))
 
 
-def _stream(title: str, wire: Wire) -> Stream:
+def _stream(title: str, wire: WireLog) -> Stream:
     events = [*wire.events]
     shown = tuple((at, data.decode(errors="replace")) for at, data in events[:MOST_EVENTS])
-    return Stream(title, shown, max(0, len(events) - MOST_EVENTS), wire.left_out)
+    return Stream(title, shown, max(0, len(events) - MOST_EVENTS), wire.omitted_bytes)
 
 
-def _contents(wire: Wire) -> Iterator[str]:
+def _contents(wire: WireLog) -> Iterator[str]:
     for _, data in [*wire.events]:
         try:
             chunk = loads(data)

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from emulator import __version__
 from emulator.errors import Forbidden
 from emulator.settings import Settings
-from emulator.traces import Kept
+from emulator.traces import TraceReader
 from emulator.upstream.failures import without_password
 from emulator.upstream.reachability import Reachability
 from emulator.upstream.upstreams import Upstreams
@@ -29,7 +29,7 @@ def add_status(
     reachability: Reachability,
     engines: Sequence[Engine],
     pools: KernelCounts,
-    kept: Kept,
+    kept: TraceReader,
 ) -> None:
     examining = threading.Lock()
     """The doctor starts sandboxes: one at a time."""
@@ -46,7 +46,7 @@ def add_status(
         return pages.page(
             "status.html", viewer=viewer(), here="status", proxy_version=__version__,
             targets=targets, pools=pools.counts(), engines=[_engine(engine) for engine in engines],
-            settings=_told(settings), kept=kept.kept,
+            settings=_told(settings), kept=kept.count_and_bytes,
         )  # fmt: skip
 
     @inspector.post("/inspector/status/doctor")

@@ -43,7 +43,7 @@ def error_reply(error: Exception) -> Response:
     if error.status >= 500:
         log.warning("failed", reason=error.message, code=error.code)
     if (trace := traces.current.get()) is not None:
-        trace.failed(error.message, error.code)
+        trace.set_error(error.message, error.code)
     body = error_body(error, g.request_id) if speaks_anthropic() else error.body()
     response = Response(json_codec.dumps(body), error.status, mimetype="application/json")
     response.headers.update(error.headers)

@@ -7,7 +7,7 @@ from functools import cache
 
 from emulator import metrics
 from emulator.reading.readers import READERS
-from emulator.traces import Block, Trace
+from emulator.traces import RecordedBlock, Trace
 
 _CHARS = 4
 """Of a token, about."""
@@ -43,8 +43,8 @@ def measure(trace: Trace) -> None:
     metrics.ANSWERS.labels(trace.route, trace.mode or "none", trace.state).inc()
     if trace.seconds is not None:
         metrics.ANSWER_SECONDS.labels(trace.route).observe(trace.seconds)
-    if trace.said is not None:
-        metrics.FIRST_TOKEN_SECONDS.labels(trace.route).observe(trace.said)
+    if trace.first_output is not None:
+        metrics.FIRST_TOKEN_SECONDS.labels(trace.route).observe(trace.first_output)
     if trace.turns_saved:
         # The prompt that was not sent is about as long as the request.
         metrics.TOKENS_SAVED.inc(trace.turns_saved * (len(trace.body) // _CHARS))
@@ -54,7 +54,7 @@ def measure(trace: Trace) -> None:
             metrics.BLOCKS.labels(reader, _outcome(block)).inc()
 
 
-def _outcome(block: Block) -> str:
+def _outcome(block: RecordedBlock) -> str:
     if block.quoted:
         return "quoted"
     return "unreadable" if block.problem else "read"

@@ -54,11 +54,11 @@ class Recording:
         if trace is None:
             return response
         trace.status = response.status_code
-        trace.wired = trace.wired and _is_text(response.content_type)
+        trace.records_wire = trace.records_wire and _is_text(response.content_type)
         disconnect = client_disconnect.current.get()
         if response.is_sequence:
-            trace.answered(response.get_data())
-            trace.written = not trace.background and not has_disconnected()
+            trace.record_response(response.get_data())
+            trace.is_complete = not trace.background and not has_disconnected()
         else:
             body = cast("Iterable[bytes]", response.response)  # no stream here is of str
             response.response = _RecordedBody(body, trace, disconnect)
@@ -67,7 +67,7 @@ class Recording:
         def finish() -> None:
             if not trace.background:
                 left = disconnect is not None and disconnect.happened
-                self._requests.finish(trace, left=left)
+                self._requests.finish(trace, disconnected=left)
 
         return response
 
@@ -83,11 +83,11 @@ class _RecordedBody:
         self._disconnect = disconnect
 
     def __iter__(self) -> Iterator[bytes]:
-        record = self._trace.answered
+        record = self._trace.record_response
         for data in self._body:
             record(data)
             yield data
-        self._trace.written = self._disconnect is None or not self._disconnect.happened
+        self._trace.is_complete = self._disconnect is None or not self._disconnect.happened
 
     def close(self) -> None:
         close = getattr(self._body, "close", None)

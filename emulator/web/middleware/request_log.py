@@ -76,7 +76,7 @@ def log_answer(trace: Trace) -> None:
         "path": trace.path,
         "status": trace.status,
         "ms": round(1000 * (trace.seconds or 0), 1),
-        "first_ms": None if trace.said is None else round(1000 * trace.said, 1),
+        "first_ms": None if trace.first_output is None else round(1000 * trace.first_output, 1),
         "model": trace.model[:_MAX_CHARS],
         "client": trace.client_name,
         "upstream": trace.upstream,

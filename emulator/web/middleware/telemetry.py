@@ -107,8 +107,8 @@ class Telemetry:
                 part = self._tracer.start_span(
                     name.strip(), inside, SpanKind.CLIENT, attributes, start_time=began
                 )
-                if turn.first is not None:
-                    part.add_event("first token", timestamp=_ns(trace, turn.first))
+                if turn.first_output is not None:
+                    part.add_event("first token", timestamp=_ns(trace, turn.first_output))
                 if turn.error:
                     part.set_status(Status(StatusCode.ERROR))
                 part.end(ended)
@@ -169,8 +169,8 @@ def _turn(turn: Turn) -> Attributes:
             attributes[name] = value
     if turn.finish_reason:
         attributes["gen_ai.response.finish_reasons"] = [turn.finish_reason[:_MOST_CHARS]]
-    if turn.first is not None:
-        attributes["gen_ai.response.time_to_first_chunk"] = turn.first - turn.began
+    if turn.first_output is not None:
+        attributes["gen_ai.response.time_to_first_chunk"] = turn.first_output - turn.began
     if turn.verdict:
         attributes["emulator.verdict"] = turn.verdict
     if turn.error:

@@ -102,7 +102,9 @@ def _events(
     interpreter: AnyInterpreter, container: Container, code: str
 ) -> Iterator[dict[str, Any] | UpstreamAccepted]:
     # What the request's context has is looked up here: another thread may read the events.
-    return _told(interpreter, container, code, traces.current.get(), traces.timed("sandbox cell"))
+    return _told(
+        interpreter, container, code, traces.current.get(), traces.record_time("sandbox cell")
+    )
 
 
 def _told(
@@ -136,8 +138,8 @@ def _event(step: Progress) -> dict[str, Any] | None:
 
 
 def _record(trace: Trace, step: Progress) -> None:
-    if trace.said is None:
-        trace.said = trace.now()
+    if trace.first_output is None:
+        trace.first_output = trace.now()
     if isinstance(step, Execution):
         trace.cells.append(CodeFinished(_STATUS[step.status], step.outputs, step.files))
 

@@ -20,10 +20,10 @@ from emulator.shared import rpc
 from emulator.shared.rpc import Handler, RpcClient
 from emulator.traces import Trace
 from emulator.traces.remote import RemoteTraces, TraceStore
-from emulator.traces.row import Row
 from emulator.traces.sender import TraceSender
 from emulator.traces.sizes import size_of
-from emulator.traces.transfer import dumped, loaded
+from emulator.traces.summary import TraceSummary
+from emulator.traces.transfer import dump_trace, load_trace
 from tests.support.inspected import Inspected
 from tests.support.programs import CHAIN, HITS, TOOLS
 from tests.support.raw_http import send
@@ -136,8 +136,8 @@ def test_a_trace_is_told_to_another_process_and_looks_the_same_there(
     messages: list[Any] = [{"role": "user", "content": "\ud83d Weather \x00?"}]
     proxy.ask(messages=messages)
     trace = proxy.traces.all()[0]
-    again = loaded(dumped(trace), trace.body)
-    assert Row.of(again) == Row.of(trace)
+    again = load_trace(dump_trace(trace), trace.body)
+    assert TraceSummary.of(again) == TraceSummary.of(trace)
     assert (again.stubs(), again.calls, again.times) == (trace.stubs(), trace.calls, trace.times)
     assert vars(again.wire) == vars(trace.wire)
     for one, other in zip(again.turns, trace.turns, strict=True):
@@ -157,8 +157,8 @@ def told(keeper: dict[str, Handler], name: str, *asked: Any) -> Any:
 
 
 def put(keeper: dict[str, Handler], trace: Trace, *, whole: bool = True) -> None:
-    text, body = (dumped(trace).decode(), trace.body.decode("latin-1")) if whole else (None, "")
-    told(keeper, "put", [[Row.of(trace).json(), text, body]])
+    text, body = (dump_trace(trace).decode(), trace.body.decode("latin-1")) if whole else (None, "")
+    told(keeper, "put", [[TraceSummary.of(trace).to_json(), text, body]])
 
 
 def test_the_keeper_keeps_so_many_requests_and_bytes_and_knows_which_are_lost() -> None:
@@ -170,17 +170,17 @@ def test_the_keeper_keeps_so_many_requests_and_bytes_and_knows_which_are_lost() 
     running.end()
     put(keeper, running)
     put(keeper, Trace("req_2", "POST", "/v1/responses", began=now[0]), whole=False)  # came late
-    listed = told(keeper, "list", {"q": "words"}, None)["rows"]
+    listed = told(keeper, "page", {"q": "words"}, None)["rows"]
     assert [(row["id"], row["state"]) for row in listed] == [
         ("req_2", "answered"),
         ("req_1", "running"),
     ]
     now[0] += 60
-    listed = told(keeper, "list", {"show": "failed"}, None)["rows"]
+    listed = told(keeper, "page", {"show": "failed"}, None)["rows"]
     assert [row["id"] for row in listed] == ["req_1"]
     large = Trace("req_large", "POST", "/v1/responses", body=b"x" * 2**18, began=now[0])
     put(keeper, large)
-    count, size = told(keeper, "kept")
+    count, size = told(keeper, "count_and_bytes")
     assert (count, size < 2**17) == (2, True)
     assert [*told(keeper, "get", "req_large", None)[1:]] == [None, ""]
     assert told(keeper, "get", "req_2", "somebody else") is None
@@ -189,9 +189,9 @@ def test_the_keeper_keeps_so_many_requests_and_bytes_and_knows_which_are_lost() 
 def test_without_a_keeper_a_page_says_so(tmp_path: Path) -> None:
     kept = RemoteTraces(RpcClient(tmp_path / "nobody"))
     with pytest.raises(ExecutionFailed, match="is unavailable"):
-        kept.listing({}, None)
+        kept.page({}, None)
     sender = TraceSender(RpcClient(tmp_path / "nobody"), 2**20)
-    sender.finished(Trace("req_0", "POST", "/"))
+    sender.finish(Trace("req_0", "POST", "/"))
     sender.close()  # it is lost, and nothing fails
 
 
@@ -221,10 +221,10 @@ def test_requests_are_told_together_and_at_once_to_who_looks(tmp_path: Path) -> 
         kept = RemoteTraces(keeper, sender.flush)
         traces = [Trace(f"req_{n}", "POST", "/", body=b"\xff %d" % n) for n in range(5)]
         for trace in traces:
-            trace.turn("m", [{"role": "user", "content": trace.id}], {})
-            sender.finished(trace)
+            trace.begin_turn("m", [{"role": "user", "content": trace.id}], {})
+            sender.finish(trace)
         assert messages == []
-        assert {row.id: row.body for row in kept.listing({}, None).rows} == dict.fromkeys(
+        assert {row.id: row.body for row in kept.page({}, None).rows} == dict.fromkeys(
             [trace.id for trace in traces], b""
         )
         assert messages == [5]
@@ -258,10 +258,10 @@ def test_a_request_that_cannot_be_told_takes_no_other_along(
         for traces in ((bad, Trace("req_1", "POST", "/")), (Trace("req_2", "POST", "/"),)):
             version = kept.wait(0, 0)
             for trace in traces:
-                sender.begun(trace)
-                sender.finished(trace)
+                sender.begin(trace)
+                sender.finish(trace)
             kept.wait(version, 60)
-        found = {row.id for row in kept.listing({}, None).rows}
+        found = {row.id for row in kept.page({}, None).rows}
         assert found == {"req_1", "req_2", *(["req_bad"] if shown else [])}
 
 
@@ -270,22 +270,22 @@ def test_a_keeper_that_fails_once_is_told_of_the_next_requests(tmp_path: Path) -
         sender, kept = TraceSender(keeper, 2**30), RemoteTraces(keeper)
         for n in range(2):
             trace = Trace(f"req_{n}", "POST", "/")
-            sender.begun(trace)
-            sender.finished(trace)
+            sender.begin(trace)
+            sender.finish(trace)
             wait_until(lambda sent=n + 1: len(messages) == sent)
         kept.wait(0, 60)
-        assert [row.id for row in kept.listing({}, None).rows] == ["req_1"]
+        assert [row.id for row in kept.page({}, None).rows] == ["req_1"]
 
 
 def test_a_worker_holds_few_bytes_back_and_none_at_its_end(tmp_path: Path) -> None:
     with kept_by_a_keeper(tmp_path) as (keeper, messages):
         sender = TraceSender(keeper, 2**30)
         for n in range(3):
-            sender.finished(Trace(f"req_{n}", "POST", "/", body=bytes(3 * 2**20)))
+            sender.finish(Trace(f"req_{n}", "POST", "/", body=bytes(3 * 2**20)))
         assert sum(messages) == 2
         sender.close()
         assert sum(messages) == 3
-        sender.finished(Trace("req_last", "POST", "/"))
+        sender.finish(Trace("req_last", "POST", "/"))
         assert sum(messages) == 4
 
 
@@ -293,7 +293,7 @@ def test_a_worker_that_serves_tells_without_being_asked(tmp_path: Path) -> None:
     with kept_by_a_keeper(tmp_path) as (keeper, messages):
         sender = TraceSender(keeper, 2**30)
         trace = Trace("req_0", "POST", "/")
-        sender.begun(trace)
-        sender.finished(trace)
+        sender.begin(trace)
+        sender.finish(trace)
         assert RemoteTraces(keeper).wait(0, 60) == 1
         assert messages == [1]

@@ -44,7 +44,7 @@ def start(upstream: ScriptedUpstream, open_shared_engines: Callable[[Any], Any])
             running.callback(app.extensions["emulator"].close)
             finished: queue.Queue[Trace] = queue.Queue()
             traces: Traces = app.extensions["emulator"].requests.traces
-            traces.on_finished(finished.put)
+            traces.on_finish(finished.put)
             url = running.enter_context(serve(app))
             client = openai.OpenAI(base_url=f"{url}/v1", api_key="client-key", max_retries=0)
             return running.enter_context(client), finished, traces
@@ -70,7 +70,7 @@ def test_a_trace_tells_how_a_call_came_about(start: Start, upstream: ScriptedUps
     assert (trace.model, trace.mode, trace.state, trace.status) == ("m", "emulated", "called", 200)
     assert "".join(turn.reply) == CALL
     assert "".join(turn.reasoning) == "Hm."
-    assert [(block.dialect, block.written, block.statements) for block in turn.blocks] == [
+    assert [(block.dialect, block.source, block.statements) for block in turn.blocks] == [
         ("python", CALL, ((1, 'get_weather(location="Oslo")'),))
     ]
     [call] = trace.calls
@@ -196,7 +196,7 @@ def test_with_the_inspector_off_nothing_is_kept(start: Start, upstream: Scripted
 
 def test_only_so_many_traces_and_bytes_are_kept_for_so_long() -> None:
     now = [0.0]
-    traces = Traces(keep=3, keep_bytes=2**20, keep_seconds=60, now=lambda: now[0])
+    traces = Traces(max_traces=3, max_bytes=2**20, max_seconds=60, now=lambda: now[0])
     for n in range(5):
         traces.finish(begun(traces, f"req_{n}", b"x"))
     assert [trace.id for trace in traces.all()] == ["req_4", "req_3", "req_2"]
@@ -207,16 +207,16 @@ def test_only_so_many_traces_and_bytes_are_kept_for_so_long() -> None:
 
 
 def test_traces_are_bounded_by_their_bytes_together() -> None:
-    traces = Traces(keep=1000, keep_bytes=2**20, keep_seconds=60)
+    traces = Traces(max_traces=1000, max_bytes=2**20, max_seconds=60)
     for n in range(30):
         traces.finish(begun(traces, f"req_{n}", b"x" * 100_000))
-    count, size = traces.kept
+    count, size = traces.count_and_bytes
     assert size <= 2**20
     assert 5 < count < 11
 
 
 def test_a_client_clears_its_own_traces_alone() -> None:
-    traces = Traces(keep=10, keep_bytes=2**20, keep_seconds=60)
+    traces = Traces(max_traces=10, max_bytes=2**20, max_seconds=60)
     for client in ("ann", "bob", "ann"):
         traces.finish(begun(traces, f"req_{traces.version}", b"", client))
     assert traces.clear("ann") == 2
@@ -236,7 +236,7 @@ def test_raw_events_are_recorded_up_to_a_bound(start: Start, upstream: ScriptedU
     client.chat.completions.create(model="m", messages=HELLO)
     [trace] = ended(finished)
     assert trace.wire.size <= 2**20
-    assert trace.wire.left_out > 0
+    assert trace.wire.omitted_bytes > 0
 
 
 def test_what_is_no_request_for_an_answer_is_not_recorded(start: Start) -> None:

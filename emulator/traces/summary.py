@@ -1,4 +1,4 @@
-"""One request as a list shows it: what can be told of it without what was said in it."""
+"""A request as a row of the list: what can be shown of it without its contents."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from emulator.traces.trace import State, Trace
 
-_MOST_CHARS = 500
-"""Of a text that somebody else has written: a model's name, an error."""
+_MAX_CHARS = 500
+"""Of a text from outside: a model's name, an error."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """Fields are as in `Trace`, unless they say otherwise."""
+class TraceSummary:
+    """Fields without a comment are those of `Trace`."""
 
     id: str
     path: str
@@ -37,25 +37,25 @@ class Row:
     error: str = ""
     code: str = ""
     words: tuple[str, ...] = ()
-    """Names of tools, and of the calls that were sent."""
+    """Names of the offered tools, and of the calls that were sent."""
     calls: tuple[str, ...] = ()
     """Ids of the calls that were sent."""
     resumed: tuple[str, ...] = ()
-    """Ids of the earlier calls of the program that was gone on with."""
+    """Ids of the earlier calls of the program that was resumed."""
     prompt: tuple[int, ...] = ()
-    """Of the last turn: a checksum of each message."""
+    """A checksum of each message of the last turn."""
     body: bytes = b""
 
     @classmethod
-    def of(cls, trace: Trace) -> Row:
+    def of(cls, trace: Trace) -> TraceSummary:
         calls, turns = [*trace.calls], [*trace.turns]
         return cls(
             id=trace.id,
-            path=trace.path[:_MOST_CHARS],
+            path=trace.path[:_MAX_CHARS],
             began=trace.began,
             client=trace.client,
             client_name=trace.client_name,
-            model=trace.model[:_MOST_CHARS],
+            model=trace.model[:_MAX_CHARS],
             upstream=trace.upstream,
             container=trace.container,
             turns=len(turns),
@@ -67,8 +67,8 @@ class Row:
             seconds=trace.seconds,
             state=trace.state,
             status=trace.status,
-            error=trace.error[:_MOST_CHARS],
-            code=trace.code[:_MOST_CHARS],
+            error=trace.error[:_MAX_CHARS],
+            code=trace.code[:_MAX_CHARS],
             words=(*trace.tools, *dict.fromkeys(call.name for call in calls)),
             calls=tuple(call.id for call in calls),
             resumed=tuple(call.id for call in trace.resumed.calls) if trace.resumed else (),
@@ -76,19 +76,18 @@ class Row:
             body=trace.body,
         )
 
-    def json(self) -> dict[str, Any]:
-        """All but the body."""
+    def to_json(self) -> dict[str, Any]:
+        """All fields except the body."""
         return {name: value for name, value in vars(self).items() if name != "body"}
 
     @classmethod
-    def loaded(cls, fields: Mapping[str, Any], body: bytes = b"") -> Row:
-        """What `json` gave."""
+    def from_json(cls, fields: Mapping[str, Any], body: bytes = b"") -> TraceSummary:
         lists = {name: tuple(fields[name]) for name in ("words", "calls", "resumed", "prompt")}
         return cls(**{**fields, **lists}, body=body)
 
 
 def checksums(messages: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
-    """To find out which prompts begin alike."""
+    """One for each message. Prompts that begin alike have checksums that begin alike."""
     return tuple(
         zlib.crc32(f"{message.get('role')} {message.get('content')}".encode(errors="replace"))
         for message in messages
