@@ -1,5 +1,4 @@
-"""Cells that wait for approval at any replica: one record per container in the store that all replicas
-share.
+"""Cells that wait for approval at any replica: one record per container in the shared store.
 
 A container has one cell at a time. A record expires `RECORD_SECONDS` after its replica last renewed it, so
 a replica that dies takes its pending cell with it. All of it is data, validated when it is read. Knows

@@ -1,7 +1,7 @@
-"""Files in a client's messages: put into the interpreter's container, or written out for the upstream.
+"""Files in a client's messages: copied into the interpreter's container, or inlined for the upstream.
 
-A part ``{"type": "file", "file": {...}}`` holds its content as base64 (``file_data``) or names an uploaded
-file (``file_id``), as OpenAI's chat completions have it; Responses' ``input_file`` becomes one.
+A part ``{"type": "file", "file": {...}}`` has its content as base64 (``file_data``) or names an uploaded
+file (``file_id``), as in OpenAI's chat completions. Responses' ``input_file`` is converted to such a part.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Part = dict[str, Any]
 def with_files_in_container(
     messages: Sequence[Message], files: Files, containers: Containers, container: Container
 ) -> list[Message]:
-    """The messages with each file's path in ``container`` in place of the file.
+    """Copy each file into ``container``. Returns the messages with paths instead of files.
 
-    A file whose path the container has is there already: a conversation is sent again with each turn, and
-    code may have changed the file since. Raises `BadRequest`, `NotFound`, `TooLarge`.
+    If the container has the path, the file is not copied again: a client sends the conversation with each
+    turn, and code may have changed the file since. Raises `BadRequest`, `NotFound`, `TooLarge`.
     """
     present = {file.path for file in containers.files(container.id)}
 
-    def take(file: Part) -> Part:
+    def copy(file: Part) -> Part:
         with _opened(file, files, container.client) as (name, content):
             path = ROOT + name
             if path not in present:
@@ -42,13 +42,13 @@ def with_files_in_container(
                 present.add(path)
         return {"type": "text", "text": f"[the file {path}]"}
 
-    return _with_files(_with_pictures(messages, files, container.client), take)
+    return _with_files(_with_pictures(messages, files, container.client), copy)
 
 
 def with_file_contents(messages: Sequence[Message], files: Files, client: str) -> list[Message]:
-    """The messages with the contents of uploaded files in them. Raises `NotFound`."""
+    """The messages with the contents of uploaded files instead of their ids. Raises `NotFound`."""
 
-    def write(file: Part) -> Part:
+    def inline(file: Part) -> Part:
         if not file.get("file_id"):
             return {"type": "file", "file": file}
         with _opened(file, files, client) as (name, content):
@@ -57,21 +57,21 @@ def with_file_contents(messages: Sequence[Message], files: Files, client: str) -
         whole = {"filename": name, "file_data": f"data:{kind};base64,{data}"}
         return {"type": "file", "file": whole}
 
-    return _with_files(_with_pictures(messages, files, client), write)
+    return _with_files(_with_pictures(messages, files, client), inline)
 
 
 def _with_pictures(messages: Sequence[Message], files: Files, client: str) -> list[Message]:
-    """The messages with the pictures that are named by the id of an uploaded file."""
+    """The messages with the contents of pictures that are given by the id of an uploaded file."""
 
     def change(part: Part) -> Part:
-        named = part["image_url"]
-        with _opened(named, files, client) as (name, content):
+        reference = part["image_url"]
+        with _opened(reference, files, client) as (name, content):
             kind = mimetypes.guess_type(name)[0] or ""
             if not kind.startswith("image/"):
-                raise BadRequest(f"The file {name!r} is no picture.", "file_id")
+                raise BadRequest(f"The file {name!r} is not a picture.", "file_id")
             data = base64.b64encode(content.read()).decode()
-        kept = {key: value for key, value in named.items() if key != "file_id"}
-        return {"type": "image_url", "image_url": {**kept, "url": f"data:{kind};base64,{data}"}}
+        other = {key: value for key, value in reference.items() if key != "file_id"}
+        return {"type": "image_url", "image_url": {**other, "url": f"data:{kind};base64,{data}"}}
 
     return _with_parts(messages, _is_uploaded_picture, change)
 
@@ -86,14 +86,14 @@ def _with_files(messages: Sequence[Message], change: Callable[[Part], Part]) -> 
 
 
 def _with_parts(
-    messages: Sequence[Message], concerned: Callable[[Part], bool], change: Callable[[Part], Part]
+    messages: Sequence[Message], matches: Callable[[Part], bool], change: Callable[[Part], Part]
 ) -> list[Message]:
-    """The messages with what ``change`` makes of the parts that are ``concerned``."""
+    """The messages with ``change(part)`` instead of each part that ``matches``."""
     changed = list(messages)
     for at, message in enumerate(messages):
         parts = message.content
-        if isinstance(parts, list) and any(map(concerned, parts)):
-            parts = [change(part) if concerned(part) else part for part in parts]
+        if isinstance(parts, list) and any(map(matches, parts)):
+            parts = [change(part) if matches(part) else part for part in parts]
             changed[at] = message.model_copy(update={"content": parts})
     return changed
 
@@ -106,9 +106,9 @@ def _is_file(part: Part) -> bool:
 def _opened(file: Part, files: Files, client: str) -> Iterator[tuple[str, BinaryIO]]:
     """A file's name and content."""
     if file_id := file.get("file_id"):
-        found = files.get(client, str(file_id))
-        with files.open(client, found.id) as content:
-            yield found.filename, content
+        uploaded = files.get(client, str(file_id))
+        with files.open(client, uploaded.id) as content:
+            yield uploaded.filename, content
         return
     name, data = str(file.get("filename") or "file"), file.get("file_data")
     check_name(name, "filename")

@@ -117,13 +117,14 @@ class RunningCell:
         for event in steps:
             if isinstance(event, Finished | Paused):
                 return event
-            yield from self.transcript.take(event)
+            yield from self.transcript.add(event)
         raise AssertionError("a step comes last")
 
     def _sendable_calls(self, step: Paused) -> list[Call]:
         """The calls that the cell waits for: as many of the first ones as may share a message.
 
-        Raises `BindError` for the first call. A later one with invalid arguments is refused when it is first.
+        Raises `BindError` for the first call. A later one with invalid arguments is refused when it is
+        first.
         """
         outgoing = PendingCalls(self.order)
         calls: list[Call] = []

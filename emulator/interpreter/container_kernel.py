@@ -51,9 +51,7 @@ class ContainerKernel:
         return self.lost or (self.notebook is not None and self.notebook.ended)
 
     def is_idle(self, since: float) -> bool:
-        """Return True if the kernel has had nothing to do since then. A kernel whose cell waits is not
-        idle.
-        """
+        """Return True if the kernel has had nothing to do since then. A waiting cell keeps it busy."""
         return self.notebook is not None and self.waiting is None and self.last_used <= since
 
     def end(self) -> None:
@@ -83,9 +81,7 @@ class ContainerKernel:
             self.offered = toolset
 
     def abandon_waiting_cell(self) -> None:
-        """No client will send the results: the waiting call raises, and so does any further call of the
-        cell.
-        """
+        """No results will come: the waiting call raises, and so does any further call of the cell."""
         self.waiting = None
         notebook = self.notebook
         with suppress(SandboxError):

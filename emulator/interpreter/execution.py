@@ -1,6 +1,6 @@
-"""What came of running a cell, for the model and for whoever asked for it.
+"""The result of running a cell, as clients and models read it.
 
-Knows nothing of kernels or containers. Everything in an `Execution` came out of a sandbox: it is data.
+Knows nothing of kernels or containers. Everything in an `Execution` comes from a sandbox: it is data.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, Literal
 from emulator.events import CreatedFile, Image, Logs
 from sandbox.outputs import Displayed, Output, Printed, Truncated
 
-MAX_TOLD = 12_000
-"""Characters of an output that a model is told; the middle of a longer one is left out."""
+MAX_MODEL_CHARS = 12_000
+"""Characters of output that a model reads. A longer output loses its middle."""
 
 PICTURES = {"image/png": "png", "image/jpeg": "jpg", "image/svg+xml": "svg"}
-"""Shapes that count as pictures, the first that a display has is taken -> the ending of a file's name."""
+"""MIME type -> file name extension. Of a display with several of these, the first counts."""
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
 
@@ -28,7 +28,7 @@ Status = Literal["completed", "failed", "declined"]
 
 @dataclass(frozen=True)
 class Execution:
-    """One cell that has run to its end, or was not allowed to."""
+    """A cell that has run to its end, or was declined."""
 
     id: str
     """``exec_...``"""
@@ -37,22 +37,20 @@ class Execution:
     status: Status
     stdout: str = ""
     stderr: str = ""
-    """What was printed there, and the traceback in lines of the cell."""
+    """Also the traceback, with line numbers of the cell."""
     result: str | None = None
-    """The repr of the last expression's value, if it has one."""
+    """The repr of the last expression's value, unless that is None."""
     displays: tuple[Mapping[str, str], ...] = ()
-    """What was displayed, each in all its shapes: MIME type -> text or base64."""
+    """Each display in all its representations: MIME type -> text or base64."""
     files: tuple[CreatedFile, ...] = ()
     notes: tuple[str, ...] = ()
-    """What the host has to say: a limit that was met, a session that was begun anew."""
+    """Remarks of the host: a limit was reached, the session was restarted."""
     milliseconds: int = 0
     outputs: tuple[Logs | Image, ...] = ()
-    """The same as it came, in order."""
+    """All output in its original order."""
 
     def report(self) -> dict[str, Any]:
-        """As ``POST /containers/{id}/execute`` answers: the fields of Azure's dynamic sessions, and
-        ours.
-        """
+        """The answer of ``POST /containers/{id}/execute``: Azure's fields of dynamic sessions, and ours."""
         return {
             "id": self.id,
             "object": "container.execution",
@@ -70,7 +68,7 @@ class Execution:
         }
 
     def _picture(self) -> dict[str, str] | None:
-        """The last picture in Azure's shape, where there is no other result."""
+        """The last picture, in Azure's format: the result if there is no other."""
         for display in reversed(self.displays):
             for kind, ending in PICTURES.items():
                 if kind in display and kind != "image/svg+xml":
@@ -78,8 +76,8 @@ class Execution:
         return None
 
     def model_text(self) -> str:
-        """As the model reads it: no ANSI codes, progress lines as a terminal would leave them, bounded."""
-        parts = [_settled(logs.text) for logs in self.outputs if isinstance(logs, Logs)]
+        """The bounded text for the model: without ANSI codes, progress lines as finally shown."""
+        parts = [_final_terminal_text(logs.text) for logs in self.outputs if isinstance(logs, Logs)]
         text = "".join(parts).rstrip("\n")
         pictures = sum(isinstance(output, Image) for output in self.outputs)
         remarks = [*self.notes]
@@ -88,13 +86,13 @@ class Execution:
         if self.files:
             written = ", ".join(f"{file.path} ({file.bytes} bytes)" for file in self.files)
             remarks.insert(0, f"files written: {written}")
-        shortened = shorten(text, MAX_TOLD)
+        shortened = shorten(text, MAX_MODEL_CHARS)
         return "\n".join([*([shortened] if shortened else []), *(f"[{line}]" for line in remarks)])
 
 
 @dataclass
 class Transcript:
-    """Collects what a cell puts out, in order."""
+    """Collects a cell's output in order."""
 
     stdout: list[str] = field(default_factory=list)
     stderr: list[str] = field(default_factory=list)
@@ -102,8 +100,8 @@ class Transcript:
     outputs: list[Logs | Image] = field(default_factory=list)
     truncated: set[str] = field(default_factory=set)
 
-    def take(self, output: Output) -> Sequence[Logs | Image]:
-        """Add an output; returns what it is to the client."""
+    def add(self, output: Output) -> Sequence[Logs | Image]:
+        """Add an output. Returns what the client gets of it."""
         match output:
             case Printed(text, stream):
                 (self.stdout if stream == "stdout" else self.stderr).append(text)
@@ -111,10 +109,10 @@ class Transcript:
             case Displayed(shapes, is_result):
                 self.displays.append(shapes)
                 picture = image(shapes)
-                # The text of a figure says no more than that it is one.
+                # The text of a figure only says that it is a figure.
                 text = shapes.get("text/plain", "")
-                told = [] if picture and not is_result else [Logs(f"{text}\n")] if text else []
-                return self._add(*told, *([picture] if picture else []))
+                logs = [] if picture and not is_result else [Logs(f"{text}\n")] if text else []
+                return self._add(*logs, *([picture] if picture else []))
             case Truncated(what):
                 if what in self.truncated:
                     return ()
@@ -124,7 +122,7 @@ class Transcript:
                 return self._add(Logs(mark))
 
     def fail(self, traceback: str) -> Sequence[Logs | Image]:
-        """The cell has raised."""
+        """Add the traceback of an exception that ended the cell."""
         text = f"{traceback}\n"
         self.stderr.append(text)
         return self._add(Logs(text))
@@ -140,7 +138,7 @@ class Transcript:
 
 
 def image(shapes: Mapping[str, str]) -> Image | None:
-    """The picture among the shapes of a display, if one can be decoded."""
+    """The picture among the representations of a display, if one can be decoded."""
     for kind in PICTURES:
         if kind in shapes:
             if kind == "image/svg+xml":
@@ -152,15 +150,15 @@ def image(shapes: Mapping[str, str]) -> Image | None:
     return None
 
 
-def shorten(text: str, most: int) -> str:
-    """``text``, its middle left out where it is longer than ``most`` characters."""
-    if len(text) <= most:
+def shorten(text: str, limit: int) -> str:
+    """``text`` without its middle, if it is longer than ``limit`` characters."""
+    if len(text) <= limit:
         return text
-    left_out = len(text) - most
-    return f"{text[: most // 2]}\n[... {left_out} characters left out ...]\n{text[-(most // 2) :]}"
+    omitted = len(text) - limit
+    return f"{text[: limit // 2]}\n[... {omitted} characters left out ...]\n{text[-(limit // 2) :]}"
 
 
-def _settled(text: str) -> str:
-    """Text as a terminal shows it in the end: a carriage return goes back to the line's beginning."""
+def _final_terminal_text(text: str) -> str:
+    """Text as a terminal finally shows it: a carriage return overwrites the line."""
     lines = _ANSI.sub("", text).replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)

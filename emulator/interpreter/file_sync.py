@@ -46,7 +46,7 @@ class FileSync:
         it.
         """
         self.notes: list[str] = []
-        """Files that could not be stored or copied; whoever reports them clears the list."""
+        """Files that could not be stored or copied. The code that reports them clears the list."""
 
     def state(self) -> SyncedFiles:
         """What another process needs to continue."""

@@ -184,9 +184,7 @@ class Interpreter:
         return counts()
 
     def touch_busy(self) -> None:
-        """Called every few seconds: containers in use do not expire, and kernels that moved are
-        detached.
-        """
+        """Called every few seconds: containers in use do not expire; moved kernels are detached."""
         self._kernels.touch_busy()
         self._kernels.detach_moved()
 

@@ -1,5 +1,4 @@
-"""The limit `max_kernels` where all replicas have their kernels in one gateway: a table of slots in the
-shared store.
+"""The limit `max_kernels` where replicas share a gateway: a table of slots in the shared store.
 
 A container has a slot while its kernel lives, at whichever replica, and at most as long as the container
 can live unused. So a slot that a dead replica took is free at that time, or when any replica ends the

@@ -1,6 +1,6 @@
-"""The libraries that people expect of a code interpreter, by the names of their distributions.
+"""The libraries that people expect in a code interpreter, by the names of their distributions.
 
-A model is told those of them that its sandbox has; we install the extra ``interpreter`` of pyproject.toml.
+The prompt lists those that the sandbox has. The extra ``interpreter`` of pyproject.toml installs them.
 """
 
 LIBRARIES = (

@@ -1,6 +1,4 @@
-"""Opens the interpreter with its engines and its sweeper: in the only worker, or in the keeper of
-several workers.
-"""
+"""Opens the interpreter with its engines and its sweeper: in the only worker, or in the keeper."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A cell that waits for a person's approval, and the decision. Knows nothing of who decides, or of
-replicas.
-"""
+"""A cell that waits for a person's approval, and the decision. Does not know who decides."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The interpreter of a worker whose kernels run in the keeper: each method is a call of the keeper's
-`Interpreter`.
+"""The interpreter of a worker whose kernels are in the keeper: each method calls the keeper's.
 
 `handlers` answers these calls in the keeper. Files do not cross the socket: all processes have the same
 folder. Knows nothing of kernels.
@@ -91,8 +90,8 @@ class RemoteInterpreter:
     def decide(
         self, container_id: str, execution_id: str, decision: ApprovalDecision
     ) -> PendingCell:
-        held: PendingCell = self._call("decide", container_id, execution_id, decision)
-        return held
+        cell: PendingCell = self._call("decide", container_id, execution_id, decision)
+        return cell
 
     def _call(self, name: str, *arguments: Any) -> Any:
         with _keeper_errors():

@@ -5,8 +5,8 @@
 The record in the shared store says where the kernel is and what its session had. A replica that finds a
 record that it did not write drops its own connection and attaches anew. A replica that dies frees its
 lease, and the next one attaches to the kernel, with the cell that was running interrupted. Where kernels
-end with their process (bubblewrap, Docker) there is nothing to attach to: the next cell is told that its
-session was restarted.
+end with their process (bubblewrap, Docker) there is nothing to attach to: the next cell's notes say that
+its session was restarted.
 
 Never may two replicas use a kernel at the same time: a replica that is no longer sure of its lease neither
 writes the record nor ends the kernel. Knows nothing of what runs in kernels.
@@ -53,13 +53,11 @@ class SharedKernels:
         self._settings = settings
 
     def lease(self, container_id: str, seconds: float) -> AbstractContextManager[Lease]:
-        """The container, for this replica alone. Raises `LeaseTaken` after ``seconds``, and
-        `StoreFailed`.
-        """
+        """The container for this replica alone. Raises `LeaseTaken` after ``seconds``, `StoreFailed`."""
         return exclusive_lease(self._store, f"kernel-lease:{container_id}", seconds)
 
     def changed_record(self, container_id: str, kernel: ContainerKernel) -> KernelRecord | None:
-        """The container's record, if the kernel is not attached as it says. Raises `StoreFailed`."""
+        """The container's record, if ``kernel`` does not match it. Raises `StoreFailed`."""
         record = self._records.get(container_id)
         alive = kernel.notebook is None or not kernel.notebook.ended
         if record is None or (record.stamp == kernel.stamp and alive):
@@ -147,9 +145,7 @@ class SharedKernels:
     def waiting_cell(
         self, call_id: str, here: Mapping[str, ContainerKernel]
     ) -> tuple[str, RunningCell] | None:
-        """The container and its cell that waits for this call's result, if this replica can attach to
-        its kernel.
-        """
+        """The container and its cell that waits for this call's result, if it can be resumed here."""
         try:
             container_id = self._records.container_of(call_id) if call_id else None
             record = self._records.get(container_id) if container_id else None

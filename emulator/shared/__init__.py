@@ -17,5 +17,5 @@ Laws: what a dead worker had (open requests, slots) becomes free without anybody
 socket is bounded JSON, never code; an unavailable keeper fails the request that needs it, or makes a limit
 count per worker, and never ends a worker.
 
-The life of the keeper is told in `emulator.web.server.keeper`. Start at `state`.
+`emulator.web.server.keeper` describes the life of the keeper. Start at `state`.
 """

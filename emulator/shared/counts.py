@@ -62,9 +62,7 @@ class SharedCount:
         self._lock = threading.Lock()
 
     def add(self, amount: int) -> bool:
-        """Add ``amount``, which may be negative. Returns False, and adds nothing, if the limit would be
-        exceeded.
-        """
+        """Add ``amount``, which may be negative. Returns False, and adds nothing, above the limit."""
         with self._lock:
             self._cells[self._cell] += amount
             if amount > 0 and sum(self._cells) > self._limit:
@@ -81,9 +79,7 @@ class SharedCount:
 
 
 class WorkerLoad:
-    """What each worker reports of itself to the others. For one thread of each worker, which reports
-    first.
-    """
+    """What each worker reports to the others. For one thread of each worker; it reports first."""
 
     def __init__(self, cells: memoryview[int], cell: int) -> None:
         self._cells = cells

@@ -1,5 +1,4 @@
-"""The temporary folder of one run with several workers: the keeper's socket, metrics, files of this run
-only.
+"""The temporary folder of one run with several workers: keeper's socket, metrics, files.
 
 Knows nothing of workers.
 """

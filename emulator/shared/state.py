@@ -1,5 +1,4 @@
-"""The small state that all processes of one proxy share: rates, token counts, open requests, short-lived
-records.
+"""State that all processes of one proxy share: rates, tokens, open requests, short-lived records.
 
 One interface, `SharedState`, and three implementations:
 
@@ -65,9 +64,7 @@ class SharedState(Protocol):
         ...
 
     def spend(self, key: str, tokens: int, seconds: int) -> None:
-        """Add tokens to ``key``. The first ones open a window of ``seconds``, after which the count is 0
-        again.
-        """
+        """Add tokens to ``key``. The first tokens open a window, which ends after ``seconds``."""
         ...
 
     def spent(self, key: str) -> tuple[int, float]:
@@ -75,9 +72,7 @@ class SharedState(Protocol):
         ...
 
     def acquire(self, key: str, limit: int, owner: int) -> str:
-        """A lease for the process ``owner``, or "" while ``key`` has ``limit`` leases of living
-        processes.
-        """
+        """A lease for the process ``owner``, or "" while living processes have ``limit`` leases."""
         ...
 
     def release(self, key: str, lease: str) -> None:
@@ -195,9 +190,7 @@ class KeeperState:
 
 
 class RedisState:
-    """See `SharedState`: Redis counts for all replicas; ``machine`` has the rest, and counts if Redis
-    fails.
-    """
+    """See `SharedState`: Redis counts for all replicas; ``machine`` has the rest."""
 
     def __init__(self, redis: Storage, machine: SharedState) -> None:
         self._redis = _Counts(redis)
@@ -268,17 +261,13 @@ def with_redis(store: str, machine: SharedState) -> SharedState:
 def acquire_slot(
     state: SharedState, key: str, limit: int, seconds: float
 ) -> Callable[[], None] | None:
-    """Wait for a lease of this process. Returns the function that releases it, or None after
-    ``seconds``.
-    """
+    """Wait for a lease of this process. Returns the function that releases it, or None."""
     lease = poll(lambda: state.acquire(key, limit, os.getpid()), seconds)
     return partial(state.release, key, lease) if lease else None
 
 
 def poll(attempt: Callable[[], Any], seconds: float = math.inf) -> Any:
-    """Repeat ``attempt`` until it returns a true value, which is returned; or its last value after
-    ``seconds``.
-    """
+    """Repeat ``attempt`` until its value is true, or for ``seconds``. Returns the last value."""
     until = time.monotonic() + seconds
     pause, longest = _POLL_SECONDS
     while not (value := attempt()):

@@ -101,9 +101,7 @@ class BlobStore:
             raise
 
     def open(self, key: str) -> BinaryIO:
-        """The contents of ``key``, which exist within the transaction that read it. Raises
-        `StorageFailed`.
-        """
+        """The contents of ``key``, within the transaction that read it. Raises `StorageFailed`."""
         return self._contents.open(key)
 
     def scratch(self) -> IO[bytes]:
@@ -111,9 +109,7 @@ class BlobStore:
         return self._contents.scratch()
 
     def _remove_leftovers(self) -> None:
-        """No other process has the folder: remove contents without a row, and rows without their
-        contents.
-        """
+        """No other process has the folder: remove contents without a row, and the reverse."""
         stored = {key: found.bytes for key, found in self._contents.list_stored().items()}
         with self.transaction() as rows:
             known = dict(rows.all("SELECT key, bytes FROM contents"))

@@ -155,9 +155,7 @@ def not_found(file_id: str) -> NotFound:
 
 
 def _check_path_is_free(rows: Rows, container_id: str, path: str) -> None:
-    """Raises `BadRequest` if another path makes a folder of it, or it of another, or there are
-    `MAX_FILES`.
-    """
+    """Raises `BadRequest` if path and another one cannot both exist, or there are too many."""
     query = "SELECT path FROM container_files WHERE container_id = :id AND path != :path"
     others = [other for (other,) in rows.all(query, id=container_id, path=path)]
     for other in others:

@@ -45,9 +45,7 @@ FROM containers WHERE client = :client"""
 
 @dataclass(frozen=True)
 class Container:
-    """``approval``: each execution waits for a person. ``stateful``: variables persist between
-    executions.
-    """
+    """``approval``: executions wait for a person. ``stateful``: variables persist between them."""
 
     id: str
     client: str

@@ -157,9 +157,7 @@ class Containers:
             return container_rows.remove(rows, container_id)
 
     def sweep(self) -> Sequence[str]:
-        """Empty newly expired containers and remove old ones. Returns the ids of the former, each id
-        once.
-        """
+        """Empty newly expired containers, whose ids are returned once, and remove old ones."""
         now = self._folder.now()
         with self._folder.transaction() as rows:
             ended = container_rows.end_expired(rows, now)

@@ -41,9 +41,7 @@ class Contents(Protocol):
     """Safe to share between threads."""
 
     def write(self, key: str, source: IO[bytes], check: SizeCheck) -> int:
-        """Returns the number of bytes. A failure may leave a part. Raises what ``check`` raises, and
-        `StorageFailed`.
-        """
+        """Returns the number of bytes. Raises what ``check`` raises, and `StorageFailed`."""
 
     def open(self, key: str) -> BinaryIO:
         """Raises `StorageFailed`."""
@@ -76,9 +74,7 @@ class FolderContents:
         os.close(self._fd)
 
     def lock_alone(self) -> bool:
-        """Returns True if no other process has the folder open. Until `close`, no other process gets
-        True.
-        """
+        """Returns True if no other process has the folder open; until `close`, none gets True."""
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

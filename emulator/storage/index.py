@@ -71,9 +71,7 @@ class Rows:
         return content.key
 
     def remove_contents(self, query: str, **values: object) -> int:
-        """Remove the contents whose keys ``query`` selects, and the rows that refer to them. Returns how
-        many.
-        """
+        """Remove the contents whose keys ``query`` selects, and their rows. Returns how many."""
         keys = [key for (key,) in self.all(query, **values)]
         if keys:
             self.prepare_removal()
@@ -87,8 +85,7 @@ class Index(Protocol):
     """Safe to share between threads."""
 
     def transaction(self) -> AbstractContextManager[Rows]:
-        """All of the block's changes, or none. What the block reads does not change before the block has
-        written.
+        """All of the block's changes, or none. Others change nothing that the block has read.
 
         Raises `StorageFailed`.
         """
@@ -97,9 +94,7 @@ class Index(Protocol):
 
 
 class SQLiteIndex:
-    """`index.sqlite` in WAL mode, and `reserved`: disk space that lets rows be removed when the disk is
-    full.
-    """
+    """`index.sqlite` in WAL mode, and `reserved`: disk space for removals when the disk is full."""
 
     def __init__(self, folder: Path) -> None:
         """Raises ``OSError`` or ``sqlite3.Error``, the latter also for an index of another version."""

@@ -1,5 +1,4 @@
-"""A worker's traces on their way to the keeper, which stores those of all workers
-(`emulator.traces.remote`).
+"""A worker's traces on their way to the keeper (`emulator.traces.remote` stores them there).
 
     begins ──► running ──► ended ──► sent
                  │ every second: its summary; the whole trace each time that its age has doubled

@@ -35,8 +35,7 @@ log = structlog.get_logger()
 
 
 def open_store(url: str, ttl_seconds: float) -> KeyValueStore | None:
-    """The store that ``url`` names (``redis://...``, a file, or ``:memory:``), or None if it cannot be
-    opened.
+    """The store that ``url`` names (``redis://``, a file, ``:memory:``), or None if it fails.
 
     Without a store every request is a turn of the model, which is correct but slower.
     """

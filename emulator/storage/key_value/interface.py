@@ -29,8 +29,7 @@ class KeyValueStore(Protocol):
         """The values of those ``keys`` that have one. Raises `StoreFailed`."""
 
     def change(self, key: str, change: Change, seconds: float | None = None) -> None:
-        """Replace the value of ``key`` by ``change(value)`` in one step: no other process changes it
-        meanwhile.
+        """Replace the value of ``key`` by ``change(value)`` in one step, for all processes.
 
         ``change`` gets None if there is no value, and may be called again. Raises what it raises, and
         `StoreFailed`.

@@ -44,9 +44,7 @@ class Lease:
 
 @contextmanager
 def exclusive_lease(store: KeyValueStore, name: str, seconds: float) -> Iterator[Lease]:
-    """The name, for the block alone. Raises `LeaseTaken` after ``seconds`` of waiting, and
-    `StoreFailed`.
-    """
+    """The name, for the block alone. Raises `LeaseTaken` after ``seconds``, `StoreFailed`."""
     holder = secrets.token_hex(16).encode()
     until = monotonic() + seconds
     while not _hold(store, name, holder):

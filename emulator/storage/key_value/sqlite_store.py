@@ -13,8 +13,7 @@ from emulator.storage.key_value.interface import Change, StoreFailed, key_batche
 
 
 class SQLiteStore:
-    """One file in WAL mode, or ``:memory:``. The oldest values are removed when its pages exceed
-    ``max_bytes``.
+    """One file in WAL mode, or ``:memory:``. Above ``max_bytes`` the oldest values go.
 
     If the process is killed, everything is there for which `put` has returned. If the machine loses power,
     the last moments may be lost, never the file. Several processes may share a file.

@@ -1,5 +1,4 @@
-"""Admits a bounded number of requests at the same time: the next ones wait, all others are refused with
-503.
+"""Admits a bounded number of requests: the next ones wait, all others are refused with 503.
 
     request ──► bytes of its body ──► slot, or a place in the queue for `WAIT_SECONDS` ──► the app
                     │ too many              │ queue full, or no slot in time

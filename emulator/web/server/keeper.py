@@ -13,7 +13,7 @@ open, so a worker's call while there is no keeper waits for the next one. A work
 either was answered, or raised `KeeperUnavailable`; it may not assume that the keeper still has what it had
 before: all of it is in memory.
 
-A keeper that dies loses the kernels (the next cell is told that its session was restarted), all counts
+A keeper that dies loses the kernels (the next cell's notes say that its session was restarted), all counts
 (they begin at 0), the inspector's requests and its sign-ins. Files, and everything in the store, survive.
 """
 
