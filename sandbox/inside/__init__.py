@@ -1,7 +1,16 @@
 """The code that runs inside a kernel. The host sends it there as text (`sandbox.kernel.stub`).
 
-Imports the standard library, IPython and itself, nothing else: a kernel may run where this project is not
-installed. `values` is used on the host as well.
+In: pieces of a program, or cells of a notebook, and the results of their calls. Out: the calls, and values as
+JSON. Start at `stub`, which the host calls; `calls` has the protocol of a call.
 
-Stops: nothing. A program can read and change all of this; the host checks what a kernel says.
+Laws:
+
+* A kernel may run where this project is not installed: these modules import the standard library, IPython and
+  one another (tests/sandbox/test_inside.py).
+* Calls leave in the order in which the code makes them. A cell may wait for several at the same time
+  (`cells`, `tasks`); which of them share a message is for the host to decide.
+* A program is run again from its start, so everything that differs between runs is fixed: the clock and
+  random numbers (`clock`), the order of threads (`threads`) and of sets of tasks.
+
+Stops: nothing. A program can read and change all of this; the host checks what a kernel sends.
 """

@@ -1,7 +1,7 @@
 """Change a notebook's cell so that calls it waits for at the same time are pending together. Knows only
 syntax.
 
-For offered functions ``f`` and ``g`` (runs inside the kernel, as IPython's AST transformer):
+Runs inside the kernel. For offered functions ``f`` and ``g``:
 
 | in the cell | becomes |
 |---|---|
@@ -37,7 +37,8 @@ _TAKE_AWAITABLES = frozenset(
 def change_cells(shell: Any) -> None:
     """Change each cell of this kernel before it runs, and send its pending calls at its end."""
     shell.user_ns.update({AWAITED: settled, _PENDING: _pending, _TOGETHER: wait_together})
-    shell.ast_transformers.append(_Transformer())
+    transform = shell.transform_ast
+    shell.transform_ast = lambda tree: _transform(transform(tree))
     shell.events.register("post_run_cell", _end_cell)
 
 
@@ -58,28 +59,26 @@ def _pending(function: Any, receiver: Any = asyncio) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]
 
 
-class _Transformer:
-    """What IPython hands each cell to. Not recursive: a long sum is nested deeper than Python's stack."""
-
-    def visit(self, tree: ast.AST) -> ast.AST:
-        drop_all()
-        for node in [*ast.walk(tree)]:  # parents come before their children
-            match node:
-                case ast.Await(value=value):
-                    if _is_call(value):
-                        _defer(value)
-                    node.value = _insert(AWAITED, value)
-                case ast.Call(func=ast.Attribute(value=ast.Name() as receiver, attr=attribute)):
-                    if attribute in _TAKE_AWAITABLES:
-                        for argument in node.args:
-                            for call in filter(_is_call, _parts(argument)):
-                                _defer(call, receiver)
-            for field, child in ast.iter_fields(node):
-                if isinstance(child, list):
-                    child[:] = [_together(item) for item in child]
-                else:
-                    setattr(node, field, _together(child))
-        return tree
+def _transform(tree: ast.AST) -> ast.AST:
+    """Change a cell. Not recursive: a sum of 500 terms is nested deeper than Python's stack."""
+    drop_all()
+    for node in [*ast.walk(tree)]:  # parents come before their children
+        match node:
+            case ast.Await(value=value):
+                if _is_call(value):
+                    _defer(value)
+                node.value = _insert(AWAITED, value)
+            case ast.Call(func=ast.Attribute(value=ast.Name() as receiver, attr=attribute)):
+                if attribute in _TAKE_AWAITABLES:
+                    for argument in node.args:
+                        for call in filter(_is_call, _parts(argument)):
+                            _defer(call, receiver)
+        for field, child in ast.iter_fields(node):
+            if isinstance(child, list):
+                child[:] = [_together(item) for item in child]
+            else:
+                setattr(node, field, _together(child))
+    return tree
 
 
 def _parts(node: ast.expr) -> Iterator[ast.expr]:

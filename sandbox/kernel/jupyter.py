@@ -184,8 +184,7 @@ class JupyterKernel:
                 raise SandboxDied(f"the kernel ended while the program ran ({how})")
 
     def barrier(self) -> None:
-        """Its outputs precede its calls: both go over local sockets, which are all read before it is polled
-        again."""
+        """Not needed: its outputs come before its calls."""
 
     def address(self) -> None:
         """It ends with this process."""
