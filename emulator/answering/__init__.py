@@ -1,15 +1,22 @@
-"""One answer: ask the model, read its reply, judge it, ask again. Out come answer events for any front.
+"""One answer: ask the model, read its reply, judge it, ask again if necessary.
 
     ChatCompletionRequest -> AnswerRequest -> messages -> ReplyReader -> verdict -> AnswerEvents
 
-`pipeline.Pipeline` is the door: `read` looks at a request once and gives `AnswerRequest`; `answer` gives
-the events of one answer. Where nothing is to be emulated, `relay` passes the upstream's own chunks on.
-Otherwise `answerer` asks turn by turn: `first_turn` makes the prompt, `reply_reader` reads one reply, a draft
-(`program_draft`, or `cell_draft` with a code interpreter) runs what is in it, `turn_state` says what to
-ask next.
+`pipeline.Pipeline` is the entrance: `read` parses a request once into an `AnswerRequest`, `answer` yields the
+events of one answer. The events go to any front (Chat Completions, Responses, Messages). Three paths:
 
-Laws: streaming or not is not known here; what was told is never contradicted; every second request to the
-model is paid from one budget of repairs.
+* relayed: nothing to emulate; `relay` passes the upstream's chunks on;
+* native: the upstream calls tools itself; `native` passes its chunks on and repairs its calls;
+* emulated: the model writes Python; `answerer` asks turn by turn. `first_turn` builds the prompt,
+  `reply_reader` reads one reply, a draft (`program_draft`, or `cell_draft` with a code interpreter) runs its
+  code, `turn_state` holds what later turns need.
+
+Laws:
+
+* This room does not know whether the client streams.
+* An event that was yielded is never contradicted by a later one.
+* Every further request to the model is paid from one budget, the setting `repair_attempts`. Only a cell that
+  ran renews it; the number of cells has its own limit.
 
 Start at `pipeline`, then `answerer.Answerer.events`.
 """

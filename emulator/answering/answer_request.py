@@ -1,4 +1,4 @@
-"""What a request asks for, read once: every choice of its answer is made from this one value."""
+"""A client's request, parsed once. Every decision about its answer is made from this value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emulator.answering.call_policy import (
     INTERPRETER,
     CallPolicy,
     interpreter_tool,
-    offered,
+    offered_tools,
     unsupported_types,
 )
 from emulator.answering.profiles import Profile, profile_of
@@ -27,27 +27,29 @@ class AnswerRequest:
     """One request of one client."""
 
     chat: ChatCompletionRequest
+    """The request in the form of Chat Completions, whichever API the client uses."""
     client: str
-    """Whose containers and files may be used."""
+    """The owner of the containers and files that may be used."""
     route: Route
-    """Which model is asked, and where."""
+    """The upstream and the model to ask."""
     toolset: Toolset
     call_policy: CallPolicy
     answer_format: AnswerFormat | None
     interpreter: Mapping[str, Any] | None
-    """The code interpreter as a tool, if the model may use it."""
+    """The code interpreter's tool definition, if the model may use it."""
     order: Order
-    """Which calls leave together."""
+    """Which calls may share one message."""
     relayed: bool
-    """Nothing is to be emulated: the upstream's own words are the answer, all ``n`` choices at once."""
+    """Nothing is emulated: the upstream's reply, with all its ``n`` choices, is the answer."""
     finds_stop_string: bool = False
-    """The front tells which stop string ended an answer: upstreams that cut there do not say."""
+    """The front must report which stop string ended the answer, so the proxy looks for them itself:
+    upstreams that stop at a string do not say which one it was."""
     unsupported_tools: tuple[str, ...] = ()
-    """Types of hosted tools that the model is not offered, since nobody could run them here."""
+    """Types of hosted tools that nobody can run here. The model does not see them."""
 
     @property
     def settings(self) -> Settings:
-        """As they hold for the upstream that is asked."""
+        """The settings for this route's upstream."""
         return self.route.settings
 
     @cached_property
@@ -55,7 +57,7 @@ class AnswerRequest:
         return profile_of(self.settings, self.route.model)
 
     def with_route(self, route: Route) -> AnswerRequest:
-        """The same request, to another upstream."""
+        """The same request to another upstream."""
         if route is self.route:
             return self
         return replace(self, route=route, relayed=self.is_relayed_by(route))
@@ -66,7 +68,7 @@ class AnswerRequest:
 
     @property
     def choice_count(self) -> int:
-        """How many answers are to be made here, one after the other."""
+        """The number of answers to make here, one after the other."""
         return 1 if self.relayed else self.chat.n or 1
 
 
@@ -78,29 +80,24 @@ def read_request(
     interpreter_by_default: bool = False,
     order: Order | None = None,
 ) -> AnswerRequest:
-    """``interpreter_by_default``: a request that leaves all open gets an interpreter, if that is on here;
-    ``order``: what the request says of it, None for nothing.
+    """Parse ``chat``. Raises `BadRequest` naming the place.
 
-    Raises `BadRequest` naming the place.
+    With ``interpreter_by_default`` a request that does not restrict its answer gets the code interpreter, if
+    the settings offer it. ``order`` overrides the setting.
     """
     settings = route.settings
-    toolset, choice = offered(chat)
+    toolset, call_policy = offered_tools(chat)
     interpreter = interpreter_tool(chat)
-    if (
-        interpreter is None
-        and interpreter_by_default
-        and settings.interpreter == "on"
-        and _leaves_open(chat)
-    ):
+    by_default = interpreter_by_default and settings.interpreter == "on"
+    if interpreter is None and by_default and _is_unrestricted(chat):
         interpreter = {"type": INTERPRETER}
-    answer_format = AnswerFormat.parse(chat.response_format)
     request = AnswerRequest(
         chat,
         client,
         route,
         toolset,
-        choice,
-        answer_format,
+        call_policy,
+        AnswerFormat.parse(chat.response_format),
         interpreter,
         order or settings.order,
         relayed=False,
@@ -109,7 +106,7 @@ def read_request(
     return replace(request, relayed=request.is_relayed_by(route))
 
 
-def _leaves_open(chat: ChatCompletionRequest) -> bool:
-    """Whether the client leaves it to the model how to answer, once."""
+def _is_unrestricted(chat: ChatCompletionRequest) -> bool:
+    """Return True if the client asks for one answer and lets the model decide about calls."""
     free = chat.tool_choice in (None, "auto") and chat.function_choice in (None, "auto")
     return free and not chat.is_legacy and (chat.n or 1) == 1

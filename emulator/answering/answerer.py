@@ -1,6 +1,19 @@
-"""One answer in which the model may write Python: turns, until one is of use or the budget is used up.
+"""Make one emulated answer: the turns with a model that writes Python, within one budget of repairs.
 
-A turn is read by `ReplyReader`; here is decided what to ask for next. Knows nothing of chunks or Flask.
+    resume -> done, if the history ends with results of a program or cell that calls again
+           -> prompt -> read a reply -> verdict -> done
+                  ^                        |
+                  +--- repair, cell output +
+
+`ReplyReader` reads a turn and `TurnState` explains the budget; this module decides what to ask next. Three
+rules:
+
+* A call that was sent is never taken back: as soon as a turn has calls, they are the answer.
+* The upstream's truncation is not the model's fault: only a block that was cut off is asked for again.
+* When a repair fails (an upstream error, an exhausted budget), the best earlier reply decides how the answer
+  ends: a valid repeated call is sent, acceptable prose stays, otherwise the first fault is the error.
+
+Knows nothing of chunks or Flask.
 """
 
 from __future__ import annotations
@@ -19,7 +32,7 @@ from emulator.answering.first_turn import first_turn
 from emulator.answering.grammar.calls import gbnf
 from emulator.answering.grammar.rules import UnusableGrammar
 from emulator.answering.interpreter_session import InterpreterSession
-from emulator.answering.model_habits import ModelHabits
+from emulator.answering.model_habits import ModelHabits, ModelKey
 from emulator.answering.profiles import reasoning_start_of
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.prose import Prose
@@ -64,7 +77,7 @@ from sandbox.engine import Engine, fresh_seed
 
 @dataclass(frozen=True, kw_only=True)
 class Answerer:
-    """Makes the events of one choice of one request."""
+    """Yields the events of one choice of one request."""
 
     upstream: AnswerUpstream
     engines: Sequence[Engine]
@@ -72,7 +85,7 @@ class Answerer:
     habits: ModelHabits
     request: AnswerRequest
     open_session: Callable[[], InterpreterSession] | None = None
-    """Gives the code interpreter, if the model may use one."""
+    """Opens the code interpreter, if the model may use one."""
 
     @property
     def settings(self) -> Settings:
@@ -95,45 +108,53 @@ class Answerer:
             order=self.request.order,
             one_at_a_time=self.request.call_policy.one_at_a_time,
         )
-        went_on: ContinuedProgram | EndedProgram | FinalReply | None = None
+        resumed: ContinuedProgram | EndedProgram | FinalReply | None = None
         if session is not None:
-            went_on = yield from resume_cell(session, self.request.chat.messages)
-        went_on = went_on or self._resumed(driver)
-        if isinstance(went_on, FinalReply):
+            resumed = yield from resume_cell(session, self.request.chat.messages)
+        resumed = resumed or self._resume_program(driver)
+        if isinstance(resumed, FinalReply):
             metrics.TURNS_SAVED.inc()
             yield Finish("tool_calls", Usage())
-        elif isinstance(went_on, ContinuedProgram):
+        elif isinstance(resumed, ContinuedProgram):
             metrics.TURNS_SAVED.inc()
             yield UpstreamAccepted(turns_saved=1)
-            yield from went_on.calls
+            yield from resumed.calls
             yield Finish("tool_calls", Usage())
         else:
-            request = self.request
-            if session is not None:
-                with_files = session.with_files(request.chat.messages)
-                chat = request.chat.model_copy(update={"messages": with_files})
-                request = replace(request, chat=chat)
-            chat = request.chat
-            conversation = Conversation(self.store, self.request.client, chat.messages, chat.model)
-            passages = conversation.passages(self.request.toolset, went_on)
-            messages, fields = first_turn(
-                request,
-                habit=conversation.habit(self.habits.usual_dialect(self._model_key)),
-                engines=[engine.name for engine in self.engines],
-                passages=passages,
-                session=session,
-            )
-            state = TurnState(messages, fields, self.request.call_policy, session)
-            state.quotations = Quotations(chat.messages, self.request.toolset)
-            yield from self._noting(conversation, state, self._asked(driver, state))
+            yield from self._ask_model(driver, session, resumed)
 
-    def _noting(
-        self, conversation: Conversation, state: TurnState, events: Iterator[AnswerEvent]
+    def _resume_program(self, driver: Driver) -> ContinuedProgram | EndedProgram | None:
+        """Resume the program whose results end the history."""
+        if self.store is None:
+            return None
+        resumed = resume(self.store, driver, self.request.chat.messages, self.request.client)
+        if isinstance(resumed, ContinuedProgram) and resumed.saved is not None:
+            save(self.store, resumed.saved, resumed.calls)
+        return resumed
+
+    def _ask_model(
+        self, driver: Driver, session: InterpreterSession | None, ended: EndedProgram | None
     ) -> Iterator[AnswerEvent]:
-        """The same events; keeps what was asked for again on the way to the answer."""
+        """Start with the first prompt; ``ended`` is a program whose output the model reads now."""
+        request = self.request
+        if session is not None:
+            with_files = session.with_files(request.chat.messages)
+            chat = request.chat.model_copy(update={"messages": with_files})
+            request = replace(request, chat=chat)
+        chat = request.chat
+        conversation = Conversation(self.store, request.client, chat.messages, chat.model)
+        messages, fields = first_turn(
+            request,
+            habit=conversation.habit(self.habits.usual_dialect(self._model_key)),
+            engines=[engine.name for engine in self.engines],
+            passages=conversation.transcript_spans(request.toolset, ended),
+            session=session,
+        )
+        quotations = Quotations(chat.messages, request.toolset)
+        state = TurnState(messages, fields, request.call_policy, session, quotations)
         words: list[str] = []
         calls: list[ToolCall] = []
-        for event in events:
+        for event in self._with_fallback(driver, state):
             match event:
                 case ContentDelta(text):
                     words.append(text)
@@ -144,68 +165,62 @@ class Answerer:
             yield event
 
     @property
-    def _model_key(self) -> tuple[str, str, str]:
-        """Whose habits these are: each upstream's, model's and client's are their own."""
+    def _model_key(self) -> ModelKey:
         return self.settings.base_url, self.request.route.model, self.request.client
 
-    def _resumed(self, driver: Driver) -> ContinuedProgram | EndedProgram | None:
-        """What became of a program whose results end the history."""
-        if self.store is None:
-            return None
-        went_on = resume(self.store, driver, self.request.chat.messages, self.request.client)
-        if isinstance(went_on, ContinuedProgram) and went_on.saved is not None:
-            save(self.store, went_on.saved, went_on.calls)
-        return went_on
-
-    def _asked(self, driver: Driver, state: TurnState) -> Iterator[AnswerEvent]:
-        """Ask the model; a call that it was only asked about leaves when nothing better comes of that."""
-        meter = UsageCounter()
+    def _with_fallback(self, driver: Driver, state: TurnState) -> Iterator[AnswerEvent]:
+        """Ask the model; if no better reply comes, send the repeated call that it was asked about."""
+        counter = UsageCounter()
         try:
-            yield from self._attempts(driver, state, meter)
+            yield from self._turns(driver, state, counter)
         except (ModelFailed, UpstreamFailed):
             if state.repeated_call is None:
                 raise
             yield from state.repeated_call.release_calls()
-            self._keep(state.repeated_call)
-            yield Finish("tool_calls", meter.usage(state.messages))
+            self._save(state.repeated_call)
+            yield Finish("tool_calls", counter.usage(state.messages))
 
-    def _attempts(
-        self, driver: Driver, state: TurnState, meter: UsageCounter
+    def _turns(
+        self, driver: Driver, state: TurnState, counter: UsageCounter
     ) -> Iterator[AnswerEvent]:
-        """Ask the model, and ask again while its reply is of no use or has run code."""
+        """Ask the model until a reply is the answer."""
         seed = fresh_seed()
         verdict: Verdict = FinalReply()
         while True:
-            reply = self._reply(driver, seed, state)
+            reply = self._new_reply(driver, seed, state)
             try:
-                finish_reason = yield from self._read(reply, state, meter)
+                finish_reason = yield from self._read(reply, state, counter)
             except UpstreamFailed as error:
-                # The repair request did not fit the model's context: the first fault is the one to tell.
+                # The repair request may exceed the model's context: then the first fault is reported.
                 if not (
                     state.attempt and error.status == 400 and isinstance(verdict, UnusableReply)
                 ):
                     raise
-                stands = state.promised or verdict.kind == "quoted"
-                if not stands and verdict.kind != "cut":
+                acceptable = state.promised or verdict.kind == "quoted"
+                if not acceptable and verdict.kind != "cut":
                     raise state.model_failed(verdict) from error
-                yield Finish("stop" if stands else "length", meter.usage(state.messages))
+                yield Finish("stop" if acceptable else "length", counter.usage(state.messages))
                 return
             state.sent += reply.prose.sent
             verdict = reply.verdict
             record_verdict(verdict, finish_reason)
-            reason = yield from self._judged(reply, finish_reason, state, meter)
+            reason = yield from self._act(reply, verdict, finish_reason, state, counter)
             if reason is not None:
                 stop_sequence = reply.prose.stop_sequence if reason == "stop" else None
-                yield Finish(reason, meter.usage(state.messages), stop_sequence)
+                yield Finish(reason, counter.usage(state.messages), stop_sequence)
                 return
 
-    def _judged(
-        self, reply: ReplyReader, finish_reason: str | None, state: TurnState, meter: UsageCounter
+    def _act(
+        self,
+        reply: ReplyReader,
+        verdict: Verdict,
+        finish_reason: str | None,
+        state: TurnState,
+        counter: UsageCounter,
     ) -> Generator[AnswerEvent, None, FinishReason | None]:
-        """What the answer finishes with, or None if the model is asked again."""
-        verdict = reply.verdict
+        """Act on a verdict. Returns the answer's finish reason, or None to ask the model again."""
         if reply.draft.calls:
-            self._keep(reply.draft)
+            self._save(reply.draft)
             return "length" if reply.draft.truncated_block else "tool_calls"
         if isinstance(verdict, CellResult):
             state.add_cell_result(reply, verdict)
@@ -214,111 +229,100 @@ class Answerer:
             return answer_finish_reason(finish_reason)
         if verdict.kind == "cut":
             filtered = finish_reason == "content_filter"
-            if reply.draft.has_open_call:  # what has been told cannot be written anew
+            if reply.draft.has_open_call:  # part of the call was sent: it cannot be written again
                 return answer_finish_reason(finish_reason or "length")
-            if filtered or not state.can_continue(reply, meter, self.settings):
-                yield from reply.rest()
+            if filtered or not state.can_continue(reply, counter, self.settings):
+                yield from reply.release_prose()
                 return answer_finish_reason(finish_reason or "length")
         elif verdict.kind == "quoted":
             if self.request.answer_format is None:
-                yield from reply.rest()
+                yield from reply.release_prose()
             if not state.confirm_quotation(reply, verdict, self.settings):
                 return answer_finish_reason(finish_reason)
         elif finish_reason and is_truncated(finish_reason):
-            # What the upstream cut off is not the model's fault: asking again would not help.
             return answer_finish_reason(finish_reason)
-        return self._refused(reply, verdict, state)
+        return self._repair(reply, verdict, state)
 
-    def _refused(
+    def _repair(
         self, reply: ReplyReader, verdict: UnusableReply, state: TurnState
     ) -> FinishReason | None:
-        """Ask again, where the budget allows; else the reason to finish with. Raises `ModelFailed`."""
-        # A promise is asked for once; whoever promises again may just talk like that. It is prose, and
-        # stays an answer when nothing better comes of asking.
-        final = state.attempt >= self.settings.repair_attempts
-        again = verdict.kind == "promised" and state.attempt
-        if again or (final and (state.promised or verdict.kind == "promised")):
+        """Ask for a better reply; returns "stop" if the prose stays. Raises `ModelFailed`."""
+        used_up = state.attempt >= self.settings.repair_attempts
+        # The model is reminded of a promise once; a second promise may just be its style.
+        promised_again = verdict.kind == "promised" and state.attempt
+        if promised_again or (used_up and (state.promised or verdict.kind == "promised")):
             return "stop"
         metrics.REPAIRS.labels(verdict.kind).inc()
-        if final:
+        if used_up:
             raise state.model_failed(verdict)
         state.add_repair(reply, verdict)
         state.fields |= self._retry_fields(verdict)
         return None
 
     def _repeated_calls(self, state: TurnState) -> list[Call]:
-        """Calls to ask about, once: they are valid, so that whoever means them gets them."""
+        """Calls that the model is asked about once. They are valid: a model that repeats them gets them."""
         if state.attempt or not self.settings.repair_attempts:
             return []
         return repeated_calls(self.request.chat.messages)
 
-    def _reply(self, driver: Driver, seed: int, state: TurnState) -> ReplyReader:
-        read = ProgramDraft(
+    def _new_reply(self, driver: Driver, seed: int, state: TurnState) -> ReplyReader:
+        request, settings, session = self.request, self.settings, state.session
+        required, formatted = state.call_policy.required, request.answer_format is not None
+        program = ProgramDraft(
             driver,
-            required=state.call_policy.required and state.session is None,
-            by_statement=self.settings.stream_calls != "block",
+            required=required and session is None,
+            by_statement=settings.stream_calls != "block",
             seed=seed,
             repeated_calls=self._repeated_calls(state),
             quotations=state.quotations,
-            stream_arguments=self.settings.stream_calls == "delta"
-            and bool(self.request.chat.stream),
+            stream_arguments=settings.stream_calls == "delta" and bool(request.chat.stream),
         )
-        order = "strict" if driver.one_at_a_time else driver.order
-        draft = (
-            CellDraft(read, state.session, self.request.toolset, state.quotations, order)
-            if state.session
-            else read
-        )
-        hold = (
-            bool(state.attempt)
-            or state.call_policy.required
-            or self.request.answer_format is not None
-        )
-        lead = "\n\n" if state.sent else ""
+        draft: CodeDraft = program
+        if session is not None:
+            order = "strict" if driver.one_at_a_time else driver.order
+            draft = CellDraft(program, session, request.toolset, state.quotations, order)
+        hold = bool(state.attempt) or required or formatted
         return ReplyReader(
             draft,
-            Prose(StopFilter(self.request.chat.stop), hold=hold, lead=lead),
+            Prose(StopFilter(request.chat.stop), hold=hold, lead="\n\n" if state.sent else ""),
             state.call_policy,
-            answer_format=self.request.answer_format,
-            recover_reasoning=self.settings.recover_reasoning,
+            answer_format=request.answer_format,
+            recover_reasoning=settings.recover_reasoning,
             reasoning_start=self._reasoning_start(state),
             quotation_questioned=state.quotation_questioned,
             unfinished_block=state.unfinished_block,
         )
 
     def _reasoning_start(self, state: TurnState) -> ReasoningStart:
-        """How the next reply begins, as far as is known."""
+        """What is known about how the next reply starts."""
         seen = self.habits.reasoning_start(self._reasoning_key)
         if seen is not ReasoningStart.UNKNOWN:
             return seen
         by_name = reasoning_start_of(self.request.profile, self.request.route.model)
-        # What the model goes on with may be a draft that was cut off.
+        # The truncated block that the next reply continues may have been a draft inside reasoning.
         perhaps = state.unfinished_block and by_name is ReasoningStart.UNKNOWN
         return ReasoningStart.PERHAPS_INSIDE if perhaps else by_name
 
     @property
-    def _reasoning_key(self) -> tuple[str, ...]:
+    def _reasoning_key(self) -> ModelKey:
         return (*self._model_key, self.request.chat.reasoning_switches)
 
     def _read(
-        self,
-        reply: ReplyReader,
-        state: TurnState,
-        meter: UsageCounter,
+        self, reply: ReplyReader, state: TurnState, counter: UsageCounter
     ) -> Generator[AnswerEvent, None, str | None]:
-        """Read one reply; returns the upstream's finish_reason, or None when we closed it."""
+        """Read one reply. Returns the upstream's finish reason, or None if the proxy closed the reply."""
         finish_reason: str | None = None
         size = 0
         container_id = state.session.container.id if state.session else ""
         for engine in self.engines:
-            engine.get_ready()  # while the model thinks
+            engine.get_ready()  # while the model generates
         with translate_sandbox_errors():
             with self.upstream.open(state.messages, state.fields) as stream:
-                meter.begin()
+                counter.start_turn()
                 metrics.MODEL_TURNS.inc()
                 reply.record()
                 yield UpstreamAccepted(container_id=container_id, headers=stream.headers)
-                for delta in read_deltas(stream, self.request.profile, meter):
+                for delta in read_deltas(stream, self.request.profile, counter):
                     size += len(delta.content) + len(delta.reasoning)
                     yield from reply.feed(delta.content, delta.reasoning)
                     finish_reason = delta.finish_reason or finish_reason
@@ -332,21 +336,21 @@ class Answerer:
             self.habits.record_start(self._reasoning_key, reply.reasoning_start)
         return finish_reason
 
-    def _keep(self, draft: CodeDraft) -> None:
-        """Remember how the model calls, and the program for its results."""
+    def _save(self, draft: CodeDraft) -> None:
+        """Record the dialect of the calls, and store the program until their results come."""
         self.habits.record_dialects(self._model_key, draft.dialects)
         if self.store is not None and (saved := draft.saved_program()) is not None:
             origin = Origin.of(self.request.client, self.request.chat.messages)
             save(self.store, replace(saved, origin=origin), saved.pending())
 
     def _retry_fields(self, verdict: UnusableReply) -> dict[str, Any]:
-        """A grammar of valid calls, where the operator says that the upstream takes one."""
+        """A grammar of valid calls, if the operator says that the upstream accepts one."""
         field = self.settings.retry_grammar
-        toolset, choice = self.request.toolset, self.request.call_policy
+        toolset, policy = self.request.toolset, self.request.call_policy
         if field == "off" or not toolset.tools or verdict.kind not in ("invalid", "required"):
             return {}
-        parallel = not choice.one_at_a_time
+        parallel = not policy.one_at_a_time
         try:
-            return {field: gbnf(toolset.tools, required=True, only=choice.name, parallel=parallel)}
+            return {field: gbnf(toolset.tools, required=True, only=policy.name, parallel=parallel)}
         except UnusableGrammar:
             return {}

@@ -38,7 +38,7 @@ class CallPolicy:
 _FORMS = SUPPORTED_TYPES | {"allowed_tools"}
 
 
-def offered(request: ChatCompletionRequest) -> tuple[Toolset, CallPolicy]:
+def offered_tools(request: ChatCompletionRequest) -> tuple[Toolset, CallPolicy]:
     """The tools that the model may call in this turn. Raises `BadRequest` naming the place."""
     if request.functions is not None and request.tools is None:
         return _legacy(request, request.functions)

@@ -45,7 +45,9 @@ class Conversation:
         self._client = client
         self._start = f"{client}\n{model}"
 
-    def passages(self, toolset: Toolset, ended: EndedProgram | None = None) -> list[TranscriptSpan]:
+    def transcript_spans(
+        self, toolset: Toolset, ended: EndedProgram | None = None
+    ) -> list[TranscriptSpan]:
         """What the model saw of the history; ``ended`` is a program or cell that ended just now."""
         values = [value for key, value in self._kept.items() if key.startswith("ended:")]
         programs = load_ended(values, self._messages)

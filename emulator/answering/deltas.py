@@ -26,7 +26,7 @@ class ReplyDelta:
 
 
 def read_deltas(
-    reply: UpstreamReply, profile: Profile, meter: UsageCounter
+    reply: UpstreamReply, profile: Profile, counter: UsageCounter
 ) -> Iterator[ReplyDelta]:
     """What ``reply`` says, as it comes; nothing that has come waits for more.
 
@@ -43,7 +43,7 @@ def read_deltas(
 
     try:
         for chunk in reply:
-            meter.count(chunk)
+            counter.count(chunk)
             for choice in chunk.get("choices") or ():
                 delta = choice.get("delta") or {}
                 thought, words = profile.reasoning(delta), delta.get("content") or ""

@@ -1,6 +1,6 @@
-"""How each model has been writing of late, for each client: its calls, and how its replies begin.
+"""How each model has recently written for each client: the dialect of its calls and how its replies start.
 
-In memory only; bounded; shared by all threads.
+Kept in memory, bounded, and shared by all threads.
 """
 
 from __future__ import annotations
@@ -12,43 +12,42 @@ from collections.abc import Collection
 from emulator.answering.reply_splitter import ReasoningStart
 
 _MAX_KEYS = 256
-_MAX_DIALECTS = 8
 _FIRM_AFTER = 4
+"""Turns in the same dialect that make a habit."""
 
-ModelKey = tuple[str, str, str]
-"""Upstream, model and client."""
+ModelKey = tuple[str, ...]
+"""Upstream, model and client; for reasoning also the request's reasoning switches."""
 
 
 class ModelHabits:
-    """`record_dialects` is called after each turn with calls, `usual_dialect` before the next one."""
+    """`record_dialects` and `record_start` after a turn; `usual_dialect` and `reasoning_start` before one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._seen: OrderedDict[ModelKey, deque[str]] = OrderedDict()
-        self._beginnings: OrderedDict[tuple[str, ...], ReasoningStart] = OrderedDict()
+        self._dialects: OrderedDict[ModelKey, deque[str]] = OrderedDict()
+        self._starts: OrderedDict[ModelKey, ReasoningStart] = OrderedDict()
 
     def record_dialects(self, key: ModelKey, dialects: Collection[str]) -> None:
         with self._lock:
-            seen = self._seen.setdefault(key, deque(maxlen=_MAX_DIALECTS))
-            seen.extend(sorted(dialects))
-            self._seen.move_to_end(key)
-            if len(self._seen) > _MAX_KEYS:
-                self._seen.popitem(last=False)
+            recent = self._dialects.setdefault(key, deque(maxlen=_FIRM_AFTER))
+            recent.extend(sorted(dialects))
+            self._dialects.move_to_end(key)
+            if len(self._dialects) > _MAX_KEYS:
+                self._dialects.popitem(last=False)
 
     def usual_dialect(self, key: ModelKey) -> str:
-        """The dialect in which the model has written its last calls; ``python`` until that is firm."""
+        """The dialect of the model's last calls if they agree, otherwise ``python``."""
         with self._lock:
-            seen = list(self._seen.get(key, ()))[-_FIRM_AFTER:]
-        return seen[0] if len(seen) == _FIRM_AFTER and len(set(seen)) == 1 else "python"
+            recent = list(self._dialects.get(key, ()))
+        return recent[0] if len(recent) == _FIRM_AFTER and len(set(recent)) == 1 else "python"
 
-    def record_start(self, key: tuple[str, ...], start: ReasoningStart) -> None:
-        """``key`` says whose replies: a `ModelKey`, and what turns the model's reasoning on and off."""
+    def record_start(self, key: ModelKey, start: ReasoningStart) -> None:
         with self._lock:
-            self._beginnings[key] = start
-            self._beginnings.move_to_end(key)
-            if len(self._beginnings) > _MAX_KEYS:
-                self._beginnings.popitem(last=False)
+            self._starts[key] = start
+            self._starts.move_to_end(key)
+            if len(self._starts) > _MAX_KEYS:
+                self._starts.popitem(last=False)
 
-    def reasoning_start(self, key: tuple[str, ...]) -> ReasoningStart:
+    def reasoning_start(self, key: ModelKey) -> ReasoningStart:
         with self._lock:
-            return self._beginnings.get(key, ReasoningStart.UNKNOWN)
+            return self._starts.get(key, ReasoningStart.UNKNOWN)

@@ -1,4 +1,4 @@
-"""The words of a reply: what of them may be told at once, what is held. Knows nothing of code."""
+"""The prose of a reply: what is sent immediately and what is buffered. Knows nothing of code."""
 
 from __future__ import annotations
 
@@ -6,60 +6,58 @@ from emulator.answering.stop_filter import StopFilter
 
 
 class Prose:
-    """Words in, words out as soon as they may be told.
+    """Text in, text out as soon as it may be sent.
 
-    White space is told only once words follow: in front of a call it means nothing. With ``hold`` nothing
-    is told before `close`: under ``required`` prose is no answer, in a repaired turn it is one only if no
-    call follows, and an answer that must have a form is told when it has.
+    White space is sent only when words follow it: before a call it has no meaning. With ``hold`` everything
+    is buffered until `close`: under ``required`` prose is no answer, in a repaired turn it is one only if
+    no call follows, and an answer with a required format must be complete before it can be checked.
     """
 
     def __init__(self, stops: StopFilter, *, hold: bool, lead: str = "") -> None:
-        """``lead`` stands in front of held words, to part them from what earlier turns told."""
+        """``lead`` separates buffered prose from what earlier turns have sent."""
         self._stops = stops
         self._lead = lead
         self._hold = hold
         self._space: list[str] = []
-        self._held: list[str] = []
-        self._begun = False
-        self._told: list[str] = []
+        self._buffer: list[str] = []
+        self._has_words = False
+        self._sent: list[str] = []
 
     @property
     def sent(self) -> str:
-        return "".join(self._told)
+        return "".join(self._sent)
 
-    def tell(self, words: str) -> None:
-        """Note that ``words`` are told."""
-        self._told.append(words)
+    def mark_sent(self, text: str) -> None:
+        self._sent.append(text)
 
     @property
     def stopped(self) -> bool:
-        """One of the client's stop strings has come."""
+        """Whether one of the client's stop strings was found."""
         return self._stops.stopped
 
     @property
     def stop_sequence(self) -> str | None:
-        """Which one."""
         return self._stops.matched
 
     def feed(self, text: str) -> str:
-        """The words to tell now."""
+        """Return the text to send now."""
         words = text.rstrip()
         if not words:
-            if self._begun:
+            if self._has_words:
                 self._space.append(text)
             return ""
         space = "".join(self._space)
         self._space = [text[len(words) :]]
-        words = space + words if self._begun else words.lstrip()
-        self._begun = True
+        words = space + words if self._has_words else words.lstrip()
+        self._has_words = True
         words = self._stops.feed(words)
         if self._hold:
-            self._held.append(words)
+            self._buffer.append(words)
             return ""
-        self.tell(words)
+        self.mark_sent(words)
         return words
 
     def close(self) -> str:
-        """All that was held, and no stop string after all."""
-        rest = "".join(self._held) + self._stops.close()
+        """Return everything that is still buffered."""
+        rest = "".join(self._buffer) + self._stops.close()
         return self._lead + rest if rest else ""

@@ -96,14 +96,14 @@ def expand_relayed_chunks(
     words = _Words(request.chat.stop if request.finds_stop_string else None)
     relayed = False
     calls = _Calls()
-    meter = UsageCounter()
-    meter.begin()
+    counter = UsageCounter()
+    counter.start_turn()
     for event in events:
         if not isinstance(event, RelayedChunk):
             yield event
             continue
         relayed = True
-        meter.count(event.chunk)
+        counter.count(event.chunk)
         for choice in event.chunk["choices"]:
             delta = choice.get("delta") or {}
             if reasoning := request.profile.reasoning(delta):
@@ -122,7 +122,7 @@ def expand_relayed_chunks(
     if relayed:
         yield from words.close()
         yield from calls.close()
-        yield Finish(finish_reason, meter.usage(relayed_messages(request)), stop_sequence)
+        yield Finish(finish_reason, counter.usage(relayed_messages(request)), stop_sequence)
 
 
 class _Words:
@@ -182,7 +182,7 @@ def relayed_messages(
         m.tool_calls or m.function_call or m.role in ("tool", "function") for m in chat.messages
     ):
         conversation = Conversation(store, request.client, chat.messages, chat.model)
-        return transcript(chat.messages, NO_TOOLS, conversation.passages(NO_TOOLS))
+        return transcript(chat.messages, NO_TOOLS, conversation.transcript_spans(NO_TOOLS))
     sent = [message.model_dump(exclude_unset=True) for message in chat.messages]
     if not plain:
         return sent

@@ -155,10 +155,10 @@ class ReplyReader:
         ):
             yield from self._answer(self.prose.close(), cut_off=cut_off)
 
-    def rest(self) -> Iterator[AnswerEvent]:
+    def release_prose(self) -> Iterator[AnswerEvent]:
         """The words that were held, where they stand whatever follows."""
         if not self._call_policy.required and (rest := self.prose.close()):
-            self.prose.tell(rest)
+            self.prose.mark_sent(rest)
             yield ContentDelta(rest)
 
     @property

@@ -1,4 +1,4 @@
-"""A sandbox that fails, unlike a program that does, is told to the client."""
+"""Report a failing sandbox to the client. A failing program, in contrast, is reported to the model."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sandbox.errors import SandboxBusy, SandboxError
 
 @contextmanager
 def translate_sandbox_errors() -> Iterator[None]:
-    """Raises `ExecutionFailed`."""
+    """Raise `ExecutionFailed` for a `SandboxError`."""
     try:
         yield
     except SandboxBusy as error:
-        message = f"The model's program could not be run now: {error}"
+        message = f"The sandbox is busy; retry in a second: {error}"
         raise ExecutionFailed(message, code="overloaded", headers={"retry-after": "1"}) from error
     except SandboxError as error:
-        raise ExecutionFailed(f"The model's program could not be run: {error}") from error
+        raise ExecutionFailed(f"The sandbox failed to run the model's program: {error}") from error

@@ -1,4 +1,4 @@
-"""The client's own stop strings, looked for in the answer's prose only: they must not cut a program."""
+"""Find the client's stop strings in the prose of an answer. They must not cut a program."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from emulator.reading.text_buffer import partial_match
 
 
 class StopFilter:
-    """Text in, text out up to the first stop string; holds back what may be the beginning of one."""
+    """Passes text up to the first stop string; buffers what may be the start of one."""
 
     def __init__(self, stops: str | Sequence[str] | None) -> None:
         self._stops = [stops] if isinstance(stops, str) else [stop for stop in stops or () if stop]
-        self._held = ""
+        self._buffer = ""
         self.matched: str | None = None
         """The stop string that came first."""
 
@@ -23,17 +23,17 @@ class StopFilter:
     def feed(self, text: str) -> str:
         if self.stopped:
             return ""
-        text = self._held + text
-        found = [(place, stop) for stop in self._stops if (place := text.find(stop)) >= 0]
-        if found:
-            place, self.matched = min(found, key=lambda match: match[0])
-            self._held = ""
+        text = self._buffer + text
+        matches = [(place, stop) for stop in self._stops if (place := text.find(stop)) >= 0]
+        if matches:
+            place, self.matched = min(matches, key=lambda match: match[0])
+            self._buffer = ""
             return text[:place]
-        keep = max((partial_match(text, stop) for stop in self._stops), default=0)
-        self._held = text[len(text) - keep :]
-        return text[: len(text) - keep]
+        size = max((partial_match(text, stop) for stop in self._stops), default=0)
+        self._buffer = text[len(text) - size :]
+        return text[: len(text) - size]
 
     def close(self) -> str:
-        """What was held back, and was no stop string after all."""
-        held, self._held = self._held, ""
-        return held
+        """Return the buffered text, which did not become a stop string."""
+        rest, self._buffer = self._buffer, ""
+        return rest

@@ -1,4 +1,18 @@
-"""The course of an answer over its turns with the model: what was asked, repaired and run so far."""
+"""The state of one answer between its turns with the model.
+
+A turn ends in one of three ways (`verdicts`):
+
+* `FinalReply`: the answer is complete;
+* `CellResult`: `add_cell_result` appends the cell and its output; the repair budget starts again;
+* `UnusableReply`: `add_repair` appends the reply and a request for a better one, and takes one from the
+  budget.
+
+The budget is the setting `repair_attempts`, counted in `attempt`. Whatever makes the proxy ask again
+(invalid code, a missing call, a promise, a repeated call, a quotation, a truncated block) takes from it.
+When it is used up, prose that was already acceptable becomes the answer (a promise, a quotation), a
+repeated call is sent, and everything else is an error. The messages only grow: each prompt starts with the
+one before.
+"""
 
 from __future__ import annotations
 
@@ -20,45 +34,48 @@ from emulator.settings import Settings
 
 @dataclass
 class TurnState:
-    """How far an answer has come over its turns."""
+    """What earlier turns leave for the next one."""
 
     messages: list[ModelMessage]
     fields: dict[str, Any]
     call_policy: CallPolicy
     session: InterpreterSession | None
-    """None also when no more code may be run."""
+    """None without an interpreter, and when no more cells may run."""
+    quotations: Quotations | None = None
+    """Texts of other authors in the history. The model is asked before a call that it copied from them
+    runs."""
     attempt: int = 0
     """Repairs so far."""
     promised: bool = False
-    """The first reply was prose that promises a call: an answer, if none is called."""
+    """A reply was prose that promises a call. It is the answer if no call follows."""
     repeated_call: CodeDraft | None = None
-    """A valid call that was asked about, since it goes round in a circle: what leaves if all else fails."""
-    sent: str = ""
-    cells: list[str] = field(default_factory=list)
-    repair_messages: list[ModelMessage] = field(default_factory=list)
-    """The replies that were of no use, and what was said to them."""
-    failures: int = 0
-    """Cells that failed in a row."""
-    unfinished_block: str = ""
-    """The block that the last reply was cut off in: the next one is to go on with it."""
-    quotations: Quotations | None = None
-    """What stands in the messages that are not the assistant's: it is asked about before it is called."""
+    """A valid call that repeats an earlier one. The model was asked about it; it is sent if no better reply
+    comes."""
     quotation_questioned: bool = False
-    """The model was asked whether it meant a quotation; what it had said stands, unless it calls."""
-    limits: dict[str, int] = field(default_factory=dict)
-    """The client's own limits on the tokens of the answer, where a part of them is used up."""
+    """The model was asked whether it means a quoted call. Its prose is the answer unless it calls."""
+    unfinished_block: str = ""
+    """The code block in which the last reply was truncated; the next reply continues it."""
+    sent: str = ""
+    """The prose that the client has received."""
+    repair_messages: list[ModelMessage] = field(default_factory=list)
+    """Each unusable reply, followed by the message that asked for a better one."""
+    cells: list[str] = field(default_factory=list)
+    failed_cells: int = 0
+    """Consecutive cells that failed."""
+    token_limits: dict[str, int] = field(default_factory=dict)
+    """The client's original token limits, once the fields hold what remains of them."""
 
-    def add_cell_result(self, reply: ReplyReader, verdict: CellResult) -> None:
-        """A cell was run: the next turn goes on with its output."""
+    def add_cell_result(self, reply: ReplyReader, result: CellResult) -> None:
+        """Append a cell and its output; the next turn continues from there."""
         assert self.session is not None
         code = reply.draft.code
-        self.failures = self.failures + 1 if verdict.failed else 0
-        # Whoever writes the same cell again goes round in a circle.
-        last = code in self.cells or self.failures > self.session.max_failures
+        self.failed_cells = self.failed_cells + 1 if result.failed else 0
+        # A model that writes the same cell again makes no progress.
+        last = code in self.cells or self.failed_cells > self.session.max_failures
         self.cells.append(code)
         last = last or len(self.cells) >= self.session.max_cells
         self.messages += cell_messages(
-            reply.prose.sent, code, verdict.output, failed=verdict.failed, last=last
+            reply.prose.sent, code, result.output, failed=result.failed, last=last
         )
         self.call_policy = replace(self.call_policy, required=False, name=None)
         self.attempt, self.promised, self.sent = 0, False, ""
@@ -66,7 +83,7 @@ class TurnState:
             self.session = None
 
     def add_repair(self, reply: ReplyReader, verdict: UnusableReply) -> None:
-        """The reply was of no use: the next turn asks for what it should have been."""
+        """Append an unusable reply and the request for a better one."""
         self.attempt += 1
         self.promised = self.promised or verdict.kind == "promised"
         self.unfinished_block = reply.draft.truncated_block
@@ -76,26 +93,31 @@ class TurnState:
         self.messages += exchange
         self.repair_messages += exchange
 
-    def can_continue(self, reply: ReplyReader, meter: UsageCounter, settings: Settings) -> bool:
-        """Whether the model may be asked to go on with a reply that was cut off; takes from its budget.
+    def can_continue(self, reply: ReplyReader, counter: UsageCounter, settings: Settings) -> bool:
+        """Return True if the model may continue a truncated reply.
 
-        The budget is that of repairs, the longest reply, and the client's own limit on tokens.
+        Three limits apply: repairs, the length of a reply, and the client's own token limit, of which the
+        next turn gets the rest.
         """
         if self.attempt >= settings.repair_attempts:
             return False
         if max(reply.size, len(reply.draft.truncated_block)) > settings.max_reply_chars:
             return False
-        for limit in _TOKEN_LIMITS & self.fields.keys():
-            left = self.limits.setdefault(limit, self.fields[limit]) - meter.completion
-            if left <= 0:
+        for name in _TOKEN_LIMITS & self.fields.keys():
+            limit = self.token_limits.setdefault(name, self.fields[name])
+            remaining = limit - counter.completion_tokens
+            if remaining <= 0:
                 return False
-            self.fields[limit] = left
+            self.fields[name] = remaining
         return True
 
     def confirm_quotation(
         self, reply: ReplyReader, verdict: UnusableReply, settings: Settings
     ) -> bool:
-        """Whether the model may be asked if it means what it has quoted; once asked, that is called."""
+        """Return True if the model may be asked whether it means a quoted call; if it repeats it, it runs.
+
+        Raises `ModelFailed` if a call is required and the budget is used up.
+        """
         if self.attempt >= settings.repair_attempts:
             if self.call_policy.required:
                 raise self.model_failed(verdict)
@@ -108,33 +130,30 @@ class TurnState:
         return True
 
     def model_failed(self, verdict: UnusableReply) -> ModelFailed:
-        """The error to raise when there is no next turn."""
-        reason = REASONS[verdict.kind]
-        details = _facts(verdict)["diagnostics"]
-        message = f"The model {reason}, also after {self.attempt} repair attempts."
-        return ModelFailed(f"{message}\n{details}".rstrip(), code=f"model_{verdict.kind}")
+        """The error for an answer whose budget is used up."""
+        return model_failed(verdict, _facts(verdict)["diagnostics"], self.attempt)
+
+
+def model_failed(verdict: UnusableReply, details: str, attempts: int) -> ModelFailed:
+    message = f"The model {_FAILURES[verdict.kind]} after {attempts} repair attempts."
+    return ModelFailed(f"{message}\n{details}".rstrip(), code=f"model_{verdict.kind}")
 
 
 _TOKEN_LIMITS = frozenset({"max_tokens", "max_completion_tokens"})
-REASONS = {
-    "invalid": "wrote code that cannot be used",
-    "required": "did not call a function although tool_choice requires it",
-    "empty": "gave an empty answer",
-    "output": "wrote code that calls no function",
-    "promised": "promised a call and made none",
-    "cut": "was cut off in the middle of a call",
-    "quoted": "only quoted a call that it must make",
-    "format": "did not answer in the form that response_format asks for",
+_FAILURES = {
+    "invalid": "still wrote code that cannot be used",
+    "required": "did not call a function, although tool_choice requires it,",
+    "empty": "still gave an empty answer",
+    "output": "still wrote code that calls no function",
+    "promised": "promised a call but made none",
+    "cut": "was still cut off in the middle of a call",
+    "quoted": "only quoted a call that tool_choice requires",
+    "format": "gave no answer that matches response_format",
 }
 
 
 def _facts(verdict: UnusableReply) -> dict[str, Any]:
-    facts = {
-        "diagnostics": "",
-        "output": "",
-        "names": [],
-        **verdict.facts,
-    }
+    facts = {"diagnostics": "", "output": "", "names": [], **verdict.facts}
     if not isinstance(facts["diagnostics"], str):
         facts["diagnostics"] = render(facts["diagnostics"])
     return facts

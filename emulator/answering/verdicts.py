@@ -1,4 +1,4 @@
-"""What came of one reply of the model."""
+"""The verdict on one reply of the model."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from emulator.events import FinishReason
 
 @dataclass(frozen=True)
 class FinalReply:
-    """The turn is the answer: calls, or prose."""
+    """The reply ends the answer: it has calls or prose."""
 
 
 @dataclass(frozen=True)
 class CellResult:
-    """A cell was run in the code interpreter; the model is to go on with its output."""
+    """The code interpreter ran a cell; the model continues with its output."""
 
     output: str
     failed: bool
@@ -24,30 +24,31 @@ class CellResult:
 
 @dataclass(frozen=True)
 class UnusableReply:
-    """The turn is of no use; ``kind`` and ``facts`` say what to ask for (prompts/repair.jinja)."""
+    """The reply cannot be the answer; ``kind`` and ``facts`` choose the repair prompt
+    (prompts/repair.jinja)."""
 
     kind: str
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-_ENDED = frozenset("stop tool_calls function_call eos eos_token end_turn stop_sequence".split())
-"""The upstream's finish reasons that say that the model itself has ended the reply."""
+Verdict = FinalReply | CellResult | UnusableReply
+
+_ENDED_BY_MODEL = frozenset(
+    "stop tool_calls function_call eos eos_token end_turn stop_sequence".split()
+)
 
 
 def is_truncated(finish_reason: str | None) -> bool:
-    """Whether something else than the model has ended the reply, so that it may not be whole.
+    """Return True unless the upstream says that the model itself ended the reply.
 
-    That is a token limit, a filter (OpenAI), a lack of resources (DeepSeek), a worker that was stopped
-    (vLLM's "abort"), and also an upstream that tells no reason at all.
+    Other causes are a token limit, a filter (OpenAI), a lack of resources (DeepSeek), a stopped worker
+    (vLLM's "abort"). An upstream that reports no reason counts as truncated too.
     """
-    return finish_reason not in _ENDED
+    return finish_reason not in _ENDED_BY_MODEL
 
 
 def answer_finish_reason(finish_reason: str | None) -> FinishReason:
-    """The reason for an answer that is no call, in OpenAI's words."""
+    """The finish reason of an answer without calls, in OpenAI's terms."""
     if finish_reason == "content_filter":
         return "content_filter"
     return "stop" if finish_reason is None or not is_truncated(finish_reason) else "length"
-
-
-Verdict = FinalReply | CellResult | UnusableReply

@@ -17,10 +17,9 @@ from emulator.answering.reply_splitter import ReasoningStart
 from emulator.answering.sandbox_errors import translate_sandbox_errors
 from emulator.answering.stop_filter import StopFilter
 from emulator.answering.transcript import ModelMessage, render
-from emulator.answering.turn_state import REASONS
+from emulator.answering.turn_state import model_failed
 from emulator.answering.usage_counter import UsageCounter
 from emulator.answering.verdicts import UnusableReply
-from emulator.errors import ModelFailed
 from emulator.events import RelayedChunk, UpstreamAccepted
 from emulator.programs.driver import Driver
 from emulator.upstream.interface import AnswerUpstream, Chunk
@@ -74,7 +73,7 @@ class _NativeAnswer:
             one_at_a_time=request.call_policy.one_at_a_time,
         )
         self._judge = CallChecker(request.toolset)
-        self._meter = UsageCounter()
+        self._usage_counter = UsageCounter()
         self._usage: dict[str, Any] | None = None
         self._id: dict[str, Any] = {}
         self._attempt = 0
@@ -92,13 +91,13 @@ class _NativeAnswer:
             if too_long or not isinstance(verdict, UnusableReply) or self._stands(verdict):
                 break
             if self._attempt >= settings.repair_attempts:
-                raise _gave_up(verdict, self._attempt)
+                raise model_failed(verdict, _diagnostics(verdict), self._attempt)
             metrics.NATIVE_REPAIRS.labels(f"asked_{verdict.kind}").inc()
             self._attempt += 1
             self._messages = [*self._messages, *_again(turn, verdict)]
         yield self._passed(turn.end(length=too_long))
         if self._attempt:
-            self._usage = self._meter.usage(self._messages).json()
+            self._usage = self._usage_counter.usage(self._messages).json()
         if self._usage:
             yield self._passed({"choices": [], "usage": self._usage})
 
@@ -108,12 +107,12 @@ class _NativeAnswer:
             translate_sandbox_errors(),
             self._upstream.open(self._messages, self._fields) as stream,
         ):
-            self._meter.begin()
+            self._usage_counter.start_turn()
             metrics.MODEL_TURNS.inc()
             turn.record()
             yield UpstreamAccepted(headers=stream.headers)
             for chunk in stream:
-                self._meter.count(chunk)
+                self._usage_counter.count(chunk)
                 self._usage = chunk.pop("usage", None) or self._usage
                 # In a further turn the role has been told.
                 if chunk.get("choices") and (_speaks(chunk) or not self._attempt):
@@ -148,9 +147,7 @@ def _reply(request: AnswerRequest, driver: Driver, attempt: int, *, said: bool) 
 
 
 def _again(turn: NativeTurn, verdict: UnusableReply) -> list[ModelMessage]:
-    facts = {"diagnostics": "", "names": [], **verdict.facts}
-    if not isinstance(facts["diagnostics"], str):
-        facts["diagnostics"] = "\n".join(map(str, facts["diagnostics"]))
+    facts = {"names": [], **verdict.facts, "diagnostics": _diagnostics(verdict)}
     # As words: templates of some servers fail on calls whose arguments are no JSON.
     return [
         {"role": "assistant", "content": turn.text},
@@ -158,11 +155,9 @@ def _again(turn: NativeTurn, verdict: UnusableReply) -> list[ModelMessage]:
     ]
 
 
-def _gave_up(verdict: UnusableReply, attempt: int) -> ModelFailed:
-    said = verdict.facts.get("diagnostics") or ""
-    details = said if isinstance(said, str) else "\n".join(map(str, said))
-    message = f"The model {REASONS[verdict.kind]}, also after {attempt} repair attempts."
-    return ModelFailed(f"{message}\n{details}".rstrip(), code=f"model_{verdict.kind}")
+def _diagnostics(verdict: UnusableReply) -> str:
+    found = verdict.facts.get("diagnostics") or ""
+    return found if isinstance(found, str) else "\n".join(map(str, found))
 
 
 def _speaks(chunk: Chunk) -> bool:

@@ -42,9 +42,9 @@ class VerbatimProse(Prose):
 
     def feed(self, text: str) -> str:
         if self._hold:
-            self._held.append(text)
+            self._buffer.append(text)
             return ""
-        self.tell(text)
+        self.mark_sent(text)
         return text
 
 
