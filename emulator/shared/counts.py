@@ -29,6 +29,8 @@ class WorkerCounts:
         self._memory = memoryview(mmap.mmap(-1, 8 * CELLS * len(self._names))).cast("q")
         self.cell = 0
         """That of this process."""
+        self._lock = threading.Lock()
+        """Held while a thread changes a cell of this process."""
 
     def free_cell(self, taken: Collection[int]) -> int:
         """A cleared cell for the next worker. Called by the master."""
@@ -46,7 +48,12 @@ class WorkerCounts:
         return self._memory[first : first + CELLS]
 
     def count(self, name: str, limit: int) -> SharedCount:
-        return SharedCount(self.row(name), self.cell, limit)
+        return SharedCount(self.row(name), self.cell, limit, self._lock)
+
+    def acquire(self, name: str, limit: int, timeout: float) -> Callable[[], None] | None:
+        """Wait for one of ``limit`` slots. Returns the function that releases it, or None."""
+        slots = self.count(name, limit)
+        return slots.release if slots.acquire(timeout) else None
 
     def load(self, name: str) -> WorkerLoad:
         return WorkerLoad(self.row(name), self.cell)
@@ -55,11 +62,11 @@ class WorkerCounts:
 class SharedCount:
     """One count and this worker's cell of it. Safe to share between threads."""
 
-    def __init__(self, cells: memoryview[int], cell: int, limit: int) -> None:
+    def __init__(self, cells: memoryview[int], cell: int, limit: int, lock: threading.Lock) -> None:
         self._cells = cells
         self._cell = cell
         self._limit = limit
-        self._lock = threading.Lock()
+        self._lock = lock
 
     def add(self, amount: int) -> bool:
         """Add ``amount``, which may be negative. Returns False, and adds nothing, above the limit."""
@@ -91,21 +98,3 @@ class WorkerLoad:
     def excess(self) -> int:
         """How much more load this worker has than the one with the least."""
         return self._cells[self._cell] - min(load for load in self._cells if load)
-
-
-class WorkerSlots:
-    """Slots of each name that all workers share. Safe to share between threads."""
-
-    def __init__(self, counts: WorkerCounts) -> None:
-        self._counts = counts
-        self._lock = threading.Lock()
-        self._slots: dict[str, SharedCount] = {}
-
-    def acquire(self, name: str, limit: int, timeout: float) -> Callable[[], None] | None:
-        """Returns the function that releases the slot, to be called once; None after ``timeout`` seconds.
-
-        ``name`` is one that `WorkerCounts` has, and ``limit`` is always the same for it.
-        """
-        with self._lock:
-            slots = self._slots.setdefault(name, self._counts.count(name, limit))
-        return slots.release if slots.acquire(timeout) else None

@@ -57,8 +57,14 @@ class RpcClient:
         self._path = str(path)
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """The value that the function returned. Raises what it raised, and `KeeperUnavailable`."""
-        with self._connect(name, arguments) as connection:
+        """The value that the function returned. Raises what it raised, and `KeeperUnavailable`.
+
+        Also raises `KeeperUnavailable` if the HTTP client being served disconnects; the function runs on.
+        """
+        with (
+            self._connect(name, arguments) as connection,
+            stop_on_disconnect(partial(_shut_down, connection)),
+        ):
             _, value = _receive(connection)
             return value
 

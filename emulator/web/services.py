@@ -27,7 +27,6 @@ from emulator.responses.front import ResponseFront
 from emulator.responses.signals import Signals
 from emulator.responses.stored import StoredResponses
 from emulator.settings import Settings
-from emulator.shared.counts import WorkerSlots
 from emulator.shared.state import KeeperState, LocalState, SharedState, with_redis
 from emulator.storage.blob_store import BlobStore, open_blob_store
 from emulator.storage.budgets import Budgets
@@ -171,7 +170,7 @@ def _open_upstreams(
         settings,
         None if upstream is None else lambda _: upstream,
         budgets,
-        take_slot=None if keeper is None else WorkerSlots(keeper.counts).acquire,
+        take_slot=None if keeper is None else keeper.counts.acquire,
         breaker_state=None if keeper is None else keeper.breakers.__getitem__,
     )
     opening.callback(upstreams.close)
@@ -184,8 +183,8 @@ def _open_engines(
     """The engines that run tool programs."""
     acquire_slot = None
     if keeper is not None:
-        slots = WorkerSlots(keeper.counts)
-        acquire_slot = partial(slots.acquire, PROGRAM_KERNELS, settings.max_kernels, 0.0)
+        slots = (PROGRAM_KERNELS, settings.max_kernels, 0.0)
+        acquire_slot = partial(keeper.counts.acquire, *slots)
     engines = open_engines(settings, acquire_slot)
     for engine in engines:
         opening.callback(engine.close)
