@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
-from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from emulator.interpreter.cell import RunningCell
 from emulator.interpreter.file_sync import SyncedFiles
 from emulator.settings import MemoryLimit
 from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore
+from emulator.storage.key_value.records import Records
 from sandbox.kernel.parked import ParkedSession
 
 log = structlog.get_logger()
@@ -48,35 +48,28 @@ class KernelRecord:
         return KernelRecord(self.memory_limit, self.ran, open=True, busy=False)
 
 
-_ONE: Any = tuple  # mypy wants the type of its items
-_RECORD: TypeAdapter[tuple[KernelRecord]] = TypeAdapter(
-    _ONE[KernelRecord],  # in a tuple, since only then can a dataclass be given a configuration
-    config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64"),
-)
-
-
 class KernelRecords:
     """Safe to share between threads. All methods raise `StoreFailed`."""
 
     def __init__(self, store: KeyValueStore) -> None:
         self._store = store
+        self._records: Records[KernelRecord] = Records(store, "kernel", KernelRecord)
 
     def get(self, container_id: str) -> KernelRecord | None:
-        return _parse(self._store.get(_key(container_id)))
+        return self._records.get(container_id)
 
     def stamps(self, container_ids: Collection[str]) -> dict[str, str]:
         """Container -> stamp of its record, for those that have one."""
-        values = self._store.get_many([_key(each) for each in container_ids])
-        records = {each: _parse(values.get(_key(each))) for each in container_ids}
-        return {each: record.stamp for each, record in records.items() if record is not None}
+        records = self._records.get_many(container_ids)
+        return {container_id: record.stamp for container_id, record in records.items()}
 
     def put(self, container_id: str, record: KernelRecord) -> None:
         """Store the record, and for each call of its waiting cell in which container the cell is."""
-        value = _RECORD.dump_json((record,))
+        value = self._records.dump(record)
         if len(value) > MAX_VALUE_BYTES and record.cell is not None:
             log.warning("a waiting cell is too large to be shared", container=container_id)
-            value = _RECORD.dump_json((replace(record, cell=None),))
-        values = {_key(container_id): value}
+            value = self._records.dump(replace(record, cell=None))
+        values = {self._records.key(container_id): value}
         if record.cell is not None and record.cell.waiting is not None:
             calls = record.cell.waiting.calls
             values |= {f"cell-call:{call_id}": container_id.encode() for call_id in calls}
@@ -88,19 +81,4 @@ class KernelRecords:
         return None if value is None else value.decode()
 
     def delete(self, container_id: str) -> None:
-        self._store.delete([_key(container_id)])
-
-
-def _key(container_id: str) -> str:
-    return f"kernel:{container_id}"
-
-
-def _parse(value: bytes | None) -> KernelRecord | None:
-    if value is None:
-        return None
-    try:
-        (record,) = _RECORD.validate_json(value)
-    except ValidationError as error:
-        log.warning("the record of a kernel is invalid", problems=error.error_count())
-        return None
-    return record
+        self._records.delete(container_id)

@@ -10,20 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import structlog
-from pydantic import TypeAdapter, ValidationError
-
 from emulator.storage.key_value import KeyValueStore
+from emulator.storage.key_value.records import Records
 
-log = structlog.get_logger()
-
-_KEY = "kernel-places"
+_KEY = "all"
 _TABLE_SECONDS = 31 * 86_400.0
 """Longer than any slot. Each change extends it."""
 
 _Table = dict[str, tuple[float, float]]
 """Container -> when its kernel was last used, and when its slot expires, in Unix time."""
-_TABLE: TypeAdapter[_Table] = TypeAdapter(_Table)
 
 
 class _NoSlot(Exception):
@@ -37,7 +32,7 @@ class KernelSlots:
         self, store: KeyValueStore, limit: int, now: Callable[[], float] = time.time
     ) -> None:
         self.limit = limit
-        self._store = store
+        self._tables: Records[_Table] = Records(store, "kernel-slots", _Table, _TABLE_SECONDS)
         self._now = now
 
     def acquire(self, container_id: str, seconds: float) -> bool:
@@ -67,7 +62,7 @@ class KernelSlots:
     def idle(self, seconds: float) -> list[str]:
         """Containers whose kernels have not been used for ``seconds``, the longest idle first."""
         since = self._now() - seconds
-        table = self._parse(self._store.get(_KEY))
+        table = self._current(self._tables.get(_KEY))
         by_use = sorted((used, container_id) for container_id, (used, _) in table.items())
         return [container_id for used, container_id in by_use if used <= since]
 
@@ -75,19 +70,13 @@ class KernelSlots:
         table[container_id] = (self._now(), self._now() + seconds)
 
     def _change(self, change: Callable[[_Table], None]) -> None:
-        def changed(value: bytes | None) -> bytes:
-            table = self._parse(value)
+        def changed(stored: _Table | None) -> _Table:
+            table = self._current(stored)
             change(table)
-            return _TABLE.dump_json(table)
+            return table
 
-        self._store.change(_KEY, changed, _TABLE_SECONDS)
+        self._tables.change(_KEY, changed)
 
-    def _parse(self, value: bytes | None) -> _Table:
-        if value is None:
-            return {}
-        try:
-            table = _TABLE.validate_json(value)
-        except ValidationError as error:
-            log.warning("the table of kernel slots is invalid", problems=error.error_count())
-            return {}
-        return {each: times for each, times in table.items() if times[1] > self._now()}
+    def _current(self, table: _Table | None) -> _Table:
+        """The slots that have not expired."""
+        return {each: times for each, times in (table or {}).items() if times[1] > self._now()}

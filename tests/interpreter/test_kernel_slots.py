@@ -83,6 +83,6 @@ def test_the_longest_idle_come_first_and_what_is_in_use_not_at_all(
 def test_what_is_no_table_of_places_counts_as_none(
     store: SQLiteStore, replica: Callable[[], KernelSlots]
 ) -> None:
-    store.put({"kernel-places": b'{"a": ["soon", null]}'})
+    store.put({"kernel-slots:all": b'{"a": ["soon", null]}'})
     assert replica().idle(0) == []
     assert replica().acquire("a", 60)
