@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from urllib.parse import urlsplit
@@ -32,16 +32,6 @@ _KINDS = {
     429: "rate_limited",
     504: "timeout",
 }
-
-
-@contextmanager
-def counted_failures(upstream: str) -> Iterator[None]:
-    """Count an `UpstreamFailed` that the block raises."""
-    try:
-        yield
-    except UpstreamFailed as error:
-        count_failure(upstream, error)
-        raise
 
 
 def count_failure(upstream: str, error: UpstreamFailed, kind: str = "") -> None:

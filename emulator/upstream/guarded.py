@@ -23,7 +23,7 @@ from emulator.client_disconnect import has_disconnected, stop_on_disconnect
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
 from emulator.upstream.breaker import Breaker
-from emulator.upstream.failures import count_failure, counted_failures
+from emulator.upstream.failures import count_failure
 from emulator.upstream.interface import Messages, Upstream, UpstreamReply
 from emulator.upstream.pass_through import PassedOnResponse
 from emulator.upstream.reply import Received
@@ -79,13 +79,8 @@ class GuardedUpstream:
         key: str | None = None,
     ) -> UpstreamReply:
         """As `Upstream.open`."""
-        release = self._take_slot(until)
-        try:
-            send = partial(self.upstream.open, messages, fields, until, key)
-            reply = self._send_with_retries(send, until)
-        except BaseException:
-            release()
-            raise
+        send = partial(self.upstream.open, messages, fields, until, key)
+        reply, release = self._send(send, until, lambda _: True)
 
         def close(received: Received) -> None:
             if received.error is not None:
@@ -102,29 +97,31 @@ class GuardedUpstream:
         may_repeat: Callable[[UpstreamFailed], bool],
     ) -> PassedOnResponse:
         """Send a request that is not a chat. It holds its slot until its body is closed."""
-        release = self._take_slot(until)
-        try:
-            response = self._send_with_retries(send, until, may_repeat)
-        except BaseException:
-            release()
-            raise
+        response, release = self._send(send, until, may_repeat)
         response.body.on_close(release)
         return response
 
+    def _send(
+        self, send: Callable[[], T], until: float, may_repeat: Callable[[UpstreamFailed], bool]
+    ) -> tuple[T, Callable[[], None]]:
+        """Return what ``send`` returns, and what releases its slot. Raises `UpstreamFailed`."""
+        release = self._take_slot(until)
+        try:
+            return self._send_with_retries(send, until, may_repeat), release
+        except BaseException:
+            release()
+            raise
+
     def _send_with_retries(
-        self,
-        send: Callable[[], T],
-        until: float,
-        may_repeat: Callable[[UpstreamFailed], bool] = lambda _: True,
+        self, send: Callable[[], T], until: float, may_repeat: Callable[[UpstreamFailed], bool]
     ) -> T:
-        """Raises `UpstreamFailed`."""
         attempt = 0
         while True:
             self._breaker.check()
             try:
-                with counted_failures(self._name):
-                    response = send()
+                response = send()
             except UpstreamFailed as error:
+                count_failure(self._name, error)
                 _check_client()  # its own disconnecting ended the request: the upstream did not fail
                 if error.code not in _NO_SIGN_OF_HEALTH:
                     self._breaker.failed(error)

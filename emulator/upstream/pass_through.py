@@ -47,8 +47,8 @@ class PassedOnRequest:
         query = quote(self.query, safe="%/:?@!$&'()*+,;=~[]")
         if operator_query:
             own = parse_qsl(query, keep_blank_values=True)
-            kept = [(name, value) for name, value in own if name not in operator_query]
-            query = urlencode([*kept, *operator_query.items()])
+            others = [(name, value) for name, value in own if name not in operator_query]
+            query = urlencode([*others, *operator_query.items()])
         return f"{base_url}/{self.path}" + (f"?{query}" if query else "")
 
 

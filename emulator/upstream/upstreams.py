@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -142,23 +142,15 @@ class Upstreams:
         grant = grant_of(client)
         return [model for name, model in found.items() if grant.may_use(name)]
 
-    def pass_on(
-        self,
-        method: str,
-        path: str,
-        query: bytes,
-        headers: Mapping[str, str],
-        body: bytes,
-        client: str,
-    ) -> PassedOnResponse:
+    def pass_on(self, request: PassedOnRequest, client: str) -> PassedOnResponse:
         """Send a request as it is to the upstream of the model that its body names.
 
         Raises `NotFound`, `Forbidden`, `RateLimited`, `BadRequest` and `UpstreamFailed`.
         """
-        content_type = headers.get("content-type", "")
-        named = find_model(body, content_type)
+        content_type = request.headers.get("content-type", "")
+        named = find_model(request.body, content_type)
         grant = grant_of(client)
-        check_passed_on(grant, path, query, named)
+        check_passed_on(grant, request.path, request.query, named)
         spend = self._spend(client)
         target = self.routes.default()
         if named.name is not None:
@@ -166,18 +158,17 @@ class Upstreams:
             target = route.target
             # If two fields have the same name, the upstream might read the other one.
             if route.model != named.name or not grant.any_model:
-                body = named.replaced_by(route.model)
+                request = replace(request, body=named.replaced_by(route.model))
         key = key_for(target.settings, client)
-        request = PassedOnRequest(method, path, query, headers, body)
         guarded, until = self.of(target), self.deadline()
         send = partial(guarded.upstream.pass_on, request, until, key)
         response = guarded.pass_on(
-            partial(pass_on_recorded, target.name, path, named.name, send),
+            partial(pass_on_recorded, target.name, request.path, named.name, send),
             until,
-            partial(may_repeat, method),
+            partial(may_repeat, request.method),
         )
         if spend is not None:
-            request_chars = len(body) if "json" in content_type else 0
+            request_chars = len(request.body) if "json" in content_type else 0
             response_type = response.headers.get("content-type", "")
             meter_body(response.body, response_type, request_chars, spend)
         return response

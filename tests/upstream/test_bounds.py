@@ -1,4 +1,4 @@
-"""What an upstream may do to an answer: take time, talk on, send garbage. Each has its end and its status."""
+"""Limits of an upstream: slow, endless and malformed replies end, each with its own status."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def body(tools: list[Any], **fields: Any) -> dict[str, Any]:
 
 
 @TOOLS
-def test_an_upstream_that_drips_has_a_deadline_though_it_is_never_silent(
+def test_a_slow_upstream_has_a_deadline_though_it_never_falls_silent(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tools: list[Any]
 ) -> None:
     proxy = start_proxy(answer_seconds=0.5)
@@ -33,16 +33,18 @@ def test_an_upstream_that_drips_has_a_deadline_though_it_is_never_silent(
     assert upstream.exchanges[-1].aborted.wait(10)
 
 
-def test_comments_are_no_answer(start_proxy: StartProxy, upstream: ScriptedUpstream) -> None:
+def test_comments_do_not_extend_the_deadline(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
     proxy = start_proxy(answer_seconds=0.2)
     upstream.reply(Reply(frames=[b": ping\n\n"] * 4000, delay=0.05))
     assert send(f"{proxy}/v1/chat/completions", body([]))[0] == 504
 
 
-def test_repairs_have_no_time_of_their_own(
+def test_repairs_share_the_answers_deadline(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
-    """The deadline is the answer's, not the turn's: a model that is wrong slowly is not asked for ever."""
+    """A model that is slow and wrong used to be asked again without end."""
     proxy = start_proxy(answer_seconds=1, repair_attempts=10)
     upstream.default = Reply("```python\nget_weather(town=1)\n```", first_delay=0.3)
     assert send(f"{proxy}/v1/chat/completions", body([GET_WEATHER]))[0] == 504
@@ -51,7 +53,7 @@ def test_repairs_have_no_time_of_their_own(
 
 @TOOLS
 @pytest.mark.parametrize("field", ["text", "reasoning"])
-def test_a_reply_without_end_is_cut_off(
+def test_an_endless_reply_is_truncated(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tools: list[Any], field: str
 ) -> None:
     proxy = start_proxy(max_reply_chars=1024)
@@ -60,7 +62,7 @@ def test_a_reply_without_end_is_cut_off(
     assert status == 200
     [choice] = answer["choices"]
     assert choice["finish_reason"] == "length"
-    # Of 900,000 characters; what comes in one read is told as one.
+    # Of 900,000 characters; the text of one read is not split.
     assert len(json.dumps(choice["message"])) < 50_000
     assert upstream.exchanges[-1].aborted.wait(10)
 
@@ -84,7 +86,7 @@ GARBAGE: list[Any] = [
 
 @TOOLS
 @pytest.mark.parametrize("event", GARBAGE, ids=json.dumps)
-def test_garbage_is_the_upstreams_fault(
+def test_a_malformed_event_is_the_upstreams_fault(
     proxy: str, upstream: ScriptedUpstream, tools: list[Any], event: Any
 ) -> None:
     frame = b"data: " + json.dumps(event).encode() + b"\n\n"

@@ -211,7 +211,7 @@ def test_a_client_that_disconnects_ends_the_upstreams_connection(
         client_disconnect.current.reset(token)
 
 
-def test_a_client_that_disconnects_is_not_kept_by_an_upstream_that_does_not_answer(
+def test_a_client_that_disconnects_does_not_wait_for_an_upstream_without_a_response(
     server: Counting, upstream: OpenAIUpstream
 ) -> None:
     client = ClientDisconnect()

@@ -43,7 +43,7 @@ def failed(status: int, **headers: str) -> UpstreamFailed:
         (0, failed(400, x_should_retry="true"), 0.25, 0.5),
     ],
 )
-def test_a_retry_comes_when_the_upstream_advises_or_ever_later(
+def test_a_retry_follows_the_upstreams_advice_or_waits_longer_each_time(
     attempt: int, error: UpstreamFailed, low: float, high: float
 ) -> None:
     pauses = [
@@ -65,7 +65,7 @@ def test_a_retry_comes_when_the_upstream_advises_or_ever_later(
         (0, failed(429, retry_after="inf")),
     ],
 )
-def test_what_would_fail_again_or_must_wait_long_is_told_at_once(
+def test_an_error_that_is_permanent_or_must_wait_long_is_not_retried(
     attempt: int, error: UpstreamFailed
 ) -> None:
     assert Retries(2).pause(attempt, error) is None
@@ -79,11 +79,11 @@ def test_the_breaker_opens_after_failures_in_a_row_and_lets_one_request_try() ->
         try:
             breaker.check()
         except UpstreamFailed as error:
-            told.append((error.status, error.code, error.headers["retry-after"]))
+            refusals.append((error.status, error.code, error.headers["retry-after"]))
             return True
         return False
 
-    told: list[tuple[int, str | None, str]] = []
+    refusals: list[tuple[int, str | None, str]] = []
     breaker.failed(failed(503))
     breaker.failed(failed(429))  # an answer: the upstream is there
     breaker.failed(failed(502))
@@ -93,8 +93,8 @@ def test_the_breaker_opens_after_failures_in_a_row_and_lets_one_request_try() ->
     clock[0] = 4.9
     assert open_now()
     clock[0] = 5.0
-    assert not open_now(), "one request is the trial"
-    assert open_now(), "the others wait for what becomes of it"
+    assert not open_now(), "one request tries"
+    assert open_now(), "the others are refused until its outcome is known"
     breaker.failed(failed(503))
     clock[0] = 9.9
     assert open_now()
@@ -102,11 +102,11 @@ def test_the_breaker_opens_after_failures_in_a_row_and_lets_one_request_try() ->
     assert not open_now()
     breaker.succeeded()
     assert not open_now()
-    assert told[0] == (503, "upstream_down", "5")
-    assert told[1] == (503, "upstream_down", "1")
+    assert refusals[0] == (503, "upstream_down", "5")
+    assert refusals[1] == (503, "upstream_down", "1")
 
 
-def test_an_upstream_that_is_down_is_left_alone(
+def test_requests_to_an_upstream_that_is_down_are_paused(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     proxy = start_proxy(upstream_retries=0, breaker_failures=2, breaker_seconds=600)
@@ -120,7 +120,7 @@ def test_an_upstream_that_is_down_is_left_alone(
     assert len(upstream.requests) == 2
 
 
-def test_a_request_is_sent_again_when_retry_after_says(
+def test_a_request_is_sent_again_after_retry_after(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     proxy = start_proxy(upstream_retries=2)
@@ -129,10 +129,10 @@ def test_a_request_is_sent_again_when_retry_after_says(
     assert len(upstream.requests) == 3
 
 
-def test_retries_end_with_the_answers_time(
+def test_retries_end_at_the_answers_deadline(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
-    """Half a minute of advice does not fit into the five seconds of the answer: its client is told now."""
+    """The advised half minute exceeds the five seconds of the answer, so the client gets the error now."""
     proxy = start_proxy(upstream_retries=2, answer_seconds=5)
     upstream.reply(Reply(status=429, headers={"retry-after": "30"}))
     status, headers, _ = send(f"{proxy}/v1/chat/completions", HELLO)
@@ -140,11 +140,11 @@ def test_retries_end_with_the_answers_time(
     assert len(upstream.requests) == 1
 
 
-def test_an_upstream_gets_as_many_requests_at_once_as_it_may(
+def test_an_upstream_gets_no_more_concurrent_requests_than_its_limit(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     proxy = start_proxy(upstream_requests=1)
-    first_is_in, go_on = threading.Event(), threading.Event()
+    first_is_in, may_reply = threading.Event(), threading.Event()
     together: list[int] = []
     inside = [0]
 
@@ -152,7 +152,7 @@ def test_an_upstream_gets_as_many_requests_at_once_as_it_may(
         inside[0] += 1
         together.append(inside[0])
         first_is_in.set()
-        go_on.wait(60)
+        may_reply.wait(60)
         inside[0] -= 1
         return "Hi."
 
@@ -167,17 +167,17 @@ def test_an_upstream_gets_as_many_requests_at_once_as_it_may(
     for thread in threads:
         thread.start()
     assert first_is_in.wait(60)
-    go_on.set()
+    may_reply.set()
     for thread in threads:
         thread.join()
     assert (statuses, together) == ([200, 200, 200], [1, 1, 1])
 
 
 @pytest.mark.parametrize("tools", ["emulate", "native"])
-def test_a_full_upstream_is_told_of_where_the_answers_time_ends(
+def test_waiting_for_a_full_upstream_ends_at_the_answers_deadline(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tools: str
 ) -> None:
-    """The place of a reply that is read on is not free, though the upstream has accepted it."""
+    """A reply that is still being read holds its slot."""
     proxy = start_proxy(upstream_requests=1, answer_seconds=1, tools=tools)
     upstream.reply("first", fault="silent", after=1)
     client = openai.OpenAI(base_url=f"{proxy}/v1", api_key="k", max_retries=0)
@@ -198,7 +198,7 @@ def other() -> Iterator[OtherEndpoints]:
 EMBED = {"model": "e", "input": "Hi"}
 
 
-def test_what_is_passed_on_has_a_place_until_it_has_been_read(
+def test_a_passed_on_request_holds_its_slot_until_its_body_is_read(
     start_proxy: StartProxy, other: OtherEndpoints
 ) -> None:
     proxy = start_proxy(base_url=other.base_url, upstream_requests=1, answer_seconds=1)
@@ -217,7 +217,7 @@ def test_what_is_passed_on_has_a_place_until_it_has_been_read(
     ("method", "path", "refusals"),
     [("HEAD", "embeddings", []), ("POST", "embeddings", [(400, {})]), ("POST", "a?b/..", [])],
 )
-def test_what_is_not_read_or_refused_leaves_its_place(
+def test_a_response_that_is_not_read_or_refused_releases_its_slot(
     start_proxy: StartProxy, other: OtherEndpoints, method: str, path: str, refusals: Any
 ) -> None:
     proxy = start_proxy(base_url=other.base_url, upstream_requests=1, answer_seconds=1)

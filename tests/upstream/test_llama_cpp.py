@@ -37,7 +37,7 @@ def llama_cpp() -> Iterator[str]:
         yield url
 
 
-def asked(proxy: str, **fields: Any) -> tuple[int, Any]:
+def ask(proxy: str, **fields: Any) -> tuple[int, Any]:
     body = {
         "model": MODEL_NAME,
         "messages": CONVERSATION,
@@ -62,7 +62,7 @@ def test_a_required_call_is_valid_by_the_field_that_holds_it(
 ) -> None:
     row = {"name": "held", "pattern": ".", "grammar": field}
     proxy = start_proxy(base_url=llama_cpp, profile="held", profiles=(row,), repair_attempts=0)
-    choice = choice_of(asked(proxy, tool_choice="required"))
+    choice = choice_of(ask(proxy, tool_choice="required"))
     [call] = choice["message"]["tool_calls"]
     assert choice["finish_reason"] == "tool_calls"
     assert call["function"]["name"] == "get_weather"
@@ -73,7 +73,7 @@ def test_words_under_its_grammar_are_words(start_proxy: StartProxy, llama_cpp: s
     row = {"name": "held", "pattern": ".", "grammar": "grammar"}
     proxy = start_proxy(base_url=llama_cpp, profile="held", profiles=(row,), repair_attempts=0)
     poem = [{"role": "user", "content": "Write a poem about the sea."}]
-    choice = choice_of(asked(proxy, messages=poem))
+    choice = choice_of(ask(proxy, messages=poem))
     assert choice["message"]["content"]
     assert "tool_calls" not in choice["message"]
 
@@ -83,14 +83,14 @@ def test_a_call_that_the_server_does_not_hold_the_model_to_is_an_honest_error(
 ) -> None:
     """With this model's chat template llama.cpp ignores ``tools`` and ``tool_choice``."""
     proxy = start_proxy(base_url=llama_cpp, tools="native", repair_attempts=0)
-    status, error = asked(proxy, tool_choice="required")
+    status, error = ask(proxy, tool_choice="required")
     assert (status, error["error"]["code"]) == (502, "model_required")
 
 
 def test_tools_auto_finds_that_this_model_cannot(start_proxy: StartProxy, llama_cpp: str) -> None:
     """It has no template for tools, so that it never calls by itself: it is emulated, and does."""
     proxy = start_proxy(base_url=llama_cpp, tools="auto", profile="tiny")
-    choice = choice_of(asked(proxy, messages=[CONVERSATION[-1]]))
+    choice = choice_of(ask(proxy, messages=[CONVERSATION[-1]]))
     [call] = choice["message"]["tool_calls"]
     assert json.loads(call["function"]["arguments"]) == {"location": "London"}
 
@@ -100,6 +100,6 @@ def test_how_prompts_begin_has_been_read_before_the_first_request(start_proxy: S
     with serve() as url:
         read_ahead(url, opening_messages())
         proxy = start_proxy(base_url=url, profile="tiny")
-        _, answer = asked(proxy, messages=[CONVERSATION[-1]])
+        _, answer = ask(proxy, messages=[CONVERSATION[-1]])
     usage = answer["usage"]
     assert usage["prompt_tokens_details"]["cached_tokens"] > 0.7 * usage["prompt_tokens"]

@@ -1,4 +1,4 @@
-"""Profiles of the operator's own: rows of TOML, seen in what the upstream gets and the client is told."""
+"""Profiles of the operator's own: rows of TOML, and their effect on upstream and client."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ def test_reasoning_comes_from_the_profiles_field_and_begins_inside(
     start_proxy: StartProxy, upstream: ScriptedUpstream, house: Any
 ) -> None:
     client = openai.OpenAI(base_url=start_proxy(profiles=house) + "/v1", api_key="k")
-    told = {"choices": [{"index": 0, "delta": {"thinking": "Hm."}, "finish_reason": None}]}
+    thought = {"choices": [{"index": 0, "delta": {"thinking": "Hm."}, "finish_reason": None}]}
     end = {"choices": [{"index": 0, "delta": {"content": "Yes."}, "finish_reason": "stop"}]}
-    frames = [f"data: {json.dumps(chunk)}\n\n" for chunk in (told, end)]
+    frames = [f"data: {json.dumps(chunk)}\n\n" for chunk in (thought, end)]
     upstream.reply(Reply(frames=[*(frame.encode() for frame in frames), b"data: [DONE]\n\n"]))
     upstream.reply("Hm.</think>Yes.")
     for model in ("house-a-v2", "house-b-v2"):
@@ -136,16 +136,16 @@ def test_a_template_of_ones_own_instructs_the_model(
         (None, "No such file"),
     ],
 )
-def test_a_template_that_does_not_work_is_told_at_start(
+def test_a_template_that_does_not_work_is_refused_at_start(
     template: str | None, complaint: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "own.txt"
     if template is not None:
         file.write_text(template)
     settings = Settings(profiles=[{"name": "mine", "template": str(file)}])  # type: ignore[list-item]
-    with pytest.raises(InvalidTemplate, match=re.escape(complaint)) as told:
+    with pytest.raises(InvalidTemplate, match=re.escape(complaint)) as failed:
         check_templates(settings)
-    assert str(file) in str(told.value)
+    assert str(file) in str(failed.value)
 
 
 def test_the_command_refuses_such_a_template_in_one_line(tmp_path: Path) -> None:

@@ -33,9 +33,9 @@ class Root(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        said = self.server.answers.get(self.path)  # type: ignore[attr-defined]
-        body = json.dumps(said).encode() if said is not None else b"<h1>Not here</h1>"
-        self.send_response(200 if said is not None else 404)
+        answer = self.server.answers.get(self.path)  # type: ignore[attr-defined]
+        body = json.dumps(answer).encode() if answer is not None else b"<h1>Not here</h1>"
+        self.send_response(200 if answer is not None else 404)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -52,13 +52,11 @@ def root() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("server", [s for s in SERVERS if s.path], ids=lambda s: s.name)
-def test_a_server_is_known_by_its_models_and_by_what_only_it_answers(
-    root: Any, server: Any
-) -> None:
+def test_a_server_is_identified_by_its_models_or_by_its_own_path(root: Any, server: Any) -> None:
     url = f"http://127.0.0.1:{root.server_port}/v1"
     upstream = OpenAIUpstream(Settings(base_url=url))
     root.answers = {server.path: {server.key: "1.0"}}
-    assert identify_server(url, [server.owner], lambda _: pytest.fail("asked")) is server
+    assert identify_server(url, [server.owner], lambda _: pytest.fail("requested")) is server
     assert identify_server(url, ["me"], upstream.at_root) is server
     root.answers = {server.path: ["another"]}
     assert identify_server(url, [], upstream.at_root) is UNKNOWN
@@ -77,7 +75,7 @@ def test_the_pages_row_of_each_server_is_valid_and_is_that_server(
     [target] = Routes(settings).targets
     server = next(server for server in SERVERS if server.name == name)
     if not server.path:
-        found = identify_server(target.settings.base_url, [], lambda _: pytest.fail("asked"))
+        found = identify_server(target.settings.base_url, [], lambda _: pytest.fail("requested"))
         assert found is server
         assert target.settings.api_key.get_secret_value() == "secret"
     fields = {row.grammar for row in settings.profiles}
@@ -85,7 +83,7 @@ def test_the_pages_row_of_each_server_is_valid_and_is_that_server(
     assert bool(fields) == (server.grammar_field != "off")
 
 
-def test_which_server_it_is_can_be_asked(root: Any, tmp_path: Path) -> None:
+def test_the_command_names_the_kind_of_server(root: Any, tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{root.server_port}/v1"
     root.answers = {"/v1/models": {"data": [{"id": "m", "owned_by": "vllm"}]}}
     known = f'{url} is vLLM, which takes a grammar (grammar = "structured_outputs" in [[profiles]])'
@@ -97,7 +95,7 @@ def test_which_server_it_is_can_be_asked(root: Any, tmp_path: Path) -> None:
     assert gone.startswith("http://127.0.0.1:1/v1 does not answer: ")
 
 
-def test_readiness_tells_which_servers_there_are(root: Any) -> None:
+def test_readiness_names_the_kinds_of_servers(root: Any) -> None:
     url = f"http://127.0.0.1:{root.server_port}/v1"
     root.answers = {"/v1/models": {"data": [{"id": "m", "owned_by": "library"}]}}
     settings = Settings(base_url=url, store=":memory:", files_dir=":temporary:", warm_kernels=0)
@@ -105,7 +103,7 @@ def test_readiness_tells_which_servers_there_are(root: Any) -> None:
     try:
         assert app.test_client().get("/readyz").json == {"status": "ready"}
         app.extensions["emulator"].reachability.check()
-        told = {"status": "ready", "servers": {url: "Ollama"}}
-        assert app.test_client().get("/readyz").json == told
+        expected = {"status": "ready", "servers": {url: "Ollama"}}
+        assert app.test_client().get("/readyz").json == expected
     finally:
         app.extensions["emulator"].close()

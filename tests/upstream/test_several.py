@@ -1,4 +1,4 @@
-"""Several upstreams: who is asked for which model, with which key, and who instead of one that fails."""
+"""Several upstreams: which one serves a model, with which key, and which one replaces a failed one."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def ask(proxy: str, model: str, **fields: Any) -> tuple[int, dict[str, str], Any
     return send(f"{proxy}/v1/chat/completions", body)
 
 
-def said(answer: Any) -> str:
+def text_of(answer: Any) -> str:
     text: str = answer["choices"][0]["message"]["content"]
     return text
 
 
 @pytest.mark.parametrize("tools", [[], [GET_WEATHER]], ids=["no tools", "tools"])
-def test_a_model_is_asked_where_its_name_says_with_that_upstreams_key(
+def test_a_models_name_selects_the_upstream_and_its_key(
     start_proxy: StartProxy, upstream: ScriptedUpstream, second: ScriptedUpstream, tools: list[Any]
 ) -> None:
     proxy = start_proxy(
@@ -53,11 +53,11 @@ def test_a_model_is_asked_where_its_name_says_with_that_upstreams_key(
         ),
         aliases={"gpt-4o": "small-one", "claude-*": "large"},
     )
-    asked = {"small-one": second, "groq/llama": second, "gpt-4o": second, "claude-x": upstream}
-    for model, server in asked.items():
+    servers = {"small-one": second, "groq/llama": second, "gpt-4o": second, "claude-x": upstream}
+    for model, server in servers.items():
         server.reply("Hi.")
         status, _, answer = ask(proxy, model, **({"tools": tools} if tools else {}))
-        assert (status, said(answer), answer["model"]) == (200, "Hi.", model)
+        assert (status, text_of(answer), answer["model"]) == (200, "Hi.", model)
     assert [body["model"] for body in second.requests] == ["small-one", "llama", "small-one"]
     assert [body["model"] for body in upstream.requests] == ["large"]
     assert {headers["authorization"] for headers in second.headers} == {"Bearer key-2"}
@@ -100,7 +100,7 @@ def test_each_upstream_has_settings_of_its_own(
     assert [second.requests[0]["messages"][0]["role"]] == ["system"]
 
 
-def test_the_model_lists_are_merged_and_say_whose_each_model_is(
+def test_the_model_lists_are_merged_and_name_the_owner_of_each_model(
     start_proxy: StartProxy, upstream: ScriptedUpstream, second: ScriptedUpstream
 ) -> None:
     proxy = start_proxy(
@@ -113,7 +113,7 @@ def test_the_model_lists_are_merged_and_say_whose_each_model_is(
     )
     client = openai.OpenAI(base_url=f"{proxy}/v1", api_key="k", max_retries=0)
     owners = {model.id: model.owned_by for model in client.models.list()}
-    # "scripted" is asked of the upstream that takes the name; the near one has it under its own.
+    # The upstream that serves the name "scripted" owns it; the near one has it under its own prefix.
     assert owners == {
         "near/small": "near",
         "near/scripted": "near",
@@ -176,7 +176,7 @@ def test_another_model_answers_where_the_upstream_fails(
     assert ("get_weather" in json.dumps(second.requests[0])) == bool(tools)
 
 
-def test_what_the_request_is_at_fault_for_is_asked_of_no_other(
+def test_a_faulty_request_is_not_sent_to_a_fallback(
     start_proxy: StartProxy, upstream: ScriptedUpstream, second: ScriptedUpstream
 ) -> None:
     proxy = start_proxy(
@@ -187,7 +187,7 @@ def test_what_the_request_is_at_fault_for_is_asked_of_no_other(
     assert second.requests == []
 
 
-def test_what_has_been_said_is_not_said_again_by_another(
+def test_an_answer_that_has_begun_is_not_repeated_by_a_fallback(
     start_proxy: StartProxy, upstream: ScriptedUpstream, second: ScriptedUpstream
 ) -> None:
     proxy = start_proxy(
@@ -201,10 +201,10 @@ def test_what_has_been_said_is_not_said_again_by_another(
     assert second.requests == []
 
 
-def test_the_clients_own_key_goes_upstream_where_that_is_asked_for(
+def test_the_clients_own_key_is_sent_if_the_setting_says_so(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
-    """And what is kept for clients is kept apart by their keys."""
+    """Stored responses are separated by these keys."""
     proxy = start_proxy(pass_client_key=True)
     upstream.reply("Hi.", "Hi.")
     for key in ("first-key", "second-key"):
@@ -216,10 +216,10 @@ def test_the_clients_own_key_goes_upstream_where_that_is_asked_for(
     ]
     first = openai.OpenAI(base_url=f"{proxy}/v1", api_key="first-key", max_retries=0)
     upstream.reply("Kept.")
-    kept = first.responses.create(model="m", input="Hi")
-    assert first.responses.retrieve(kept.id).output_text == "Kept."
+    stored = first.responses.create(model="m", input="Hi")
+    assert first.responses.retrieve(stored.id).output_text == "Kept."
     with pytest.raises(openai.NotFoundError):
-        client.responses.retrieve(kept.id)
+        client.responses.retrieve(stored.id)
     status, _, answer = ask(proxy, "m")
     assert (status, answer["error"]["code"]) == (401, "invalid_api_key")
 
@@ -271,9 +271,7 @@ def paths(server: OtherEndpoints) -> list[str]:
         ({"pass_client_key": True, "client_keys": "abc"}, "pass_client_key"),
     ],
 )
-def test_rows_that_make_no_sense_are_refused_at_start(
-    settings: dict[str, Any], complaint: str
-) -> None:
+def test_invalid_rows_are_refused_at_start(settings: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValidationError, match=f"(?s){complaint}"):
         Settings(**settings)
 

@@ -10,6 +10,7 @@ from werkzeug.exceptions import HTTPException
 
 from emulator.errors import MethodNotAllowed, NotFound
 from emulator.settings import Settings
+from emulator.upstream.pass_through import PassedOnRequest
 from emulator.upstream.upstreams import Upstreams
 from emulator.web.routes.replies import client
 
@@ -38,10 +39,10 @@ def add_routes(
         record()
         headers = {name.lower(): value for name, value in request.headers.items()}
         body = request.get_data() if request.method == "POST" else b""
-        answer = upstreams.pass_on(
-            request.method, rest, request.query_string, headers, body, client()
+        response = upstreams.pass_on(
+            PassedOnRequest(request.method, rest, request.query_string, headers, body), client()
         )
-        return Response(answer.body, answer.status, [*answer.headers.items()])
+        return Response(response.body, response.status, [*response.headers.items()])
 
 
 def _served_by_another_method() -> bool:
