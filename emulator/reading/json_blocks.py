@@ -116,13 +116,13 @@ def _next_call(text: TextBuffer, names: ToolNames) -> Generator[Event | None, No
         between = _BETWEEN.match(head)
         length = between.end() if between else 0
         if length < len(head):
-            found = match_json(head[length:], whole, names)
-            if found.verdict is Verdict.YES and found.sure:
+            verdict = match_json(head[length:], whole, names)
+            if verdict is Verdict.YES:
                 if (yield from quoted_value_length(text, names, length)):
                     return False
                 yield BlockDelta(head[:length], text.take(length))
                 return True
-            if found.verdict is not Verdict.MAYBE:
+            if verdict is not Verdict.MAYBE:
                 return False
         elif whole:
             return False

@@ -2,63 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
-from emulator.reading.events import Reasoning, Text
+from emulator.reading.events import Event, Reasoning, Text
+from emulator.reading.reasoning import scan_reasoning
 from emulator.reading.tags import REASONING
-from emulator.reading.text_buffer import partial_match
+from emulator.reading.text_buffer import TextBuffer
 
 
 class LeadingReasoning:
     """``feed(text)``, then ``close()``, as in the splitter. Only the beginning of the text is
-    examined.
-
-    White space before and after the reasoning is dropped.
+    examined. White space before and after the reasoning is dropped.
     """
 
     def __init__(self) -> None:
-        self._closing: str | None = None
-        """The closing tag of the open reasoning."""
-        self._buffered = ""
-        self._decided = False
-        self._trim = False
-        """A tag has just ended: white space after it is dropped."""
+        self._text = TextBuffer()
+        self._events = self._answer()
 
     def feed(self, text: str) -> Iterator[Reasoning | Text]:
-        text, self._buffered = self._buffered + text, ""
-        if not self._decided:
-            begins = text.lstrip()
-            opening = next((tag for tag in REASONING if begins.startswith(tag)), None)
-            if opening is None and any(tag.startswith(begins) for tag in REASONING):
-                self._buffered = text  # it may still become a tag
-                return
-            self._decided = True
-            if opening is not None:
-                self._closing, self._trim = REASONING[opening], True
-                text = begins[len(opening) :]
-        text = self._trimmed(text)
-        if self._closing is not None:
-            thought, closed, rest = text.partition(self._closing)
-            if not closed:
-                thought = text[: len(text) - partial_match(text, self._closing)]
-                self._buffered = text[len(thought) :]
-            if thought:
-                yield Reasoning(thought, thought)
-            if not closed:
-                return
-            self._closing, self._trim = None, True
-            text = self._trimmed(rest)
-        if text:
-            yield Text(text)
-
-    def _trimmed(self, text: str) -> str:
-        if self._trim:
-            text = text.lstrip()
-            self._trim = not text
-        return text
+        self._text.feed(text)
+        return self._available_events()
 
     def close(self) -> Iterator[Reasoning | Text]:
-        """Yield the buffered text, which turned out not to be a tag."""
-        buffered, self._buffered = self._buffered, ""
-        if buffered:
-            yield Text(buffered) if self._closing is None else Reasoning(buffered, buffered)
+        """Yield the remaining text. Call it once, when the answer has ended."""
+        self._text.final = True
+        return self._available_events()
+
+    def _available_events(self) -> Iterator[Reasoning | Text]:
+        for event in self._events:
+            if event is None:
+                return
+            if isinstance(event, (Reasoning, Text)) and event.text:
+                yield event
+
+    def _answer(self) -> Generator[Event | None, None, None]:
+        text = self._text
+        while True:
+            start = text.text.lstrip()
+            opening = next((tag for tag in REASONING if start.startswith(tag)), None)
+            if opening or text.final or not any(tag.startswith(start) for tag in REASONING):
+                break
+            yield None
+        if opening is not None:
+            text.take(len(text) - len(start) + len(opening))
+            yield from self._skip_space()
+            yield from scan_reasoning(text, (REASONING[opening],))
+            yield from self._skip_space()
+        while len(text) or not text.final:
+            yield Text(text.take(len(text)))
+            yield None
+
+    def _skip_space(self) -> Generator[None, None, None]:
+        text = self._text
+        while True:
+            rest = text.text[text.at :]
+            text.take(len(rest) - len(rest.lstrip()))
+            if len(text) or text.final:
+                return
+            yield None

@@ -131,34 +131,23 @@ _COMMAND = re.compile(rf"""\s*\{{\s*["'](?:{"|".join(sorted(COMMAND_PARAMETERS))
 _DESCRIPTION = re.compile(r"""["'](?:description|properties)["']\s*:""")
 
 
-@dataclass(frozen=True)
-class Opening:
-    """A verdict. `sure` is False if JSON is a call only if its end confirms it."""
-
-    verdict: Verdict
-    sure: bool = True
-
-
-NO, MAYBE = Opening(Verdict.NO), Opening(Verdict.MAYBE)
-
-
-def match_json(head: str, whole: bool, names: ToolNames) -> Opening:
+def match_json(head: str, whole: bool, names: ToolNames) -> Verdict:
     """Test whether JSON that means a call begins here."""
     if head[:2] in _NEVER_JSON:
-        return NO
+        return Verdict.NO
     match = _JSON_HEAD.match(head)
     if match is None:
         part = _JSON_PART.match(head)
-        return MAYBE if part and part.end() == len(head) and not whole else NO
+        return Verdict.MAYBE if part and part.end() == len(head) and not whole else Verdict.NO
     key, value = match["key"], match["value"]
     if match["open"]:
         if match["open"] == "[" and key in COMMAND_PARAMETERS and (names.command or names.patch):
-            return Opening(Verdict.YES, sure=False)
+            return Verdict.UNSURE
         if key in CALLS_KEYS or names.find(key):
-            return Opening(Verdict.YES)
+            return Verdict.YES
     elif value is not None and key in NAME_KEYS:
-        return Opening(Verdict.YES, sure=not names or names.find(value) is not None)
-    return Opening(Verdict.YES, sure=False) if key in _KEYS_BEFORE_NAME else NO
+        return Verdict.YES if not names or names.find(value) else Verdict.UNSURE
+    return Verdict.UNSURE if key in _KEYS_BEFORE_NAME else Verdict.NO
 
 
 def names_call(text: str, names: ToolNames) -> bool:
@@ -188,7 +177,7 @@ _YAML = re.compile(
 )
 
 
-def match_react(head: str, whole: bool, names: ToolNames) -> Opening:
+def match_react(head: str, whole: bool, names: ToolNames) -> Verdict:
     """``Action: get_weather``, if the function is offered."""
     text = head.lstrip(" \t*").lower()
     after = text.removeprefix("action").lstrip(" \t*0123456789")
@@ -198,8 +187,8 @@ def match_react(head: str, whole: bool, names: ToolNames) -> Opening:
         # An unknown action counts only if an "Action Input" line follows.
         word = following.lstrip(" \t*")[: len("action input")].lower().replace("_", " ")
         if word == "action input":
-            return Opening(Verdict.YES)
-        return MAYBE if "action input".startswith(word) and not whole else NO
+            return Verdict.YES
+        return Verdict.MAYBE if "action input".startswith(word) and not whole else Verdict.NO
     return _match_line(head, whole, begins, lambda line: _is_action(line, names))
 
 
@@ -215,7 +204,7 @@ def _is_action(line: str, names: ToolNames) -> bool:
 _YAML_WORDS = ("name:", "function:", "tool:", "tool_", "function_")
 
 
-def match_yaml(head: str, whole: bool, names: ToolNames) -> Opening:
+def match_yaml(head: str, whole: bool, names: ToolNames) -> Verdict:
     """``name: get_weather`` at the beginning of a line, if the function is offered."""
     text = head.removeprefix("- ")
     begins = head == "-" or any(word.startswith(text[: len(word)]) for word in _YAML_WORDS)
@@ -227,26 +216,26 @@ def _is_yaml_call(line: str, names: ToolNames) -> bool:
     return bool(match and (match["calls"] or names.find(match["name"])))
 
 
-def _match_line(head: str, whole: bool, begins: bool, test: Callable[[str], bool]) -> Opening:
+def _match_line(head: str, whole: bool, begins: bool, test: Callable[[str], bool]) -> Verdict:
     line, newline, _ = head.partition("\n")
     if not begins:
-        return NO
+        return Verdict.NO
     if newline or whole:
-        return Opening(Verdict.YES) if test(line) else NO
-    return MAYBE
+        return Verdict.YES if test(line) else Verdict.NO
+    return Verdict.MAYBE
 
 
-def match_code(head: str, whole: bool, names: ToolNames) -> Opening:
+def match_code(head: str, whole: bool, names: ToolNames) -> Verdict:
     """Code outside a fence; see `bare_code.may_be_code`."""
-    return Opening(may_be_code(head, whole, names)) if names else NO
+    return may_be_code(head, whole, names) if names else Verdict.NO
 
 
-def match_named_call(head: str, whole: bool, names: ToolNames) -> Opening:
+def match_named_call(head: str, whole: bool, names: ToolNames) -> Verdict:
     """A name followed by JSON; see `named_calls.match_header`."""
-    return Opening(match_header(head, whole, names)[0]) if names else NO
+    return match_header(head, whole, names)[0] if names else Verdict.NO
 
 
-def match_patch(head: str, whole: bool, names: ToolNames) -> Opening:
+def match_patch(head: str, whole: bool, names: ToolNames) -> Verdict:
     """A patch, or a heredoc that contains one, if ``apply_patch`` is offered."""
     begins = bool(names.patch) and any(
         word.startswith(head[: len(word)]) for word in ("*** Begin Patch", "apply_patch <<")
@@ -257,14 +246,14 @@ def match_patch(head: str, whole: bool, names: ToolNames) -> Opening:
 _TEXT_CHANNEL = ">>>all\n"
 
 
-def match_channel(head: str, whole: bool, names: ToolNames) -> Opening:  # noqa: ARG001
+def match_channel(head: str, whole: bool, names: ToolNames) -> Verdict:  # noqa: ARG001
     """Functionary's channel for prose."""
     if head.startswith(_TEXT_CHANNEL):
-        return Opening(Verdict.YES)
-    return MAYBE if not whole and head and _TEXT_CHANNEL.startswith(head) else NO
+        return Verdict.YES
+    return Verdict.MAYBE if not whole and head and _TEXT_CHANNEL.startswith(head) else Verdict.NO
 
 
-def match_fence(head: str, whole: bool, names: ToolNames) -> Opening:
+def match_fence(head: str, whole: bool, names: ToolNames) -> Verdict:
     """A fence at the beginning of a line."""
     begins = re.match(r"[ \t]*(?:`{3}|~{3}|`{0,2}\Z|~{0,2}\Z)", head) is not None
     return _match_line(head, whole, begins, lambda line: parse_fence(line, names) is not None)
@@ -274,7 +263,7 @@ def match_fence(head: str, whole: bool, names: ToolNames) -> Opening:
 PLAIN_LINE_START = r"[ \t]{0,40}[\d,.;:!?%&|+=)\]}/#$^]"
 
 #: What a line may begin, in the order of the tests.
-LINES: tuple[tuple[str, Callable[[str, bool, ToolNames], Opening]], ...] = (
+LINES: tuple[tuple[str, Callable[[str, bool, ToolNames], Verdict]], ...] = (
     ("fence", match_fence),
     ("channel", match_channel),
     ("patch", match_patch),

@@ -84,7 +84,7 @@ def parse_repaired(source: str, names: ToolNames) -> tuple[ast.Module, str]:
     Raises the SyntaxError of the original text.
     """
     text = source
-    spelt = _respelt(text, names)
+    spelt = names.respell(text)
     try:
         return parse(spelt), spelt
     except SyntaxError as error:
@@ -94,13 +94,9 @@ def parse_repaired(source: str, names: ToolNames) -> tuple[ast.Module, str]:
         if changed == text:
             continue
         text = changed
-        spelt = _respelt(text, names)
+        spelt = names.respell(text)
         try:
             return parse(spelt), spelt
         except SyntaxError:
             continue
     raise first
-
-
-def _respelt(source: str, names: ToolNames) -> str:
-    return outside_strings_only(names.respell)(source) if names.need_respelling else source

@@ -19,6 +19,8 @@ class Verdict(Enum):
     NO = auto()
     MAYBE = auto()
     """More text decides."""
+    UNSURE = auto()
+    """JSON that begins like a call; its end, or the text after it, decides."""
     YES = auto()
 
 

@@ -153,14 +153,14 @@ class Splitter:
                 return self._silent(_FIRST_CHANNEL)
             if not whole:
                 return Verdict.MAYBE
-        for what, opens in LINES:
-            if what == "code" and (not code or self._is_example(head)):
+        for kind, match in LINES:
+            if kind == "code" and (not code or self._is_example(head)):
                 continue
-            found = opens(head, whole, self._names)
-            if found.verdict is Verdict.MAYBE:
-                return Verdict.MAYBE
-            if found.verdict is Verdict.YES:
-                return self._line_scanner(what, head, sure=found.sure)
+            verdict = match(head, whole, self._names)
+            if verdict is Verdict.MAYBE:
+                return verdict
+            if verdict is not Verdict.NO:
+                return self._line_scanner(kind, head, verdict)
         return Verdict.NO if head else Verdict.MAYBE
 
     def _is_example(self, head: str) -> bool:
@@ -169,15 +169,15 @@ class Splitter:
         """
         return bool(self._text.last) and head.startswith(("    ", "\t"))
 
-    def _line_scanner(self, what: str, head: str, *, sure: bool) -> Scanner | Verdict:
-        self._saw_block |= what != "channel"
-        match what:
+    def _line_scanner(self, kind: str, head: str, verdict: Verdict) -> Scanner | Verdict:
+        self._saw_block |= kind != "channel"
+        match kind:
             case "fence":
                 fence = parse_fence(head.splitlines(keepends=True)[0], self._names)
                 return self._fence(fence) if fence else Verdict.NO
             case "patch":
                 return commands.scan_patch(self._text)
-            case "json" if sure:
+            case "json" if verdict is Verdict.YES:
                 return json_blocks.scan_json_line(self._text, self._names)
             case "json":
                 return json_blocks.scan_possible_json(self._text, self._names, midline=False)
@@ -187,7 +187,7 @@ class Splitter:
                 return self._silent(head[: head.index("\n") + 1])
             case "code":
                 return blocks.scan_code(self._text, self._names)
-        return blocks.scan_lines(self._text, what)
+        return blocks.scan_lines(self._text, kind)
 
     def _fence(self, fence: Fence) -> Scanner:
         """Return the scanner of a fence. The first fence of a shell may hold a command."""
@@ -237,9 +237,9 @@ class Splitter:
         if character in "{[":
             head, whole = self._text.head()
             verdict = match_json(head, whole, self._names)
-            if verdict.verdict is Verdict.MAYBE:
-                return Verdict.MAYBE
-            if verdict.verdict is Verdict.YES and verdict.sure:
+            if verdict is Verdict.MAYBE:
+                return verdict
+            if verdict is Verdict.YES:
                 return json_blocks.scan_possible_json(self._text, self._names, midline=True)
         return character
 

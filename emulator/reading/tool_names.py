@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 
 from emulator.command_tools import COMMAND_TOOLS, PATCH_TOOL
+from emulator.reading.lexing import outside_strings_only
 
 #: Namespaces in which models were trained to see their tools. Anything else before a dot is an object
 #: of the program: ``re.search`` is not the tool ``search``.
@@ -113,14 +114,12 @@ class ToolNames(Collection[str]):
             iter(difflib.get_close_matches(written, self._python, n=1, cutoff=_SIMILARITY)), None
         )
 
-    @property
-    def need_respelling(self) -> bool:
-        """True if an offered name is not a valid Python name, such as ``get-time``."""
-        return self._odd is not None
-
-    def respell(self, code: str) -> str:
-        """Replace names that are not valid Python in `code`, which contains no strings."""
-        return code if self._odd is None else self._odd.sub(self._found, code)
+    def respell(self, source: str) -> str:
+        """Replace offered names that are not valid Python, such as ``get-time``, outside strings."""
+        if self._odd is None:
+            return source
+        odd = self._odd
+        return outside_strings_only(lambda code: odd.sub(self._found, code))(source)
 
     def _found(self, match: re.Match[str]) -> str:
         return self._python[match.group()]

@@ -17,7 +17,7 @@ from emulator.tools.toolset import BindError, SchemaError, Toolset
 from tests.support import schema_rows
 from tests.support.gbnf import grammar
 from tests.support.grammar_rows import ROWS, Json
-from tests.support.read_reply import found_in
+from tests.support.read_reply import read_reply
 from tests.support.replies import Case, cases
 from tests.support.tools import function
 
@@ -110,5 +110,5 @@ def test_tools_that_no_server_could_hold_go_without_a_grammar() -> None:
 def test_words_under_the_grammar_of_tiny_models_are_never_read_as_calls(case: Case) -> None:
     rules = [f"{name} ::= {body}" for name, body in PROSE.items()]
     if grammar("\n".join(["root ::= prose", *rules])).admits(case.reply):
-        found = found_in(case.reply)
-        assert (found.calls, found.asked) == ([], False)
+        found = read_reply(case.reply)
+        assert (found.calls, found.needs_repair) == ([], False)

@@ -1,4 +1,4 @@
-"""Commands and patches as agents' own prompts teach them, read whole, by character and cut off."""
+"""Commands and patches as agents' own prompts teach them: whole, character by character, and cut off."""
 
 from __future__ import annotations
 
@@ -12,19 +12,17 @@ import pytest
 
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart
 from emulator.reading.readers import READERS, Unreadable, calls_tool
-from emulator.reading.splitter import Splitter
 from tests.support.agent_syntaxes import AGENT_SYNTAXES, PATCH, WORDS, AgentSyntax
 from tests.support.chat import BOTH, plain
+from tests.support.replies import split_pieces
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import function, strings
 
 
 def called(reply: str, tools: Sequence[str], cuts: Sequence[int] = ()) -> tuple[list[str], str]:
-    """The calls in the whole blocks of a reply, as Python, and what is left of it as words."""
-    splitter, found, words, block = Splitter(tools), [], "", ""
-    parts = [reply[a:b] for a, b in zip([0, *cuts], [*cuts, len(reply)], strict=True)]
-    events = [event for part in parts for event in splitter.feed(part)]
-    for event in [*events, *splitter.close()]:
+    """The calls in the complete blocks of a reply, as Python, and the remaining prose."""
+    found, words, block = [], "", ""
+    for event in split_pieces(reply, cuts, tools):
         match event:
             case BlockStart(dialect, raw):
                 block = ""
@@ -52,21 +50,21 @@ every_syntax = pytest.mark.parametrize("syntax", AGENT_SYNTAXES, ids=lambda one:
 
 
 @every_syntax
-def test_what_agents_teach_is_read_whole_and_by_character(syntax: AgentSyntax) -> None:
+def test_a_syntax_of_agents_is_read_whole_and_by_character(syntax: AgentSyntax) -> None:
     text = syntax.reply
     for cuts in ((), range(1, len(text))):
         assert tuple(called(text, syntax.tools, cuts)[0]) == syntax.calls
 
 
 @every_syntax
-def test_of_what_is_cut_off_nothing_else_is_called(syntax: AgentSyntax) -> None:
+def test_a_truncated_reply_calls_nothing_else(syntax: AgentSyntax) -> None:
     for end in range(len(syntax.reply)):
         found = tuple(called(syntax.reply[:end], syntax.tools)[0])
         assert found in ((), syntax.calls), syntax.reply[:end]
 
 
 @pytest.mark.parametrize("case", WORDS)
-def test_words_about_commands_stay_words(case: str) -> None:
+def test_prose_about_commands_stays_prose(case: str) -> None:
     tools, text = WORDS[case]
     for cuts in ((), range(1, len(text))):
         assert called(text, tools, cuts) == ([], text)
@@ -97,7 +95,7 @@ LS = ["bash", "-lc", "ls"]
         (CUSTOM, PATCH, PATCH),
     ],
 )
-def test_a_command_comes_in_the_shape_that_the_tool_takes(
+def test_a_command_is_converted_to_the_type_that_the_tool_takes(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, tool: Any, reply: str, wanted: Any
 ) -> None:
     if tool is CUSTOM:

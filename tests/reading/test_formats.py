@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 from tests.support.format_table import PAGE, page
 from tests.support.formats import AFTER, BEFORE, FORMATS, THOUGHT, VARIANTS, Format, reply
-from tests.support.read_reply import Found, found_in, same_calls
+from tests.support.read_reply import ReplyContent, read_reply, same_calls
 
 every_format = pytest.mark.parametrize("format", FORMATS, ids=lambda format: format.name)
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
 
 
-def wrong(format: Format, variant: str, found: Found) -> str:
-    """What of the variant was not read as it should be; "" if nothing."""
+def wrong(format: Format, variant: str, found: ReplyContent) -> str:
+    """Describe how the variant was misread; "" if it was read correctly."""
     shown = " ".join(found.shown.replace(format.label, "").split())
     if variant == "wrong name":
-        return "" if found.asked and not found.calls else f"not asked about: {found}"
+        return "" if found.needs_repair and not found.calls else f"no repair requested: {found}"
     if not same_calls(found.calls, VARIANTS[variant]):
         return f"other calls: {found}"
     if variant == "prose":
@@ -28,10 +28,10 @@ def wrong(format: Format, variant: str, found: Found) -> str:
         return (
             ""
             if shown in (before, f"{before} {AFTER.strip()}".strip())
-            else f"other words: {shown!r}"
+            else f"other prose: {shown!r}"
         )
     if variant == "reasoning" and format.thought and found.thought.strip() != THOUGHT:
-        return f"other thoughts: {found.thought!r}"
+        return f"other reasoning: {found.thought!r}"
     return f"shown: {shown!r}" if shown else ""
 
 
@@ -39,8 +39,8 @@ def wrong(format: Format, variant: str, found: Found) -> str:
 @every_format
 def test_a_format_is_read_whole_and_character_by_character(format: Format, variant: str) -> None:
     text = reply(format, variant)
-    whole = found_in(text)
-    assert found_in(text, range(1, len(text))) == whole
+    whole = read_reply(text)
+    assert read_reply(text, range(1, len(text))) == whole
     if variant in format.unread:
         assert not whole.calls
     elif variant != "cut off":
@@ -54,15 +54,15 @@ def test_a_format_is_read_the_same_however_it_is_cut(
 ) -> None:
     text = reply(format, variant)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
-    assert found_in(text, cuts) == found_in(text)
+    assert read_reply(text, cuts) == read_reply(text)
 
 
 @every_format
-def test_of_a_block_that_was_cut_off_nothing_is_called(format: Format) -> None:
-    """Wherever a token limit falls, what is called is what the whole reply calls, from its beginning."""
+def test_a_truncated_block_calls_nothing(format: Format) -> None:
+    """Wherever a token limit cuts the reply, its calls are the first calls of the whole reply."""
     text, wanted = reply(format, "cut off"), VARIANTS["cut off"]
     for end in range(len(text)):
-        calls = found_in(text[:end], cut_off=True).calls
+        calls = read_reply(text[:end], cut_off=True).calls
         assert same_calls(calls, wanted[: len(calls)]), text[:end]
 
 
@@ -71,8 +71,8 @@ def test_the_page_of_formats_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == page()
 
 
-#: The parsers that these servers ship, as their registries name them; of llama.cpp those that are not made
-#: from a model's template.
+#: The parsers of these servers, by their names in the registries; for llama.cpp only those that are not
+#: derived from a model's template.
 VLLM = """
 apertus cohere_command3 cohere_command4 deepseek_v3 deepseek_v31 deepseek_v32 deepseek_v4
 ernie45 functiongemma gemma4 gigachat3 glm45 glm47 granite granite-20b-fc granite4 hermes

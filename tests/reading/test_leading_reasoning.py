@@ -1,4 +1,4 @@
-"""Reasoning in front of an answer that is left as it is: whole, and cut anywhere."""
+"""Reasoning at the start of an answer that otherwise stays unchanged: whole, and cut anywhere."""
 
 from __future__ import annotations
 
@@ -36,14 +36,16 @@ def read(pieces: Sequence[str]) -> tuple[str, str]:
     return thought, "".join(event.text for event in events if not isinstance(event, Reasoning))
 
 
-@pytest.mark.parametrize(("text", "thought", "said"), SAMPLES)
-def test_reasoning_is_parted_however_the_text_is_cut(text: str, thought: str, said: str) -> None:
-    assert read([text]) == (thought, said)
-    assert read([*text]) == (thought, said)
+@pytest.mark.parametrize(("text", "thought", "answer"), SAMPLES)
+def test_reasoning_is_separated_however_the_text_is_cut(
+    text: str, thought: str, answer: str
+) -> None:
+    assert read([text]) == (thought, answer)
+    assert read([*text]) == (thought, answer)
     for at in range(len(text) + 1):
-        assert read([text[:at], text[at:]]) == (thought, said)
+        assert read([text[:at], text[at:]]) == (thought, answer)
 
 
 @pytest.mark.parametrize("opening", REASONING)
-def test_every_tag_of_reasoning_is_known(opening: str) -> None:
+def test_every_reasoning_tag_is_recognized(opening: str) -> None:
     assert read([*f"{opening}a{REASONING[opening]}b"]) == ("a", "b")

@@ -1,7 +1,7 @@
-"""Reading costs the same a character, however long a reply is and whatever stands in it.
+"""The cost of reading per character is constant, for any length and any content of a reply.
 
-Steps are counted, not seconds: lines of Python that run. What is copied, and what regular expressions do
-inside, is for `make bench-reading` to time.
+The tests count executed lines of Python instead of seconds. `make bench-reading` times the rest: copying,
+and the work inside regular expressions.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import pytest
 from benchmarks.reading import INPUTS, chunks_of, random_inputs, read, reply_of
 
 SHORT, LONG = 500, 4_000
-#: How much more a reply that is eight times as long may cost: 8 ** 1.1 is 9.8.
+#: The limit of the cost of a reply that is eight times as long: 8 ** 1.1 is 9.8.
 MOST = 12
 
 INPUTS_AND_MORE = INPUTS | random_inputs(seed=13, count=8)
 
 
 class Steps:
-    """Lines of the project's own code that were run."""
+    """Counts executed lines of the project's own code."""
 
     def __init__(self) -> None:
         self.lines = 0
@@ -58,13 +58,15 @@ every_input = pytest.mark.parametrize("name", INPUTS_AND_MORE)
 @every_input
 def test_the_steps_grow_with_the_length_and_no_faster(name: str) -> None:
     begin, again = INPUTS_AND_MORE[name]
-    lines_run(chunks_of(reply_of(300, begin, again), 7))  # whatever is imported or cached
+    lines_run(chunks_of(reply_of(300, begin, again), 7))  # fill caches, import modules
     short, long = (lines_run(chunks_of(reply_of(size, begin, again), 7)) for size in (SHORT, LONG))
     assert long <= MOST * short
 
 
-def test_what_is_more_than_may_be_held_costs_no_more_than_what_is_held() -> None:
-    """Brackets without an end are held as code, and given back as words when too much is held."""
+def test_text_beyond_the_buffer_limit_costs_no_more_than_buffered_text() -> None:
+    """Unclosed brackets are buffered as code, and become prose beyond the limit."""
     begin, again = INPUTS["bare brackets"]
-    held, more = (lines_run(chunks_of(reply_of(n, begin, again), 1000)) for n in (66_000, 132_000))
-    assert more <= 2.2 * held
+    buffered, longer = (
+        lines_run(chunks_of(reply_of(n, begin, again), 1000)) for n in (66_000, 132_000)
+    )
+    assert longer <= 2.2 * buffered

@@ -1,4 +1,4 @@
-"""Words about calls stay words, whole and before a call; a random test mixes them with calls."""
+"""Prose about calls stays prose, alone and before a call; a random test mixes it with calls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.formats import FORMATS, VARIANTS, Format
-from tests.support.read_reply import found_in, same_calls
+from tests.support.read_reply import read_reply, same_calls
 
 SCHEMA = (
     '{"name": "get_weather", "description": "Weather.", "parameters": '
@@ -22,7 +22,7 @@ WORDS = {
     "a schema in a line": f"The schema is {SCHEMA}.",
     "a schema": SCHEMA,
     "a schema in a fence": f"```json\n{SCHEMA}\n```",
-    "a tool as OpenAI has it": f'{{"type": "function", "function": {SCHEMA}}}',
+    "a tool in OpenAI's format": f'{{"type": "function", "function": {SCHEMA}}}',
     "an indented example": 'For example:\n\n    get_weather(city="Oslo")\n\nThat is how.',
     "an example in a line": 'Write `get_weather(city="Oslo")` for that.',
     "a traceback": f"It failed:\n\n{TRACEBACK}",
@@ -32,15 +32,15 @@ WORDS = {
     "a table": '| Tool | Example |\n| --- | --- |\n| get_weather | get_weather(city="Oslo") |\n',
     "a page of documentation": "get_weather(city: str, days: int = 3) -> dict\n\nGives the weather.",
     "a list of tools": "- name: get_weather\n  description: Weather of a city\n",
-    "leave is asked": "Say yes and I will call send_email for you.",
+    "permission is requested": "Say yes and I will call send_email for you.",
     "a tag in backticks": "Close it with `</tool_call>` and nothing else.",
     "a tag in quotes": 'The tag "</tool_call>" closes it.',
     "an answer in JSON": '{"name": "Alice", "arguments": {"age": 3}}',
     "a name and its JSON that begin a sentence": 'search {"query": "a"} is what I would send.',
     "a name and its JSON, then an aside": 'search {"query": "a"} (not sent yet)',
     "a name and its JSON, then a comma": 'search {"query": "a"}, then I wait.',
-    "a name and its JSON, and what came of it": 'search {"query": "a"} -> {"hits": []}',
-    "a name and its JSON, and what it told": 'get_weather {"city": "Oslo"}: 4 degrees',
+    "a name and its JSON, and the result after an arrow": 'search {"query": "a"} -> {"hits": []}',
+    "a name and its JSON, and the result after a colon": 'get_weather {"city": "Oslo"}: 4 degrees',
     "JSON that begins a sentence": '{"name": "search", "arguments": {"query": "a"}} would do.',
     "a list of JSON that begins a sentence": '[{"name": "search", "arguments": {}}] would do.',
     "a call that begins a sentence": 'search(query="a") is what I would send.',
@@ -51,10 +51,10 @@ CALLING = [format for format in FORMATS if format.shown.startswith("@TEXT@")]
 
 
 @pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
-def test_words_about_calls_stay_words(words: str) -> None:
+def test_prose_about_calls_stays_prose(words: str) -> None:
     for cuts in ((), range(1, len(words))):
-        found = found_in(words, cuts)
-        assert (found.calls, found.asked, found.shown) == ([], False, words)
+        found = read_reply(words, cuts)
+        assert (found.calls, found.needs_repair, found.shown) == ([], False, words)
 
 
 @settings(max_examples=200, deadline=None)
@@ -64,15 +64,15 @@ def test_words_about_calls_stay_words(words: str) -> None:
     st.sampled_from(["plain", "several", "nested", "tags"]),
     st.data(),
 )
-def test_words_before_a_call_are_shown_once_and_the_call_is_read(
+def test_prose_before_a_call_is_shown_once_and_the_call_is_read(
     words: list[str], format: Format, variant: str, data: st.DataObject
 ) -> None:
     shown = "\n\n".join(words) + "\n\nSo I call it now.\n\n"
     calls = VARIANTS[variant]
     text = shown + format.write(calls)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
-    found = found_in(text, cuts)
+    found = read_reply(text, cuts)
     assert same_calls(found.calls, calls)
-    assert not found.asked
+    assert not found.needs_repair
     label = format.label
     assert found.shown.replace(label, "").split() == shown.split()

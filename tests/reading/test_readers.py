@@ -1,4 +1,4 @@
-"""The readers: statements as soon as they close, whatever models do to them, and honest faults."""
+"""The readers: statements as soon as they are complete, whatever models do to them, and clear faults."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from emulator.reading.repairs import REPAIRS
 from emulator.reading.rewrites import REWRITES
 from emulator.reading.statements import MAX_BLOCK
 from emulator.reading.tool_names import ToolNames
-from tests.support.replies import NAMES, Block, _with_blocks, cases, events
+from tests.support.replies import NAMES, Block, _with_blocks, cases, events, pieces
 
 BLOCKS = [
     (case.title, block.dialect, "".join(block.deltas))
@@ -31,8 +31,8 @@ def outcome(dialect: str, text: str, cuts: list[int]) -> object:
     reader = READERS[dialect](NAMES)
     found: list[Statement] = []
     try:
-        for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
-            found += reader.feed(text[start:end])
+        for piece in pieces(text, cuts):
+            found += reader.feed(piece)
         found += reader.close()
     except Unreadable as unreadable:
         return found, unreadable.diagnostics
@@ -72,20 +72,20 @@ def test_every_statement_is_one_statement_of_valid_python(
         assert len(ast.parse(statement.source).body) == 1
 
 
-# ---------------------------------------------------------------------------- when they close
+# ---------------------------------------------------------------------------- when they are complete
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param("get_time()", [], id="a call may go on in its line"),
+        pytest.param("get_time()", [], id="a call may continue in its line"),
         pytest.param("get_time()\n", [("get_time()", 1)], id="a simple statement ends its line"),
         pytest.param("get_time(\n", [], id="an open bracket"),
         pytest.param('x = """a\n', [], id="an open string"),
         pytest.param("x = 1 + \\\n", [], id="a continued line"),
-        pytest.param("if x:\n    f()\n", [], id="a body may go on"),
-        pytest.param("if x:\n    f()\n\n", [], id="a blank line ends no body"),
-        pytest.param("if x:\n    f()\nelse:\n", [], id="an else goes on"),
+        pytest.param("if x:\n    f()\n", [], id="a body may continue"),
+        pytest.param("if x:\n    f()\n\n", [], id="a blank line does not end a body"),
+        pytest.param("if x:\n    f()\nelse:\n", [], id="an else continues"),
         pytest.param(
             "if x:\n    f()\ny = 1\n",
             [("if x:\n    f()", 1), ("y = 1", 3)],
@@ -95,14 +95,14 @@ def test_every_statement_is_one_statement_of_valid_python(
         pytest.param("a = 1; b = 2\n", [("a = 1", 1), ("b = 2", 1)], id="semicolons"),
     ],
 )
-def test_a_statement_is_returned_when_it_has_certainly_closed(
+def test_a_statement_is_returned_when_it_is_certainly_complete(
     text: str, expected: list[tuple[str, int]]
 ) -> None:
     found = PythonReader(NAMES).feed(text)
     assert [(statement.source, statement.line) for statement in found] == expected
 
 
-def test_after_a_fault_nothing_more_is_returned_and_close_says_why() -> None:
+def test_after_a_fault_nothing_more_is_returned_and_close_reports_it() -> None:
     reader = PythonReader(NAMES)
     assert reader.feed("a = 1\nb = = 2\nget_time()\n") == [Statement("a = 1", 1)]
     with pytest.raises(Unreadable) as caught:
@@ -182,7 +182,7 @@ def test_every_rewrite_of_the_tree_has_an_example(written: str, read_as: list[st
         "a-b\n",
     ],
 )
-def test_plain_python_is_left_as_it_was_written(code: str) -> None:
+def test_plain_python_stays_unchanged(code: str) -> None:
     assert [statement.source for statement in read("python", code, NAMES)] == [code.rstrip("\n")]
 
 
@@ -222,7 +222,7 @@ def test_a_written_name_finds_its_function(written: str, python_name: str | None
         ("get_time(", False),
     ],
 )
-def test_code_is_told_from_documentation_by_its_calls(source: str, calls: bool) -> None:
+def test_code_differs_from_documentation_by_its_calls(source: str, calls: bool) -> None:
     assert calls_tool(source, NAMES) is calls
 
 
@@ -236,7 +236,7 @@ def test_code_is_told_from_documentation_by_its_calls(source: str, calls: bool) 
         ("top(x for x in xs)", "top_((x for x in xs))", True),
     ],
 )
-def test_a_tool_named_like_a_built_in_leaves_it_what_no_tool_takes(
+def test_a_built_in_keeps_the_calls_that_no_tool_of_its_name_accepts(
     written: str, read_as: str, calls: bool
 ) -> None:
     """BFCL offers a tool `sum`: prose with `sum(n * n for n in numbers)` in a fence was refused."""
@@ -255,13 +255,11 @@ def test_a_tool_named_like_a_built_in_leaves_it_what_no_tool_takes(
         ("x = 1", False),
     ],
 )
-def test_a_broken_block_is_told_from_documentation_by_the_names_in_it(
-    text: str, mentions: bool
-) -> None:
+def test_a_broken_block_differs_from_documentation_by_its_names(text: str, mentions: bool) -> None:
     assert mentions_tool(text, NAMES) is mentions
 
 
-def test_a_value_that_means_no_call_gives_none() -> None:
+def test_a_value_that_is_not_a_call_yields_none() -> None:
     names = ToolNames(NAMES)
     for value in (None, 3, "get_time", [], {}, {"name": "Alice"}, {"city": {"name": "Oslo"}}):
         assert list(find_calls(value, names)) == []
@@ -327,17 +325,17 @@ def test_a_value_that_means_no_call_gives_none() -> None:
             '1 | {"name": "calculate", "arguments": {"a": 12\n'
             "  |                                            ^\n"
             "  = help: write the call again, complete",
-            id="a number that may have gone on",
+            id="a number that may be truncated",
         ),
         pytest.param(
             "json",
             '{"name": "get time", "arguments": {}}',
             "error: no function is called 'get time'\n --> line 1",
-            id="a name that is none",
+            id="a name that is not valid",
         ),
     ],
 )
-def test_a_fault_says_where_and_what_instead(dialect: str, text: str, rendered: str) -> None:
+def test_a_fault_names_its_place_and_the_correction(dialect: str, text: str, rendered: str) -> None:
     with pytest.raises(Unreadable) as caught:
         read(dialect, text, NAMES)
     assert render(caught.value.diagnostics) == rendered == str(caught.value)
@@ -366,7 +364,9 @@ def test_a_fault_without_its_line_takes_it_from_the_source() -> None:
         ("yaml", "a" * 70_000, "the YAML is longer than 65536 characters"),
     ],
 )
-def test_what_is_out_of_bounds_is_refused_by_name(dialect: str, text: str, message: str) -> None:
+def test_a_block_beyond_a_limit_is_refused_with_the_limit(
+    dialect: str, text: str, message: str
+) -> None:
     with pytest.raises(Unreadable) as caught:
         read(dialect, text, NAMES)
     assert [diagnostic.message for diagnostic in caught.value.diagnostics] == [message]

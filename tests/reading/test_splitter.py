@@ -1,4 +1,4 @@
-"""The splitter: the same events however a reply is cut, nothing lost, nothing held for long."""
+"""The splitter: the same events however a reply is cut, nothing lost, nothing buffered for long."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from emulator.reading.events import (
 )
 from emulator.reading.splitter import Splitter, split
 from emulator.reading.text_buffer import HOLD
-from tests.support.replies import NAMES, Case, cases, described, events
+from tests.support.replies import NAMES, Case, cases, described, events, split_pieces
 
 CASES = tuple(cases())
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
 
-#: Pieces of which hostile and half-written replies are made.
+#: Pieces of hostile and incomplete replies.
 PIECES = st.sampled_from(
     [
         *("`", "```", "~~~", "```python\n", "```json\n", "\n", " ", "    ", "\r\n", "# x\n", '"""'),
@@ -38,16 +38,8 @@ PIECES = st.sampled_from(
 REPLIES = st.lists(PIECES, max_size=25).map("".join)
 
 
-def cut(reply: str, cuts: list[int], *, reasoning_open: bool = False) -> list[Event]:
-    splitter = Splitter(NAMES, reasoning_open=reasoning_open)
-    found: list[Event] = []
-    for start, end in zip([0, *cuts], [*cuts, len(reply)], strict=True):
-        found += splitter.feed(reply[start:end])
-    return [*found, *splitter.close()]
-
-
 def well_formed(found: list[Event]) -> bool:
-    """Deltas stand between a start and its end, and nothing else does."""
+    """Return True if all deltas, and no other events, are between a start and its end."""
     inside = False
     for event in found:
         if isinstance(event, (BlockDelta, BlockEnd)) != inside:
@@ -72,7 +64,7 @@ def test_a_reply_is_read_the_same_character_by_character(case: Case) -> None:
 
 
 @every_case
-def test_the_raw_pieces_give_back_the_reply(case: Case) -> None:
+def test_the_raw_text_of_all_events_is_the_reply(case: Case) -> None:
     assert "".join(event.raw for event in events(case)) == case.reply
 
 
@@ -91,9 +83,11 @@ def test_any_text_is_split_the_same_however_it_is_cut(
     reply: str, reasoning_open: bool, data: st.DataObject
 ) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(reply)), max_size=8)))
-    whole = cut(reply, [], reasoning_open=reasoning_open)
-    assert merge_events(cut(reply, cuts, reasoning_open=reasoning_open)) == merge_events(whole)
-    each = cut(reply, list(range(1, len(reply))), reasoning_open=reasoning_open)
+    whole = split_pieces(reply, reasoning_open=reasoning_open)
+    assert merge_events(split_pieces(reply, cuts, reasoning_open=reasoning_open)) == merge_events(
+        whole
+    )
+    each = split_pieces(reply, range(1, len(reply)), reasoning_open=reasoning_open)
     assert merge_events(each) == merge_events(whole)
     assert "".join(event.raw for event in whole) == reply
     assert well_formed(whole)
@@ -106,19 +100,19 @@ def test_any_text_is_split_the_same_however_it_is_cut(
         pytest.param(["I think ", "a < b", " and [x]", " {y} ", "`z` it is"], id="punctuation"),
     ],
 )
-def test_prose_goes_out_with_the_chunk_that_brought_it(chunks: list[str]) -> None:
+def test_prose_is_returned_with_its_chunk(chunks: list[str]) -> None:
     splitter = Splitter(NAMES)
     splitter.feed("Well then, ")
     assert [splitter.feed(chunk) for chunk in chunks] == [[Text(chunk)] for chunk in chunks]
 
 
-def test_what_may_begin_a_tag_is_held_until_it_does_or_does_not() -> None:
+def test_a_possible_tag_is_buffered_until_it_is_decided() -> None:
     splitter = Splitter(NAMES)
     assert splitter.feed("a <thi") == [Text("a ")]
     assert splitter.feed("s> b") == [Text("<this> b")]
 
 
-def test_a_statement_of_a_fence_goes_out_with_its_line() -> None:
+def test_a_statement_in_a_fence_is_returned_with_its_line() -> None:
     splitter = Splitter(NAMES)
     assert splitter.feed("```python\nget_time()\nget_w") == [
         BlockStart("python", "```python\n"),
@@ -126,20 +120,20 @@ def test_a_statement_of_a_fence_goes_out_with_its_line() -> None:
     ]
 
 
-def test_prose_after_bare_code_goes_out_before_its_line_ends() -> None:
+def test_prose_after_bare_code_is_returned_before_its_line_ends() -> None:
     splitter = Splitter(NAMES)
     splitter.feed("get_time()\n")
     assert splitter.feed("I hope") == [BlockEnd("", closed=True), Text("I hope")]
 
 
-def test_reasoning_goes_out_as_it_comes() -> None:
+def test_reasoning_is_returned_as_it_arrives() -> None:
     splitter = Splitter(NAMES)
     assert splitter.feed("<think>Wea") == [Reasoning("Wea", "<think>Wea")]
     assert splitter.feed("ther</thi") == [Reasoning("ther", "ther")]
     assert splitter.feed("nk>") == [Reasoning("", "</think>")]
 
 
-def test_a_reply_that_closes_reasoning_it_never_opened_says_so() -> None:
+def test_the_splitter_reports_reasoning_that_was_never_opened() -> None:
     splitter = Splitter(NAMES)
     splitter.feed("Weather.</think>Hi")
     splitter.close()
@@ -162,7 +156,7 @@ def test_without_names_bare_code_is_prose_and_fences_are_blocks() -> None:
     ]
 
 
-def test_an_indented_fence_is_dedented_and_given_back_as_written() -> None:
+def test_the_code_of_an_indented_fence_is_dedented_but_its_raw_text_is_unchanged() -> None:
     assert split("  ```\n  if x:\n      y()\n  ```\n") == [
         BlockStart("python", "  ```\n"),
         BlockDelta("if x:\n    y()\n", "  if x:\n      y()\n"),
@@ -204,16 +198,18 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("reply", HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_large_hostile_reply_comes_back_byte_for_byte_and_is_never_held(reply: str) -> None:
+def test_a_large_hostile_reply_is_returned_byte_for_byte_and_never_buffered_whole(
+    reply: str,
+) -> None:
     splitter = Splitter(NAMES)
     out: list[str] = []
-    fed = given_back = 0
+    fed = returned = 0
     for at in range(0, len(reply), 4096):
         chunk = reply[at : at + 4096]
         fed += len(chunk)
         raw = "".join(event.raw for event in splitter.feed(chunk))
-        given_back += len(raw)
+        returned += len(raw)
         out.append(raw)
-        assert fed - given_back <= HOLD + 4096
+        assert fed - returned <= HOLD + 4096
     out += [event.raw for event in splitter.close()]
     assert "".join(out) == reply

@@ -1,4 +1,4 @@
-"""docs/formats.md, made of the table of formats: ``python -m tests.support.format_table``."""
+"""Make docs/formats.md from formats.md: ``python -m tests.support.format_table``."""
 
 from __future__ import annotations
 
@@ -11,18 +11,15 @@ PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
 
 _HEAD = """# Formats: how models write calls
 
-Every syntax below is read as a call, whichever model writes it; nothing is to be configured. The page \
-is made of the table in
-`tests/support/formats.py` (`make formats`), and each row is tested in {count} variants: {variants}. \
-Each is fed whole, character by
-character and in random cuts, and cut off at every character: then nothing is called that the whole reply \
-does not call.
+Every syntax below is read as a call, whichever model writes it; no configuration is needed. This page is made from
+`tests/support/formats.md` (`make formats`). Each format is tested in {count} variants: {variants}. Each variant is fed
+whole, character by character and in random pieces, and cut off at every character: a reply that is cut off never calls
+anything that the whole reply does not call.
 
-*State* says what is not read; the model is asked about that, or it stays text, and never becomes \
-another call. *Stripped* is what
-is left when a server removes special tokens.
+*State* names the variants that cannot be read. The model is then asked about them, or they remain text; they never
+become another call. *Stripped* is what remains when a server removes special tokens.
 
-To add a format, add a row and look at its sample here: [CONTRIBUTING.md](../CONTRIBUTING.md).
+To add a format, add a section and check its sample here: [CONTRIBUTING.md](../CONTRIBUTING.md).
 
 """
 
@@ -30,9 +27,9 @@ To add a format, add a row and look at its sample here: [CONTRIBUTING.md](../CON
 _AGENTS = """
 ## What agents' own prompts teach
 
-No call stands around these: they count where one tool of commands (`bash`, `shell`, `run_command`, ...) or
-`apply_patch` is offered. A fence of a shell is a command only where it is the reply's only one and ends it;
-elsewhere it is documentation. `tests/support/agent_syntaxes.py` has the samples.
+These have no call around them. They count if exactly one command tool (`bash`, `shell`, `run_command`, ...) or
+`apply_patch` is offered. The fence of a shell is a command only if it is the only one in the reply and ends it;
+otherwise it is documentation. The samples are in `tests/support/agent_syntaxes.py`.
 
 | Syntax | Taught by | Offered |
 | --- | --- | --- |

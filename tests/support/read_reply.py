@@ -1,4 +1,4 @@
-"""What is read out of a reply: calls, words, reasoning, and whether the model would be asked again."""
+"""The content of a reply: calls, prose, reasoning, and whether the model must repair it."""
 
 from __future__ import annotations
 
@@ -10,33 +10,26 @@ from typing import Any
 
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Reasoning, Text
 from emulator.reading.readers import READERS, Statement, Unreadable, calls_tool
-from emulator.reading.splitter import Splitter
 from tests.support.formats import Call
-from tests.support.replies import NAMES
+from tests.support.replies import NAMES, split_pieces
 
 
 @dataclass
-class Found:
-    """``asked``: a block was meant as a call and is none."""
+class ReplyContent:
+    """``needs_repair``: a block was meant as a call and is not one."""
 
     calls: list[Call] = field(default_factory=list)
     shown: str = ""
     thought: str = ""
-    asked: bool = False
+    needs_repair: bool = False
 
 
-def found_in(reply: str, cuts: Sequence[int] = (), *, cut_off: bool = False) -> Found:
-    """A reply that arrives cut at ``cuts``; with ``cut_off`` a token limit ended it."""
-    splitter = Splitter(NAMES)
-    events = [
-        event
-        for start, end in zip([0, *cuts], [*cuts, len(reply)], strict=True)
-        for event in splitter.feed(reply[start:end])
-    ]
-    found = Found()
+def read_reply(reply: str, cuts: Sequence[int] = (), *, cut_off: bool = False) -> ReplyContent:
+    """Read a reply that arrives cut at ``cuts``; with ``cut_off``, a token limit ended it."""
+    found = ReplyContent()
     block: list[str] = []
     raw = dialect = ""
-    for event in [*events, *splitter.close()]:
+    for event in split_pieces(reply, cuts):
         match event:
             case Text(text):
                 found.shown += text
@@ -53,17 +46,17 @@ def found_in(reply: str, cuts: Sequence[int] = (), *, cut_off: bool = False) -> 
     return found
 
 
-def _read(found: Found, dialect: str, block: Sequence[str], raw: str) -> None:
+def _read(found: ReplyContent, dialect: str, block: Sequence[str], raw: str) -> None:
     reader = READERS[dialect](NAMES)
     try:
         statements = [one for delta in block for one in reader.feed(delta)] + reader.close()
     except Unreadable:
-        found.asked = True
+        found.needs_repair = True
         return
     if any(calls_tool(statement.source, NAMES) for statement in statements):
         found.calls += [call for statement in statements for call in _calls(statement)]
     elif any(_unknown(statement) for statement in statements):
-        found.asked = True
+        found.needs_repair = True
     else:
         found.shown += raw
 
@@ -85,7 +78,7 @@ def _unknown(statement: Statement) -> bool:
 
 
 def same_calls(got: Sequence[Call], wanted: Sequence[Call]) -> bool:
-    """Whether both are the same calls; what an element holds is text, which the schema types later."""
+    """Compare calls. The values of elements are text until a schema gives them a type."""
     return [name for name, _ in got] == [name for name, _ in wanted] and all(
         _same(mine, theirs) for (_, mine), (_, theirs) in zip(got, wanted, strict=True)
     )

@@ -1,7 +1,7 @@
-"""The ugly replies of tests/replies/*.md: what models write, and what must be read out of it.
+"""The replies of tests/replies/*.md: what models write, and how it must be read.
 
-A case is `## a sentence`, perhaps settings, the reply between two rows of `%%%%`, then one line
-an item of what is expected:
+A case is `## a sentence`, optional settings, the reply between two rows of `%%%%`, then one line for
+each expected item:
 
     text "..."            prose (JSON string)
     reasoning "..."       reasoning, without its tags
@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from emulator.reading.events import (
@@ -33,7 +34,7 @@ from emulator.reading.events import (
 from emulator.reading.readers import READERS, Statement, Unreadable
 from emulator.reading.splitter import Splitter
 
-#: Written name -> Python name of the tools that every reply is read with.
+#: Written name -> Python name of the tools offered with every reply.
 NAMES = {
     name: re.sub(r"\W", "_", name)
     for name in (
@@ -53,7 +54,7 @@ _CASE = re.compile(
 
 @dataclass(frozen=True)
 class Case:
-    """One reply and the lines that describe what is read out of it."""
+    """One reply and the lines that describe how it must be read."""
 
     title: str
     reply: str
@@ -64,7 +65,7 @@ class Case:
 def cases() -> Iterator[Case]:
     """All cases of all files, titled by file and sentence."""
     for path in sorted(FOLDER.glob("*.md")):
-        text = path.read_bytes().decode()  # as it stands: some replies have Windows line ends
+        text = path.read_bytes().decode()  # not read_text(): some replies have Windows line ends
         found = list(_CASE.finditer(text))
         assert len(found) == len(re.findall(r"^## ", text, re.MULTILINE)), path
         for match in found:
@@ -76,17 +77,31 @@ def cases() -> Iterator[Case]:
             )
 
 
-def events(case: Case, cuts: Sequence[int] = ()) -> list[Event]:
-    """What the splitter says of a reply that arrives cut at `cuts`."""
-    splitter = Splitter(NAMES, reasoning_open=case.reasoning_open)
-    found: list[Event] = []
-    for start, end in zip([0, *cuts], [*cuts, len(case.reply)], strict=True):
-        found += splitter.feed(case.reply[start:end])
+def pieces(text: str, cuts: Sequence[int]) -> list[str]:
+    """`text`, cut at `cuts`."""
+    return [text[start:end] for start, end in pairwise([0, *cuts, len(text)])]
+
+
+def split_pieces(
+    reply: str,
+    cuts: Sequence[int] = (),
+    names: Collection[str] = NAMES,
+    *,
+    reasoning_open: bool = False,
+) -> list[Event]:
+    """The splitter's events for a reply that arrives cut at `cuts`."""
+    splitter = Splitter(names, reasoning_open=reasoning_open)
+    found = [event for piece in pieces(reply, cuts) for event in splitter.feed(piece)]
     return [*found, *splitter.close()]
 
 
+def events(case: Case, cuts: Sequence[int] = ()) -> list[Event]:
+    """The splitter's events for the reply of a case."""
+    return split_pieces(case.reply, cuts, reasoning_open=case.reasoning_open)
+
+
 def described(found: Sequence[Event]) -> tuple[str, ...]:
-    """Events, their blocks read by the readers delta by delta, as lines of a case."""
+    """Events as lines of a case. Each block is fed to its reader delta by delta."""
     lines: list[str] = []
     for event in _with_blocks(found):
         match event:
@@ -126,7 +141,7 @@ class Block:
 
 
 def _with_blocks(found: Sequence[Event]) -> Iterator[Event | Block]:
-    """Prose joined; each block as one. Deltas stay as they came."""
+    """Join prose, and combine the events of each block. Deltas stay separate."""
     block: list[Event] = []
     prose: list[Event] = []
     for event in found:

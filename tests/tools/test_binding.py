@@ -128,9 +128,7 @@ COERCIONS: list[tuple[Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("schema", "written", "bound"), COERCIONS)
-def test_a_value_is_coerced_where_one_reading_is_left(
-    schema: Any, written: Any, bound: Any
-) -> None:
+def test_a_value_with_one_reading_is_coerced(schema: Any, written: Any, bound: Any) -> None:
     tools = toolset(one(schema, required=False))
     if bound is LEFT:
         with pytest.raises(BindError):
@@ -244,7 +242,7 @@ def test_a_call_is_checked_before_anything_runs(
 
 
 @pytest.mark.parametrize("parameters", [WEATHER, MOVE, NONE])
-def test_a_sole_argument_may_turn_out_to_be_a_dict_of_all_of_them(parameters: Any) -> None:
+def test_a_single_argument_may_be_a_dict_of_all_arguments(parameters: Any) -> None:
     assert toolset(parameters).check("tool", 1, []) == ()
 
 
@@ -288,7 +286,7 @@ def deep(levels: int) -> Any:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_is_not_json_is_a_problem_wherever_it_stands(value: Any, words: str) -> None:
+def test_a_value_that_is_not_json_is_a_problem_at_any_place(value: Any, words: str) -> None:
     tools = toolset(one({}, additionalProperties=True))
     for args, kwargs in (
         ([value], {}),
@@ -300,13 +298,13 @@ def test_what_is_not_json_is_a_problem_wherever_it_stands(value: Any, words: str
             tools.bind("tool", args, kwargs)
 
 
-def test_an_argument_name_that_is_no_text_is_a_problem() -> None:
+def test_an_argument_name_that_is_not_text_is_a_problem() -> None:
     for name in ("\ud800", 3):
         with pytest.raises(BindError, match="name must be text"):
             toolset(WEATHER).bind("tool", [], {name: 1})  # type: ignore[dict-item]
 
 
-def test_a_message_stays_short_whatever_was_written() -> None:
+def test_a_message_stays_short_for_any_call() -> None:
     value = {"a" * 10_000: ["b" * 10_000] * 100}
     with pytest.raises(BindError) as caught:
         toolset(WEATHER).bind("tool", [value, value], {})
@@ -324,7 +322,7 @@ def test_problems_name_their_place_in_the_names_that_the_stubs_show() -> None:
 
 
 def test_a_wrong_value_deep_inside_a_recursive_union_is_found_and_named() -> None:
-    """The validator's own account of this call takes longer than anyone would wait: at depth 6
+    """The validator's own explanation of this call takes too long: at depth 6
     seven seconds, and five times as long with every level."""
     leaf: Any = {"op": "is", "value": "b"}
     for _ in range(15):

@@ -33,7 +33,7 @@ def custom(definition: Any, syntax: Any = "regex", *, nested: bool = False) -> d
         ("(a*)*b", ["b", "aab"], ["a" * 50_000]),
     ],
 )
-def test_an_input_is_held_to_its_regex(
+def test_an_input_must_match_its_regex(
     definition: str, fits: list[str], fails: list[str], nested: bool
 ) -> None:
     toolset = Toolset.parse([custom(definition, nested=nested)])
@@ -102,7 +102,7 @@ ADDED = "*** Begin Patch\n*** Add File: größe.py\n+x = 1\n+\n*** End Patch"
         ('start: "yes"i | "no"i', ["YES", "no"], ["yesno"]),
     ],
 )
-def test_an_input_is_held_to_its_lark_grammar(
+def test_an_input_must_match_its_lark_grammar(
     definition: str, fits: list[str], fails: list[str], nested: bool
 ) -> None:
     toolset = Toolset.parse([custom(definition, "lark", nested=nested)])
@@ -115,10 +115,10 @@ def test_an_input_is_held_to_its_lark_grammar(
 
 @pytest.mark.parametrize("edges", [("\n", ""), ("", "\n"), ("\r\n", "\r\n\r\n"), ("\n\n", "\n")])
 @pytest.mark.parametrize("definition", ['start: "a"', 'start: "a\\n"'])
-def test_line_ends_at_the_edges_of_a_text_are_set_right(
+def test_line_ends_at_the_edges_of_a_text_are_corrected(
     definition: str, edges: tuple[str, str]
 ) -> None:
-    """What stands between triple quotes often begins and ends with one."""
+    """Text between triple quotes often begins and ends with one."""
     toolset = Toolset.parse([custom(definition, "lark")])
     meant = {'start: "a"': "a"}.get(definition, "a\n")
     assert toolset.bind("when", [f"{edges[0]}a{edges[1]}"], {}) == {"input": meant}
@@ -135,7 +135,7 @@ def test_line_ends_at_the_edges_of_a_text_are_set_right(
         ('start: "a" ("b" | "c")?', "ad", '"b" or "c" or the end of the text, found "d"'),
     ],
 )
-def test_a_model_is_told_where_and_why_its_text_does_not_fit(
+def test_the_problem_names_the_place_and_reason_of_a_mismatch(
     definition: str, text: str, told: str
 ) -> None:
     toolset = Toolset.parse([custom(definition, "lark")])
@@ -159,13 +159,13 @@ def test_a_hostile_grammar_or_text_ends(definition: str, text: str) -> None:
         Toolset.parse([custom(definition, "lark")]).bind("when", [text], {})
 
 
-def test_a_text_that_takes_too_long_is_given_up() -> None:
+def test_a_text_that_takes_too_long_is_refused() -> None:
     problem = LarkGrammar('start: "a"+', seconds=0.0).match("aaa")
     assert isinstance(problem, Problem)
     assert "too long" in problem.message
 
 
-def test_a_lark_grammar_is_told_to_the_model() -> None:
+def test_the_model_sees_a_lark_grammar() -> None:
     toolset = Toolset.parse([custom('start: "a"+', "lark")])
     assert 'start: "a"+' in toolset.stubs
 
@@ -189,7 +189,7 @@ def test_a_call_that_does_not_match_is_repaired(proxy: str, upstream: ScriptedUp
     assert json.dumps(DATE)[1:-1] in json.dumps(upstream.requests[1]["messages"][-1])
 
 
-def test_one_that_never_matches_is_an_honest_error(proxy: str, upstream: ScriptedUpstream) -> None:
+def test_a_call_that_never_matches_is_an_error(proxy: str, upstream: ScriptedUpstream) -> None:
     upstream.default = "```python\nwhen('tomorrow')\n```"
     tool = custom(DATE, nested=True)
     kind = {"type": "custom", "custom": {k: v for k, v in tool.items() if k != "type"}}

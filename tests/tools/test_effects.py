@@ -94,7 +94,7 @@ def effect(described: Any) -> Effect:
 
 
 @pytest.mark.parametrize(("expected", "name", "description", "arguments"), NAMES)
-def test_a_name_a_description_and_arguments_tell_what_a_tool_does(
+def test_the_effect_follows_from_name_description_and_arguments(
     expected: Effect, name: str, description: str, arguments: tuple[str, ...]
 ) -> None:
     assert effect(tool(name, description, arguments)) is expected
@@ -149,5 +149,5 @@ DECLARED: list[tuple[str, Effect, Any]] = [
 @pytest.mark.parametrize(
     ("expected", "described"), [row[1:] for row in DECLARED], ids=[row[0] for row in DECLARED]
 )
-def test_what_a_tool_says_of_itself_counts_first(expected: Effect, described: Any) -> None:
+def test_a_declared_effect_takes_precedence(expected: Effect, described: Any) -> None:
     assert effect(described) is expected

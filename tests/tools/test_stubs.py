@@ -190,7 +190,7 @@ TOOLSETS: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", TOOLSETS)
-def test_stubs_and_preamble_are_as_written_down(name: str) -> None:
+def test_stubs_and_preamble_match_the_golden_files(name: str) -> None:
     tools = Toolset.parse(TOOLSETS[name])
     assert_sound(tools)
     written = tools.stubs
@@ -204,7 +204,7 @@ def test_stubs_and_preamble_are_as_written_down(name: str) -> None:
 
 @settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @given(st.text(st.sampled_from("\"'\\`~\n\r\t {}x\x00\u2028é"), max_size=30))
-def test_a_docstring_says_what_the_description_said(text: str) -> None:
+def test_a_docstring_reads_as_the_description(text: str) -> None:
     source = fenceless(function("f", text, (), definitions={}))
     (definition,) = ast.parse(source).body
     assert isinstance(definition, ast.FunctionDef)
@@ -257,7 +257,7 @@ def test_constructors_make_plain_objects_in_both_engines(
     assert calls == [received, received]
 
 
-def test_objects_that_say_the_same_are_one_model_across_tools() -> None:
+def test_objects_with_equal_schemas_are_one_model_across_tools() -> None:
     assert [model.name for model in EVENT.models] == ["Address", "Attendee", "Weekly"]
 
 
@@ -278,7 +278,7 @@ def test_a_model_that_differs_gets_a_name_of_its_own() -> None:
     ]
 
 
-def test_flat_tools_do_without_the_generator() -> None:
+def test_flat_tools_do_not_load_the_generator() -> None:
     """Its import and first run take a third of a second, which a plain tool should not wait for."""
     import subprocess
     import sys

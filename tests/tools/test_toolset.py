@@ -192,7 +192,7 @@ def test_every_name_has_a_python_name_of_its_own(written: list[str]) -> None:
         ("nope", None),
     ],
 )
-def test_a_tool_is_found_by_what_models_write(written: str, found: str | None) -> None:
+def test_a_tool_is_found_by_the_names_that_models_write(written: str, found: str | None) -> None:
     names = ["math.lcm", "getWeather", "print", "file-search", "a.b", "a-b"]
     tools = Toolset.parse(offered(*({"name": name} for name in names)))
     tool = tools.find(written)
@@ -200,9 +200,9 @@ def test_a_tool_is_found_by_what_models_write(written: str, found: str | None) -
 
 
 @pytest.mark.parametrize(("name", "body"), bodies(), ids=[name for name, _ in bodies()])
-def test_what_real_clients_send_is_understood(name: str, body: dict[str, Any]) -> None:
+def test_the_tools_of_real_clients_are_parsed(name: str, body: dict[str, Any]) -> None:
     tools = body.get("tools") or []
-    # What is no function is flattened or left out before tools are parsed.
+    # Other types are flattened or removed before tools are parsed.
     kinds = {tool["type"] for tool in tools} - {"function", "custom"}
     parsed = Toolset.parse(tools, skip=kinds)
     assert_sound(parsed)
@@ -210,7 +210,7 @@ def test_what_real_clients_send_is_understood(name: str, body: dict[str, Any]) -
     assert [tool.name for tool in parsed.tools] == [tool["name"] for tool in wanted]
 
 
-def test_hosted_tools_are_passed_over_without_moving_the_places_of_others() -> None:
+def test_skipped_tools_do_not_change_the_places_of_others() -> None:
     tools = [{"type": "code_interpreter"}, {"type": "function", "name": "f", "parameters": 3}]
     with pytest.raises(SchemaError) as caught:
         Toolset.parse(tools, skip=["code_interpreter"])
@@ -230,7 +230,7 @@ def test_equal_tools_are_parsed_once() -> None:
     assert Toolset.parse(offered({"name": "cached"})) is not first
 
 
-def test_the_cache_forgets_what_is_least_used() -> None:
+def test_the_cache_drops_the_least_recently_used_toolset() -> None:
     first = toolset({}, "kept")
     for n in range(tools_module.MAX_CACHED + 5):
         toolset({}, f"passing{n}")
@@ -238,14 +238,14 @@ def test_the_cache_forgets_what_is_least_used() -> None:
     assert tools_module._parse_cached.cache_info().currsize == tools_module.MAX_CACHED
 
 
-def test_arguments_behind_a_reference_stand_at_the_root_once_cleaned() -> None:
-    """Whoever reads `Tool.parameters` looks for properties there."""
+def test_parameters_behind_a_reference_are_moved_to_the_root() -> None:
+    """Readers of `Tool.parameters` look for properties there."""
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
     tools = toolset({"$ref": "#/$defs/A", "$defs": {"A": schema}})
     assert tools.tools[0].parameters == {**schema, "$defs": {"A": schema}}
 
 
-def test_the_callers_array_is_left_as_it_was() -> None:
+def test_the_callers_array_is_unchanged() -> None:
     tools = offered(
         {"name": "f", "parameters": {"type": "dict", "properties": {"x": {"required": True}}}}
     )
