@@ -71,7 +71,7 @@ def judge(case: Case, calls: Sequence[tuple[str, Mapping[str, Json]]]) -> Verdic
 
 def _same(got: Json, wanted: Json) -> bool:
     if isinstance(wanted, str):
-        return isinstance(got, str) and _plain(got) == _plain(wanted)
+        return isinstance(got, str) and _letters_and_digits(got) == _letters_and_digits(wanted)
     if isinstance(wanted, bool) or isinstance(got, bool):
         return got is wanted
     if isinstance(wanted, int | float):
@@ -79,7 +79,7 @@ def _same(got: Json, wanted: Json) -> bool:
     return bool(got == wanted)
 
 
-def _plain(text: str) -> str:
+def _letters_and_digits(text: str) -> str:
     """Case, spaces and closing punctuation do not make an argument wrong."""
     return re.sub(r"\s+", "", text.casefold()).rstrip(".?!")
 

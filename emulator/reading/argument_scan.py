@@ -91,7 +91,9 @@ class ArgumentScan:
             return Verdict.YES
         # A value that was never closed: the block ends only where a call may end.
         rest = following.translate(_PLAIN).lstrip()
-        if not rest or (not final and rest[0] in "<[]" and len(rest) < _WORD and not _ended(rest)):
+        if not rest or (
+            not final and rest[0] in "<[]" and len(rest) < _WORD and not _is_complete_tag(rest)
+        ):
             return Verdict.YES if final else Verdict.MAYBE
         return Verdict.YES if _AFTER.match(rest) else Verdict.NO
 
@@ -146,7 +148,9 @@ class ArgumentScan:
     def _closed(self, at: int) -> tuple[int, bool]:
         rest = self._text[at:]
         begins = rest.lstrip()
-        if not begins or (begins[0] in "<[]`" and len(begins) < _WORD and not _ended(begins)):
+        if not begins or (
+            begins[0] in "<[]`" and len(begins) < _WORD and not _is_complete_tag(begins)
+        ):
             return at, False
         self._state = _In.NOTHING if STRUCTURE.match(rest) else _In.VALUE
         return at, True
@@ -159,6 +163,6 @@ class ArgumentScan:
     }
 
 
-def _ended(text: str) -> bool:
+def _is_complete_tag(text: str) -> bool:
     """Return True if ``text`` does not begin with an incomplete tag."""
     return _TAG_ENDED.match(text) is not None

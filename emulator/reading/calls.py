@@ -54,7 +54,7 @@ def find_calls(value: JSON, names: ToolNames) -> Iterator[tuple[str, JSON]]:
     for key in NAME_KEYS:
         name = value.get(key)
         if isinstance(name, str):
-            yield from _named(key, name, value, names)
+            yield from _named_call(key, name, value, names)
             return
     if (command := _command_in(value, names)) is not None:
         yield command
@@ -73,7 +73,7 @@ def unquoted_scalar(text: str) -> JSON:
     return text
 
 
-def _named(
+def _named_call(
     name_key: str, name: str, value: dict[str, Any], names: ToolNames
 ) -> Iterator[tuple[str, JSON]]:
     for key in ARGUMENT_KEYS:
@@ -108,7 +108,7 @@ def call_statement(name: str, arguments: JSON, names: ToolNames, line: int) -> S
     python_name = names.find(name) or name.strip().replace("\\_", "_")
     if not python_name.isidentifier():
         raise unreadable(f"no function is called {name!r}", line=line)
-    match _parsed(arguments):
+    match _parse_arguments(arguments):
         case None:
             source = f"{python_name}()"
         case dict(mapping):
@@ -152,7 +152,7 @@ def _finite(text: str) -> float:
     return number
 
 
-def _parsed(arguments: JSON) -> JSON:
+def _parse_arguments(arguments: JSON) -> JSON:
     """Parse arguments that are given as text, if the text is an object or a list."""
     if not isinstance(arguments, str):
         return arguments

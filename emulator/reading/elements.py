@@ -242,7 +242,7 @@ def _value(value: str, token: Token) -> Any:
     cdata = _CDATA.fullmatch(value)
     if cdata is not None:
         return cdata["text"]
-    value = unwrapped(value, loose=token.kind == "equals")
+    value = unwrap(value, loose=token.kind == "equals")
     if token.is_data:
         try:
             return json.loads(value)
@@ -251,7 +251,7 @@ def _value(value: str, token: Token) -> Any:
     return value
 
 
-def unwrapped(value: str, *, loose: bool = False) -> str:
+def unwrap(value: str, *, loose: bool = False) -> str:
     """Return a value without the line ends that a template puts around it.
 
     ``loose``: the template always adds some, so a single-line value with only one of them is

@@ -87,7 +87,7 @@ def _fenced_code(text: TextBuffer, fence: Fence, names: ToolNames, *, lexed: boo
         if end is None:
             glued = _glued_fence(line, fence, scan)
             code = line if glued is None else line[:glued]
-            dedented = _dedented(code, fence.indent) if begins else code
+            dedented = _dedent(code, fence.indent) if begins else code
             yield BlockDelta(dedented, text.take(len(code)))
             begins = line.endswith("\n")
             if glued is None:
@@ -112,6 +112,6 @@ def _glued_fence(line: str, fence: Fence, scan: PythonScan | None) -> int | None
     return len(code) - ticks if glued else None
 
 
-def _dedented(line: str, indent: str) -> str:
+def _dedent(line: str, indent: str) -> str:
     margin = len(line) - len(line.lstrip(" \t"))
     return line[min(margin, len(indent)) :]

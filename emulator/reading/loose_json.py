@@ -46,7 +46,7 @@ def values(text: str, *, first: bool = False, at: int = 0, line: int = 1) -> Ite
         if scan.deepest > MAX_NESTING:
             raise unreadable(f"JSON nested more than {MAX_NESTING} deep", line=line)
         if end is None:
-            yield Value(_completed(text[start:], scan, line), line, len(text))
+            yield Value(_complete(text[start:], scan, line), line, len(text))
             return
         yield Value(parse(text[start:end], line), line, end)
         if first:
@@ -57,7 +57,7 @@ def values(text: str, *, first: bool = False, at: int = 0, line: int = 1) -> Ite
 _OPENING = re.compile(r"[{\[]")
 
 
-def _completed(text: str, scan: JsonScan, line: int) -> JSON:
+def _complete(text: str, scan: JsonScan, line: int) -> JSON:
     body = text.rstrip().removesuffix("```").rstrip()
     if scan.quote or not _WHOLE.search(body):
         last = body.rsplit("\n", 1)[-1]

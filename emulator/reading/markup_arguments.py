@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from emulator.reading.calls import unquoted_scalar
-from emulator.reading.elements import unwrapped
+from emulator.reading.elements import unwrap
 from emulator.reading.statements import unreadable
 
 _NESTING = 100
@@ -25,7 +25,7 @@ _KEY = re.compile(r"[\s,]*(?P<key>[\w.\-]+|\"[^\"\n]{1,200}\")\s*:\s*")
 _SPACE = re.compile(r"[\s,]*")
 
 
-def gemma(text: str, at: int) -> tuple[dict[str, Any], int]:
+def parse_gemma(text: str, at: int) -> tuple[dict[str, Any], int]:
     """``{city:<escape>Oslo<escape>,days:3}``; ``at`` is the index of the opening brace."""
     value, end = _gemma_value(text, at, 0)
     if not isinstance(value, dict):
@@ -89,7 +89,7 @@ MARK = "]<]minimax[>["
 _MARKED = re.compile(rf"{re.escape(MARK)}\s*<(?P<close>/?)(?P<key>[^<>\n]{{1,200}})>")
 
 
-def marked(text: str, at: int) -> tuple[dict[str, Any], int]:
+def parse_marked(text: str, at: int) -> tuple[dict[str, Any], int]:
     """Nested elements, each preceded by a mark; ``at`` is the index after the call's header."""
     stack: list[tuple[str, dict[str, Any] | list[Any], int]] = [("", {}, at)]
     for tag in _MARKED.finditer(text, at):
@@ -102,7 +102,7 @@ def marked(text: str, at: int) -> tuple[dict[str, Any], int]:
             top = stack[0][1]
             return (top if isinstance(top, dict) else {}), tag.end()
         key, inner, begin = stack.pop()
-        value: Any = inner or unwrapped(text[begin : tag.start()])
+        value: Any = inner or unwrap(text[begin : tag.start()])
         name, outer, start = stack[-1]
         if key == "item" and not (isinstance(outer, dict) and outer):
             outer = outer if isinstance(outer, list) else []
@@ -118,7 +118,7 @@ def marked(text: str, at: int) -> tuple[dict[str, Any], int]:
 _CHILD = re.compile(r"\s*<(?P<close>/?)(?P<key>[A-Za-z_][\w.\-]{0,200})(?P<empty>\s?/)?>")
 
 
-def children(text: str, at: int, parent: str) -> tuple[dict[str, Any], int]:
+def parse_children(text: str, at: int, parent: str) -> tuple[dict[str, Any], int]:
     """``<city>Oslo</city>`` up to ``</parent>``. An argument ends at the first tag that closes it."""
     found: dict[str, Any] = {}
     while (tag := _CHILD.match(text, at)) is not None:
@@ -132,7 +132,7 @@ def children(text: str, at: int, parent: str) -> tuple[dict[str, Any], int]:
             closing = text.find(f"</{key}>", at)
             if closing < 0:
                 raise unreadable(_CUT)
-            found[key] = unwrapped(text[at:closing])
+            found[key] = unwrap(text[at:closing])
             at = closing + len(key) + 3
     if found or not text[at:].strip():
         raise unreadable(_CUT)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from emulator.command_tools import COMMAND_PARAMETERS
 from emulator.reading.calls import JSON, find_calls
 from emulator.reading.elements import PREFIX, SUFFIX
-from emulator.reading.markup_arguments import MARK, children, gemma, marked
+from emulator.reading.markup_arguments import MARK, parse_children, parse_gemma, parse_marked
 from emulator.reading.markup_block import MarkupBlock
 from emulator.reading.statements import unreadable
 
@@ -82,7 +82,7 @@ def _elements(
         and match.lastgroup == "named"
         and _CHILD_FOLLOWS.match(block.text, match.end())
     ):
-        arguments, end = children(block.text, match.end(), "invoke")
+        arguments, end = parse_children(block.text, match.end(), "invoke")
     if not arguments:
         return _json_or_none(block, match, name)[0], end
     return [(name, arguments)], end
@@ -91,14 +91,14 @@ def _elements(
 def _gemma(
     block: MarkupBlock, match: re.Match[str], name: str
 ) -> tuple[list[tuple[str, JSON]], int]:
-    arguments, end = gemma(block.text, match.end())
+    arguments, end = parse_gemma(block.text, match.end())
     return [(name, arguments)], end
 
 
 def _marked(
     block: MarkupBlock, match: re.Match[str], name: str
 ) -> tuple[list[tuple[str, JSON]], int]:
-    arguments, end = marked(block.text, match.end())
+    arguments, end = parse_marked(block.text, match.end())
     return [(name, arguments)], end
 
 
@@ -111,7 +111,7 @@ def _command(
     if end < 0 or not inner.strip() or _JSON_FOLLOWS.match(inner):
         return None
     called = str(block.names.command)
-    arguments, _ = children(block.text, start, name)
+    arguments, _ = parse_children(block.text, start, name)
     if not arguments:
         return [(called, [inner.strip("\n")])], end
     if block.names.find(name):
@@ -135,7 +135,7 @@ def _element(
     if _JSON_FOLLOWS.match(block.text, match.end()):
         return _json_or_none(block, match, name)
     parent = "parameters" if match.lastgroup == "claude_2" else name
-    arguments, end = children(block.text, match.end(), parent)
+    arguments, end = parse_children(block.text, match.end(), parent)
     if not arguments and not block.text.startswith(f"</{parent}>", end - len(parent) - 3):
         return _json_or_none(block, match, name)
     return [(name, arguments)], end

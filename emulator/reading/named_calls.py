@@ -88,7 +88,7 @@ def _may_open(head: str, names: ToolNames) -> bool:
     if any(lead.startswith(squeezed) for lead in _LEADS):
         return True
     match = _PART.match(head)
-    if match is None or not all(_is_word_start(word) for word in match["words"].split()):
+    if match is None or not all(_any_word_starts_with(word) for word in match["words"].split()):
         return False
     word, rest = match["word"] or "", match["rest"]
     if match["lead"]:
@@ -99,7 +99,7 @@ def _may_open(head: str, names: ToolNames) -> bool:
     return False
 
 
-def _is_word_start(written: str) -> bool:
+def _any_word_starts_with(written: str) -> bool:
     return any(word.startswith(written) for word in _WORDS)
 
 

@@ -15,7 +15,7 @@ from enum import Enum, auto
 from emulator.reading.diagnostics import from_syntax_error
 from emulator.reading.lexing import PythonScan
 from emulator.reading.repairs import parse_repaired
-from emulator.reading.rewrites import rewritten
+from emulator.reading.rewrites import rewrite
 from emulator.reading.statements import MAX_BLOCK, MAX_STATEMENTS, Statement, Unreadable, unreadable
 from emulator.reading.tool_names import ToolNames
 
@@ -109,7 +109,7 @@ class PythonReader:
         if self._fault is not None:
             return []
         if not self._scan.open:
-            line = self._unprompted(line)
+            line = self._strip_prompt(line)
             if self._margin is None and line.strip():
                 self._margin = line[: len(line) - len(line.lstrip())]
         line = line.removeprefix(self._margin or "")
@@ -130,7 +130,7 @@ class PythonReader:
             found += self._flush()
         return found
 
-    def _unprompted(self, line: str) -> str:
+    def _strip_prompt(self, line: str) -> str:
         match = _PROMPT.match(line.lstrip())
         # "..." alone may also be the body of a function.
         if match is not None and (self._doctest or not match.group().startswith("...")):
@@ -184,7 +184,7 @@ class PythonReader:
                     source,
                     None if piece.changed else piece.node,
                 )
-                for piece in rewritten(tree, self._names)
+                for piece in rewrite(tree, self._names)
             ]
         except SyntaxError as error:
             self._fault = Unreadable([from_syntax_error(error, source, self._first)])

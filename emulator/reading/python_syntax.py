@@ -39,7 +39,7 @@ def parse(source: str) -> ast.Module:
         raise SyntaxError(str(error)) from error
 
 
-def dotted(node: ast.AST) -> str | None:
+def dotted_name(node: ast.AST) -> str | None:
     """Return ``a.b.c`` as written, or None for any other expression."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
@@ -50,13 +50,13 @@ def dotted(node: ast.AST) -> str | None:
     return ".".join([node.id, *reversed(parts)])
 
 
-def called(node: ast.AST | None, names: ToolNames) -> str | None:
+def called_tool(node: ast.AST | None, names: ToolNames) -> str | None:
     """Return the Python name of the offered function that `node` calls, or None."""
     if isinstance(node, ast.Await):
         node = node.value
     if not isinstance(node, ast.Call) or is_builtin_use(node):
         return None
-    written = dotted(node.func)
+    written = dotted_name(node.func)
     return names.find(written) if written else None
 
 
@@ -101,7 +101,7 @@ def calls_tool(code: str | ast.AST, names: Collection[str]) -> bool:
     none.
     """
     tree, offered = _tree(code), ToolNames.of(names)
-    return tree is not None and any(called(node, offered) for node in walk(tree))
+    return tree is not None and any(called_tool(node, offered) for node in walk(tree))
 
 
 def _tree(code: str | ast.AST) -> ast.AST | None:

@@ -55,7 +55,7 @@ def _without_escapes(source: str) -> str:
 _QUOTED_CALL = re.compile(r"""\s*(["'`])(?P<call>[^\W\d][\w.]*\(.*\))\1[;,]?\s*\Z""", re.DOTALL)
 
 
-def _unquoted(source: str) -> str:
+def _unquote(source: str) -> str:
     match = _QUOTED_CALL.match(source)
     return match["call"] if match else source
 
@@ -70,7 +70,7 @@ REPAIRS: tuple[Repair, ...] = (
     Repair("Markdown's escapes: get\\_weather(...)", _without_escapes),
     Repair("typographic quotes around strings", straight_quotes),
     Repair("HTML entities from an XML frame: &quot;Oslo&quot;", html.unescape),
-    Repair('a call in quotes with the same quotes inside: "f("Oslo")"', _unquoted),
+    Repair('a call in quotes with the same quotes inside: "f("Oslo")"', _unquote),
     Repair(
         "a JavaScript declaration",
         lambda t: re.sub(r"^(\s*)(?:const|let|var)\s+(?=[\w, ]+=)", r"\1", t),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from emulator.reading.async_code import needs_event_loop, run_with_asyncio
 from emulator.reading.calls import HALF, call_statement, find_calls, join_surrogates
-from emulator.reading.python_syntax import called, dotted, is_builtin_use, parse
+from emulator.reading.python_syntax import called_tool, dotted_name, is_builtin_use, parse
 from emulator.reading.repairs import parse_repaired
 from emulator.reading.statements import Unreadable
 from emulator.reading.tool_names import ToolNames
@@ -55,7 +55,7 @@ def _characters(node: ast.AST, _: ToolNames) -> ast.AST:
         raise SyntaxError(HALF) from None
 
 
-def _without_await(node: ast.AST, _: ToolNames) -> ast.AST:
+def _drop_await(node: ast.AST, _: ToolNames) -> ast.AST:
     assert isinstance(node, ast.Await)
     return node.value
 
@@ -67,7 +67,7 @@ _SYNC: dict[type[ast.AST], type[ast.AST]] = {
 }
 
 
-def _synchronous(node: ast.AST, _: ToolNames) -> ast.AST:
+def _make_synchronous(node: ast.AST, _: ToolNames) -> ast.AST:
     fields = {name: getattr(node, name) for name in node._fields if hasattr(node, name)}
     return _SYNC[type(node)](**fields)
 
@@ -75,9 +75,9 @@ def _synchronous(node: ast.AST, _: ToolNames) -> ast.AST:
 _DRIVERS = frozenset({"asyncio.run", "asyncio.create_task", "asyncio.ensure_future"})
 
 
-def _without_driver(node: ast.AST, _: ToolNames) -> ast.AST:
+def _drop_driver(node: ast.AST, _: ToolNames) -> ast.AST:
     assert isinstance(node, ast.Call)
-    written = dotted(node.func)
+    written = dotted_name(node.func)
     if written in _DRIVERS and len(node.args) == 1:
         return node.args[0]
     if written == "asyncio.gather":
@@ -92,9 +92,9 @@ def _without_driver(node: ast.AST, _: ToolNames) -> ast.AST:
 _METHODS = frozenset("invoke ainvoke run arun call acall execute __call__ remote".split())
 
 
-def _renamed(node: ast.AST, names: ToolNames) -> ast.AST:
+def _rename(node: ast.AST, names: ToolNames) -> ast.AST:
     assert isinstance(node, ast.Call)
-    written = dotted(node.func)
+    written = dotted_name(node.func)
     if written is None or is_builtin_use(node):
         return node
     name = names.find(written)
@@ -109,7 +109,7 @@ def _statements(expressions: list[ast.expr]) -> list[ast.stmt]:
     return [ast.Expr(expression) for expression in expressions]
 
 
-def _quoted(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
+def _unquote_calls(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
     assert isinstance(node, ast.Expr)
     match node.value:
         case ast.Constant(value=str(text)):
@@ -127,10 +127,10 @@ def _quoted(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
         except SyntaxError:
             return node
         if not tree.body or not all(
-            isinstance(inner, ast.Expr) and called(inner.value, names) for inner in tree.body
+            isinstance(inner, ast.Expr) and called_tool(inner.value, names) for inner in tree.body
         ):
             return node
-        found += [piece.node for piece in rewritten(tree, names)]
+        found += [piece.node for piece in rewrite(tree, names)]
     return found
 
 
@@ -149,11 +149,11 @@ def _json_calls(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
 _SCHEMA_BASES = frozenset({"BaseModel", "pydantic.BaseModel", "TypedDict", "typing.TypedDict"})
 
 
-def _declared(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
+def _drop_declaration(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
     assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
     if names.find(node.name):
         return []
-    if isinstance(node, ast.ClassDef) and any(dotted(b) in _SCHEMA_BASES for b in node.bases):
+    if isinstance(node, ast.ClassDef) and any(dotted_name(b) in _SCHEMA_BASES for b in node.bases):
         return []
     return node
 
@@ -165,7 +165,7 @@ _STUB_MODULES = frozenset(
 )
 
 
-def _imported(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
+def _drop_import(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
     assert isinstance(node, (ast.Import, ast.ImportFrom))
     if isinstance(node, ast.ImportFrom) and node.module in _SCHEMA_MODULES:
         return []
@@ -207,7 +207,7 @@ def _main_guard(node: ast.AST, _: ToolNames) -> ast.AST | list[ast.stmt]:
     return node
 
 
-def _without_value(node: ast.AST, _: ToolNames) -> ast.AST | list[ast.stmt]:
+def _drop_annotation(node: ast.AST, _: ToolNames) -> ast.AST | list[ast.stmt]:
     assert isinstance(node, ast.AnnAssign)
     return node if node.value else []
 
@@ -230,23 +230,25 @@ def _types(on: type[ast.AST] | tuple[type[ast.AST], ...]) -> tuple[type[ast.AST]
 REWRITES: tuple[Rewrite, ...] = (
     Rewrite("JSON's true, false and null in Python", ast.Name, _constants),
     Rewrite("emoji as two escapes, as JSON writes them", ast.Constant, _characters),
-    Rewrite("stubs are plain functions, not coroutines", ast.Await, _without_await),
-    Rewrite("functions that await stubs become plain too", tuple(_SYNC), _synchronous),
-    Rewrite("plain functions need no asyncio.run or gather", ast.Call, _without_driver),
-    Rewrite("functions.f, wire names and f.invoke(...) mean the stub f", ast.Call, _renamed),
+    Rewrite("stubs are plain functions, not coroutines", ast.Await, _drop_await),
+    Rewrite("functions that await stubs become plain too", tuple(_SYNC), _make_synchronous),
+    Rewrite("plain functions need no asyncio.run or gather", ast.Call, _drop_driver),
+    Rewrite("functions.f, wire names and f.invoke(...) mean the stub f", ast.Call, _rename),
     Rewrite("the language's name on a line of its own", ast.Expr, _language, top=True),
     Rewrite("the body of a main guard is the program", ast.If, _main_guard, top=True),
     Rewrite(
-        "`Result: sunny` is prose that happens to parse", ast.AnnAssign, _without_value, top=True
+        "`Result: sunny` is prose that happens to parse", ast.AnnAssign, _drop_annotation, top=True
     ),
     Rewrite(
         "a repeated declaration of a stub would hide the real one; models are already defined",
         (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
-        _declared,
+        _drop_declaration,
         top=True,
     ),
-    Rewrite("stubs and models need no import", (ast.Import, ast.ImportFrom), _imported, top=True),
-    Rewrite("a call written as a string", ast.Expr, _quoted, top=True),
+    Rewrite(
+        "stubs and models need no import", (ast.Import, ast.ImportFrom), _drop_import, top=True
+    ),
+    Rewrite("a call written as a string", ast.Expr, _unquote_calls, top=True),
     Rewrite("a call written as a dict", ast.Expr, _json_calls, top=True),
 )
 
@@ -292,7 +294,7 @@ class RewrittenStatement:
     changed: bool
 
 
-def rewritten(tree: ast.Module, names: ToolNames) -> list[RewrittenStatement]:
+def rewrite(tree: ast.Module, names: ToolNames) -> list[RewrittenStatement]:
     """Return the statements of `tree` after all rewrites. Raises RecursionError for a tree that is
     too deep.
     """

@@ -100,7 +100,9 @@ class ToolNames(Collection[str]):
         namespace, dot, rest = name.partition(".")
         if dot and namespace in NAMESPACES and self.may_become(rest):
             return True
-        return _begins_one(name, self._in_order) or (not dot and _begins_one(name, _NAMESPACES))
+        return _any_starts_with(name, self._in_order) or (
+            not dot and _any_starts_with(name, _NAMESPACES)
+        )
 
     @cached_property
     def _in_order(self) -> Sequence[str]:
@@ -125,7 +127,7 @@ class ToolNames(Collection[str]):
         return self._python[match.group()]
 
 
-def _begins_one(text: str, words: Sequence[str]) -> bool:
+def _any_starts_with(text: str, words: Sequence[str]) -> bool:
     """Return True if one of the sorted ``words`` begins with ``text``."""
     at = bisect_left(words, text)
     return at < len(words) and words[at].startswith(text)

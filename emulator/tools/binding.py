@@ -17,7 +17,7 @@ from emulator.tools import command_arguments
 from emulator.tools.coercion import Coercion, walk
 from emulator.tools.diagnosis import Diagnosis
 from emulator.tools.expanded_schema import ExpandedSchema
-from emulator.tools.problems import BindError, Problem, brief, written_call
+from emulator.tools.problems import BindError, Problem, format_call, shorten
 from emulator.tools.tool import Tool
 from emulator.tools.type_trees import Parameter, TypeTree
 
@@ -37,7 +37,7 @@ def bind(tool: Tool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str
         raise BindError(f"{tool.python_name}(...)", problems)
     plain = [_copy(arg) for arg in args]
     named = {key: _copy(value) for key, value in kwargs.items()}
-    written = partial(written_call, tool.python_name, plain, named)
+    written = partial(format_call, tool.python_name, plain, named)
     expanded = ExpandedSchema(tool.parameters.get("$defs", {}))
     if len(plain) == 1 and not named and isinstance(plain[0], dict):
         plain, named = _spread_dict(tool, plain[0], expanded)
@@ -87,7 +87,7 @@ def _misplaced(tool: Tool, positional: int, keywords: Sequence[str]) -> list[Pro
         name = tool.wire_name(keyword)
         if name in bound_names:
             problems.append(
-                Problem("", f'argument "{brief(keyword)}" given twice', found=brief(keyword))
+                Problem("", f'argument "{shorten(keyword)}" given twice', found=shorten(keyword))
             )
         elif tool.members.schema_of(name) is None:
             problems.append(_unknown(keyword, accepted))
@@ -108,7 +108,7 @@ def _not_json_problems(args: Sequence[Any], kwargs: Mapping[Any, Any]) -> list[P
         for node, depth in nodes:
             values += 1
             if depth > MAX_DEPTH:
-                return [Problem(brief(place), f"nested deeper than {MAX_DEPTH} levels")]
+                return [Problem(shorten(place), f"nested deeper than {MAX_DEPTH} levels")]
             if values > MAX_VALUES:
                 return [Problem("", f"more than {MAX_VALUES} values")]
             if isinstance(node, str):
@@ -116,10 +116,10 @@ def _not_json_problems(args: Sequence[Any], kwargs: Mapping[Any, Any]) -> list[P
             elif isinstance(node, dict):
                 chars += sum(len(key) for key in node if isinstance(key, str))
             if chars > MAX_CHARS:
-                return [Problem(brief(place), f"more than {MAX_CHARS} characters in one call")]
+                return [Problem(shorten(place), f"more than {MAX_CHARS} characters in one call")]
             reason = _not_json(node)
             if reason:
-                return [Problem(brief(place), reason, "JSON", type(node).__name__)]
+                return [Problem(shorten(place), reason, "JSON", type(node).__name__)]
     return []
 
 
@@ -182,11 +182,11 @@ def _unknown(keyword: str, accepted: Sequence[Parameter]) -> Problem:
     choices = [p.python_name for p in accepted]
     near = difflib.get_close_matches(keyword[:100], choices, n=1)
     hint = f' (did you mean "{near[0]}"?)' if near else ""
-    expected = brief(", ".join(choices) or "no arguments", 400)
-    message = f'unknown argument "{brief(keyword)}"{hint}; expected {expected}'
-    return Problem("", message, expected, brief(keyword))
+    expected = shorten(", ".join(choices) or "no arguments", 400)
+    message = f'unknown argument "{shorten(keyword)}"{hint}; expected {expected}'
+    return Problem("", message, expected, shorten(keyword))
 
 
 def _missing(parameter: Parameter) -> Problem:
-    kind = brief(parameter.annotation, 400)
+    kind = shorten(parameter.annotation, 400)
     return Problem("", f'missing argument "{parameter.python_name}" ({kind})', expected=kind)

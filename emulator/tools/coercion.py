@@ -133,7 +133,7 @@ class Coercion:
             coerced = SCALARS[kind](value)
             return value if coerced is _NOT_COERCED else coerced
         if isinstance(value, str):
-            coerced = _parsed(value)
+            coerced = _parse_json(value)
             if expansion.is_of(coerced, kind):
                 coerced = self._coerce_children(coerced, kind, view, schema)
                 if self.expanded.admits(coerced, schema):
@@ -164,7 +164,7 @@ class Coercion:
                 continue
             coerced = self.value(value, part, wrapped=wrapped)
             if self.expanded.admits(coerced, schema) and not any(
-                _identical(coerced, r) for r in readings
+                _is_identical(coerced, r) for r in readings
             ):
                 readings.append(coerced)
         if len(readings) == 1:
@@ -179,9 +179,11 @@ def _choice(value: Any, choices: list[Any]) -> Any:
     """Return the choice that equals `value` except for case, punctuation or type."""
     if any(same(value, choice) for choice in choices):
         return value
-    if isinstance(value, str) and _plain(value):
+    if isinstance(value, str) and _letters_and_digits(value):
         texts = [choice for choice in choices if isinstance(choice, str)]
-        readings = [text for text in texts if _plain(text) == _plain(value)]
+        readings = [
+            text for text in texts if _letters_and_digits(text) == _letters_and_digits(value)
+        ]
         if readings:
             return readings[0] if len(readings) == 1 else value
     coerced = [rule(value) for rule in SCALARS.values()]
@@ -207,7 +209,7 @@ def _item(view: dict[str, Any], n: int) -> Schema:
     return part
 
 
-def _parsed(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     """Parse JSON text of an object or array, which small models often send."""
     if text.strip()[:1] not in ("{", "["):
         return _NOT_COERCED
@@ -222,10 +224,10 @@ def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _plain(text: str) -> str:
+def _letters_and_digits(text: str) -> str:
     """Return only the letters and digits: ``Km/h`` and ``km_h`` are the same choice."""
     return "".join(c for c in text.casefold() if c.isalnum())
 
 
-def _identical(one: Any, other: Any) -> bool:
+def _is_identical(one: Any, other: Any) -> bool:
     return type(one) is type(other) and same(one, other)

@@ -27,12 +27,12 @@ def convert_command(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
         if name in COMMAND_PARAMETERS
     }
     return {
-        name: _converted(value, types[name]) if name in types else value
+        name: _convert(value, types[name]) if name in types else value
         for name, value in arguments.items()
     }
 
 
-def _converted(value: Any, kind: Any) -> Any:
+def _convert(value: Any, kind: Any) -> Any:
     match value:
         case str() if kind == "array" and not value.lstrip().startswith("["):
             return ["bash", "-lc", value]

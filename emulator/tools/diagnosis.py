@@ -15,7 +15,7 @@ from typing import Any
 
 from emulator.tools import names
 from emulator.tools.expanded_schema import ExpandedSchema
-from emulator.tools.problems import Problem, brief, shown
+from emulator.tools.problems import Problem, format_value, shorten
 from emulator.tools.schema import Schema
 from emulator.tools.schema_models import Catalog
 from emulator.tools.type_trees import annotation
@@ -51,21 +51,21 @@ _Wording = Callable[[dict[str, Any]], str]
 
 #: What a keyword requires, from the facts of the validator's error.
 _EXPECTED: dict[str, _Wording] = {
-    "enum": lambda k: f"one of {brief(', '.join(map(shown, k['options'])), 400)}",
-    "const": lambda k: shown(k["expected_value"]),
-    "minimum": lambda k: f"at least {shown(k['limit'])}",
-    "maximum": lambda k: f"at most {shown(k['limit'])}",
-    "exclusiveMinimum": lambda k: f"more than {shown(k['limit'])}",
-    "exclusiveMaximum": lambda k: f"less than {shown(k['limit'])}",
-    "multipleOf": lambda k: f"a multiple of {shown(k['multiple_of'])}",
-    "minLength": lambda k: f"at least {_counted(k['limit'], 'character')}",
-    "maxLength": lambda k: f"at most {_counted(k['limit'], 'character')}",
-    "minItems": lambda k: f"at least {_counted(k['limit'], 'item')}",
-    "maxItems": lambda k: f"at most {_counted(k['limit'], 'item')}",
-    "minProperties": lambda k: f"at least {_counted(k['limit'], 'member')}",
-    "maxProperties": lambda k: f"at most {_counted(k['limit'], 'member')}",
+    "enum": lambda k: f"one of {shorten(', '.join(map(format_value, k['options'])), 400)}",
+    "const": lambda k: format_value(k["expected_value"]),
+    "minimum": lambda k: f"at least {format_value(k['limit'])}",
+    "maximum": lambda k: f"at most {format_value(k['limit'])}",
+    "exclusiveMinimum": lambda k: f"more than {format_value(k['limit'])}",
+    "exclusiveMaximum": lambda k: f"less than {format_value(k['limit'])}",
+    "multipleOf": lambda k: f"a multiple of {format_value(k['multiple_of'])}",
+    "minLength": lambda k: f"at least {_pluralize(k['limit'], 'character')}",
+    "maxLength": lambda k: f"at most {_pluralize(k['limit'], 'character')}",
+    "minItems": lambda k: f"at least {_pluralize(k['limit'], 'item')}",
+    "maxItems": lambda k: f"at most {_pluralize(k['limit'], 'item')}",
+    "minProperties": lambda k: f"at least {_pluralize(k['limit'], 'member')}",
+    "maxProperties": lambda k: f"at most {_pluralize(k['limit'], 'member')}",
     "uniqueItems": lambda _: "no item twice",
-    "pattern": lambda k: f"text that matches {brief(k['pattern'], 200)}",
+    "pattern": lambda k: f"text that matches {shorten(k['pattern'], 200)}",
 }
 
 
@@ -99,7 +99,7 @@ class Diagnosis:
                 unexplained = False
                 yield problem
         if unexplained:
-            yield self._involved(value, view, path)
+            yield self._unexplained_problem(value, view, path)
 
     def _level(
         self, value: Any, view: dict[str, Any], schema: Schema, path: str
@@ -115,16 +115,16 @@ class Diagnosis:
             if keyword == "required":
                 yield self._missing(str(facts["property"]), schema, path)
             elif keyword == "additionalProperties":
-                named = ", ".join(f'"{brief(str(name))}"' for name in facts["unexpected"])
+                named = ", ".join(f'"{shorten(str(name))}"' for name in facts["unexpected"])
                 known = ", ".join(self.expanded.members(schema).properties)
-                message = f"unknown member {brief(named, 200)}; expected {brief(known, 400)}"
-                yield Problem(path, message, brief(known, 400), brief(named, 200))
+                message = f"unknown member {shorten(named, 200)}; expected {shorten(known, 400)}"
+                yield Problem(path, message, shorten(known, 400), shorten(named, 200))
             elif keyword == "type":
                 yield self._unexpected(value, self._annotation(schema), path)
             elif keyword in _EXPECTED:
                 yield self._unexpected(value, _EXPECTED[keyword](facts), path)
             else:
-                yield Problem(path, brief(error.message, 200), found=shown(value))
+                yield Problem(path, shorten(error.message, 200), found=format_value(value))
 
     def _parts(
         self, value: Any, schema: Schema, view: dict[str, Any], path: str
@@ -136,7 +136,7 @@ class Diagnosis:
                 part = inside.schema_of(name)
                 if part is not None:
                     step = written.get(name, str(name))
-                    yield member, part, brief(f"{path}.{step}" if path else step, 200)
+                    yield member, part, shorten(f"{path}.{step}" if path else step, 200)
         elif isinstance(value, list):
             first = view.get("prefixItems", [])
             for n, item in enumerate(value):
@@ -145,10 +145,10 @@ class Diagnosis:
     def _annotation(self, schema: Schema) -> str:
         # A separate catalog: the names may lack a number that the stubs had to add.
         tree = Catalog(frozenset()).tree(schema, self.expanded.definitions, hint="object")
-        return brief(annotation(tree), 400)
+        return shorten(annotation(tree), 400)
 
     def _unexpected(self, value: Any, expected: str, path: str) -> Problem:
-        found = shown(value)
+        found = format_value(value)
         return Problem(path, f"expected {expected}, found {found}", expected, found)
 
     def _missing(self, name: str, schema: Schema, path: str) -> Problem:
@@ -156,10 +156,10 @@ class Diagnosis:
         expected = self._annotation(inside.properties.get(name, True))
         written = names.parameter_names(inside.properties).get(name, name)
         kind = "member" if path else "argument"
-        return Problem(path, f'missing {kind} "{brief(written)}" ({expected})', expected)
+        return Problem(path, f'missing {kind} "{shorten(written)}" ({expected})', expected)
 
-    def _involved(self, value: Any, view: dict[str, Any], path: str) -> Problem:
-        found = shown(value)
+    def _unexplained_problem(self, value: Any, view: dict[str, Any], path: str) -> Problem:
+        found = format_value(value)
         for keyword, message in _INVOLVED.items():
             alone = {k: view[k] for k in (keyword, "then", "else") if k in view}
             if keyword in view and message and not self.expanded.admits(value, alone):
@@ -171,10 +171,10 @@ class Diagnosis:
                 )
                 if required and all(required):
                     either = " or ".join(" and ".join(r) for r in required)
-                    text = f"{message}: needs {brief(either, 200)}"
+                    text = f"{message}: needs {shorten(either, 200)}"
                 return Problem(path, f"{text} (found {found})", found=found)
         return Problem(path, f"not valid (found {found})", found=found)
 
 
-def _counted(number: object, noun: str) -> str:
+def _pluralize(number: object, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

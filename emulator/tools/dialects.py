@@ -26,7 +26,7 @@ _BOUNDS = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
 _COMPOUND = ("$ref", "const", "allOf", "anyOf", "oneOf")
 
 
-def modernised(node: dict[str, Any]) -> dict[str, Any]:
+def modernize(node: dict[str, Any]) -> dict[str, Any]:
     """Return `node` with the keywords of older drafts replaced."""
     new = dict(node)
     if isinstance(new.get("items"), list | tuple):  # a tuple until 2019-09
@@ -55,7 +55,7 @@ def modernised(node: dict[str, Any]) -> dict[str, Any]:
     return new
 
 
-def nullable(schema: dict[str, Any]) -> dict[str, Any]:
+def apply_nullable(schema: dict[str, Any]) -> dict[str, Any]:
     """Translate OpenAPI 3.0's ``nullable`` in a cleaned schema."""
     if "type" in schema and not any(keyword in schema for keyword in _COMPOUND):
         types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]

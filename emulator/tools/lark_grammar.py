@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from emulator.tools.problems import Problem, brief, shown
+from emulator.tools.problems import Problem, format_value, shorten
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
@@ -83,7 +83,7 @@ def _unexpected(text: str, written: bytes, position: int, matcher: LLMatcher) ->
     before = written[:position].decode(errors="ignore")
     line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
     rest = text[len(before) :]
-    found = shown(rest.split("\n", 1)[0] or rest[:1]) if rest else "the end of the text"
+    found = format_value(rest.split("\n", 1)[0] or rest[:1]) if rest else "the end of the text"
     expected = _expected(matcher)
     where = f"line {line}, column {column}"
     message = f"does not fit the grammar at {where}: expected {expected}, found {found}"
@@ -95,13 +95,13 @@ def _expected(matcher: LLMatcher) -> str:
     characters.
     """
     if forced := matcher.compute_ff_bytes().decode(errors="ignore"):
-        return shown(forced)
+        return format_value(forced)
     allowed = matcher.compute_logit_bias()
     characters = [chr(n) for n in range(128) if allowed[n] and (n == 10 or 32 <= n < 127)]
     if len(characters) > _MOST_SHOWN:
         return "something else"
     ends = ["the end of the text"] if matcher.is_accepting() else []
-    return " or ".join([*map(shown, characters), *ends]) or "something else"
+    return " or ".join([*map(format_value, characters), *ends]) or "something else"
 
 
 @lru_cache(maxsize=128)
@@ -126,7 +126,7 @@ def _matcher(definition: str) -> LLMatcher:
         limits=limits,
     )
     if matcher.is_error():
-        raise UnusableGrammar(brief(matcher.get_error().split("\n", 1)[0], 300))
+        raise UnusableGrammar(shorten(matcher.get_error().split("\n", 1)[0], 300))
     return matcher
 
 

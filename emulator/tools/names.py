@@ -65,7 +65,7 @@ def unique(name: str, taken: Collection[str]) -> str:
 
 def callable_names(written: Iterable[str]) -> dict[str, str]:
     """Return names for function stubs: ``math.lcm`` -> ``math_lcm``, ``print`` -> ``print_``."""
-    return _chosen(list(written), RESERVED, fallback="tool")
+    return _choose_names(list(written), RESERVED, fallback="tool")
 
 
 def parameter_names(written: Iterable[str]) -> dict[str, str]:
@@ -74,10 +74,10 @@ def parameter_names(written: Iterable[str]) -> dict[str, str]:
     Only keywords change (``class`` -> ``class_``): a parameter named ``list`` shadows nothing that
     the caller of the function needs.
     """
-    return _chosen(list(written), KEYWORDS, fallback="arg")
+    return _choose_names(list(written), KEYWORDS, fallback="arg")
 
 
-def _chosen(written: list[str], reserved: frozenset[str], *, fallback: str) -> dict[str, str]:
+def _choose_names(written: list[str], reserved: frozenset[str], *, fallback: str) -> dict[str, str]:
     """Return unique Python names by wire name, in order. A name that is already valid stays
     unchanged and is not given to another.
     """

@@ -36,20 +36,23 @@ class BindError(ValueError):
         self.problems = tuple(problems)
 
 
-def written_call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+def format_call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """Return a call with JSON values as one line of Python, shortened."""
-    parts = [*map(shown, args), *(f"{brief(key)}={shown(value)}" for key, value in kwargs.items())]
-    return f"{name}({brief(', '.join(parts), 300)})"
+    parts = [
+        *map(format_value, args),
+        *(f"{shorten(key)}={format_value(value)}" for key, value in kwargs.items()),
+    ]
+    return f"{name}({shorten(', '.join(parts), 300)})"
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a JSON value in Python notation, short and printable."""
     if isinstance(value, str):
-        return json.dumps(brief(value), ensure_ascii=False)
-    return brief(repr(value))
+        return json.dumps(shorten(value), ensure_ascii=False)
+    return shorten(repr(value))
 
 
-def brief(text: str, limit: int = MAX_SHOWN) -> str:
+def shorten(text: str, limit: int = MAX_SHOWN) -> str:
     """`text` cut to `limit` characters; always encodable."""
     cut = text if len(text) <= limit else f"{text[:limit]}..."
     return cut.encode("utf-8", "replace").decode()

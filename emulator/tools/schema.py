@@ -93,7 +93,7 @@ def guard_application(schema: dict[str, Any], param: str) -> None:
             raise SchemaError(f"more than {MAX_CHAIN} schemas in a row apply to one value", param)
         if not isinstance(node, dict):
             return 1
-        total = 1 + sum(weight(part, chain + 1) for part in applied(node))
+        total = 1 + sum(weight(part, chain + 1) for part in applicable_schemas(node))
         name = reference(node)
         if name is not None:
             if name not in weights:
@@ -110,7 +110,7 @@ def guard_application(schema: dict[str, Any], param: str) -> None:
         pending.extend(children(node))
 
 
-def applied(node: dict[str, Any]) -> Iterator[Schema]:
+def applicable_schemas(node: dict[str, Any]) -> Iterator[Schema]:
     """Yield the schemas inside `node` that apply to the same value."""
     for keyword in ("allOf", "anyOf", "oneOf"):
         yield from node.get(keyword, ())

@@ -114,12 +114,12 @@ class _Cleaner:
         for keyword, reason in _REFUSED.items():
             if keyword in node:
                 raise SchemaError(f"{keyword} is not supported: {reason}", at(place, keyword))
-        node = dialects.modernised(node)
+        node = dialects.modernize(node)
         cleaned: dict[str, Any] = {}
         for keyword, clean_keyword in _KEYWORDS.items():
             if keyword in node:
                 clean_keyword(self, cleaned, keyword, node[keyword], at(place, keyword))
-        return dialects.nullable(cleaned) if node.get("nullable") is True else cleaned
+        return dialects.apply_nullable(cleaned) if node.get("nullable") is True else cleaned
 
     # One method for each kind of keyword; _KEYWORDS maps the keywords to them.
 

@@ -60,7 +60,7 @@ class Catalog:
         parameters = tuple(self._fields(expansion.members(schema, definitions), definitions))
         while self._pending:  # nested models: not recursive, because a chain of them may be long
             name, described, its_definitions = self._pending.pop(0)
-            self._models[name] = self._described(name, described, its_definitions)
+            self._models[name] = self._build_model(name, described, its_definitions)
         return parameters
 
     def tree(
@@ -149,7 +149,7 @@ class Catalog:
         }
 
     def _model(self, schema: Schema, definitions: Definitions, hint: str, item: bool) -> str:
-        bare = _bare(schema)
+        bare = _without_remarks(schema)
         key = self._key(bare, definitions)
         if key not in self._names:
             # A definition is described by its own remarks, an inline object by those of the parameter.
@@ -162,7 +162,7 @@ class Catalog:
             self._pending.append((name, bare if referred_name else schema, definitions))
         return self._names[key]
 
-    def _described(self, name: str, schema: Schema, definitions: Definitions) -> SchemaModel:
+    def _build_model(self, name: str, schema: Schema, definitions: Definitions) -> SchemaModel:
         inside = expansion.members(schema, definitions)
         about = expansion.expand(schema, definitions) if reference(schema) else {}
         return SchemaModel(
@@ -177,7 +177,7 @@ class Catalog:
         written = json.dumps(bare, sort_keys=True)
         cached = self._keys.get((id(definitions), written))
         if cached is None:
-            reached = _closure(bare, definitions)
+            reached = _reachable_definitions(bare, definitions)
             apart = id(definitions) if len(reached) >= MAX_SHARED else 0
             closure = "" if apart else json.dumps(reached, sort_keys=True)
             digest = hashlib.sha256(f"{apart}\n{written}\n{closure}".encode()).hexdigest()
@@ -196,17 +196,17 @@ class Catalog:
             )
 
 
-def _bare(schema: Schema) -> Schema:
+def _without_remarks(schema: Schema) -> Schema:
     """Return `schema` without remarks, and without an ``allOf`` of a single schema."""
     if not isinstance(schema, dict):
         return schema
     bare = {k: v for k, v in schema.items() if k not in _REMARKS and k != "$defs"}
     if bare.keys() == {"allOf"} and len(bare["allOf"]) == 1:
-        return _bare(bare["allOf"][0])
+        return _without_remarks(bare["allOf"][0])
     return bare
 
 
-def _closure(schema: Schema, definitions: Definitions) -> dict[str, Schema]:
+def _reachable_definitions(schema: Schema, definitions: Definitions) -> dict[str, Schema]:
     """Return the first `MAX_SHARED` definitions that `schema` refers to, directly or indirectly."""
     found: dict[str, Schema] = {}
     pending: list[Schema] = [schema]

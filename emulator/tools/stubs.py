@@ -59,7 +59,7 @@ def function(
     )
 
 
-def fenceless(source: str) -> str:
+def escape_fences(source: str) -> str:
     """Return `source`, a stub or a model, without the marks of a code fence.
 
     Backticks and runs of tildes occur only inside string literals, where an escape means the same.
@@ -102,17 +102,19 @@ def _docstring(
     description: str, parameters: Sequence[Parameter], definitions: Definitions, returns: str
 ) -> str:
     remarks = [(p.python_name, _remark(p, definitions)) for p in parameters]
-    entries = "".join(f"    {name}: {_hanging(remark)}\n" for name, remark in remarks if remark)
-    text = _clipped(description, MAX_DESCRIPTION)
+    entries = "".join(
+        f"    {name}: {_indent_continuation(remark)}\n" for name, remark in remarks if remark
+    )
+    text = _truncate(description, MAX_DESCRIPTION)
     if entries:
         # A client that sends a whole docstring as the description has its own Args section there.
         title = "Parameters" if re.search(r"^\s*Args:", text, re.MULTILINE) else "Args"
         text = f"{text}\n\n{title}:\n{entries}" if text else f"{title}:\n{entries}"
     if returns:
-        text = f"{text.rstrip()}\n\nReturns: {_clipped(returns, MAX_DESCRIPTION)}\n".lstrip()
+        text = f"{text.rstrip()}\n\nReturns: {_truncate(returns, MAX_DESCRIPTION)}\n".lstrip()
     elif "\n" in text and not entries:
         text = f"{text}\n"
-    return f'"""{_quotable(text)}"""' if text else ""
+    return f'"""{_escape_docstring(text)}"""' if text else ""
 
 
 def _remark(parameter: Parameter, definitions: Definitions) -> str:
@@ -128,10 +130,10 @@ def _remark(parameter: Parameter, definitions: Definitions) -> str:
         inside = _bounds(expansion.expand(view["items"], definitions))
         notes += [f"each item {', '.join(inside)}"] if inside else []
     if "enum" in view and "Literal[" not in parameter.annotation:
-        notes.append(f"one of {_shown(view['enum'], 600)}")
+        notes.append(f"one of {_format_value(view['enum'], 600)}")
     if parameter.default is not None and (parameter.required or not parameter.shows_default):
-        notes.append(f"default {_shown(parameter.default)}")
-    text = _clipped(remark or "", MAX_REMARK)
+        notes.append(f"default {_format_value(parameter.default)}")
+    text = _truncate(remark or "", MAX_REMARK)
     bounds = "; ".join(notes)
     return f"{text} ({bounds})" if text and bounds else text or bounds[:1].upper() + bounds[1:]
 
@@ -148,27 +150,27 @@ def _sole_kind(view: dict[str, Any], definitions: Definitions) -> dict[str, Any]
 
 def _bounds(view: dict[str, Any]) -> list[str]:
     return [
-        wording.format(_shown(view[keyword]))
+        wording.format(_format_value(view[keyword]))
         for keyword, wording in _BOUNDS.items()
         if keyword in view and view[keyword] is not False
     ]
 
 
-def _shown(value: object, limit: int = 200) -> str:
+def _format_value(value: object, limit: int = 200) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return _clipped(text, limit)
+    return _truncate(text, limit)
 
 
-def _clipped(text: str, limit: int) -> str:
+def _truncate(text: str, limit: int) -> str:
     lines = text.replace("\r\n", "\n").replace("\r", "\n").strip()
     return lines if len(lines) <= limit else f"{lines[:limit].rstrip()}..."
 
 
-def _hanging(text: str) -> str:
+def _indent_continuation(text: str) -> str:
     return text.replace("\n", "\n        ")
 
 
-def _quotable(text: str) -> str:
+def _escape_docstring(text: str) -> str:
     """Escape backslashes, quotes, control and invisible characters in `text`, so that it is safe
     between triple double quotes and reads as the text itself.
     """

@@ -63,7 +63,7 @@ class Toolset:
     def stubs(self) -> str:
         """What a model reads: Pydantic models, then function stubs. No imports."""
         parts = [codegen.source(self.models), *map(_stub, self.tools)]
-        return stubs.fenceless("\n\n".join(part.strip("\n") + "\n" for part in parts if part))
+        return stubs.escape_fences("\n\n".join(part.strip("\n") + "\n" for part in parts if part))
 
     @cached_property
     def preamble(self) -> str:

@@ -19,7 +19,9 @@ from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import function, strings
 
 
-def called(reply: str, tools: Sequence[str], cuts: Sequence[int] = ()) -> tuple[list[str], str]:
+def called_tool(
+    reply: str, tools: Sequence[str], cuts: Sequence[int] = ()
+) -> tuple[list[str], str]:
     """The calls in the complete blocks of a reply, as Python, and the remaining prose."""
     found, words, block = [], "", ""
     for event in split_pieces(reply, cuts, tools):
@@ -53,13 +55,13 @@ every_syntax = pytest.mark.parametrize("syntax", AGENT_SYNTAXES, ids=lambda one:
 def test_a_syntax_of_agents_is_read_whole_and_by_character(syntax: AgentSyntax) -> None:
     text = syntax.reply
     for cuts in ((), range(1, len(text))):
-        assert tuple(called(text, syntax.tools, cuts)[0]) == syntax.calls
+        assert tuple(called_tool(text, syntax.tools, cuts)[0]) == syntax.calls
 
 
 @every_syntax
 def test_a_truncated_reply_calls_nothing_else(syntax: AgentSyntax) -> None:
     for end in range(len(syntax.reply)):
-        found = tuple(called(syntax.reply[:end], syntax.tools)[0])
+        found = tuple(called_tool(syntax.reply[:end], syntax.tools)[0])
         assert found in ((), syntax.calls), syntax.reply[:end]
 
 
@@ -67,7 +69,7 @@ def test_a_truncated_reply_calls_nothing_else(syntax: AgentSyntax) -> None:
 def test_prose_about_commands_stays_prose(case: str) -> None:
     tools, text = WORDS[case]
     for cuts in ((), range(1, len(text))):
-        assert called(text, tools, cuts) == ([], text)
+        assert called_tool(text, tools, cuts) == ([], text)
 
 
 WORD_LIST: Any = {

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.tools.stubs import fenceless, function
+from emulator.tools.stubs import escape_fences, function
 from emulator.tools.toolset import Toolset
 from tests.support.toolsets import assert_sound, offered, toolset
 
@@ -205,7 +205,7 @@ def test_stubs_and_preamble_match_the_golden_files(name: str) -> None:
 @settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @given(st.text(st.sampled_from("\"'\\`~\n\r\t {}x\x00\u2028é"), max_size=30))
 def test_a_docstring_reads_as_the_description(text: str) -> None:
-    source = fenceless(function("f", text, (), definitions={}))
+    source = escape_fences(function("f", text, (), definitions={}))
     (definition,) = ast.parse(source).body
     assert isinstance(definition, ast.FunctionDef)
     assert [type(node) for node in definition.body] == [ast.Expr]
