@@ -234,7 +234,7 @@ class ProgramDraft:
         """Add statements to the block; whether there is a new call to run."""
         new = False
         for statement in statements:
-            calling = uses_tool(statement, self._python_names)
+            calling = uses_tool(statement.tree or statement.source, self._python_names)
             if calling:
                 readings = dict.fromkeys((statement.original.strip(), statement.source))
                 block.is_quoted |= bool([text for text in readings if self._quotes(text)])

@@ -72,18 +72,6 @@ def is_builtin_use(call: ast.Call) -> bool:
     )
 
 
-def passes_tool(code: str | ast.AST, names: ToolNames) -> bool:
-    """Return True if the code passes an offered function as a value: ``map(get_weather, cities)``."""
-    tree = _tree(code)
-    return tree is not None and any(
-        isinstance(child, ast.Name)
-        and isinstance(child.ctx, ast.Load)
-        and names.find(child.id) == child.id
-        for node in walk(tree)
-        for child in _values(node)
-    )
-
-
 def _values(node: ast.AST) -> list[ast.expr]:
     """Return the expressions whose values a node passes on."""
     match node:
@@ -102,6 +90,25 @@ def calls_tool(code: str | ast.AST, names: Collection[str]) -> bool:
     """
     tree, offered = _tree(code), ToolNames.of(names)
     return tree is not None and any(called_tool(node, offered) for node in walk(tree))
+
+
+def uses_tool(code: str | ast.AST, names: ToolNames) -> bool:
+    """Return True if the code calls an offered function, or passes one as a value:
+    ``map(get_weather, cities)``.
+    """
+    tree = _tree(code)
+    return tree is not None and any(
+        called_tool(node, names) or any(_is_tool(value, names) for value in _values(node))
+        for node in walk(tree)
+    )
+
+
+def _is_tool(node: ast.expr, names: ToolNames) -> bool:
+    return (
+        isinstance(node, ast.Name)
+        and isinstance(node.ctx, ast.Load)
+        and names.find(node.id) == node.id
+    )
 
 
 def _tree(code: str | ast.AST) -> ast.AST | None:

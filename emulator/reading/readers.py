@@ -18,7 +18,7 @@ from emulator.reading.data_readers import (
 )
 from emulator.reading.markup_reader import read_markup
 from emulator.reading.python_reader import PythonReader
-from emulator.reading.python_syntax import calls_tool, passes_tool
+from emulator.reading.python_syntax import calls_tool, uses_tool
 from emulator.reading.statements import Reader, Statement, Unreadable
 from emulator.reading.tool_names import WRITTEN_NAME, ToolNames
 
@@ -51,12 +51,6 @@ def read(dialect: str, text: str, names: Collection[str] = ()) -> list[Statement
     """Return all statements of a whole block. Raises Unreadable."""
     reader = READERS[dialect](names)
     return [*reader.feed(text), *reader.close()]
-
-
-def uses_tool(statement: Statement, names: ToolNames) -> bool:
-    """Return True if the statement calls an offered function or passes one to other code."""
-    code = statement.tree or statement.source
-    return calls_tool(code, names) or passes_tool(code, names)
 
 
 def mentions_tool(text: str, names: Collection[str]) -> bool:

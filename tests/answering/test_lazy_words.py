@@ -52,7 +52,7 @@ def is_attempt(block: DraftBlock, names: frozenset[str]) -> bool:
         return block.means_a_call(names)
     if block.dialect != "python":
         return bool(statements)
-    return any(uses_tool(statement, offered) for statement in statements)
+    return any(uses_tool(statement.source, offered) for statement in statements)
 
 
 REPLIES = [case.reply for case in cases()] + [
