@@ -25,7 +25,8 @@ import platform
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from os import cpu_count, getloadavg
@@ -63,9 +64,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--streams", type=int, default=1000, help="slow streams to hold")
     parser.add_argument("--no-write", action="store_true", help="leave docs/performance.md alone")
+    parser.add_argument(
+        "--baseline",
+        type=Path,
+        metavar="CHECKOUT",
+        help="compare with the proxy of another checkout of this project; writes nothing",
+    )
     options = parser.parse_args()
     if options.smoke:
         smoke()
+        return
+    if options.baseline:
+        compare_checkouts(options.baseline.resolve(), options.rounds)
         return
     began = datetime.now(UTC)
     load = getloadavg()[0]
@@ -122,6 +132,27 @@ def main() -> None:
     if not options.no_write:
         write_section(PAGE, "bench", "\n".join(page))
         _STORED.write_text(json.dumps(ratios, indent=1) + "\n", "utf-8")
+
+
+def compare_checkouts(checkout: Path, rounds: int) -> None:
+    """Print the CPU per request of this proxy and of the other checkout's; they take turns in each round."""
+    with ExitStack() as running:
+        base_url = running.enter_context(servers.upstream())
+        started = {
+            "proxy": running.enter_context(servers.proxy(base_url)),
+            "baseline": running.enter_context(servers.proxy(base_url, checkout=checkout)),
+        }
+        targets = {
+            name: Target(server, running.enter_context(closing(Load(server.base_url))))
+            for name, server in started.items()
+        }
+        print("| case | this checkout, ms | baseline, ms | ratio of medians |\n|---|---|---|---|")
+        for case in (*cases.PASSED, *cases.EMULATED):
+            figures = compare(replace(case, servers=tuple(targets)), targets, rounds)
+            ours, other = figures["proxy"].ms, figures["baseline"].ms
+            print(f"| {case.name} | {ours:.2f} | {other:.2f} | {ours / other:.2f} |", flush=True)
+        memory = {name: server.memory() for name, server in started.items()}
+        print(f"| memory, MiB | {memory['proxy']:.0f} | {memory['baseline']:.0f} | |")
 
 
 def start(running: ExitStack, base_url: str, *, with_litellm: bool) -> dict[str, Target]:

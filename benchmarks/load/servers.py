@@ -90,11 +90,11 @@ def upstream() -> Iterator[str]:
 
 
 @contextmanager
-def proxy(base_url: str, *settings: str) -> Iterator[Server]:
-    """This proxy, with its default settings but for ``settings``."""
+def proxy(base_url: str, *settings: str, checkout: Path = ROOT) -> Iterator[Server]:
+    """The proxy of ``checkout``, with its default settings except ``settings``."""
     port = _free_port()
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, str(ROOT / "app.py"), "--port", str(port)]
+        command = [sys.executable, str(checkout / "app.py"), "--port", str(port)]
         command += ["--base-url", base_url, "--api-key", "none"]
         command += ["--store", f"{folder}/programs.sqlite", "--files-dir", folder, *settings]
         url = f"http://127.0.0.1:{port}"
