@@ -55,7 +55,9 @@ def send_text(url: str, headers: dict[str, str]) -> tuple[int, Any, str]:
 
 
 @needs_proc
-def test_what_one_worker_served_another_shows(upstream: ScriptedUpstream, tmp_path: Path) -> None:
+def test_a_request_of_one_worker_is_shown_by_another(
+    upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
     """A program over two requests, each served by another worker, is one program."""
     upstream.reply(Reply(CHAIN, reasoning="Hm."))
     with served(upstream, tmp_path) as one:
@@ -101,10 +103,10 @@ def test_a_running_request_and_a_sign_in_are_known_to_all_workers(tmp_path: Path
     ):
         first, second = one.workers.pids()
         with one.workers.only(first):
-            status, told, _ = send(f"{one.url}/inspector/sign-in", {"key": "ann-key-1234"})
+            status, headers, _ = send(f"{one.url}/inspector/sign-in", {"key": "ann-key-1234"})
             assert status == 200
             opened.enter_context(one.stream(first, headers="authorization: Bearer ann-key-1234"))
-        signed_in = {"cookie": told["set-cookie"].split(";")[0]}
+        signed_in = {"cookie": headers["set-cookie"].split(";")[0]}
         bob = {"authorization": "Bearer bob-key-1234"}
         one.process.wait_until(
             lambda: "Hello" in page(one, second, _only(one, second, signed_in), **signed_in)[1]
@@ -116,7 +118,7 @@ def test_a_running_request_and_a_sign_in_are_known_to_all_workers(tmp_path: Path
 
         one.workers.kill(one.workers.keeper())
         assert page(one, second, "/", **signed_in)[0] == 401
-        # What still runs is told to the new keeper.
+        # A request that still runs is reported to the new keeper.
         one.process.wait_until(lambda: _only(one, second, ann) == key)
 
 
@@ -128,7 +130,7 @@ def _only(one: Served, worker: int, headers: dict[str, str]) -> str:
     return f"{found[0]}/stream" if found else "/"
 
 
-def test_a_trace_is_told_to_another_process_and_looks_the_same_there(
+def test_a_trace_looks_the_same_in_another_process(
     inspect: Start, upstream: ScriptedUpstream
 ) -> None:
     proxy = inspect()
@@ -151,17 +153,17 @@ def test_a_trace_is_told_to_another_process_and_looks_the_same_there(
     assert size_of(again) > 0
 
 
-def told(keeper: dict[str, Handler], name: str, *asked: Any) -> Any:
-    """What the keeper answers, as JSON brings it."""
-    return json.loads(json.dumps(keeper[f"traces.{name}"](*json.loads(json.dumps(asked)))))
+def call(keeper: dict[str, Handler], name: str, *arguments: Any) -> Any:
+    """Call the keeper as over its socket: arguments and result are JSON."""
+    return json.loads(json.dumps(keeper[f"traces.{name}"](*json.loads(json.dumps(arguments)))))
 
 
 def put(keeper: dict[str, Handler], trace: Trace, *, whole: bool = True) -> None:
     text, body = (dump_trace(trace).decode(), trace.body.decode("latin-1")) if whole else (None, "")
-    told(keeper, "put", [[TraceSummary.of(trace).to_json(), text, body]])
+    call(keeper, "put", [[TraceSummary.of(trace).to_json(), text, body]])
 
 
-def test_the_keeper_keeps_so_many_requests_and_bytes_and_knows_which_are_lost() -> None:
+def test_the_keeper_limits_requests_and_bytes_and_finds_lost_requests() -> None:
     now = [100.0]
     keeper = TraceStore(2, 2**20, 3600, lambda: now[0]).handlers()
     for n in range(3):
@@ -169,35 +171,35 @@ def test_the_keeper_keeps_so_many_requests_and_bytes_and_knows_which_are_lost() 
         put(keeper, running)
     running.end()
     put(keeper, running)
-    put(keeper, Trace("req_2", "POST", "/v1/responses", began=now[0]), whole=False)  # came late
-    listed = told(keeper, "page", {"q": "words"}, None)["rows"]
+    put(keeper, Trace("req_2", "POST", "/v1/responses", began=now[0]), whole=False)  # out of order
+    listed = call(keeper, "page", {"q": "words"}, None)["rows"]
     assert [(row["id"], row["state"]) for row in listed] == [
         ("req_2", "answered"),
         ("req_1", "running"),
     ]
     now[0] += 60
-    listed = told(keeper, "page", {"show": "failed"}, None)["rows"]
+    listed = call(keeper, "page", {"show": "failed"}, None)["rows"]
     assert [row["id"] for row in listed] == ["req_1"]
     large = Trace("req_large", "POST", "/v1/responses", body=b"x" * 2**18, began=now[0])
     put(keeper, large)
-    count, size = told(keeper, "count_and_bytes")
+    count, size = call(keeper, "count_and_bytes")
     assert (count, size < 2**17) == (2, True)
-    assert [*told(keeper, "get", "req_large", None)[1:]] == [None, ""]
-    assert told(keeper, "get", "req_2", "somebody else") is None
+    assert [*call(keeper, "get", "req_large", None)[1:]] == [None, ""]
+    assert call(keeper, "get", "req_2", "somebody else") is None
 
 
 def test_without_a_keeper_a_page_says_so(tmp_path: Path) -> None:
-    kept = RemoteTraces(RpcClient(tmp_path / "nobody"))
+    reader = RemoteTraces(RpcClient(tmp_path / "nobody"))
     with pytest.raises(ExecutionFailed, match="is unavailable"):
-        kept.page({}, None)
+        reader.page({}, None)
     sender = TraceSender(RpcClient(tmp_path / "nobody"), 2**20)
     sender.finish(Trace("req_0", "POST", "/"))
-    sender.close()  # it is lost, and nothing fails
+    sender.close()  # the trace is lost, and nothing fails
 
 
 @contextmanager
-def kept_by_a_keeper(folder: Path, fails_at: str = "") -> Iterator[tuple[RpcClient, list[int]]]:
-    """A keeper in this process, and how many requests each message has told it of."""
+def running_keeper(folder: Path, fails_at: str = "") -> Iterator[tuple[RpcClient, list[int]]]:
+    """A keeper in this process, and the number of requests in each message that it received."""
     messages: list[int] = []
     answers = TraceStore(100, 2**30, 3600).handlers()
 
@@ -215,20 +217,20 @@ def kept_by_a_keeper(folder: Path, fails_at: str = "") -> Iterator[tuple[RpcClie
         serving.join()
 
 
-def test_requests_are_told_together_and_at_once_to_who_looks(tmp_path: Path) -> None:
-    with kept_by_a_keeper(tmp_path) as (keeper, messages):
+def test_requests_are_sent_in_batches_and_immediately_for_a_reader(tmp_path: Path) -> None:
+    with running_keeper(tmp_path) as (keeper, messages):
         sender = TraceSender(keeper, 2**30)
-        kept = RemoteTraces(keeper, sender.flush)
+        reader = RemoteTraces(keeper, sender.flush)
         traces = [Trace(f"req_{n}", "POST", "/", body=b"\xff %d" % n) for n in range(5)]
         for trace in traces:
             trace.begin_turn("m", [{"role": "user", "content": trace.id}], {})
             sender.finish(trace)
         assert messages == []
-        assert {row.id: row.body for row in kept.page({}, None).rows} == dict.fromkeys(
+        assert {row.id: row.body for row in reader.page({}, None).rows} == dict.fromkeys(
             [trace.id for trace in traces], b""
         )
         assert messages == [5]
-        again = [kept.get(trace.id) for trace in traces]
+        again = [reader.get(trace.id) for trace in traces]
         assert [one and (one.body, one.turns[0].messages[0]["content"]) for one in again] == [
             (trace.body, trace.id) for trace in traces
         ]
@@ -244,7 +246,7 @@ def test_requests_are_told_together_and_at_once_to_who_looks(tmp_path: Path) -> 
         (RuntimeError, False),
     ],
 )
-def test_a_request_that_cannot_be_told_takes_no_other_along(
+def test_a_request_that_cannot_be_sent_does_not_stop_the_others(
     tmp_path: Path, error: type[Exception], shown: bool
 ) -> None:
     """The thread that tells ended with it, and no later request of that worker was shown."""
@@ -252,33 +254,33 @@ def test_a_request_that_cannot_be_told_takes_no_other_along(
     def fails() -> str:
         raise error
 
-    with kept_by_a_keeper(tmp_path) as (keeper, _):
-        sender, kept = TraceSender(keeper, 2**30), RemoteTraces(keeper)
+    with running_keeper(tmp_path) as (keeper, _):
+        sender, reader = TraceSender(keeper, 2**30), RemoteTraces(keeper)
         bad = Trace("req_bad", "POST", "/", mode="emulated", tools=("f",), stubs=fails)
         for traces in ((bad, Trace("req_1", "POST", "/")), (Trace("req_2", "POST", "/"),)):
-            version = kept.wait(0, 0)
+            version = reader.wait(0, 0)
             for trace in traces:
                 sender.begin(trace)
                 sender.finish(trace)
-            kept.wait(version, 60)
-        found = {row.id for row in kept.page({}, None).rows}
+            reader.wait(version, 60)
+        found = {row.id for row in reader.page({}, None).rows}
         assert found == {"req_1", "req_2", *(["req_bad"] if shown else [])}
 
 
-def test_a_keeper_that_fails_once_is_told_of_the_next_requests(tmp_path: Path) -> None:
-    with kept_by_a_keeper(tmp_path, fails_at="req_0") as (keeper, messages):
-        sender, kept = TraceSender(keeper, 2**30), RemoteTraces(keeper)
+def test_a_keeper_that_failed_once_receives_the_next_requests(tmp_path: Path) -> None:
+    with running_keeper(tmp_path, fails_at="req_0") as (keeper, messages):
+        sender, reader = TraceSender(keeper, 2**30), RemoteTraces(keeper)
         for n in range(2):
             trace = Trace(f"req_{n}", "POST", "/")
             sender.begin(trace)
             sender.finish(trace)
             wait_until(lambda sent=n + 1: len(messages) == sent)
-        kept.wait(0, 60)
-        assert [row.id for row in kept.page({}, None).rows] == ["req_1"]
+        reader.wait(0, 60)
+        assert [row.id for row in reader.page({}, None).rows] == ["req_1"]
 
 
-def test_a_worker_holds_few_bytes_back_and_none_at_its_end(tmp_path: Path) -> None:
-    with kept_by_a_keeper(tmp_path) as (keeper, messages):
+def test_a_worker_buffers_few_bytes_and_none_at_its_end(tmp_path: Path) -> None:
+    with running_keeper(tmp_path) as (keeper, messages):
         sender = TraceSender(keeper, 2**30)
         for n in range(3):
             sender.finish(Trace(f"req_{n}", "POST", "/", body=bytes(3 * 2**20)))
@@ -289,8 +291,8 @@ def test_a_worker_holds_few_bytes_back_and_none_at_its_end(tmp_path: Path) -> No
         assert sum(messages) == 4
 
 
-def test_a_worker_that_serves_tells_without_being_asked(tmp_path: Path) -> None:
-    with kept_by_a_keeper(tmp_path) as (keeper, messages):
+def test_a_running_worker_sends_without_a_reader(tmp_path: Path) -> None:
+    with running_keeper(tmp_path) as (keeper, messages):
         sender = TraceSender(keeper, 2**30)
         trace = Trace("req_0", "POST", "/")
         sender.begin(trace)

@@ -1,4 +1,4 @@
-"""What is recorded of a request: the same for every front, bounded, and of nobody who was not let in."""
+"""Traces: alike for every front, limited in size, and only of requests that were admitted."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Start = Callable[..., Started]
 
 @pytest.fixture
 def start(upstream: ScriptedUpstream, open_shared_engines: Callable[[Any], Any]) -> Iterator[Start]:
-    """`start(**settings)` gives a client, the traces as they finish, and all that are kept.
+    """`start(**settings)` returns a client, the traces as they finish, and the stored traces.
 
-    A request finishes when its response has left, which its client may see a moment earlier.
+    A request finishes when its response was sent, which its client may see a moment earlier.
     """
     from app import create_app
     from emulator.settings import Settings
@@ -57,11 +57,11 @@ def ended(finished: queue.Queue[Trace], count: int = 1) -> list[Trace]:
 
 
 def ask(client: openai.OpenAI, **fields: Any) -> Any:
-    asked = {"model": "m", "messages": HELLO, "tools": [GET_WEATHER], **fields}
-    return client.chat.completions.create(**asked)
+    body = {"model": "m", "messages": HELLO, "tools": [GET_WEATHER], **fields}
+    return client.chat.completions.create(**body)
 
 
-def test_a_trace_tells_how_a_call_came_about(start: Start, upstream: ScriptedUpstream) -> None:
+def test_a_trace_explains_a_call(start: Start, upstream: ScriptedUpstream) -> None:
     client, finished, _ = start()
     upstream.reply(Reply(CALL, reasoning="Hm.", chunks=3))
     ask(client)
@@ -83,7 +83,7 @@ def test_a_trace_tells_how_a_call_came_about(start: Start, upstream: ScriptedUps
     assert any(b"Hm." in data for _, data in turn.wire.events)
 
 
-def test_a_trace_says_how_long_a_sandbox_took(start: Start, upstream: ScriptedUpstream) -> None:
+def test_a_trace_has_the_time_of_a_sandbox(start: Start, upstream: ScriptedUpstream) -> None:
     client, finished, _ = start()
     upstream.reply('```python\nprint(get_weather(location="Oslo"))\n```')
     ask(client)
@@ -91,19 +91,21 @@ def test_a_trace_says_how_long_a_sandbox_took(start: Start, upstream: ScriptedUp
     assert "sandbox monty" in {span.name for span in timeline(trace)}
 
 
-def test_no_request_is_kept_with_its_trace(start: Start, upstream: ScriptedUpstream) -> None:
-    """What tells a trace's stubs held the request, its messages and its tools as objects."""
+def test_a_trace_does_not_keep_the_parsed_request_alive(
+    start: Start, upstream: ScriptedUpstream
+) -> None:
+    """The function that makes a trace's stubs used to reference the request, its messages and its tools."""
     client, finished, traces = start()
     upstream.reply(CALL)
     ask(client, model="of this test")
     ended(finished)
 
-    def held() -> bool:
+    def is_alive() -> bool:
         gc.collect()
         requests = [one for one in gc.get_objects() if type(one) is ChatCompletionRequest]
         return any(one.model == "of this test" for one in requests)
 
-    wait_until(lambda: not held())
+    wait_until(lambda: not is_alive())
     assert [trace.model for trace in traces.all()] == ["of this test"]
 
 
@@ -125,7 +127,7 @@ def test_a_repaired_reply_is_a_turn_with_its_diagnostics(
     assert traces.all() == [trace]
 
 
-def test_a_program_that_goes_on_is_recorded_with_its_results(
+def test_a_resumed_program_is_recorded_with_its_results(
     start: Start, upstream: ScriptedUpstream
 ) -> None:
     client, finished, _ = start()
@@ -147,7 +149,9 @@ def test_a_program_that_goes_on_is_recorded_with_its_results(
     assert isinstance(trace.calls[0], ToolCall)
 
 
-def test_what_failed_is_recorded_with_its_reason(start: Start, upstream: ScriptedUpstream) -> None:
+def test_a_failed_request_is_recorded_with_its_reason(
+    start: Start, upstream: ScriptedUpstream
+) -> None:
     client, finished, _ = start(upstream_retries=0)
     upstream.reply(Reply(status=400, body={"error": {"message": "no such model"}}))
     with pytest.raises(openai.BadRequestError):
@@ -185,7 +189,7 @@ def test_nobody_without_a_key_is_recorded_and_no_key_is(
     assert "client-key" not in repr(trace)
 
 
-def test_with_the_inspector_off_nothing_is_kept(start: Start, upstream: ScriptedUpstream) -> None:
+def test_with_the_inspector_off_nothing_is_stored(start: Start, upstream: ScriptedUpstream) -> None:
     client, finished, traces = start(inspector="off")
     upstream.reply(CALL)
     ask(client)
@@ -194,7 +198,7 @@ def test_with_the_inspector_off_nothing_is_kept(start: Start, upstream: Scripted
     assert (trace.state, trace.call_count, trace.wire.events) == ("called", 1, [])
 
 
-def test_only_so_many_traces_and_bytes_are_kept_for_so_long() -> None:
+def test_stored_traces_are_limited_in_number_bytes_and_age() -> None:
     now = [0.0]
     traces = Traces(max_traces=3, max_bytes=2**20, max_seconds=60, now=lambda: now[0])
     for n in range(5):
@@ -206,7 +210,7 @@ def test_only_so_many_traces_and_bytes_are_kept_for_so_long() -> None:
     assert traces.all() == []
 
 
-def test_traces_are_bounded_by_their_bytes_together() -> None:
+def test_the_bytes_of_all_traces_are_limited() -> None:
     traces = Traces(max_traces=1000, max_bytes=2**20, max_seconds=60)
     for n in range(30):
         traces.finish(begun(traces, f"req_{n}", b"x" * 100_000))
@@ -215,7 +219,7 @@ def test_traces_are_bounded_by_their_bytes_together() -> None:
     assert 5 < count < 11
 
 
-def test_a_client_clears_its_own_traces_alone() -> None:
+def test_a_client_clears_only_its_own_traces() -> None:
     traces = Traces(max_traces=10, max_bytes=2**20, max_seconds=60)
     for client in ("ann", "bob", "ann"):
         traces.finish(begun(traces, f"req_{traces.version}", b"", client))
@@ -230,7 +234,7 @@ def begun(traces: Traces, key: str, body: bytes, client: str = "") -> Trace:
     return trace
 
 
-def test_raw_events_are_recorded_up_to_a_bound(start: Start, upstream: ScriptedUpstream) -> None:
+def test_raw_events_are_recorded_up_to_a_limit(start: Start, upstream: ScriptedUpstream) -> None:
     client, finished, _ = start()
     upstream.reply("word " * 300_000)
     client.chat.completions.create(model="m", messages=HELLO)
@@ -239,7 +243,7 @@ def test_raw_events_are_recorded_up_to_a_bound(start: Start, upstream: ScriptedU
     assert trace.wire.omitted_bytes > 0
 
 
-def test_what_is_no_request_for_an_answer_is_not_recorded(start: Start) -> None:
+def test_requests_that_are_not_for_an_answer_are_not_recorded(start: Start) -> None:
     client, _, traces = start()
     send(str(client.base_url) + "containers", b"{}", {"content-type": "application/json"})
     assert traces.all() == []
