@@ -1,9 +1,9 @@
-"""Cells over turns: a cell that waits in its kernel goes on when the results of its calls are there.
+"""Resume a cell that is waiting in its kernel when the results of its calls arrive.
 
-Other than a program (`resume.py`), a cell is never run again from its top: it may have changed variables
-and files. If it waits no more (a restart, a container that has expired), that means an ordinary turn over
-the same history, never an error. Results count wherever they stand in the history: the calls that have none
-are asked for again.
+Unlike a program (`programs/resume.py`), a cell is never run again from its start: it may have changed
+variables and files. A cell that no longer waits (after a restart, in an expired container) means an
+ordinary turn with the same history, never an error. Results count wherever they are in the history; calls
+without a result are sent again.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from emulator.protocol import Message
 def resume_cell(
     session: InterpreterSession, messages: Sequence[Message]
 ) -> Generator[AnswerEvent, None, FinalReply | EndedProgram | None]:
-    """Run on the cell whose result ends ``messages``.
+    """Resume the cell whose result ends ``messages``.
 
-    Returns `FinalReply` if it has called again or still lacks results, how it ended, or None when there is
-    none to run on.
+    Returns `FinalReply` if the cell calls again or still lacks results, the cell as an `EndedProgram` if it
+    ended, and None if no cell is waiting.
     """
     last = messages[-1]
     waiting = (
@@ -60,7 +60,7 @@ def resume_cell(
             yield ToolCall(key, call.name, call.arguments, call.kind)
         return FinalReply()
     yield UpstreamAccepted(container_id=session.container.id)
-    # An item of its own: the Agents SDK drops an item whose id it has seen in an earlier response.
+    # A new item: the Agents SDK drops an item whose id appeared in an earlier response.
     yield CodeStarted(new_id(PREFIX), session.container.id)
     yield CodeDelta(waiting.code)
     yield CodeComplete(waiting.code)

@@ -1,4 +1,4 @@
-"""A prompt template of the operator's own: a Jinja file in place of prompts/tools.jinja.
+"""An operator's own prompt template: a Jinja file that replaces prompts/tools.jinja.
 
 The template is rendered in Jinja's sandbox because names and descriptions of tools come from clients.
 `check_templates` renders each template at start, so that its author sees the error, not a client.
@@ -26,11 +26,11 @@ _SAMPLE = 'def get_weather(*, city: str) -> Any:\n    """The weather in a city."
 
 
 class InvalidTemplate(ValueError):
-    """The message says which file, where in it, and why."""
+    """The message names the file, the line and the reason."""
 
 
 def render_custom(path: str, **values: Any) -> str:
-    """The text of the file at ``path``. Raises `InvalidTemplate`."""
+    """Render the file at ``path``. Raises `InvalidTemplate`."""
     try:
         return _template(path).render(**values)
     except (TemplateError, TypeError, ValueError, ArithmeticError) as error:
@@ -42,7 +42,7 @@ def render_custom(path: str, **values: Any) -> str:
 
 
 def check_templates(settings: Settings) -> None:
-    """Render each profile's template for a sample. Raises `InvalidTemplate`."""
+    """Render each profile's template with a sample. Raises `InvalidTemplate`."""
     for row in settings.profiles:
         for choice in ("auto", "required", "get_weather") if row.template else ():
             text = render_custom(
@@ -59,8 +59,8 @@ def check_templates(settings: Settings) -> None:
             )
             if "get_weather" not in text:
                 raise InvalidTemplate(
-                    f"template {row.template}: what it says does not name the functions: "
-                    "put {{ stubs }} into it"
+                    f"template {row.template}: the rendered text does not show the functions; "
+                    "add {{ stubs }} to it"
                 )
 
 

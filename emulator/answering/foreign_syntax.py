@@ -1,5 +1,6 @@
-"""Does the client's own prompt teach the model another syntax of tool calls? Agents that were written for
-models of one kind do. Knows nothing of how such calls are read.
+"""Detect a client's system prompt that teaches the model another syntax for tool calls.
+
+Agents written for one kind of model contain such prompts. How such calls are read is not known here.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 
 from emulator.protocol import Message
 
-_TEACHES: Sequence[tuple[str, re.Pattern[str]]] = tuple(
+_SYNTAXES: Sequence[tuple[str, re.Pattern[str]]] = tuple(
     (shown, re.compile(pattern, flags))
     for shown, pattern, flags in (
         ("<tool_call>", r"<tool_calls?>", 0),  # Hermes, Qwen
@@ -38,14 +39,14 @@ _TEACHES: Sequence[tuple[str, re.Pattern[str]]] = tuple(
 
 
 def foreign_call_syntax(messages: Sequence[Message]) -> str:
-    """The first such syntax in the system messages that open a conversation; "" where there is none.
+    """The first such syntax in the opening system messages, or "".
 
-    Later messages do not count: our instructions stand before them, and are not written anew.
+    Later messages do not count: the proxy's instructions come before them and never change.
     """
     for message in messages:
         if message.role not in ("system", "developer"):
             break
-        for shown, pattern in _TEACHES:
+        for shown, pattern in _SYNTAXES:
             if pattern.search(message.text):
                 return shown
     return ""

@@ -152,7 +152,9 @@ class ProgramDraft:
                 self._toolset,
                 call_id(self._id, 0),
                 is_free=lambda tool: all(call.name != tool.name for call in self._repeated_calls),
-                quotes=lambda text: self._quotations is not None and self._quotations.holds(text),
+                quotes=lambda text: (
+                    self._quotations is not None and self._quotations.contains(text)
+                ),
             )
         return iter(())
 
@@ -248,7 +250,7 @@ class ProgramDraft:
 
     def _quotes(self, text: str) -> bool:
         """Whether a call stands in a message of somebody else."""
-        quoted = self._quotations is not None and self._quotations.holds(text)
+        quoted = self._quotations is not None and self._quotations.contains(text)
         if quoted:
             self.quoted.append(text)
         return quoted

@@ -1,4 +1,4 @@
-"""Is a cell of the code interpreter a quotation of somebody else? Knows nothing of blocks or replies."""
+"""Find the parts of a cell that a model copied from another author's text."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ from sandbox.parsing import parse
 
 
 def quoted_parts(code: str, quotations: Quotations, names: Collection[str]) -> list[str]:
-    """What of a cell stands in somebody else's message and must not run unasked; [] if nothing does.
+    """Return the quoted parts of a cell that must not run before the model confirms them.
 
-    That is the whole cell, or all of its statements that do anything, or one that calls an offered function.
-    What stands there piecemeal, such as an import, is not the other's code for that.
+    A part is the whole cell, all of its statements with an effect, or a statement that calls an offered
+    function. A single common line, such as an import, is not a quotation.
     """
     try:
         tree = parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return [code] if quotations.holds(code) else []
+        return [code] if quotations.contains(code) else []
     offered = ToolNames.of(names)
-    doing = [(node, ast.get_source_segment(code, node) or "") for node in tree.body if _does(node)]
-    parts = [text for _, text in doing]
-    calling = [text for node, text in doing if calls_tool(node, offered)]
-    if quoted := [text for text in calling if quotations.holds(text)]:
+    effective = [
+        (node, ast.get_source_segment(code, node) or "") for node in tree.body if _has_effect(node)
+    ]
+    parts = [text for _, text in effective]
+    calls = [text for node, text in effective if calls_tool(node, offered)]
+    if quoted := [text for text in calls if quotations.contains(text)]:
         return quoted
-    if parts and all(map(quotations.holds, parts)):
+    if parts and all(map(quotations.contains, parts)):
         return parts
-    return [code] if quotations.holds(code) and not quotations.confirmed(parts) else []
+    return [code] if quotations.contains(code) and not quotations.confirmed(parts) else []
 
 
-def _does(statement: ast.stmt) -> bool:
-    """Whether a statement does something on its own: most calls do, printing what one has does not."""
+def _has_effect(statement: ast.stmt) -> bool:
+    """Return True if a statement calls something. Printing a value that exists already does not count."""
     match statement:
         case ast.Import() | ast.ImportFrom() | ast.FunctionDef() | ast.ClassDef() | ast.Pass():
             return False

@@ -1,4 +1,4 @@
-"""What the trace of a request is told of a reply: hardly more than where to find it."""
+"""Record replies in the trace of a request. Does nothing without a trace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from emulator.traces import RecordedBlock
 
 
 def record_reply(pieces: list[str], reasoning: list[str]) -> None:
-    """A reply begins, whose pieces will come into these lists."""
+    """Start a reply. Later pieces are appended to the same lists, so the trace sees them too."""
     if (turn := traces.current_turn()) is not None:
         turn.reply, turn.reasoning = pieces, reasoning
 
@@ -26,7 +26,6 @@ def record_block(
     *,
     quoted: bool = False,
 ) -> None:
-    """A block has been read."""
     if (turn := traces.current_turn()) is not None:
         read = tuple((one.line, one.source) for one in statements)
         problem = "" if error is None else render(error.diagnostics)
@@ -34,7 +33,7 @@ def record_block(
 
 
 def record_run(program: Program, outcome: Outcome | None = None, ids: Sequence[str] = ()) -> None:
-    """A program was run; ``ids`` are those of all its calls so far."""
+    """Record a program and the lines of its calls; ``ids`` belong to all its calls so far."""
     if (turn := traces.current_turn()) is not None:
         turn.program = program.source
         for key, (line, _) in zip(ids, outcome.call_sites if outcome else (), strict=False):
@@ -47,20 +46,17 @@ def record_cell(code: str) -> None:
 
 
 def record_verdict(verdict: Verdict, finish_reason: str | None) -> None:
-    """The reply has been judged."""
     turn = traces.current_turn()
     if turn is None:
         return
     turn.finish_reason = finish_reason
     if isinstance(verdict, UnusableReply):
         turn.verdict = verdict.kind
-        told = verdict.facts.get("diagnostics") or ""
-        turn.diagnostics = told if isinstance(told, str) else _told(told)
+        found = verdict.facts.get("diagnostics") or ""
+        turn.diagnostics = found if isinstance(found, str) else "\n\n".join(map(_text, found))
     else:
         turn.verdict = "answered" if isinstance(verdict, FinalReply) else "ran"
 
 
-def _told(diagnostics: Sequence[object]) -> str:
-    return "\n\n".join(
-        one.render() if isinstance(one, Diagnostic) else str(one) for one in diagnostics
-    )
+def _text(diagnostic: object) -> str:
+    return diagnostic.render() if isinstance(diagnostic, Diagnostic) else str(diagnostic)

@@ -26,14 +26,15 @@ from emulator.reading.tool_names import ToolNames
 
 log = structlog.get_logger()
 
-# Prose behind a program is read on only for a further program in it, and only so far.
 MAX_AFTERWORD = 300
+"""Characters of prose after a program that are read in search of another block."""
 MAX_PROMISE = 2000
-"""Characters at the end of an answer in which a promise is looked for."""
-_INVENTED = re.compile(
+"""Characters at the end of an answer that are searched for a promise."""
+# A model that writes the output of its program invents it: the rest of the reply is useless.
+_INVENTED_OUTPUT = re.compile(
     r"\s*(?:[*#>`_\s]*)(?:output|results?|returns?|response)\b|\s*```(?!py)", re.IGNORECASE
 )
-# "Let me check the weather.", and then nothing; but not "Let me know".
+# "Let me check the weather." at the end of a reply without a call; but not "Let me know".
 _PROMISE = re.compile(
     r"(?:\b(?:I'll|I will|I am going to|I'm going to|let me|let's)\s+(?:now\s+|first\s+|just\s+)?"
     r"(?:check|look|call|use|get|fetch|find|search|retrieve|query|run|see)\b)[^.!?\n]*[.!:\u2026]*\s*$",
@@ -41,12 +42,16 @@ _PROMISE = re.compile(
 )
 
 
-# "NO", "No, I only quoted it."; what the model says beyond that is for the client.
+# "NO", "No, I only quoted it."; a longer reply is for the client.
 _DECLINED = re.compile(r"\W{0,8}no\b[^\n]{0,160}", re.IGNORECASE)
 
 
 class CodeDraft(Protocol):
-    """What collects the code of a reply: `ProgramDraft`, or `CellDraft` where there is an interpreter."""
+    """Collects and runs the code of a reply: `ProgramDraft`, or `CellDraft` with an interpreter.
+
+    The reader calls `start_block`, `feed`, `end_block` for each block, then `finish` once the upstream's
+    connection is closed. `end_block` yields the block as text if it is no code to run.
+    """
 
     @property
     def names(self) -> ToolNames: ...
@@ -81,7 +86,7 @@ class CodeDraft(Protocol):
 
 
 class ReplyReader:
-    """One reply. After `close`, ``verdict`` says what came of it; ``done`` when to stop reading."""
+    """Reads one reply. ``done`` says when to stop feeding; after `close` the ``verdict`` is final."""
 
     def __init__(
         self,
@@ -112,24 +117,24 @@ class ReplyReader:
         self._afterword = ""
         self._misformed = ""
         self._answered = False
-        self._said = False
-        """Whether there was a word or a block outside of reasoning."""
+        self._has_content = False
+        """Whether the reply has prose or a block outside of reasoning."""
         self.done = False
         self.size = 0
         self._pieces: list[str] = []
 
     @property
     def text(self) -> str:
-        """The reply so far, as the model wrote it, without reasoning in a field of its own."""
+        """The reply so far as the model wrote it, without reasoning from a separate field."""
         return "".join(self._pieces)
 
     def record(self) -> None:
-        """Let the trace of the request have the reply, as it comes."""
+        """Show the growing reply in the request's trace."""
         record_reply(self._pieces, self._reasoning)
 
     def feed(self, content: str, reasoning: str = "") -> Iterator[AnswerEvent]:
         if reasoning:
-            yield from self._events(self._splitter.apart())
+            yield from self._events(self._splitter.reasoning_field_seen())
             yield from self._reason(reasoning)
         self._pieces.append(content)
         self.size += len(content)
@@ -138,13 +143,13 @@ class ReplyReader:
         yield from self._events(self._splitter.feed(content))
 
     def close(self, *, cut_off: bool = False) -> Iterator[AnswerEvent]:
-        """The reply has ended; ``cut_off`` when something else than the model ended it."""
+        """End the reply; ``cut_off`` if something other than the model ended it."""
         if self._continuation is not None:
             yield from self._events(self._splitter.feed(self._continuation.close()))
         if not self.done:
             for event in self._splitter.close(cut_off=cut_off):
                 yield from self._event(event, cut_off=cut_off)
-        if self._recover_reasoning and not (self._said or cut_off):
+        if self._recover_reasoning and not (self._has_content or cut_off):
             yield from self._recover()
         self.done = True
         yield from self.draft.finish()
@@ -156,14 +161,14 @@ class ReplyReader:
             yield from self._answer(self.prose.close(), cut_off=cut_off)
 
     def release_prose(self) -> Iterator[AnswerEvent]:
-        """The words that were held, where they stand whatever follows."""
+        """Send the buffered prose of a reply that is not asked for again as a whole."""
         if not self._call_policy.required and (rest := self.prose.close()):
             self.prose.mark_sent(rest)
             yield ContentDelta(rest)
 
     @property
     def reasoning_start(self) -> ReasoningStart | None:
-        """What the reply has shown of how the model's replies begin."""
+        """What the reply has shown about where the model's replies start."""
         return self._splitter.reasoning_start
 
     @property
@@ -184,7 +189,7 @@ class ReplyReader:
         return [self._call_policy.name] if self._call_policy.name else self.draft.offered_names
 
     def _answer(self, rest: str, *, cut_off: bool) -> Iterator[AnswerEvent]:
-        """Tell what was held, in the form that was asked for."""
+        """Send the buffered prose, in the required format."""
         if (
             self._quotation_questioned
             and self._format is None
@@ -217,47 +222,47 @@ class ReplyReader:
             case Text(text):
                 yield from self._words(text)
             case BlockStart(dialect, raw):
-                self._said = True
+                self._has_content = True
                 in_a_row = not self._afterword.strip()
                 yield from self.draft.start_block(dialect, raw, in_a_row=in_a_row)
             case BlockDelta(text, raw):
                 yield from self.draft.feed(text, raw)
             case BlockEnd(raw, at_reply_end=at_reply_end):
-                # Of a block that was cut nothing is called, whatever its syntax.
+                # A truncated block calls nothing, whatever its syntax.
                 for part in self.draft.end_block(raw, cut_off=cut_off and at_reply_end):
                     if isinstance(part, str):
-                        yield from self._no_program(part)
+                        yield from self._not_code(part)
                     else:
                         yield part
         self.done = self.done or self.draft.is_done
 
     def _reason(self, text: str) -> Iterator[AnswerEvent]:
-        if text:  # a bare tag says nothing
+        if text:  # a tag without text is empty
             self._reasoning.append(text)
             yield ReasoningDelta(text)
 
     def _words(self, text: str) -> Iterator[AnswerEvent]:
-        self._said = self._said or bool(text.strip())
+        self._has_content = self._has_content or bool(text.strip())
         if self.draft.has_code:
-            # White space says nothing, and there may be much of it.
+            # A reply may end in endless white space: it does not count.
             self._afterword = (self._afterword + text).lstrip()
             words = self._afterword
-            self.done = bool(len(words.strip()) > MAX_AFTERWORD or _INVENTED.match(words))
+            self.done = bool(len(words.strip()) > MAX_AFTERWORD or _INVENTED_OUTPUT.match(words))
             return
         if words := self.prose.feed(text):
             yield ContentDelta(words)
         self.done = self.prose.stopped
 
-    def _no_program(self, raw: str) -> Iterator[AnswerEvent]:
-        """Code that calls no offered tool is prose; behind a program it is an invented result."""
+    def _not_code(self, raw: str) -> Iterator[AnswerEvent]:
+        """A block that calls no offered tool is prose; after a program it is an invented result."""
         if self.draft.has_code:
             self.done = True
         else:
             yield from self._words(raw)
 
     def _recover(self) -> Iterator[AnswerEvent]:
-        """There is no answer but reasoning: run the code in it, since the operator allows that."""
-        log.warning("code taken from reasoning, since there is no answer outside it")
+        """Run the code in the reasoning of a reply without an answer (setting `recover_reasoning`)."""
+        log.warning("running code from reasoning, because the reply has no answer outside it")
         splitter = Splitter(self.draft.names)
         for event in [*splitter.feed("".join(self._reasoning)), *splitter.close()]:
             if not isinstance(event, (Text, Reasoning)):

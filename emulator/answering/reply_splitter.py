@@ -1,8 +1,23 @@
-"""Split a reply that may begin inside reasoning, because the model's chat template has opened it.
+"""Split a reply that may start inside reasoning, because the model's chat template has opened it.
 
-Such a reply thinks aloud, with drafts of calls, and only closes: ``...</think>``. Whether it does is known
-from earlier replies of the model; while it is not, what a ``</think>`` would take back is held. Sans-IO;
-knows nothing of tools but their names.
+Such a reply thinks first, often with drafts of calls, and only closes the reasoning: ``...</think>``. Calls
+in drafts must not run, so the splitter must know on which side of ``</think>`` the reply starts. It learns
+that from earlier replies (`ReasoningStart`), from the model's name, or from this reply. States:
+
+* **settled**: the start is known (INSIDE or OUTSIDE). Events pass.
+* **streaming** (UNKNOWN): prose passes, since reasoning shown as prose does no harm. At the first block after
+  prose the state becomes buffering: the block may be a draft.
+* **buffering** (from the first event if the start is INSIDE_UNTIL_SHOWN or PERHAPS_INSIDE): nothing passes.
+
+Streaming and buffering settle
+
+* INSIDE, at a closing tag that nothing opened, also on a line inside a block: what is buffered is reasoning;
+* OUTSIDE, at reasoning that the reply opens itself, or that arrives in a field of its own: the buffer passes;
+* OUTSIDE, at the end of a complete reply: the buffer passes, and its calls run;
+* never, if the reply is truncated: the buffer is reasoning (INSIDE_UNTIL_SHOWN) or prose without calls.
+
+No block may pass, and so no call may run, before it is known that the block is not a draft. Sans-IO; knows
+nothing of tools but their names.
 """
 
 from __future__ import annotations
@@ -17,145 +32,132 @@ from emulator.reading.tags import REASONING
 
 
 class ReasoningStart(Enum):
-    """How the replies of a model begin, as far as is known."""
+    """What is known about where a model's replies start."""
 
     OUTSIDE = "outside reasoning, or they open it themselves"
     INSIDE = "inside reasoning"
-    INSIDE_UNTIL_SHOWN = "inside reasoning, if the upstream does not take it out"
-    PERHAPS_INSIDE = "inside reasoning with some templates"
+    INSIDE_UNTIL_SHOWN = "inside reasoning, unless the upstream removes it"
+    PERHAPS_INSIDE = "inside reasoning with some chat templates"
     UNKNOWN = "unknown"
 
 
 _CLOSINGS = "|".join(re.escape(tag) for tag in REASONING.values() if tag != "<|end|>")
-_LINE_CLOSES = re.compile(rf"\n[ \t]{{0,20}}(?={_CLOSINGS})")
+_CLOSING_LINE = re.compile(rf"\n[ \t]{{0,20}}(?={_CLOSINGS})")
 _REACH = 64
-"""More characters than a line that closes reasoning begins with."""
+"""At least the length of the start of a line that closes reasoning."""
 
 
 class ReplySplitter:
-    """`Splitter`'s `feed` and `close`; ``reasoning_start`` says what this reply has shown of the model."""
+    """`feed` and `close` as in `Splitter`; ``reasoning_start`` is what this reply has shown."""
 
     def __init__(self, names: Collection[str], reasoning_start: ReasoningStart) -> None:
         self._names = names
-        self._known = reasoning_start
+        self._expected = reasoning_start
         self._splitter = Splitter(names, reasoning_open=reasoning_start is ReasoningStart.INSIDE)
         self._settled = reasoning_start in (ReasoningStart.INSIDE, ReasoningStart.OUTSIDE)
-        """Whether it is known how this reply starts."""
-        self._hold_words = reasoning_start in (
+        self._buffering = reasoning_start in (
             ReasoningStart.INSIDE_UNTIL_SHOWN,
             ReasoningStart.PERHAPS_INSIDE,
         )
-        self._holds = self._hold_words
-        self._held: list[Event] = []
-        self._spoke = False
+        self._buffer: list[Event] = []
+        self._has_prose = False
         self._text: list[str] = []
-        self._size = 0
-        self._sent = 0
+        """Everything fed before the start is settled."""
+        self._passed = 0
+        """The characters of it that have passed."""
         self._tail = ""
+        self._is_empty = True
         self.reasoning_start: ReasoningStart | None = None
 
-    def apart(self) -> list[Event]:
-        """The upstream sends the reasoning in a field of its own: there is none in the text."""
-        if self._known is ReasoningStart.INSIDE and not self._size:
+    def reasoning_field_seen(self) -> list[Event]:
+        """The upstream sends reasoning in a separate field: the text has none. Returns the buffer."""
+        if self._expected is ReasoningStart.INSIDE and self._is_empty:
             self._splitter = Splitter(self._names)
-            self._known = ReasoningStart.OUTSIDE
+            self._expected = ReasoningStart.OUTSIDE
         return self._settle(ReasoningStart.OUTSIDE)
 
     def feed(self, text: str) -> list[Event]:
-        """What can be said now."""
-        self._size += len(text)
+        """Return the events that can pass now."""
+        self._is_empty = self._is_empty and not text
         events = self._splitter.feed(text)
         if self._settled:
             if self._splitter.unopened_reasoning or self._splitter.reasoning_ended:
-                self.reasoning_start = self._shown()
+                inside = (
+                    self._splitter.unopened_reasoning or self._expected is ReasoningStart.INSIDE
+                )
+                fallback = self.reasoning_start or ReasoningStart.OUTSIDE
+                self.reasoning_start = ReasoningStart.INSIDE if inside else fallback
             return events
         self._text.append(text)
         window = self._tail + text
         self._tail = window[-_REACH:]
-        out = self._considered(events)
-        if not self._is_settled() and self._holds and _LINE_CLOSES.search(window):
-            out += self._closed_in_a_block()
-        return out
+        passed = self._pass_or_buffer(events)
+        unsettled = self.reasoning_start is None
+        if unsettled and self._buffering and _CLOSING_LINE.search(window):
+            passed += self._close_inside_block()
+        return passed
 
     def close(self, *, cut_off: bool = False) -> list[Event]:
-        """The rest; with ``cut_off`` the reply was to go on."""
+        """Return the remaining events; ``cut_off`` if the reply was truncated."""
         events = self._splitter.close()
         if self._settled:
-            self.reasoning_start = self._at_the_end(cut_off=cut_off)
+            ended = self._splitter.reasoning_ended or cut_off
+            if self._expected is ReasoningStart.INSIDE and not ended:
+                self.reasoning_start = ReasoningStart.UNKNOWN  # the template seems to have changed
+            elif self._splitter.unopened_reasoning:
+                self.reasoning_start = ReasoningStart.INSIDE
             return events
-        events, settled = self._considered(events), self._is_settled()
-        if settled:
+        events = self._pass_or_buffer(events)
+        if self.reasoning_start is not None:
             return events
         self._settled = True
         if not cut_off:
             self.reasoning_start = ReasoningStart.OUTSIDE
-            return [*events, *self._held]
-        if self._known is ReasoningStart.INSIDE_UNTIL_SHOWN:
-            return [*events, *_as_reasoning(self._held)]
-        return [*events, *_uncalled(self._held)]
+            return [*events, *self._buffer]
+        if self._expected is ReasoningStart.INSIDE_UNTIL_SHOWN:
+            return [*events, *_as_reasoning(self._buffer)]
+        return [*events, *_without_calls(self._buffer)]
 
-    # While it is not known
+    def _pass_or_buffer(self, events: list[Event]) -> list[Event]:
+        """Settle at the first reasoning event; otherwise return the events that no closing tag can change."""
+        place = next((n for n, event in enumerate(events) if isinstance(event, Reasoning)), None)
+        if place is None:
+            return self._buffer_blocks(events)
+        if self._splitter.unopened_reasoning:
+            before = _as_reasoning([*self._buffer, *events[:place]])
+            self._buffer.clear()
+            return [*before, *self._settle(ReasoningStart.INSIDE), *events[place:]]
+        before = self._buffer_blocks(events[:place])
+        return [*before, *self._settle(ReasoningStart.OUTSIDE), *events[place:]]
 
-    def _considered(self, events: list[Event]) -> list[Event]:
-        """Of ``events`` those that no closing tag would take back; all, once that is settled."""
-        for place, event in enumerate(events):
-            if isinstance(event, Reasoning):
-                inside = self._splitter.unopened_reasoning
-                if inside:
-                    before = _as_reasoning([*self._held, *events[:place]])
-                    self._held.clear()
-                    return [*before, *self._settle(ReasoningStart.INSIDE), *events[place:]]
-                return [
-                    *self._held_with(events[:place]),
-                    *self._settle(ReasoningStart.OUTSIDE),
-                    *events[place:],
-                ]
-        return self._held_with(events)
-
-    def _held_with(self, events: Iterable[Event]) -> list[Event]:
-        out: list[Event] = []
+    def _buffer_blocks(self, events: Iterable[Event]) -> list[Event]:
+        passed: list[Event] = []
         for event in events:
-            self._holds = self._holds or (isinstance(event, BlockStart) and self._spoke)
-            self._spoke = self._spoke or (isinstance(event, Text) and bool(event.text.strip()))
-            (self._held if self._holds else out).append(event)
-        self._sent += sum(len(event.raw) for event in out)
-        return out
+            self._buffering |= isinstance(event, BlockStart) and self._has_prose
+            self._has_prose |= isinstance(event, Text) and bool(event.text.strip())
+            (self._buffer if self._buffering else passed).append(event)
+        self._passed += sum(len(event.raw) for event in passed)
+        return passed
 
-    def _closed_in_a_block(self) -> list[Event]:
-        """A line begins with a closing tag: whatever block the splitter is in, that was a draft."""
+    def _close_inside_block(self) -> list[Event]:
+        """A line starts with a closing tag: whatever block the splitter is in was a draft."""
         text = "".join(self._text)
-        ends = (match.end() for match in _LINE_CLOSES.finditer(text, max(0, self._sent - _REACH)))
-        end = next((end for end in ends if end >= self._sent), None)
+        matches = _CLOSING_LINE.finditer(text, max(0, self._passed - _REACH))
+        end = next((match.end() for match in matches if match.end() >= self._passed), None)
         if end is None:
             return []
-        thought = text[self._sent : end]
+        thought = text[self._passed : end]
         self._settle(ReasoningStart.INSIDE)
         self._splitter = Splitter(self._names)
         return merge_events([Reasoning(thought, thought), *self._splitter.feed(text[end:])])
 
-    def _is_settled(self) -> bool:
-        return self._settled
-
-    def _settle(self, reasoning_start: ReasoningStart) -> list[Event]:
-        """It is known now; what was held and is not taken back."""
-        self.reasoning_start = reasoning_start
+    def _settle(self, start: ReasoningStart) -> list[Event]:
+        """Return the buffer, unless the caller has used it otherwise."""
+        self.reasoning_start = start
         self._settled = True
-        events, self._held = self._held, []
+        events, self._buffer = self._buffer, []
         self._text.clear()
         return events
-
-    # Once it is known
-
-    def _shown(self) -> ReasoningStart:
-        inside = self._splitter.unopened_reasoning or self._known is ReasoningStart.INSIDE
-        return ReasoningStart.INSIDE if inside else self.reasoning_start or ReasoningStart.OUTSIDE
-
-    def _at_the_end(self, *, cut_off: bool) -> ReasoningStart | None:
-        if self._known is ReasoningStart.INSIDE and not (self._splitter.reasoning_ended or cut_off):
-            return ReasoningStart.UNKNOWN  # it does no longer
-        if self._splitter.unopened_reasoning:
-            return ReasoningStart.INSIDE
-        return self.reasoning_start
 
 
 def _as_reasoning(events: Iterable[Event]) -> list[Event]:
@@ -163,13 +165,13 @@ def _as_reasoning(events: Iterable[Event]) -> list[Event]:
     return [Reasoning(raw, raw)] if raw else []
 
 
-def _uncalled(events: list[Event]) -> list[Event]:
-    """The events with their blocks as words: but for the one that was cut, of which nothing is called."""
-    begun = last = 0
+def _without_calls(events: list[Event]) -> list[Event]:
+    """The events with complete blocks as prose. A truncated block stays: nothing of it is called anyway."""
+    start = last = 0
     for place, event in enumerate(events):
         if isinstance(event, BlockStart):
-            begun = place
+            start = place
         elif isinstance(event, BlockEnd):
-            last = begun if event.at_reply_end else place + 1
-    words = "".join(event.raw for event in events[:last])
-    return [*([Text(words)] if words else []), *events[last:]]
+            last = start if event.at_reply_end else place + 1
+    prose = "".join(event.raw for event in events[:last])
+    return [*([Text(prose)] if prose else []), *events[last:]]
