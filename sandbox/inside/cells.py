@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any, TypeGuard
 
 from sandbox.inside.calls import OFFERED
-from sandbox.inside.tasks import PendingCall, drop_all, send_all, settled, wait_together
+from sandbox.inside.tasks import PendingCall, drop_all, settled, wait_together
 from sandbox.inside.values import AWAITED
 
 _PENDING, _TOGETHER = "_pending_", "_together_"
@@ -35,18 +35,10 @@ _TAKE_AWAITABLES = frozenset(
 
 
 def change_cells(shell: Any) -> None:
-    """Change each cell of this kernel before it runs, and send its pending calls at its end."""
+    """Change each cell of this kernel before it runs."""
     shell.user_ns.update({AWAITED: settled, _PENDING: _pending, _TOGETHER: wait_together})
     transform = shell.transform_ast
     shell.transform_ast = lambda tree: _transform(transform(tree))
-    shell.events.register("post_run_cell", _end_cell)
-
-
-def _end_cell(result: Any) -> None:
-    error = result.error_in_exec
-    if error is not None and not isinstance(error, Exception):
-        drop_all()  # interrupted: the host waits for the end of the cell, not for its calls
-    send_all()
 
 
 def _pending(function: Any, receiver: Any = asyncio) -> Callable[..., Any]:

@@ -32,7 +32,7 @@ from sandbox.inside.calls import OFFERED, PIECES, connect, request, write_call
 from sandbox.inside.cells import change_cells
 from sandbox.inside.clock import freeze
 from sandbox.inside.files import files, libraries, own_folder, read, remove, write
-from sandbox.inside.tasks import change_asyncio, send_all, settled
+from sandbox.inside.tasks import change_asyncio, drop_all, send_all, settled
 from sandbox.inside.values import AWAITED, VALUE_MIME, plain
 
 __all__ = ["files", "libraries", "offer", "open_session", "prepare", "read", "remove", "write"]
@@ -76,7 +76,7 @@ def open_session(payload: str) -> None:
     if options["seed"]:
         freeze(options["seed"], threads.run_waiting)
     threads.take_turns(every_function=options["ordered"])
-    shell.events.register("post_run_cell", lambda _: threads.finish())
+    shell.events.register("post_run_cell", _end_piece)
     if not options["ordered"]:
         change_cells(shell)
     get_code_name = shell.compile.get_code_name
@@ -89,6 +89,17 @@ def open_session(payload: str) -> None:
         return name
 
     shell.compile.get_code_name = remember_name
+
+
+def _end_piece(result: Any) -> None:
+    """Finish what a piece started, unless it was interrupted: then the host waits for its end, not for
+    calls."""
+    interrupted = result is None or isinstance(result.error_in_exec, KeyboardInterrupt)
+    if interrupted:
+        threads.drop_waiting()
+        drop_all()
+    threads.finish()
+    send_all()
 
 
 def offer(payload: str) -> None:

@@ -194,6 +194,10 @@ def run_waiting() -> None:
             _over[thread] = True
 
 
+def drop_waiting() -> None:
+    _waiting.clear()
+
+
 def finish() -> None:
     """Run the threads that wait at the end of the code, except daemons."""
     for thread in [*_waiting]:
