@@ -1,12 +1,12 @@
 """Run programs in pydantic-monty: a Rust Python subset in worker processes, about 0.3 ms a program.
 
-Stops: files, network, environment, processes and imports of anything but Monty's own modules (the
-interpreter has no code for them; what asks for them is refused here), running time, memory,
-recursion, printed bytes and calls per session, a crashed worker (the session alone is lost).
+Stops: files, network, environment, processes, and imports other than Monty's own modules (the interpreter
+has no code for them; requests for them are refused here); running time, memory, recursion, output and
+calls beyond the limits of a session; a crash of a worker (only its session is lost).
 
-Does not stop: a bug in the Monty interpreter, whose worker is an ordinary process of this user;
-swallowing: where Monty cannot do what CPython can and the program catches the resulting error
-(`try: "a".translate(t) except Exception: ...`), the program runs on and no other engine is asked.
+Does not stop: a bug in the Monty interpreter, whose worker is an ordinary process of this user. A program
+that catches the error of a missing Monty feature (`try: "a".translate(t) except Exception: ...`)
+continues in Monty, and no other engine runs it.
 """
 
 import datetime as dt
@@ -32,14 +32,14 @@ def round(number, ndigits=None):
         return float(format(number, f".{ndigits}f"))
     return _round(number, ndigits)
 """
-"""Builtins as CPython has them: Monty rounds 2.675 to 2.68."""
+"""Builtins that Monty has differently: it rounds 2.675 to 2.68."""
 
 
 class MontyEngine:
     """A pool of Monty workers, started at the first session and closed by `close`.
 
-    `workers` bounds the sessions open at once (about 20 MB each when idle); a session that finds
-    none free within `patience` seconds raises SandboxBusy.
+    `workers` limits the sessions that are open at the same time (about 20 MB each when idle). If no
+    worker is free within `patience` seconds, opening a session raises SandboxBusy.
     """
 
     name = "monty"
@@ -64,7 +64,7 @@ class MontyEngine:
         self._closed = False
 
     def get_ready(self) -> None:
-        """Nothing: its workers start faster than a model writes."""
+        """Does nothing: workers start faster than a model writes."""
 
     def session(
         self, names: frozenset[str], *, preamble: str = "", seed: int = 0
@@ -92,7 +92,7 @@ class MontyEngine:
             session.run_preamble(_SHIMS + preamble)
             yield session
         finally:
-            # Leaving a suspended session makes the pool abort what still runs in it.
+            # The pool aborts a program that is still suspended.
             checkout.__exit__(None, None, None)
 
     def _started(self) -> pm.Monty:
@@ -104,7 +104,7 @@ class MontyEngine:
                     self._pool = pm.Monty(**self._settings).__enter__()
                 except (OSError, pm.MontyError) as error:
                     raise SandboxUnavailable(
-                        f"monty's workers do not start: {error}",
+                        f"the workers of monty do not start: {error}",
                         "install the pydantic-monty wheel of this platform",
                     ) from error
             return self._pool
@@ -127,7 +127,7 @@ def _resource_limits(limits: Limits) -> pm.ResourceLimits:
         "max_feed_duration_secs": limits.seconds,
         "max_memory": limits.memory,
         "max_recursion_depth": 1000,
-        # Name lookups and imports suspend too; `pauses` itself is counted in the session.
+        # Name lookups and imports count as suspensions too; the session counts `pauses` itself.
         "max_suspensions": 1000 + 4 * limits.pauses,
     }
 

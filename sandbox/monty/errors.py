@@ -1,4 +1,5 @@
-"""Monty's errors, sorted by whose fault they are: the program's, the worker's, or Monty's own lack."""
+"""Translate Monty's errors into ours: the program's failure, a limit, a dead worker, or a missing feature
+of Monty."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,7 @@ _NOT_CATCHABLE = re.compile(r"(?:feed|turn) time limit exceeded|memory limit exc
 
 
 class MontyErrors:
-    """Of one session."""
+    """Translates the errors of one session."""
 
     def __init__(self, pieces: MontyPieces, limits: Limits, printed: Callable[[], str]) -> None:
         self._pieces = pieces
@@ -33,8 +34,8 @@ class MontyErrors:
         self._printed = printed
 
     @contextmanager
-    def sorted(self) -> Iterator[None]:
-        """Sort Monty's errors by whose fault they are."""
+    def translate(self) -> Iterator[None]:
+        """Raise a `SandboxError` instead of an error of Monty."""
         try:
             yield
         except pm.MontySyntaxError as error:
@@ -49,18 +50,19 @@ class MontyErrors:
             raise SandboxDied(str(error)) from error
 
     def _syntax(self, error: pm.MontySyntaxError) -> NoReturn:
-        """Valid Python that Monty cannot parse is its own lack; else CPython's words are better."""
+        """Source that CPython parses is `Unsupported`; else raise CPython's message, which is better than
+        Monty's."""
         trace = error.traceback()
         try:
             parse(self._pieces.running)
-        except SyntaxError as wrong:
-            line, text = wrong.lineno or 1, (wrong.text or "").strip()
+        except SyntaxError as cpython_error:
+            line, text = cpython_error.lineno or 1, (cpython_error.text or "").strip()
             frames = [Frame(line, "<module>", text)]
-            kind, message = type(wrong).__name__, wrong.msg
+            kind, message = type(cpython_error).__name__, cpython_error.msg
             traceback = render_traceback(frames, kind, message)
             raise ProgramFailed(kind, message, line, traceback, self._printed()) from error
-        except (ValueError, RecursionError, MemoryError) as wrong:
-            self._fail(error, type(wrong).__name__, str(wrong), trace)
+        except (ValueError, RecursionError, MemoryError) as cpython_error:
+            self._fail(error, type(cpython_error).__name__, str(cpython_error), trace)
         raise Unsupported(str(error), trace[0].line if trace else None) from error
 
     def _runtime(self, error: pm.MontyRuntimeError) -> NoReturn:
@@ -70,7 +72,7 @@ class MontyErrors:
             if isinstance(inner, TimeoutError):
                 raise SandboxTimeout(self._limits.seconds) from error
             if isinstance(inner, MemoryError):
-                # The cap on printed text reports itself as memory, outside any line of the program.
+                # The limit on output is reported as a memory limit, without a line of the program.
                 over_output = message.endswith(f"> {self._limits.output} bytes")
                 raise SandboxLimit("output" if over_output else "memory") from error
         if message.startswith("suspension limit"):

@@ -1,6 +1,7 @@
-"""What of Python Monty has as CPython has it, and what its rules ask about a program.
+"""What Monty implements exactly as CPython does (tables), and facts about a program that the rules of
+`language` need.
 
-Every name in the tables is compared with CPython by tests/sandbox/test_python.py. Knows only syntax.
+tests/sandbox/test_python.py compares every name in the tables with CPython. Reads only syntax.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from sandbox.parsing import children, walk
 _WORDS = str.split
 
 EXACT = frozenset(_WORDS("list tuple sorted join"))
-"""Take all items before they look at any: the same over a list."""
+"""They take all items before they inspect any, so a list instead of a generator makes no difference."""
 FOLDS = frozenset(_WORDS("set frozenset dict sum min max"))
-"""Look at each item before they take the next: the same if taking one has no effect."""
+"""They inspect each item before they take the next: a list makes no difference if taking items has no
+effects."""
 LAZY_CALLS = frozenset(_WORDS("map filter"))
 LAZY_VIEWS = frozenset(
     _WORDS("zip enumerate reversed product permutations combinations zip_longest chain pairwise")
 )
-"""Lazy, but nothing of the program runs when an item is taken."""
+"""Lazy, but taking an item runs no code of the program."""
 
 _MATH = """acos acosh asin asinh atan atan2 ceil comb copysign cos cosh degrees dist e exp2 fabs
 factorial floor
@@ -40,7 +42,7 @@ MODULES: Mapping[str, frozenset[str]] = {
     "itertools": frozenset(_WORDS("product permutations combinations zip_longest chain pairwise")),
     "json": frozenset(_WORDS("JSONDecodeError dumps loads")),
     "math": frozenset(_MATH.split()),
-    # What asks for files or the environment is refused, and a refusal is final.
+    # Monty refuses access to files and the environment, and that is final.
     "os": frozenset(_WORDS("environ getcwd getenv linesep listdir path remove sep walk")),
     "pathlib": frozenset({"Path"}),
     "random": frozenset(
@@ -66,7 +68,8 @@ BUILTINS = frozenset(
     for name, kind in vars(builtins).items()
     if isinstance(kind, type) and issubclass(kind, BaseException)
 }
-"""Exceptions that Monty lacks tell so when they are reached, outside any `except`."""
+"""Exceptions that Monty does not have raise `Unsupported` when they are used, and no `except` catches
+that."""
 
 METHODS = frozenset(
     """capitalize casefold center count endswith expandtabs find format index isalnum isalpha
@@ -85,7 +88,7 @@ _KINDS: tuple[type, ...] = (
     *(type(_WORDS), type(lambda: 0), type({}.keys())),
 )
 KNOWN = frozenset(name for kind in _KINDS for name in dir(kind))
-"""An attribute of no known type is the program's own, or its mistake: the same in every Python."""
+"""Attributes of CPython's types. Any other attribute is the program's own, or a mistake, in every Python."""
 
 MUTATORS = frozenset(
     """append extend insert remove pop clear sort reverse update setdefault add discard popitem popleft
@@ -104,7 +107,7 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 class MontyProgram:
-    """What the rules ask about a program."""
+    """The facts about one program."""
 
     def __init__(self, tree: ast.Module, pausing: frozenset[str]) -> None:
         self.pausing = pausing
@@ -138,10 +141,10 @@ class MontyProgram:
             if isinstance(node, ast.Name):
                 self.uses[node.id].append(node)
             self.catches = self.catches or isinstance(node, (ast.Try, ast.TryStar))
-        self.suspending = suspending(functions, pausing)
+        self.pausing_functions = pausing_functions(functions, pausing)
 
     def builtin(self, node: ast.AST | None) -> str | None:
-        """The builtin's name, or that of an iterator of itertools, which a call's function is."""
+        """The name of the builtin, or of the itertools function, that a call's function is."""
         match node:
             case ast.Name(id=name) if name not in self.bound - LAZY_VIEWS:
                 return name
@@ -150,7 +153,8 @@ class MontyProgram:
         return None
 
     def consumer(self, node: ast.AST) -> str | None:
-        """What takes the items of ``node``, as far as it is known: a function, or "for"."""
+        """What takes the items of ``node``: the name of a function, "for" or "comprehension"; None if
+        unknown."""
         parent = self.parents[node]
         match parent:
             case ast.Call(func=ast.Attribute(attr="join"), args=[only]) if only is node:
@@ -169,28 +173,28 @@ class MontyProgram:
         return None
 
     def loop(self, node: ast.AST) -> ast.AST:
-        """The loop or comprehension around an iterable."""
+        """The loop or comprehension that iterates over ``node``."""
         while not isinstance(node, (ast.For, *COMPREHENSIONS)):
             node = self.parents[node]
         return node
 
     def effects(self, *nodes: ast.AST) -> bool:
-        """Whether evaluating ``nodes`` may do more than give a value or an error."""
-        return any(self._acts(inner) for node in nodes for inner in walk(node))
+        """Return True if evaluating ``nodes`` may have an effect other than a value or an error."""
+        return any(self._has_effect(inner) for node in nodes for inner in walk(node))
 
-    def _acts(self, node: ast.AST) -> bool:
+    def _has_effect(self, node: ast.AST) -> bool:
         match node:
             case ast.Call(func=ast.Name(id=name)):
                 return name not in PURE or name in self.bound
             case ast.Call(func=ast.Attribute(attr=name, value=value)):
-                of_module = isinstance(value, ast.Name) and value.id in self.modules
-                return not of_module and name not in METHODS - MUTATORS
+                is_module = isinstance(value, ast.Name) and value.id in self.modules
+                return not is_module and name not in METHODS - MUTATORS
             case ast.Call():
                 return True
         return isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom))
 
     def mutates(self, *nodes: ast.AST) -> bool:
-        """Whether running ``nodes`` may change a list or dict that exists already."""
+        """Return True if running ``nodes`` may change an existing list or dict."""
         for node in nodes:
             for inner in walk(node):
                 match inner:
@@ -204,19 +208,19 @@ class MontyProgram:
                         return True
         return False
 
-    def suspends(self, function: ast.AST) -> bool:
-        """Whether calling ``function`` may pause."""
-        return bool(_names(function) & (self.pausing | self.suspending))
+    def may_pause(self, function: ast.AST) -> bool:
+        """Return True if calling ``function`` may pause."""
+        return bool(_names(function) & (self.pausing | self.pausing_functions))
 
 
-def suspending(functions: Mapping[str, Sequence[ast.AST]], pausing: frozenset[str]) -> set[str]:
-    """The program's functions whose call may pause."""
+def pausing_functions(
+    functions: Mapping[str, Sequence[ast.AST]], pausing: frozenset[str]
+) -> set[str]:
+    """The functions of the program that may pause, directly or through others."""
     reads = {name: set().union(*map(_names, bodies)) for name, bodies in functions.items()}
     found: set[str] = set()
-    growing = True
-    while growing:
-        more = {name for name, read in reads.items() if read & (pausing | found)}
-        growing, found = more != found, more
+    while (more := {name for name, read in reads.items() if read & (pausing | found)}) != found:
+        found = more
     return found
 
 

@@ -1,6 +1,6 @@
-"""What Monty cannot do that CPython can, told apart from what a program did wrong.
+"""Recognize errors that come from a missing feature of Monty, not from the program.
 
-Read from pydantic-monty 1.4.0; tests/sandbox/test_engines.py holds each kind. It knows nothing of sessions.
+Read from the source of pydantic-monty 1.4.0; tests/sandbox/test_engines.py has a case of each kind.
 """
 
 import builtins
@@ -11,8 +11,9 @@ from typing import Any
 
 BUILTINS = frozenset(dir(builtins))
 
-# Objects without a host shape leave Monty as their repr, a str. A text that looks like one may be
-# just a text, so it is never refused: an engine that keeps types is asked instead.
+# Monty returns an object that has no type on the host as its repr, a str. The program's own text may look
+# the same, so
+# it is not refused: another engine, which keeps types, runs the program.
 OPAQUE = re.compile(
     r"(?:range|dict_keys|dict_values|dict_items|slice|functools\.partial)\(.*\)\Z"
     r"|<(?:function|module|class|bound method|coroutine object|[\w.]+ object)\b.*>\Z"
@@ -20,8 +21,8 @@ OPAQUE = re.compile(
     re.DOTALL,
 )
 
-# What an error says when it is Monty that lacks something, not the program that is wrong.
-_LACKS = re.compile(
+# Messages of errors that come from a missing feature.
+_MISSING_FEATURE = re.compile(
     r"The monty syntax parser does not yet support"
     r"|cannot suspend in this synchronous context"
     r"|Internal error in monty"
@@ -41,8 +42,8 @@ _KNOWN_TYPES: dict[str, type] = {
 
 
 def is_gap(error: BaseException, message: str) -> bool:
-    """Whether an uncaught error tells of a gap in Monty rather than of a fault in the program."""
-    if isinstance(error, ImportError) or _LACKS.search(message):
+    """Return True if an uncaught error comes from a missing feature of Monty."""
+    if isinstance(error, ImportError) or _MISSING_FEATURE.search(message):
         return True
     if isinstance(error, AttributeError):
         missing = _NO_ATTRIBUTE.match(message)
@@ -54,7 +55,7 @@ def is_gap(error: BaseException, message: str) -> bool:
 
 
 def holds_opaque(value: Any, depth: int = 0) -> bool:
-    """Whether some text in `value` may be an object that Monty had no way to hand out."""
+    """Return True if some text in `value` may be the repr of an object that Monty cannot return."""
     if isinstance(value, str):
         return bool(OPAQUE.match(value))
     if depth > 20:

@@ -1,16 +1,15 @@
-"""The Python that Monty runs exactly as CPython does. All else is for an engine that is CPython.
+"""Check that Monty runs a program exactly as CPython does.
 
-Monty 1.4.0 agrees with CPython wherever it has a feature, with few exceptions; `check` refuses a program
-that could meet one of them, before anything of it runs, so that no `except` of the program hides it:
+Monty 1.4.0 agrees with CPython wherever it has a feature, with few exceptions. `check` refuses a program
+that may meet one of them, before the program runs, so that no `except` of the program hides it:
 
-* lazy things are eager lists (generator expressions, `map`, `filter`, `zip`, ...): allowed where nothing
-  can tell the difference;
-* a set keeps the order of insertion: allowed where no order is seen;
-* a class has no special methods but `__init__`; exceptions hold one text; `*=` makes a new list;
-* of the library and of the builtin types' attributes only what the tables below name, which
-  tests/sandbox/test_python.py compares with CPython.
+* lazy iterators are lists (generator expressions, `map`, `filter`, `zip`, ...): allowed if the program
+  cannot see the difference;
+* a set keeps its insertion order: allowed if the program does not see the order;
+* a class has no special methods except `__init__`; exceptions hold one text; `*=` makes a new list;
+* of the library, and of the attributes of builtin types, only those in the tables of `facts`.
 
-Knows only syntax. Errs towards refusing.
+Reads only syntax. In doubt it refuses.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ from sandbox.parsing import walk
 
 
 def check(tree: ast.Module, pausing: Collection[str]) -> None:
-    """Raise Unsupported at the first thing that Monty may do otherwise than CPython.
+    """Raise Unsupported for the first feature that Monty may run differently than CPython.
 
-    ``pausing`` are the names whose calls pause.
+    Calls of the names in ``pausing`` pause.
     """
     program = MontyProgram(tree, frozenset(pausing))
     for node in program.nodes:
@@ -53,7 +52,7 @@ def check(tree: ast.Module, pausing: Collection[str]) -> None:
             raise Unsupported(f"monty has {problem}", getattr(node, "lineno", None))
 
 
-# The rules: what is wrong with a node, or None.
+# The rules. Each returns the problem of a node, or None.
 
 
 def _generator(program: MontyProgram, node: ast.GeneratorExp) -> str | None:
@@ -104,7 +103,7 @@ def _next(program: MontyProgram, node: ast.Call) -> str | None:
     first = node.args[0] if node.args else None
     if isinstance(first, ast.Name) or program.builtin(getattr(first, "func", None)) == "iter":
         return None
-    return "no next() of a lazy thing"
+    return "no next() of a lazy iterator"
 
 
 def _print(_: MontyProgram, node: ast.Call) -> str | None:
@@ -116,8 +115,8 @@ def _print(_: MontyProgram, node: ast.Call) -> str | None:
 
 
 def _dumps(_: MontyProgram, node: ast.Call) -> str | None:
-    odd = {word.arg for word in node.keywords} - DUMPS
-    return "not all arguments of json.dumps()" if odd or len(node.args) > 1 else None
+    unknown = {word.arg for word in node.keywords} - DUMPS
+    return "not all arguments of json.dumps()" if unknown or len(node.args) > 1 else None
 
 
 def _delta(program: MontyProgram, node: ast.Call) -> str | None:
@@ -184,7 +183,7 @@ def _name(program: MontyProgram, node: ast.Name) -> str | None:
     name, parent = node.id, program.parents[node]
     if name in program.pausing:
         if name in vars(builtins):
-            return f"a builtin called {name!r}, which the host's function is called too"
+            return f"a builtin called {name!r}, and a function of the host has the same name"
         direct = isinstance(parent, ast.Call) and parent.func is node
         return (
             None
@@ -193,7 +192,7 @@ def _name(program: MontyProgram, node: ast.Name) -> str | None:
         )
     if name in program.bound:
         direct = isinstance(parent, ast.Call) and parent.func is node
-        calls = name in program.suspending and not direct and _as_callback(program, node)
+        calls = name in program.pausing_functions and not direct and _as_callback(program, node)
         return f"no callbacks to the host, such as {name}" if calls else None
     if name in vars(builtins) and name not in BUILTINS:
         return f"no {name}"
@@ -201,17 +200,17 @@ def _name(program: MontyProgram, node: ast.Name) -> str | None:
 
 
 def _lambda(program: MontyProgram, node: ast.Lambda) -> str | None:
-    calls = _as_callback(program, node) and program.suspends(node.body)
+    calls = _as_callback(program, node) and program.may_pause(node.body)
     return "no callbacks to the host" if calls else None
 
 
 def _as_callback(program: MontyProgram, node: ast.AST) -> bool:
-    """Whether a function is given to another one, rather than kept or returned."""
+    """Return True if a function is an argument of a call, rather than stored or returned."""
     return isinstance(program.parents[node], (ast.Call, ast.keyword, ast.Starred))
 
 
 def _set(program: MontyProgram, node: ast.expr) -> str | None:
-    """A set is the same in both as long as nothing sees its order."""
+    """Sets differ only in their order."""
     if isinstance(node, ast.Call) and program.builtin(node.func) not in ("set", "frozenset"):
         return None
     if (
@@ -224,7 +223,7 @@ def _set(program: MontyProgram, node: ast.expr) -> str | None:
 
 
 def _unordered(program: MontyProgram, node: ast.expr) -> bool:
-    """Whether the set that ``node`` is comes nowhere where its order is seen."""
+    """Return True if no use of the set ``node`` sees its order."""
     parent = program.parents[node]
     while isinstance(parent, (ast.BinOp, ast.BoolOp, ast.IfExp)):
         node, parent = parent, program.parents[parent]
@@ -240,7 +239,7 @@ def _unordered(program: MontyProgram, node: ast.expr) -> bool:
 
 
 def _order_free(program: MontyProgram, node: ast.expr) -> bool:
-    """Whether the operation on the set ``node`` is blind to its order."""
+    """Return True if the operation on the set ``node`` does not depend on its order."""
     parent = program.parents[node]
     match parent:
         case ast.Call(func=ast.Name(id="sorted" | "len" | "bool")) if node in parent.args:

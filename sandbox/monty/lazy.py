@@ -1,8 +1,8 @@
-"""Write out `any`, `all` and `next` of a generator expression as loops. Knows only syntax.
+"""Rewrite `any`, `all` and `next` of a generator expression as loops. Reads only syntax.
 
-An engine whose generator expressions are lists would evaluate what Python never does:
-``any(price(i) > 3 for i in (1, 2, 3))`` calls `price` once where the first is enough. The expression
-becomes a function in front of its statement:
+In Monty generator expressions are lists, so it would evaluate items that Python never evaluates:
+``any(price(i) > 3 for i in (1, 2, 3))`` stops at the first price that is high enough. The expression
+becomes a function before its statement:
 
     def _genexpr_1():
         for i in (1, 2, 3):
@@ -21,9 +21,9 @@ _OWN_SCOPE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.Generator
 
 
 def expand_lazy_calls(tree: ast.Module) -> bool:
-    """Rewrite `tree` where that is certain to mean the same; True if anything has changed.
+    """Rewrite the calls in `tree` that certainly keep their meaning. Returns True if there are any.
 
-    New statements stand on the lines of those that they were taken from.
+    A new function gets the line of the statement that used it.
     """
     bound = {node.id for node in walk(tree) if isinstance(node, ast.Name) and not _loads(node)}
     rewriter = _Rewriter(frozenset(_CONSUMERS) - bound)
@@ -39,7 +39,7 @@ class _Rewriter:
     def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         rewritten: list[ast.stmt] = []
         for statement in statements:
-            if isinstance(statement, ast.ClassDef):  # its names are not those of its functions
+            if isinstance(statement, ast.ClassDef):  # methods do not see the names of a class
                 rewritten.append(statement)
                 continue
             for field in ("body", "orelse", "finalbody"):
@@ -48,12 +48,12 @@ class _Rewriter:
             for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
                 part.body = self.block(part.body)
             if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                fitting = [call for call in _calls(statement) if self._fits(call)]
-                rewritten += [self._function(call, statement) for call in fitting]
+                calls = [call for call in _calls(statement) if self._is_expandable(call)]
+                rewritten += [self._function(call, statement) for call in calls]
             rewritten.append(statement)
         return rewritten
 
-    def _fits(self, call: ast.Call) -> bool:
+    def _is_expandable(self, call: ast.Call) -> bool:
         match call:
             case ast.Call(ast.Name(id=name), [ast.GeneratorExp() as lazy, *rest], []):
                 most = 1 if name == "next" else 0
@@ -67,43 +67,45 @@ class _Rewriter:
         return False
 
     def _function(self, call: ast.Call, place: ast.stmt) -> ast.stmt:
-        """The function that does what `call` did; `call` becomes a call of it."""
+        """The function that replaces `call`; `call` is changed into a call of it."""
         name, lazy, rest = call.func.id, call.args[0], call.args[1:]  # type: ignore[attr-defined]
         self.count += 1
-        called = f"_genexpr_{self.count}"
+        function_name = f"_genexpr_{self.count}"
         generators, item = lazy.generators, lazy.elt  # type: ignore[attr-defined]
         first = generators[0].iter
-        own = {n.id for each in generators for n in walk(each.target) if isinstance(n, ast.Name)}
-        outside = any(isinstance(n, ast.Name) and n.id in own for n in walk(first))
-        outside = outside or any(isinstance(each, ast.Name) for each in rest)
-        found: dict[str, list[ast.stmt]] = {
+        own_names = {
+            n.id for each in generators for n in walk(each.target) if isinstance(n, ast.Name)
+        }
+        needs_arguments = any(isinstance(n, ast.Name) and n.id in own_names for n in walk(first))
+        needs_arguments = needs_arguments or any(isinstance(each, ast.Name) for each in rest)
+        on_item: dict[str, list[ast.stmt]] = {
             "any": [ast.If(item, [ast.Return(ast.Constant(True))], [])],
             "all": [ast.If(item, [ast.Pass()], [ast.Return(ast.Constant(False))])],
             "next": [ast.Return(item)],
         }
-        over: dict[str, ast.stmt] = {
+        at_end: dict[str, ast.stmt] = {
             "any": ast.Return(ast.Constant(False)),
             "all": ast.Return(ast.Constant(True)),
             "next": ast.Return(rest[0])
             if rest
             else ast.Raise(ast.Call(ast.Name("StopIteration", ast.Load()), [], []), None),
         }
-        body = found[name]
+        body = on_item[name]
         for each in reversed(generators):
             for test in reversed(each.ifs):
                 body = [ast.If(test, body, [])]
             body = [ast.For(each.target, each.iter, body, [])]
         arguments: list[ast.expr] = []
         parameters: list[ast.arg] = []
-        if outside:
+        if needs_arguments:
             arguments, parameters = [first, *rest], [ast.arg("_items"), ast.arg("_default")]
             body[0].iter = ast.Name("_items", ast.Load())  # type: ignore[attr-defined]
             parameters = parameters[: len(arguments)]
             if rest:
-                over["next"] = ast.Return(ast.Name("_default", ast.Load()))
+                at_end["next"] = ast.Return(ast.Name("_default", ast.Load()))
         signature = ast.arguments([], parameters, None, [], [], None, [])
-        function = ast.FunctionDef(called, signature, [*body, over[name]], [])
-        call.func, call.args = ast.Name(called, ast.Load()), arguments
+        function = ast.FunctionDef(function_name, signature, [*body, at_end[name]], [])
+        call.func, call.args = ast.Name(function_name, ast.Load()), arguments
         for node in walk(function):
             if isinstance(node, (ast.stmt, ast.expr, ast.arg)) and not hasattr(node, "lineno"):
                 ast.copy_location(node, place)
@@ -115,7 +117,7 @@ def _loads(name: ast.Name) -> bool:
 
 
 def _calls(statement: ast.stmt) -> Iterator[ast.Call]:
-    """The calls in a statement's own expressions, inner ones first, none of a scope within it."""
+    """The calls in a statement's expressions, inner ones first, without those in inner scopes."""
     found: list[ast.Call] = []
     waiting: list[ast.AST] = [statement]
     while waiting:

@@ -1,4 +1,4 @@
-"""The code that one of Monty's sessions was fed, piece by piece, and where in it something happened.
+"""The source that a Monty session was given, piece by piece, and how positions map to the program's lines.
 
 Knows nothing of what the code does. Monty numbers the pieces: `<python-input-3>`.
 """
@@ -11,42 +11,43 @@ from sandbox.errors import Frame
 
 
 class MontyPieces:
-    """The pieces of one session, the last of which runs."""
+    """The pieces of one session; the last one is running."""
 
     def __init__(self) -> None:
         self._sources: list[str] = []
-        self._bytes = b""  # of the last of them
+        self._running = b""
         self.lines: dict[int, int] = {}
-        """Line of the piece that runs -> line of the program, where the piece was rewritten."""
-        self._first = 0  # pieces before this one are the preamble
+        """Line of the running piece -> line of the program, if the piece was rewritten."""
+        self._first = 0
+        """The number of the first piece that is not the preamble."""
 
     def add(self, source: str) -> None:
         self._sources.append(source)
-        self._bytes = source.encode(errors="surrogatepass")
+        self._running = source.encode(errors="surrogatepass")
 
     @property
     def running(self) -> str:
         return self._sources[-1]
 
     def end_preamble(self) -> None:
-        """Leave what there is so far out of tracebacks."""
+        """Keep the pieces so far out of tracebacks."""
         self._first = len(self._sources)
 
     def line_of(self, trace: Sequence[pm.Frame]) -> int | None:
-        """The innermost line within the piece that runs."""
+        """The innermost line of ``trace`` in the running piece."""
         current = len(self._sources) - 1
         lines = [frame.line for frame in trace if _piece_number(frame.filename) == current]
         return self.lines.get(lines[-1], lines[-1]) if lines else None
 
     def line(self, position: pm.SourceRange) -> int | None:
-        """The line of a place, None if that is not in the piece that runs."""
+        """The program line of a position; None outside the running piece."""
         if _piece_number(position.filename) != len(self._sources) - 1:
             return None
-        line = self._bytes.count(b"\n", 0, position.start) + 1
+        line = self._running.count(b"\n", 0, position.start) + 1
         return self.lines.get(line, line)
 
     def frames(self, trace: Sequence[pm.Frame]) -> list[Frame]:
-        """The program's own frames, in its own lines."""
+        """The frames of the program, without the preamble."""
         current = len(self._sources) - 1
         return [
             Frame(

@@ -1,4 +1,5 @@
-"""One session of Monty: a worker's REPL, which pauses where a program calls one of the given names."""
+"""One session of Monty: a REPL in a worker process, which pauses where the program calls one of the given
+names."""
 
 import ast
 import os
@@ -25,7 +26,7 @@ from sandbox.monty.gaps import BUILTINS, OPAQUE, holds_opaque
 from sandbox.monty.language import check
 from sandbox.monty.lazy import expand_lazy_calls
 from sandbox.monty.pieces import MontyPieces
-from sandbox.monty.shadows import rename_shadows
+from sandbox.monty.shadowed_builtins import rename_shadowing_variables
 from sandbox.monty.value_checks import without_checks
 from sandbox.parsing import line_map, misplaced, parse
 
@@ -34,34 +35,35 @@ RECORDS[pm.MontyClassProxy] = lambda proxy: proxy.attributes
 _GUARDS = re.compile(r"\b(?:try|suppress)\b")
 
 
-@lru_cache(maxsize=64)  # a program is run again on each of its turns
-def _for_monty(source: str, names: frozenset[str]) -> tuple[str, dict[int, int]]:
-    """The source that means to Monty what `source` means to CPython, and whence its lines came.
+@lru_cache(maxsize=64)  # a program runs again in each of its turns
+def _translate(source: str, names: frozenset[str]) -> tuple[str, dict[int, int]]:
+    """Rewrite `source` so that Monty runs it as CPython does. Returns the new source, and new line -> old
+    line.
 
-    Raises Unsupported, and SyntaxError for what only CPython's compiler finds.
+    Raises Unsupported, and SyntaxError for errors that only CPython's compiler finds.
     """
     source = settle_awaits(source, names)
     try:
         tree = parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return source, {}  # Monty finds it too
+        return source, {}  # Monty reports it too
     for line, words in misplaced(tree):
         raise SyntaxError(words, ("<program>", line, 1, source.splitlines()[line - 1]))
     lines: dict[int, int] = {}
-    if expand_lazy_calls(tree):
+    if expand_lazy_calls(tree) | rename_shadowing_variables(tree):
         source = ast.unparse(ast.fix_missing_locations(tree))
         tree, before = parse(source), tree
         lines = line_map(before, tree)
     check(without_checks(tree), names)
-    return rename_shadows(source), lines
+    return source, lines
 
 
 class MontySession:
-    """One worker's REPL. `_suspended` is the call that waits for `resume`, if any."""
+    """A REPL in one worker. `_suspended` is the call that waits for `resume`, if any."""
 
     def __init__(self, checkout: pm.MontySession, names: frozenset[str], limits: Limits) -> None:
         self._checkout = checkout
-        self._worker = checkout.worker_pid  # not told while it runs
+        self._worker = checkout.worker_pid  # unavailable while it runs
         self._names = names
         self._limits = limits
         self._pieces = MontyPieces()
@@ -80,13 +82,13 @@ class MontySession:
     def start(self, source: str) -> Step:
         if self._suspended is not None:
             raise RuntimeError("the program is paused: resume it before starting another piece")
-        return self._feed(self._prepared(source))
+        return self._feed(self._translated(source))
 
-    def _prepared(self, source: str) -> str:
+    def _translated(self, source: str) -> str:
         try:
-            source, self._pieces.lines = _for_monty(source, self._names)
+            source, self._pieces.lines = _translate(source, self._names)
         except SyntaxError as error:
-            # What CPython's compiler says of a whole piece before it runs any of it.
+            # CPython compiles the whole piece before it runs any of it.
             line, text = error.lineno or 1, (error.text or "").strip()
             traceback = render_traceback([Frame(line, "<module>", text)], "SyntaxError", error.msg)
             raise ProgramFailed("SyntaxError", error.msg, line, traceback) from error
@@ -96,14 +98,14 @@ class MontySession:
         self._pieces.add(source)
         self._guarded = self._guarded or bool(_GUARDS.search(source))
         self._printed = pm.CollectString(max_bytes=self._limits.output)
-        with self._errors.sorted():
+        with self._errors.translate():
             return self._advance(self._checkout.feed_start(source, print_callback=self._printed))
 
     def resume(self, value: JSON) -> Step:
         if self._suspended is None:
             raise RuntimeError("the program is not paused")
         call, self._suspended = self._suspended, None
-        with self._errors.sorted():
+        with self._errors.translate():
             return self._advance(call.resume({"return_value": value}))
 
     def kill(self) -> None:
@@ -112,7 +114,7 @@ class MontySession:
                 os.kill(self._worker, signal.SIGKILL)
 
     def _advance(self, snapshot: pm.SyncSnapshot) -> Step:
-        """Answer all that needs no host until the program pauses or finishes."""
+        """Answer requests that do not concern the host, until the program pauses or finishes."""
         while True:
             match snapshot:
                 case pm.MontyComplete():
@@ -123,7 +125,7 @@ class MontySession:
                     snapshot = self._refuse(snapshot)
                 case pm.FunctionSnapshot() if snapshot.function_name in self._names:
                     try:
-                        paused = self._paused(snapshot)
+                        paused = self._pause(snapshot)
                     except NotPlain as error:
                         snapshot = snapshot.resume({"exception": TypeError(str(error))})
                         continue
@@ -132,14 +134,14 @@ class MontySession:
                 case pm.FunctionSnapshot():
                     snapshot = self._unknown_call(snapshot)
                 case _:
-                    raise Unsupported("monty waits for a future that nobody owes it")
+                    raise Unsupported("monty waits for a future of the host")
 
     def _look_up(self, snapshot: pm.NameLookupSnapshot) -> pm.SyncSnapshot:
         name = snapshot.variable_name
         if name in self._names and snapshot.object_id is None:
             if self._guarded:
-                # Monty raises where a pausing function is called back by a builtin (`map`, `key=`);
-                # a program with a try statement could mistake that for the tool's own failure.
+                # Monty raises if a builtin calls a pausing function back (`map`, `key=`);
+                # a program with a try statement would take that for a failure of the tool.
                 raise Unsupported(
                     f"{name} is used as a value in a program that catches errors",
                     self._pieces.line(snapshot.position),
@@ -150,23 +152,23 @@ class MontySession:
         return snapshot.resume()
 
     def _unknown_call(self, snapshot: pm.FunctionSnapshot) -> pm.SyncSnapshot:
-        # Monty reports a call of any undefined name as a call of the host's.
+        # Monty reports a call of an undefined name as a host call.
         name = snapshot.function_name
         if name in BUILTINS:
             raise Unsupported(f"monty has no {name}", self._pieces.line(snapshot.position))
         return snapshot.resume({"exception": NameError(f"name '{name}' is not defined")})
 
     def _refuse(self, snapshot: pm.FunctionSnapshot) -> pm.SyncSnapshot:
-        # Monty reports open, os.environ and import as function calls too; they are not tools.
+        # Monty reports open, os.environ and import as host calls too.
         name = snapshot.function_name
         if name == "import":
             raise Unsupported(
                 f"monty has no module {snapshot.args[0]}", self._pieces.line(snapshot.position)
             )
-        refusal = f"{name} is not permitted here; only the given functions reach the outside"
+        refusal = f"{name} is not permitted in this sandbox; use the given functions instead"
         return snapshot.resume({"exception": PermissionError(refusal)})
 
-    def _paused(self, snapshot: pm.FunctionSnapshot) -> Paused:
+    def _pause(self, snapshot: pm.FunctionSnapshot) -> Paused:
         name, line = snapshot.function_name, self._pieces.line(snapshot.position)
         self._pauses += 1
         if self._pauses > self._limits.pauses:
@@ -194,8 +196,8 @@ class MontySession:
         if isinstance(output, str) and OPAQUE.match(output):
             return Finished(stdout, None, output)
         try:
-            text = _shown(output)
-        except ValueError as error:  # CPython writes no number of so many digits
+            text = _repr(output)
+        except ValueError as error:  # CPython does not print a number with so many digits
             raise ProgramFailed(
                 "ValueError", str(error), None, f"ValueError: {error}", stdout
             ) from error
@@ -208,7 +210,7 @@ class MontySession:
 
 
 def _callable_named(name: str) -> Any:
-    """A function by which Monty knows a pausing name that is used as a value. Never called."""
+    """The value of a pausing name that is not called directly. Monty only reads its name."""
 
     def pausing() -> None: ...
 
@@ -216,13 +218,13 @@ def _callable_named(name: str) -> Any:
     return pausing
 
 
-def _shown(value: Any) -> str:
-    """repr(value), with objects of the program's own classes as their constructor call."""
+def _repr(value: Any) -> str:
+    """repr(value), with objects of the program's classes written as constructor calls."""
     if isinstance(value, pm.MontyClassProxy):
-        fields = ", ".join(f"{name}={_shown(item)}" for name, item in value.attributes.items())
+        fields = ", ".join(f"{name}={_repr(item)}" for name, item in value.attributes.items())
         return f"{value.name}({fields})"
     if type(value) is list:
-        return f"[{', '.join(map(_shown, value))}]"
+        return f"[{', '.join(map(_repr, value))}]"
     if type(value) is dict:
-        return f"{{{', '.join(f'{_shown(k)}: {_shown(v)}' for k, v in value.items())}}}"
+        return f"{{{', '.join(f'{_repr(k)}: {_repr(v)}' for k, v in value.items())}}}"
     return repr(value)

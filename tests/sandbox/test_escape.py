@@ -557,7 +557,7 @@ def test_monty_refuses_what_lies_outside(monty: Engine, what: str) -> None:
 def test_a_program_cannot_turn_montys_refusal_into_access(monty: Engine) -> None:
     source = "try:\n    x = open('/etc/passwd').read()\nexcept Exception as e:\n    x = str(e)\nx"
     assert outcome(monty, source) == (
-        "open is not permitted here; only the given functions reach the outside"
+        "open is not permitted in this sandbox; use the given functions instead"
     )
 
 

@@ -1,14 +1,15 @@
-"""Comprehension variables called like builtins: the same values as in CPython, in monty too."""
+"""Comprehension variables with the names of builtins have the same values in monty as in CPython."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 import pytest
 
 from sandbox.engine import Engine, Finished
 from sandbox.monty.engine import MontyEngine
-from sandbox.monty.shadows import rename_shadows
+from sandbox.monty.shadowed_builtins import rename_shadowing_variables
 
 PROGRAMS = [
     "[id for id in ['a', 'b']]",
@@ -21,6 +22,8 @@ PROGRAMS = [
     "sum([sum for sum in [1, 2]])",
     "list = ['a']\n[f'{x}' for x in list]",
     "[(lambda q: q + id)(1) for id in [1]]",
+    "[f'{id:>3}{id!r}' for id in [1]]",
+    "[[id for id in [id, 2]] for id in [1]]",
 ]
 
 
@@ -32,7 +35,7 @@ def monty() -> Iterator[Engine]:
 
 
 @pytest.mark.parametrize("source", PROGRAMS)
-def test_a_variable_called_like_a_builtin_is_the_variable(monty: Engine, source: str) -> None:
+def test_a_variable_with_the_name_of_a_builtin_is_the_variable(monty: Engine, source: str) -> None:
     """Monty 1.4.0 reads the builtin, so `[f(id) for id in ids]` called f with a function."""
     scope: dict[str, object] = {}
     *before, last = source.splitlines()
@@ -44,6 +47,8 @@ def test_a_variable_called_like_a_builtin_is_the_variable(monty: Engine, source:
     assert step.text == expected
 
 
-def test_what_shadows_nothing_is_left_as_it_is() -> None:
-    source = "x = [city for city in cities]\nfor id in range(3):\n    print(id)\n"
-    assert rename_shadows(source) == source
+def test_variables_of_statements_keep_their_names() -> None:
+    tree = ast.parse("x = [city for city in cities]\nfor id in range(3):\n    print(id)\n")
+    before = ast.dump(tree)
+    assert not rename_shadowing_variables(tree)
+    assert ast.dump(tree) == before
