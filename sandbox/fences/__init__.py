@@ -1,7 +1,9 @@
-"""What confines a kernel: bubblewrap, seccomp, control groups, limits on processes, Docker.
+"""What confines a kernel: bubblewrap, seccomp, control groups, process limits, Docker.
 
-In: a command and its limits. Out: the process, behind the fences. Each module says what it stops and what
-it does not stop. Law: a fence that does not hold turns the kernel engine off; it never becomes a weaker one.
+Input: a command and its limits. Output: the confined process. Each module says what it stops and what it
+does not stop. Law: if a fence does not hold, the kernel engine is turned off; it never runs with a weaker
+fence instead.
 
-`probes` and `docker_probes` try each fence from within, before any program gets in. Start at `bubblewrap`.
+`probes` and `docker_probes` test each fence from inside a sandbox, before any program runs there. Start
+at `bubblewrap`.
 """

@@ -1,12 +1,12 @@
-"""Launch a command under bubblewrap, behind every fence there is. Knows nothing of Jupyter.
+"""Stops: network (own net namespace; seccomp allows no socket but AF_UNIX), host files (only the
+interpreter and system libraries are visible, read-only), host processes (own pid namespace), host
+environment, capabilities, gaining privileges, new namespaces, system calls that `sandbox.fences.syscalls`
+does not list, a shell (there is none). /tmp, /mnt/data and /dev/shm are private and have a size limit.
 
-Stops: network (own net namespace; seccomp leaves no socket but AF_UNIX), host files (the interpreter
-and system libraries are there, read-only, and nothing else), host processes (own pid namespace),
-host environment, capabilities, gaining privileges, new namespaces, system calls beyond
-`sandbox.fences.syscalls`, a shell (there is none). /tmp, /mnt/data and /dev/shm are private and sized.
+Does not stop: bugs in the allowed system calls; reading the packages installed next to the interpreter;
+memory spread over many processes without a control group (`sandbox.fences.cgroups`).
 
-Does not stop: bugs in the system calls that are left; reading the packages installed beside the
-interpreter; memory spread over many processes where there is no control group (`sandbox.fences.cgroups`).
+Launches a command under bubblewrap. Knows nothing of Jupyter.
 """
 
 import contextlib
@@ -36,9 +36,9 @@ RUN_FOLDER = "/run/kernel"
 _DISTRIBUTION = "tool_use_api_emulator"
 _MiB = 1024 * 1024
 KERNEL_MEMORY = 128 * _MiB
-"""What a kernel takes before its program's first line, /dev/shm and bwrap."""
+"""Bytes that a kernel uses before its program's first line, for /dev/shm and for bwrap."""
 _BWRAP = 4
-"""Processes of bwrap's own, and the one that it leaves."""
+"""Processes of bwrap itself, and the one that it leaves running."""
 
 ENVIRONMENT = {
     "HOME": "/mnt/data",
@@ -49,9 +49,9 @@ ENVIRONMENT = {
     "IPYTHONDIR": f"{RUN_FOLDER}/ipython",
     "MPLCONFIGDIR": f"{RUN_FOLDER}/matplotlib",
     "PYTHONDONTWRITEBYTECODE": "1",
-    "PYTHONHASHSEED": "0",  # a program that is run again sees its sets in the same order
+    "PYTHONHASHSEED": "0",  # a replayed program sees its sets in the same order
     "JUPYTER_PLATFORM_DIRS": "1",
-    # Each of these otherwise maps or starts as much as there are cores.
+    # Without these settings, memory and threads grow with the number of cores.
     "MALLOC_ARENA_MAX": "2",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -62,7 +62,8 @@ _launched = itertools.count()
 
 @dataclass(frozen=True)
 class Launch:
-    """What to start: with these descriptors open, an empty environment, and in this group."""
+    """A command to start with these open descriptors and an empty environment; it joins the group by
+    itself."""
 
     command: list[str]
     pass_fds: tuple[int, ...]
@@ -79,19 +80,26 @@ def prepare_launch(
     options: Sequence[str] = (),
     pass_fds: Sequence[int] = (),
 ) -> Iterator[Launch]:
-    """What runs `command` in a fresh sandbox, to be started within the context.
+    """Prepare to run `command` in a new sandbox. Start the launch inside the context.
 
-    `data_size` is in bytes, for each of /tmp and /mnt/data; `memory` is of all processes together,
-    beyond what a Python kernel takes by itself; `options` are more bwrap options that name
-    descriptors in `pass_fds`. The group, if there is one, is the caller's to remove.
-    Raises SandboxUnavailable.
+    `data_size` is the size of /tmp and of /mnt/data in bytes. `memory` is the limit of all processes
+    together, without what a Python kernel itself uses. `options` are further bwrap options that refer to
+    descriptors in `pass_fds`. The caller removes the control group, if there is one. Raises
+    SandboxUnavailable.
     """
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         raise SandboxUnavailable("bubblewrap (bwrap) is not installed", INSTALL_FIX)
     roots = cgroups.find()
     with inheritable_file(seccomp.assemble()) as filter_fd:
-        line = [bwrap, *_walls(), *_files(data_size), "--seccomp", str(filter_fd), *options]
+        line = [
+            bwrap,
+            *_isolation_options(),
+            *_file_options(data_size),
+            "--seccomp",
+            str(filter_fd),
+            *options,
+        ]
         line += ["--", *_drop_root(), *command]
         group = None
         if isinstance(roots, cgroups.Roots):
@@ -111,7 +119,7 @@ def prepare_launch(
 
 @contextlib.contextmanager
 def inheritable_file(content: bytes) -> Iterator[int]:
-    """A descriptor to inherit from which `content` is read; it leaves no file."""
+    """An inheritable descriptor from which a child reads `content`; no file remains."""
     descriptor = os.memfd_create("kernel")
     with os.fdopen(descriptor, "r+b") as file:
         file.write(content)
@@ -119,29 +127,30 @@ def inheritable_file(content: bytes) -> Iterator[int]:
         yield descriptor
 
 
-def _walls() -> list[str]:
+def _isolation_options() -> list[str]:
     # Not: bwrap may not kill a child of another uid, only an init of its own, and with
     # an init its whole namespace goes.
-    walls = (
+    options = (
         "--unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try "
         "--hostname sandbox --die-with-parent --new-session --clearenv --cap-drop ALL"
     ).split()
     if os.geteuid() == 0:
-        # A user namespace made by root maps the sandbox to root itself, which may write /proc/sys.
-        # So root stays out of one and gives up its uid instead, for which setpriv needs these.
+        # A user namespace made by root maps the sandbox to root, which may write to /proc/sys. So
+        # root makes no user
+        # namespace and changes its uid with setpriv instead, which needs these capabilities.
         for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
-            walls += ["--cap-add", capability]
+            options += ["--cap-add", capability]
     else:
-        walls += "--unshare-user --uid 65534 --gid 65534".split()
+        options += "--unshare-user --uid 65534 --gid 65534".split()
     for name, value in ENVIRONMENT.items():
-        walls += ["--setenv", name, value]
-    # Does nothing but be seen: who started this bwrap, should it outlive them.
-    walls += ["--unsetenv", mark()]
-    return walls
+        options += ["--setenv", name, value]
+    # This option has no effect. It only shows who started this bwrap, in case it outlives its server.
+    options += ["--unsetenv", mark()]
+    return options
 
 
 def _drop_root() -> Sequence[str]:
-    """Inside the sandbox, before the interpreter starts: a uid of its own for each kernel."""
+    """The command that changes to a new uid inside the sandbox, before the interpreter starts."""
     if os.geteuid() != 0:
         return ()
     uid = new_uid()
@@ -152,58 +161,59 @@ def _drop_root() -> Sequence[str]:
 
 
 def new_uid() -> int:
-    """A uid that no other kernel has: RLIMIT_NPROC counts a uid's threads on the whole host."""
+    """A uid that no other kernel has, because RLIMIT_NPROC counts a uid's threads on the whole host."""
     return (1 << 30) + (os.getpid() % (1 << 22)) * 256 + next(_launched) % 256
 
 
-def _files(data_size: int) -> list[str]:
+def _file_options(data_size: int) -> list[str]:
     files = []
-    made: set[Path] = set()
+    existing: set[Path] = set()
 
     def make_parents(path: Path) -> None:
-        # bwrap 0.8 makes missing parents 0700, closed to the uid that the kernel runs as.
+        # bwrap 0.8 creates missing parents with mode 0700, which the kernel's uid cannot enter.
         for parent in reversed(path.parents[:-1]):
-            if parent not in made:
-                made.add(parent)
+            if parent not in existing:
+                existing.add(parent)
                 files.extend(["--perms", "0755", "--dir", str(parent)])
 
-    # First, since an interpreter may live below one of these and must not be covered by it.
+    # First, because an interpreter may be below one of these folders, and the tmpfs must not cover it.
     for place, size in (("/tmp", data_size), ("/mnt/data", data_size), (RUN_FOLDER, _MiB)):  # noqa: S108
         make_parents(Path(place))
         files += ["--perms", "1777", "--size", str(size), "--tmpfs", place]
-        made.add(Path(place))
-    made_readable = _readable_paths()
-    for path in made_readable:
+        existing.add(Path(place))
+    readable = _readable_paths()
+    for path in readable:
         make_parents(path)
         if path.is_symlink():
             files += ["--symlink", str(path.readlink()), str(path)]
         else:
             files += ["--ro-bind", str(path), str(path)]
     for folder in project_packages():
-        # Installed, it lies among the packages that a kernel may read.
-        if any(folder.is_relative_to(path) for path in made_readable):
-            files += _emptied(folder)
+        # An installed proxy is among the packages that a kernel may read.
+        if any(folder.is_relative_to(path) for path in readable):
+            files += _hide_folder(folder)
     for folder in _own_metadata():
-        if any(folder.is_relative_to(path) for path in made_readable):
-            files += _emptied(folder, "METADATA")
+        if any(folder.is_relative_to(path) for path in readable):
+            files += _hide_folder(folder, "METADATA")
     files += "--proc /proc --ro-bind /proc/sys /proc/sys --dev /dev".split()
     files += f"--perms 1777 --size {16 * _MiB} --tmpfs /dev/shm".split()
     files += "--remount-ro /dev --remount-ro / --chdir /mnt/data".split()
     return files
 
 
-def _emptied(folder: Path, *but: str) -> Iterator[str]:
-    """Options that leave of a folder nothing ``but`` these files."""
+def _hide_folder(folder: Path, *visible: str) -> Iterator[str]:
+    """Options that hide a folder's files, except these."""
     yield from ("--perms", "0555", "--size", "4096", "--tmpfs", str(folder))
-    for name in but:
+    for name in visible:
         yield from ("--ro-bind", str(folder / name), str(folder / name))
     yield from ("--remount-ro", str(folder))
 
 
 def _own_metadata() -> list[Path]:
-    """What pip says of this project: where it came from, and what it consists of.
+    """The folders of pip's metadata about this project (origin, file list).
 
-    Its name stays: code that lists distributions stumbles over one that has none.
+    METADATA, which has the project's name, stays visible: code that lists distributions fails for one
+    without a name.
     """
     places = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     found = (Path(place).glob(f"{_DISTRIBUTION}-*.dist-info") for place in places)
@@ -218,10 +228,10 @@ def project_packages() -> list[Path]:
 
 
 def _readable_paths() -> list[Path]:
-    """What a kernel may read of the host: the interpreter, its packages, the system's libraries."""
+    """The host files that a kernel may read: the interpreter, its packages, the system libraries."""
     python = Path(sys.executable)
     wanted = {python, python.resolve(), Path("/etc/ld.so.cache"), Path("/usr/bin/setpriv")}
-    # A prefix of the interpreter's own (a venv, pyenv) is bound whole, the system's is not.
+    # An own prefix of the interpreter (a venv, pyenv) is bound completely, the system's prefix is not.
     wanted |= {Path(prefix) for prefix in (sys.prefix, sys.base_prefix)} - {
         Path("/usr"), Path("/usr/local"), Path("/"),
     }  # fmt: skip
@@ -229,7 +239,7 @@ def _readable_paths() -> list[Path]:
     for folder in ("lib", "lib64", "lib32"):
         wanted |= {Path("/", folder), Path("/usr", folder), Path("/usr/local", folder)}
     wanted |= {Path("/usr/share/zoneinfo"), Path("/usr/share/fonts"), Path("/etc/fonts")}
-    # What a link leads to has to be there too: /venv/bin/python -> /usr/bin/python3 -> python3.11
+    # The targets of links are needed too: /venv/bin/python -> /usr/bin/python3 -> python3.11
     wanted |= {link for path in wanted for link in _links_from(path)}
     wanted |= {path.resolve() for path in wanted}
     folders: list[Path] = []

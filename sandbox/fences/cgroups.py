@@ -1,12 +1,12 @@
-"""Bound a sandbox's memory and processes as a whole, by control groups. Knows nothing of kernels.
+"""Stops: memory that is spread over many processes, or kept in tmpfs files, sockets and other places that
+no rlimit counts; more processes than allowed, under any uid.
 
-Stops: memory that is spread over many processes or kept in tmpfs files, sockets and other places
-that no rlimit counts; more processes than allowed, whatever uid they run as.
-
-Does not stop: anything where there is no group to be had. That takes a hierarchy with the memory and
-pids controllers in which this server may make groups: root mostly may, another user where such a
-part of it is delegated (Linux's cgroup-v2.rst, "Delegation"; on older systems cgroup-v1). `find` says
+Does not stop: anything where no control group can be made. That needs a hierarchy with the memory and
+pids controllers in which this server may make groups: usually root may, another user only in a delegated
+part of the hierarchy (Linux's cgroup-v2.rst, "Delegation"; on older systems cgroup-v1). `find` reports
 what is missing.
+
+Limits the memory and processes of a sandbox as a whole. Knows nothing of kernels.
 """
 
 import contextlib
@@ -25,18 +25,18 @@ from sandbox.fences.leftovers import mark
 
 _FIX = (
     "let this user make control groups (`systemd-run --user --scope -p Delegate=yes python app.py ...`; in "
-    "a systemd service: Delegate=memory pids), or accept that each process of a program is bounded, "
-    "but not all together"
+    "a systemd service: Delegate=memory pids), or accept that the limits hold for each process of a "
+    "program, not for all together"
 )
 
 
 @dataclass(frozen=True)
 class _Files:
-    """How one version of control groups names things. A missing optional file is passed over."""
+    """The file names of one version of control groups. Missing files are skipped."""
 
     limits: tuple[tuple[str, str], ...]
     events: str
-    """Where a line `oom_kill N` counts what was killed for want of memory."""
+    """The file whose line `oom_kill N` counts processes killed for lack of memory."""
 
 
 _V2 = _Files(
@@ -58,24 +58,24 @@ _V1 = _Files(
 )
 _CONTROLLERS = ("memory", "pids")
 _ROUNDS = 10
-"""How often processes are moved: those that are there may start others meanwhile."""
-_made = itertools.count()
+"""How often processes are moved, because they may start others meanwhile."""
+_group_count = itertools.count()
 
 
 @dataclass(frozen=True)
 class Roots:
-    """Where groups can be made: one folder, or in version 1 one for each controller."""
+    """The folders in which groups can be made: one, or in version 1 one for each controller."""
 
     folders: tuple[Path, ...]
     files: _Files
 
 
 class ControlGroup:
-    """The control group of one sandbox. Raises OSError where it cannot be made."""
+    """The control group of one sandbox. Raises OSError if it cannot be made."""
 
     def __init__(self, roots: Roots, *, memory: int, processes: int) -> None:
-        """`memory` in bytes, of all processes and their files together."""
-        name = f"{mark()}-{next(_made)}"
+        """`memory` is the limit in bytes for all processes and their files together."""
+        name = f"{mark()}-{next(_group_count)}"
         self._files = roots.files
         self.folders = [folder / name for folder in roots.folders]
         try:
@@ -91,13 +91,13 @@ class ControlGroup:
             raise
 
     def join_command(self, command: Sequence[str]) -> list[str]:
-        """The command line that joins this group and then becomes `command`."""
-        # A process that joins by itself has no moment outside with which to start others.
+        """The command line that joins this group and then executes `command`."""
+        # A process that joins by itself cannot start others outside the group before.
         joins = [f"echo $$ >{shlex.quote(str(folder / 'cgroup.procs'))}" for folder in self.folders]
         return ["/bin/sh", "-c", f'{" && ".join(joins)} && exec "$@"', "sh", *command]
 
     def out_of_memory(self) -> bool:
-        """Whether a process in the group was killed because the group was full."""
+        """Return True if a process was killed because the group reached its memory limit."""
         for folder in self.folders:
             with contextlib.suppress(OSError):
                 for line in (folder / self._files.events).read_text().splitlines():
@@ -107,7 +107,7 @@ class ControlGroup:
         return False
 
     def remove(self, patience: float = 2.0) -> None:
-        """Give the group back; its processes have been killed and may need a moment to be gone."""
+        """Remove the group. Its processes have been killed, and may need a moment to disappear."""
         until = time.monotonic() + patience
         for folder in self.folders:
             while True:
@@ -117,7 +117,7 @@ class ControlGroup:
                     break
                 except OSError:
                     if time.monotonic() > until:
-                        break  # the next start's sweep finds it
+                        break  # the sweep of the next start removes it
                     time.sleep(0.005)
                 else:
                     break
@@ -125,7 +125,7 @@ class ControlGroup:
 
 @cache
 def find() -> Roots | SandboxUnavailable:
-    """Where groups can be made on this machine, or why none can."""
+    """Where groups can be made on this machine, or why not."""
     problem = "no hierarchy offers the memory and pids controllers"
     for roots in _candidates():
         try:
@@ -141,7 +141,7 @@ def _try(roots: Roots) -> None:
     """Make a group and let a process join it. Raises OSError."""
     group = ControlGroup(roots, memory=2**26, processes=8)
     try:
-        # Whoever may make a group may yet be kept from moving a process into it.
+        # A user may be allowed to make a group but not to move a process into it.
         joins = subprocess.run(
             group.join_command(["/bin/sh", "-c", ""]), check=False, capture_output=True, text=True
         )
@@ -157,7 +157,7 @@ def folders() -> tuple[Path, ...]:
 
 
 def _candidates() -> Iterator[Roots]:
-    """The nearest first; a group that must be changed for it only after all that need not be."""
+    """Possible roots, nearest first; those that have to be reconfigured come last."""
     hierarchies = _mounted("cgroup2", "")
     for mount, own in hierarchies:
         for folder in (own, *own.parents):
@@ -180,10 +180,10 @@ def _candidates() -> Iterator[Roots]:
 
 
 def delegate_controllers(folder: Path, controllers: Sequence[str], *, move: bool) -> None:
-    """Let the children of a version 2 group have these controllers. Raises OSError.
+    """Enable these controllers for the children of a version 2 group. Raises OSError.
 
-    A group has either processes or children with controllers; with `move`, processes that are in it
-    go to a child of their own, where they are bounded as before.
+    A group has either processes, or children with controllers. With `move`, the group's processes move to
+    a new child group, where the same limits hold.
     """
     wanted = " ".join(f"+{name}" for name in controllers)
     control = folder / "cgroup.subtree_control"
@@ -213,16 +213,16 @@ def _version_1() -> Roots | None:
 
 
 def _mounted(kind: str, controller: str) -> list[tuple[Path, Path]]:
-    """(mount point, this process's group in it) of each hierarchy with `controller`."""
+    """(mount point, this process's group) for each hierarchy with `controller`."""
     paths = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         paths.update(dict.fromkeys(controllers.split(","), path))
     found = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        left, _, right = line.partition(" - ")
-        root, point = left.split()[3:5]
-        filesystem, _, options = right.split()[:3]
+        mount_fields, _, filesystem_fields = line.partition(" - ")
+        root, point = mount_fields.split()[3:5]
+        filesystem, _, options = filesystem_fields.split()[:3]
         if filesystem == kind and controller in ("", *options.split(",")) and controller in paths:
             own = Path(paths[controller])
             inside = own.relative_to(root) if own.is_relative_to(root) else Path()

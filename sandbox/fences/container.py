@@ -1,13 +1,12 @@
-"""One Docker container, watched as a process of this machine. Knows nothing of Jupyter.
+"""Stops: an unnoticed end of a Docker container (a pidfd watches its first process), a signal to another
+process, a container that outlives its `close`.
 
-Stops: a container's end going unnoticed (a pidfd on its first process), a signal reaching another
-process than its own, a container outliving whoever closes it.
+Does not stop: anything else; `sandbox.fences.docker` says how a container is made.
 
-Does not stop: anything by itself; `sandbox.fences.docker` says what a container is made of.
-
-The engine must run on this machine: a container is signalled through its pidfd and reached by
-/proc/PID/root, so nothing of the host is shared with it, not even a folder for sockets, which a hostile
-program could fill, or fill with links.
+One container as a process of this machine, with the interface of `subprocess.Popen` that is needed. Knows
+nothing of Jupyter. The Docker engine must run on this machine: a container is signalled through its pidfd
+and its files are reached by /proc/PID/root. So the host shares nothing with it, not even a folder for
+sockets, which a hostile program could fill with files or links.
 """
 
 import contextlib
@@ -31,29 +30,29 @@ _LOCAL_FIX = (
     "run the proxy as root on the engine's own machine, or as the user of a rootless engine"
 )
 _PATIENCE = 10.0
-"""Seconds for the engine to tell of a container's end."""
-_UNTOLD = 255
-"""The exit code of a container whose engine does not tell."""
+"""Seconds that the engine may take to report a container's end."""
+_UNKNOWN_CODE = 255
+"""The exit code if the engine does not report one."""
 
 
 class DockerContainer:
-    """One running container, with what is used of `subprocess.Popen`.
+    """One running container.
 
-    Its standard input ends when this object is closed or this process ends; whatever runs in there
-    is to end at that, and to begin with reading what it is told.
+    Its standard input closes when this object or this process ends. The command in it must read its
+    standard input first, and must exit when it closes.
     """
 
-    def __init__(self, host: str, image: str, command: Sequence[str], room: DockerLimits) -> None:
+    def __init__(self, host: str, image: str, command: Sequence[str], limits: DockerLimits) -> None:
         """Start it. Raises SandboxUnavailable."""
         self.out_of_memory = False
-        """Whether a process in it was killed for want of memory; known once it has ended."""
+        """True if a process in it was killed for lack of memory; known after its end."""
         self._code: int | None = None
-        self._gone = False
-        self._began = time.time()
+        self._removed = False
+        self._start = time.time()
         with contextlib.ExitStack() as undo:
             self._client = undo.enter_context(docker.client(host))
             self._container = self._client.containers.create(
-                image, list(command), **docker.container_options(room, docker.user(self._client))
+                image, list(command), **docker.container_options(limits, docker.user(self._client))
             )
             undo.callback(self._remove)
             self._stdin = undo.enter_context(contextlib.closing(self._attached("stdin")))
@@ -62,11 +61,11 @@ class DockerContainer:
             self._container.start()
             try:
                 self.pid = self._state()["Pid"]
-                self._pidfd = self._opened()
+                self._pidfd = self._open_pidfd()
                 undo.callback(os.close, self._pidfd)
-                self._examine()
+                self._check_process()
             except (FileNotFoundError, ProcessLookupError) as error:
-                raise self._not_here() from error
+                raise self._start_error() from error
             self._release = undo.pop_all()
 
     def _attached(self, *streams: str) -> "_Connection":
@@ -74,7 +73,7 @@ class DockerContainer:
         return _Connection(self._client.api.attach_socket(self._container.id, wanted))
 
     def _state(self) -> dict[str, Any]:
-        """What the engine knows of it: `Running`, and `Pid`, which is 0 for what has ended."""
+        """Its state in the engine: `Running`, and `Pid`, which is 0 after its end."""
         try:
             self._container.reload()
         except docker.library().errors.NotFound:
@@ -82,51 +81,50 @@ class DockerContainer:
         state: dict[str, Any] = self._container.attrs["State"]
         return state
 
-    def _opened(self) -> int:
+    def _open_pidfd(self) -> int:
         try:
             return os.pidfd_open(self.pid)
-        except (
-            OSError
-        ) as error:  # EINVAL, too, says that nothing runs: it has no number, or is a zombie
+        except OSError as error:  # EINVAL as well means that no process runs (pid 0, or a zombie)
             raise ProcessLookupError(self.pid) from error
 
-    def _examine(self) -> None:
-        """Make sure that this machine's process of that number is the container's, and within reach."""
+    def _check_process(self) -> None:
+        """Check that the process with this pid on this machine is the container's, and that its files can
+        be read."""
         if self._container.id not in Path(f"/proc/{self.pid}/cgroup").read_text():
             raise ProcessLookupError(self.pid)
         try:
             Path(self.root, "proc").stat()
         except PermissionError as error:
             raise SandboxUnavailable(
-                f"a container cannot be looked into: {error}", _LOCAL_FIX
+                f"the files of a container cannot be read: {error}", _LOCAL_FIX
             ) from error
 
-    def _not_here(self) -> SandboxUnavailable:
-        """Why there is no such process here: it has ended, as its engine will know in a moment."""
+    def _start_error(self) -> SandboxUnavailable:
+        """Why no such process runs here: the container has ended (the engine reports that soon), or runs
+        elsewhere."""
         until = time.monotonic() + _PATIENCE
         while self._state()["Running"]:
             if time.monotonic() > until:
                 return SandboxUnavailable("the Docker engine is not on this machine", _LOCAL_FIX)
             time.sleep(0.02)
-        said = self.stderr.read().decode(errors="replace").strip().splitlines()
-        words = (said or ["no message"])[-1]
-        return SandboxUnavailable(f"a container ended at its start: {words}", docker.IMAGE_FIX)
+        output = self.stderr.read().decode(errors="replace").strip().splitlines()
+        words = (output or ["no message"])[-1]
+        return SandboxUnavailable(f"a container ended during its start: {words}", docker.IMAGE_FIX)
 
     @property
     def root(self) -> str:
-        """Where this machine sees the container's root folder."""
+        """The container's root folder, as this machine sees it."""
         return f"/proc/{self.pid}/root"
 
-    def tell(self, line: bytes) -> None:
-        """Write to its standard input."""
+    def write_stdin(self, line: bytes) -> None:
         self._stdin.socket.sendall(line)
 
     def watch(self) -> int:
-        """A descriptor of the caller's that is readable once it has ended."""
+        """A descriptor that becomes readable when the container ends. The caller closes it."""
         return os.dup(self._pidfd)
 
     def send_signal(self, signum: int) -> None:
-        """Signal the command, without waiting; SIGKILL ends all that is in there."""
+        """Signal the command, without waiting. SIGKILL ends everything in the container."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, signum)
 
@@ -137,19 +135,20 @@ class DockerContainer:
         return self.wait() if _readable(self._pidfd, 0) else None
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit code, or 128 and the signal; then the container is removed."""
+        """Wait for the end. Returns the exit code, or 128 + signal number; the engine then removes the
+        container."""
         if self._code is None:
             if not _readable(self._pidfd, timeout):
                 raise subprocess.TimeoutExpired("docker", timeout or 0)
-            self._code = self._ending()
+            self._code = self._exit_code()
         return self._code
 
-    def _ending(self) -> int:
-        """Read what the engine told, or will tell, of this container since its start."""
-        code = _UNTOLD
+    def _exit_code(self) -> int:
+        """Read the engine's events about this container since its start, until its removal."""
+        code = _UNKNOWN_CODE
         with contextlib.suppress(OSError, ValueError, docker.library().errors.DockerException):
             for event in self._client.events(
-                since=f"{self._began:.6f}",
+                since=f"{self._start:.6f}",
                 until=f"{time.time() + _PATIENCE:.6f}",
                 filters={"container": self._container.id},
                 decode=True,
@@ -160,25 +159,25 @@ class DockerContainer:
                     case "die":
                         code = int(event["Actor"]["Attributes"]["exitCode"])
                     case "destroy":
-                        self._gone = True
+                        self._removed = True
                         break
         return code
 
     def _remove(self) -> None:
-        if not self._gone:
+        if not self._removed:
             with contextlib.suppress(OSError, docker.library().errors.DockerException):
                 self._container.remove(force=True, v=True)
 
     def close(self) -> None:
-        """Give all back; the container is removed if it is still there."""
+        """Release everything, and remove the container if it still exists."""
         self._release.close()
 
 
 class _Connection:
-    """One attachment to a container's streams, really closed when it is closed."""
+    """One attachment to a container's streams. `close` closes the socket as well."""
 
     def __init__(self, attached: Any) -> None:
-        # The SDK offers only a reader, and keeps the socket beneath open for as long as it likes.
+        # The SDK returns only a reader, and may keep its socket open after the reader is closed.
         self.reader = attached
         self.socket: socket.socket = getattr(attached, "_sock", attached)
 
@@ -190,26 +189,27 @@ class _Connection:
 
 
 class _Demultiplexed(io.RawIOBase):
-    """What a command says, out of Docker's frames: 1 byte names the stream, 3 are 0, 4 are a length."""
+    """The output of a command without Docker's frame headers: 1 byte for the stream, 3 zero bytes, 4
+    bytes length."""
 
     def __init__(self, connection: _Connection) -> None:
         self._connection = connection
-        self._left = 0
+        self._remaining = 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, into: Any) -> int:
         try:
-            while not self._left:
+            while not self._remaining:
                 header = self._exactly(8)
                 if len(header) < 8:
                     return 0
-                (self._left,) = struct.unpack(">4xI", header)
-            read: bytes = self._connection.reader.read(min(self._left, len(into)))
-        except OSError:  # nothing more came in time
+                (self._remaining,) = struct.unpack(">4xI", header)
+            read: bytes = self._connection.reader.read(min(self._remaining, len(into)))
+        except OSError:  # timeout
             return 0
-        self._left -= len(read)
+        self._remaining -= len(read)
         into[: len(read)] = read
         return len(read)
 

@@ -1,14 +1,14 @@
-"""Docker containers behind every fence there is: how they are made, and swept up. Knows no Jupyter.
+"""Stops: network (none; no socket but AF_UNIX), host files (no host folder is mounted, the image is
+read-only), host processes, host environment, capabilities, gaining privileges, system calls that
+`sandbox.fences.syscalls` does not list, memory and processes of the container as a whole, more than its
+share of the processor, writing outside /tmp, /mnt/data, /dev/shm and its sockets' folder (private,
+limited in size), filling the host's disk through its log (there is none).
 
-Stops: network (none; no socket but AF_UNIX), host files (nothing of the host is mounted, the image
-is read-only), host processes, host environment, capabilities, gaining privileges, system calls
-beyond `sandbox.fences.syscalls`, memory and processes of the container as a whole, more than its share of
-the processor, writing beyond /tmp, /mnt/data, /dev/shm and its sockets' folder (private, sized),
-filling the host's disk through its log (there is none).
+Does not stop: bugs in the allowed system calls; a shell or other commands of the image, inside the
+container; reading what /proc and /sys show of the machine; a program that disables what ends it with its
+server: if the server is killed, the program runs until the next start or the end of its processor time.
 
-Does not stop: bugs in the system calls that are left; a shell or whatever else the image has, within
-the container; reading what /proc and /sys tell of the machine; a program that undoes what ends it with
-its server from outliving one that was killed, until the next start or the end of its processor time.
+Makes Docker containers, and removes those of dead servers. Knows nothing of Jupyter.
 """
 
 import contextlib
@@ -25,32 +25,30 @@ from sandbox.fences.bubblewrap import ENVIRONMENT, KERNEL_MEMORY, RUN_FOLDER, ne
 from sandbox.fences.leftovers import is_abandoned, mark
 
 IMAGE = "tool-use-api-emulator-kernel"
-"""What `make kernel-image` names the image of sandbox/Dockerfile."""
+"""The name that `make kernel-image` gives the image of sandbox/Dockerfile."""
 LABEL = "tool-use-api-emulator.server"
 SHM_SIZE, RUN_FOLDER_SIZE = 16 * 1024 * 1024, 1024 * 1024
 """Bytes in /dev/shm, and in the folder of the sockets."""
 
 INSTALL_FIX = 'pip install "docker~=7.2"'
-ENGINE_FIX = (
-    "start Docker on this machine and let this user reach it, or name it with --docker-host"
-)
-IMAGE_FIX = "make kernel-image (docker build), or name another one with --docker-image"
+ENGINE_FIX = "start Docker on this machine and give this user access, or set --docker-host"
+IMAGE_FIX = "make kernel-image (docker build), or set another image with --docker-image"
 
 _OWN_PROCESSES = 2
-"""The container's init, and the one that starts it."""
+"""The container's init, and the process that starts it."""
 _PATIENCE = 10.0
-"""Seconds for the engine to answer."""
+"""Timeout of requests to the engine, in seconds."""
 _MAPPED_USER = "65534:65534"
 
-_made = itertools.count()
+_container_count = itertools.count()
 
 
 @dataclass(frozen=True)
 class DockerLimits:
-    """What one container may take: bytes, processes and threads, processors.
+    """The limits of one container.
 
-    `memory` is of all processes together, beyond what a Python kernel takes by itself; `data_size`
-    is that of each of /tmp and /mnt/data.
+    `memory` (bytes) is for all processes together, without what a Python kernel itself uses. `data_size`
+    (bytes) is the size of /tmp and of /mnt/data. `processes` includes threads.
     """
 
     memory: int
@@ -60,30 +58,30 @@ class DockerLimits:
 
     @property
     def all_memory(self) -> int:
-        """Its own and its file systems' together."""
+        """The memory of processes and file systems together."""
         return self.memory + 2 * self.data_size + KERNEL_MEMORY
 
 
 @contextlib.contextmanager
 def client(host: str) -> Iterator[Any]:
-    """A client of the engine at `host` (empty: what the environment says). Raises SandboxUnavailable.
+    """A client of the engine at `host`; "" means the engine that the environment names.
 
-    Whatever the engine answers amiss within the context becomes that error too.
+    Raises SandboxUnavailable, also for errors of the engine inside the context.
     """
     errors = library().errors
     try:
-        with contextlib.closing(_connected(host)) as connected:
-            yield connected
+        with contextlib.closing(_connect(host)) as connection:
+            yield connection
     except errors.ImageNotFound as error:
         name = str(error.explanation).rpartition(" ")[2]
         raise SandboxUnavailable(f"the Docker engine has no image {name}", IMAGE_FIX) from error
     except (OSError, errors.DockerException) as error:
         words = getattr(error, "explanation", None) or error
-        raise SandboxUnavailable(f"the Docker engine fails: {words}", ENGINE_FIX) from error
+        raise SandboxUnavailable(f"the Docker engine failed: {words}", ENGINE_FIX) from error
 
 
 def library() -> Any:
-    """The Docker SDK, which not every installation has. Raises SandboxUnavailable."""
+    """The Docker SDK, an optional dependency. Raises SandboxUnavailable."""
     try:
         import docker
     except ImportError as error:
@@ -91,41 +89,41 @@ def library() -> Any:
     return docker
 
 
-def _connected(host: str) -> Any:
+def _connect(host: str) -> Any:
     if host:
         return library().DockerClient(base_url=host, timeout=_PATIENCE)
     return library().from_env(timeout=_PATIENCE)
 
 
 def sweep(host: str) -> int:
-    """Remove the containers of dead servers, never those of a living one. Returns how many."""
+    """Remove the containers of dead servers, never those of a running one. Returns the number."""
     swept = 0
-    with client(host) as connected:
-        # Not `containers.list`, which looks at each, and fails if one has gone meanwhile.
-        for found in connected.api.containers(all=True, filters={"label": LABEL}):
+    with client(host) as connection:
+        # Not `containers.list`: it inspects each container, and fails if one is removed meanwhile.
+        for found in connection.api.containers(all=True, filters={"label": LABEL}):
             if is_abandoned(found["Labels"][LABEL]):
-                with contextlib.suppress(library().errors.APIError):  # it is just being removed
-                    connected.api.remove_container(found["Id"], force=True, v=True)
+                with contextlib.suppress(library().errors.APIError):  # another process removes it
+                    connection.api.remove_container(found["Id"], force=True, v=True)
                     swept += 1
     return swept
 
 
-def container_options(room: DockerLimits, user: str) -> dict[str, Any]:
-    """How a container is made, as `docker.models.containers` takes it."""
+def container_options(limits: DockerLimits, user: str) -> dict[str, Any]:
+    """The arguments for `docker.models.containers` to create a container."""
     types = library().types
     uid, _, gid = user.partition(":")
     private = f"rw,mode=0700,uid={uid},gid={gid}"
     return {
-        "name": f"{mark()}-{next(_made)}",
+        "name": f"{mark()}-{next(_container_count)}",
         "labels": {LABEL: mark()},
         "auto_remove": True,
         "entrypoint": [],
-        # PATH is for the image to say.
+        # The image sets PATH.
         "environment": {name: value for name, value in ENVIRONMENT.items() if name != "PATH"},
         "working_dir": "/mnt/data",
         "hostname": "sandbox",
         "user": user,
-        # Its pid 1: reaps what a program leaves, and hands signals on.
+        # An init as pid 1 reaps orphaned processes and forwards signals.
         "init": True,
         "stdin_open": True,
         "log_config": types.LogConfig(type=types.LogConfig.types.NONE),
@@ -136,15 +134,15 @@ def container_options(room: DockerLimits, user: str) -> dict[str, Any]:
         "security_opt": ["no-new-privileges", f"seccomp={json.dumps(seccomp.profile())}"],
         "read_only": True,
         "tmpfs": {
-            "/tmp": f"rw,mode=1777,size={room.data_size}",  # noqa: S108
-            "/mnt/data": f"{private},size={room.data_size}",
+            "/tmp": f"rw,mode=1777,size={limits.data_size}",  # noqa: S108
+            "/mnt/data": f"{private},size={limits.data_size}",
             RUN_FOLDER: f"{private},size={RUN_FOLDER_SIZE}",
         },
         "shm_size": SHM_SIZE,
-        "mem_limit": room.all_memory,
-        "memswap_limit": room.all_memory,
-        "nano_cpus": int(room.cpus * 1e9),
-        "pids_limit": room.processes + _OWN_PROCESSES,
+        "mem_limit": limits.all_memory,
+        "memswap_limit": limits.all_memory,
+        "nano_cpus": int(limits.cpus * 1e9),
+        "pids_limit": limits.processes + _OWN_PROCESSES,
         "ulimits": [
             types.Ulimit(name="core", soft=0, hard=0),
             types.Ulimit(name="nofile", soft=256, hard=256),
@@ -152,11 +150,11 @@ def container_options(room: DockerLimits, user: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def user(connected: Any) -> str:
-    """Who the command runs as: never root, and someone whose processes this user may look into."""
-    options = connected.info().get("SecurityOptions") or []
+def user(connection: Any) -> str:
+    """The user of the command: never root, and one whose processes this user may inspect."""
+    options = connection.info().get("SecurityOptions") or []
     if any(option.startswith(("name=userns", "name=rootless")) for option in options):
-        return _MAPPED_USER  # such an engine maps its users to others, and has few of them
+        return _MAPPED_USER  # such an engine maps users, and has only a few
     uid = os.geteuid()
     if uid == 0:
         uid = new_uid()

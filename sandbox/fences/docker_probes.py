@@ -1,11 +1,8 @@
-"""Try the fences of a Docker container from within, before any program gets in.
+"""Stops: starting kernels in containers in which a fence has silently no effect: an engine may ignore a
+limit with only a warning, or be configured to be less strict. The probes run inside a container, as those
+of `sandbox.fences.probes` do in bubblewrap, and are the same where the promise is the same.
 
-As `sandbox.fences.probes` does for bubblewrap, and with the same probes where the promise is the same: an
-engine may pass over a limit with a mere warning, or be set up to be laxer than it was told.
-
-Stops: starting kernels in containers in which a fence silently came to nothing.
-
-Does not stop: what no probe asks; tests/sandbox/test_docker.py asks much more.
+Does not stop: what no probe tests; tests/sandbox/test_docker.py tests much more.
 """
 
 import errno
@@ -24,20 +21,20 @@ from sandbox.fences.probes import FenceProbe
 from sandbox.report import Check
 
 _MiB = 1024 * 1024
-_ROOM = DockerLimits(memory=64 * _MiB, data_size=_MiB, processes=32, cpus=0.5)
-_LIMITS_FIX = (
+_LIMITS = DockerLimits(memory=64 * _MiB, data_size=_MiB, processes=32, cpus=0.5)
+_CGROUPS_FIX = (
     "let the engine use control groups with memory, pids and cpu controllers (rootless: cgroup v2 "
     "with delegation)"
 )
-_WALLS_FIX = "use a Docker engine whose defaults are not weakened, with its seccomp support"
+_ENGINE_FIX = "use a Docker engine whose defaults are not weakened, with its seccomp support"
 _FENCES = {fence.name: fence for fence in probes.FENCES}
 _SHARED = ("namespaces", "network", "/proc/sys", "privileges", "memory")
 _SIZES = {
-    "/tmp": _ROOM.data_size, "/mnt/data": _ROOM.data_size,  # noqa: S108
+    "/tmp": _LIMITS.data_size, "/mnt/data": _LIMITS.data_size,  # noqa: S108
     "/dev/shm": docker.SHM_SIZE, RUN_FOLDER: docker.RUN_FOLDER_SIZE,  # noqa: S108
 }  # fmt: skip
-_FOREIGN = ("/var/run/docker.sock", "/run/docker.sock", str(Path(__file__)))
-_NO_FOLDERS = ("/", "/etc", "/usr", "/dev", "/run", "/var/tmp", "/root", "/home")  # noqa: S108
+_HOST_FILES = ("/var/run/docker.sock", "/run/docker.sock", str(Path(__file__)))
+_READ_ONLY_FOLDERS = ("/", "/etc", "/usr", "/dev", "/run", "/var/tmp", "/root", "/home")  # noqa: S108
 
 
 def _filtered(found: Any) -> bool:
@@ -49,9 +46,9 @@ def _filtered(found: Any) -> bool:
 def _bounded(found: Any) -> bool:
     memory, processes, quota, period = map(int, found)
     return (
-        memory <= _ROOM.all_memory
-        and processes <= 2 * _ROOM.processes
-        and 0 < quota <= period * _ROOM.cpus
+        memory <= _LIMITS.all_memory
+        and processes <= 2 * _LIMITS.processes
+        and 0 < quota <= period * _LIMITS.cpus
     )
 
 
@@ -63,26 +60,26 @@ FENCES = (
         docker.IMAGE_FIX,
     ),
     replace(
-        _FENCES["seccomp"], holds=_filtered, fix=_WALLS_FIX,
+        _FENCES["seccomp"], holds=_filtered, fix=_ENGINE_FIX,
         promise="unlisted system calls are refused, inet sockets too",
     ),
-    *(replace(_FENCES[name], fix=_WALLS_FIX) for name in _SHARED),
+    *(replace(_FENCES[name], fix=_ENGINE_FIX) for name in _SHARED),
     FenceProbe(
-        "files", "nothing of the host's is there, and the image is read-only",
-        f"found = [path for path in {_FOREIGN!r} if os.path.exists(path)]\n"
-        f"found += [path for path in {_NO_FOLDERS!r} if os.access(path, os.W_OK)]",
+        "files", "no host files, and the image is read-only",
+        f"found = [path for path in {_HOST_FILES!r} if os.path.exists(path)]\n"
+        f"found += [path for path in {_READ_ONLY_FOLDERS!r} if os.access(path, os.W_OK)]",
         lambda found: found == [],
         "use an image that has no such files and no volumes",
     ),
     FenceProbe(
-        "sizes", "what can be written is bounded",
+        "sizes", "writable folders have a size limit",
         f"found = {{path: os.statvfs(path) for path in {[*_SIZES]!r}}}\n"
         "found = {path: it.f_blocks * it.f_frsize for path, it in found.items()}",
         lambda found: all(found[path] <= size for path, size in _SIZES.items()),
-        _WALLS_FIX,
+        _ENGINE_FIX,
     ),
     FenceProbe(
-        "control group", "memory, processes and processor are bounded as a whole",
+        "control group", "memory, processes and processor are limited as a whole",
         "def first(*paths):\n"
         "    for path in paths:\n"
         "        if os.path.exists('/sys/fs/cgroup/' + path):\n"
@@ -91,15 +88,15 @@ FENCES = (
         "         *first('pids.max', 'pids/pids.max'),\n"
         "         *(first('cpu.max') or [*first('cpu/cpu.cfs_quota_us'), *first('cpu/cpu.cfs_period_us')])]",
         _bounded,
-        _LIMITS_FIX,
+        _CGROUPS_FIX,
     ),
 )  # fmt: skip
 
 
 def problem(config: Mapping[str, int | str]) -> SandboxUnavailable | None:
-    """None if every fence holds for this `image` at this `host`, else the first that does not.
+    """The first fence that does not hold for this `image` at this `host`; None if all hold.
 
-    What dead servers left at that engine goes first.
+    Removes the containers of dead servers first.
     """
     image, host = str(config.get("image", docker.IMAGE)), str(config.get("host", ""))
     try:
@@ -113,7 +110,7 @@ def problem(config: Mapping[str, int | str]) -> SandboxUnavailable | None:
 
 
 def checks(image: str, host: str) -> list[Check]:
-    """Find the engine and the image, start one container and try each fence in it. Takes about 0.5 s."""
+    """Find the engine and the image, start one container and test each fence in it. Takes about 0.5 s."""
     found: list[Check] = []
     name = "docker engine"
     try:
@@ -131,23 +128,23 @@ def checks(image: str, host: str) -> list[Check]:
 
 
 def _report(image: str, host: str) -> dict[str, Any]:
-    limits = f"{_ROOM.memory},10,-1,{_ROOM.data_size}"
-    # It waits to be told, lest it be over before it has been found among this machine's processes.
+    limits = f"{_LIMITS.memory},10,-1,{_LIMITS.data_size}"
+    # It waits for input first: otherwise it may end before its process has been found.
     source = f"import os; os.read(0, 1)\n{probes.probe(FENCES)}"
-    container = DockerContainer(host, image, ["python3", "-I", "-c", source, limits], _ROOM)
+    container = DockerContainer(host, image, ["python3", "-I", "-c", source, limits], _LIMITS)
     try:
-        container.tell(b"\n")
-        # Read to the end before it is waited for: a full pipe would never end.
-        said = container.stderr.read().decode(errors="replace").strip()
+        container.write_stdin(b"\n")
+        # Read everything before waiting for the end: a full pipe would block forever.
+        output = container.stderr.read().decode(errors="replace").strip()
     finally:
         container.kill()
         container.close()
-    lines = said.splitlines() or ["no message"]
+    lines = output.splitlines() or ["no message"]
     try:
         report = json.loads(lines[-1])
     except ValueError:
         raise SandboxUnavailable(
-            f"no fence can be tried in a container: {lines[-1]}", docker.IMAGE_FIX
+            f"the fences cannot be tested in a container: {lines[-1]}", docker.IMAGE_FIX
         ) from None
     assert isinstance(report, dict)
     return report

@@ -1,11 +1,11 @@
-"""Mark what a server starts, and sweep up what a killed one has left. Knows nothing of kernels.
+"""Stops: processes, control groups and temporary folders of a killed server from staying forever. Each
+has a mark of its server in its name; the next server removes those whose server is dead. (Normally a
+sandbox ends with its server: bwrap gets a signal when its parent dies, and the program inside notices a
+closed pipe. Neither reaches a bwrap that was killed during its start, an empty control group, or a
+temporary folder.)
 
-A sandbox ends with its server by itself: bwrap asks the kernel for a signal at its parent's death,
-and the program inside notices a closed pipe. Neither reaches a bwrap that was killed a few
-milliseconds into its start, nor an empty control group, nor a temporary folder.
-
-Does not sweep: what a server in another pid namespace left, since from here nobody can tell whether
-that server is alive.
+Does not stop: leftovers of a server in another pid namespace, because from here it is unknown whether
+that server is alive. Knows nothing of kernels.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _MARK = re.compile(r"emulator-kernel-(\d+)-(\d+)-(\d+)")
 
 
 def mark() -> str:
-    """A name that says who started something: pid namespace, pid and start time of this process."""
+    """The mark of this process: its pid namespace, pid and start time."""
     return _mark(os.getpid())
 
 
@@ -32,7 +32,7 @@ def _mark(pid: int) -> str:
 
 
 def is_abandoned(text: str) -> bool:
-    """Whether `text` holds the mark of a server that is no more."""
+    """Return True if `text` has the mark of a server that is dead."""
     found = _MARK.search(text)
     if found is None:
         return False
@@ -41,10 +41,8 @@ def is_abandoned(text: str) -> bool:
 
 
 def sweep(groups: Iterable[Path] = ()) -> int:
-    """End and remove all that dead servers left; `groups` are folders of control groups.
-
-    Returns how many things went.
-    """
+    """Kill and remove the leftovers of dead servers; `groups` are folders with control groups. Returns
+    the number."""
     swept = 0
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -53,11 +51,11 @@ def sweep(groups: Iterable[Path] = ()) -> int:
                 os.kill(int(process.name), signal.SIGKILL)
                 swept += 1
     for group in groups:
-        for left in group.glob("emulator-kernel-*"):
-            if is_abandoned(left.name):
-                # A group that still holds a dying process stays until the next start.
+        for leftover in group.glob("emulator-kernel-*"):
+            if is_abandoned(leftover.name):
+                # A group with a dying process cannot be removed before the next start.
                 with contextlib.suppress(OSError):
-                    left.rmdir()
+                    leftover.rmdir()
                     swept += 1
     for folder in Path(tempfile.gettempdir()).glob("emulator-kernel-*"):
         if is_abandoned(folder.name):
@@ -71,7 +69,7 @@ def _namespace() -> int:
 
 
 def _start_time(pid: int) -> int | None:
-    """Clock ticks from boot to the start of a process: with the pid, it names one process ever."""
+    """Clock ticks from boot to the start of a process; together with the pid it identifies one process."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except OSError:

@@ -1,10 +1,8 @@
-"""Try the fences of a bubblewrap sandbox from within, before any program gets in.
+"""Stops: starting kernels on a machine where a fence has silently no effect. Each probe is a few lines of
+Python that run behind the fences of a bubblewrap sandbox, as a kernel does; its finding returns as JSON
+and is judged here. If a required fence does not hold, the kernel engine is turned off.
 
-Each probe is a few lines that run behind the fences as a kernel does; what it found comes back as
-JSON and is judged here. A fence that does not hold turns the kernel engine off.
-
-Stops: starting kernels on a machine where a fence silently came to nothing.
-Does not stop: what no probe asks; tests/sandbox/test_escape.py asks much more.
+Does not stop: what no probe tests; tests/sandbox/test_escape.py tests much more.
 """
 
 import errno
@@ -28,7 +26,7 @@ _PROCESSES = 64
 
 @dataclass(frozen=True)
 class FenceProbe:
-    """`probe` is Python that sets `found`, or raises; `holds` judges what it found."""
+    """`probe` is Python source that sets `found` or raises; `holds` judges the value found."""
 
     name: str
     promise: str
@@ -41,7 +39,7 @@ _HOST_FILES = ("/etc/passwd", "/etc/shadow", "/sys/kernel", str(Path(__file__)))
 _NAMESPACES = ("pid", "net", "ipc", "uts", "mnt")
 
 
-def _all_our_own(found: Any) -> bool:
+def _are_own_namespaces(found: Any) -> bool:
     return all(found[kind] != str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in _NAMESPACES)
 
 
@@ -55,7 +53,7 @@ FENCES = (
     FenceProbe(
         "namespaces", "pid, net, ipc, uts and mount namespaces of its own",
         f"found = {{kind: os.readlink(f'/proc/self/ns/{{kind}}') for kind in {_NAMESPACES}}}",
-        _all_our_own,
+        _are_own_namespaces,
     ),
     FenceProbe(
         "seccomp", "unlisted system calls do not exist, inet sockets are refused",
@@ -65,15 +63,15 @@ FENCES = (
         "use a Linux kernel with CONFIG_SECCOMP_FILTER",
     ),
     FenceProbe(
-        "network", "no interface but its own loopback",
+        "network", "no network interface except its own loopback",
         "found = [line.split(':')[0].strip() for line in open('/proc/net/dev') if ':' in line]",
         lambda found: found == ["lo"],
     ),
     FenceProbe(
-        "files", "no file of the host's but the interpreter's and the system's libraries",
+        "files", "no host file except the interpreter's and the system libraries",
         f"found = [path for path in {_HOST_FILES!r} if os.path.exists(path)]",
         lambda found: found == [],
-        "do not keep the project within the interpreter's own prefix",
+        "keep the project outside the interpreter's prefix",
     ),
     FenceProbe(
         "/proc/sys", "settings of the host cannot be changed",
@@ -88,16 +86,16 @@ FENCES = (
         lambda found: found == [True, "1", [""]],
     ),
     FenceProbe(
-        "memory", "a process that wants more than its share gets MemoryError",
+        "memory", "a process that exceeds its memory gets MemoryError",
         f"found = ''\ntry: bytearray({2 * _MEMORY})\nexcept MemoryError: found = 'MemoryError'",
         lambda found: found == "MemoryError",
-        "use a Linux kernel that knows RLIMIT_AS",
+        "use a Linux kernel with RLIMIT_AS",
     ),
     FenceProbe(
         "processes", "processes and threads are limited",
         "found = resource.getrlimit(resource.RLIMIT_NPROC)",
         lambda found: found == [_PROCESSES, _PROCESSES],
-        "use a Linux kernel that knows RLIMIT_NPROC",
+        "use a Linux kernel with RLIMIT_NPROC",
     ),
 )  # fmt: skip
 
@@ -122,7 +120,7 @@ print(json.dumps(report))
 
 
 def problem() -> SandboxUnavailable | None:
-    """None if every fence that is needed holds here, else the first that does not."""
+    """The first required fence that does not hold on this machine; None if all hold."""
     for check in checks():
         if check.needed and not check.ok:
             return SandboxUnavailable(check.detail, check.fix)
@@ -130,7 +128,7 @@ def problem() -> SandboxUnavailable | None:
 
 
 def checks() -> list[Check]:
-    """Start one sandbox and try each fence in it. Takes about 0.1 s."""
+    """Start one sandbox and test each fence in it. Takes about 0.1 s."""
     try:
         report = _report()
     except SandboxUnavailable as error:
@@ -139,14 +137,14 @@ def checks() -> list[Check]:
 
 
 def judge(fence: FenceProbe, found: Any) -> Check:
-    """Whether what its probe found keeps the promise."""
+    """The result of a probe, judged."""
     try:
         holds = fence.holds(found)
-    except (TypeError, LookupError, ValueError):  # the probe gave its error's text instead
+    except (TypeError, LookupError, ValueError):  # the probe reported an error instead
         holds = False
     if holds:
         return Check(fence.name, ok=True, detail=fence.promise)
-    broken = f"this does not hold: {fence.promise} (found {found!r})"
+    broken = f"the fence does not hold: {fence.promise} (found {found!r})"
     return Check(fence.name, ok=False, detail=broken, fix=fence.fix)
 
 
@@ -159,14 +157,14 @@ def _group() -> Check:
 
 
 def probe(fences: Iterable[FenceProbe]) -> str:
-    """Python source that limits itself (see SET_LIMITS), tries each fence and prints a report."""
+    """Python source that sets its limits (`rlimits.SET_LIMITS`), tests each fence and prints a report."""
     probes = [(fence.name, fence.probe) for fence in fences]
     return f"{SET_LIMITS}\nPROBES = {probes!r}\n{_PROBE}"
 
 
 def _report() -> dict[str, Any]:
     limits = f"{_MEMORY},10,{_PROCESSES},{_MiB}"
-    # -I: neither the working directory nor the environment chooses what is imported.
+    # -I: neither the working directory nor the environment affects imports.
     command = [sys.executable, "-I", "-c", probe(FENCES), limits]
     with bubblewrap.prepare_launch(
         command, data_size=_MiB, memory=_MEMORY, processes=_PROCESSES
@@ -193,14 +191,14 @@ def _report() -> dict[str, Any]:
     except ValueError:
         words = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         raise SandboxUnavailable(
-            f"bubblewrap makes no sandbox here: {words[-1]}", bubblewrap.PERMIT_FIX
+            f"bubblewrap cannot make a sandbox here: {words[-1]}", bubblewrap.PERMIT_FIX
         ) from None
     assert isinstance(report, dict)
     return report
 
 
 def missing() -> Iterator[Check]:
-    """Fences that can be done without and are not there: the operator is told."""
+    """Optional fences that this machine does not have, for a warning to the operator."""
     check = _group()
     if not check.ok:
         yield check

@@ -1,18 +1,21 @@
-"""What a sandboxed process may use: it limits itself, before anything else runs in it. Knows no sandbox."""
+"""Stops: a sandboxed process from using more memory, CPU time, processes, file size or open files than
+its limits. It sets them on itself, before it runs anything else.
+
+Does not stop: memory spread over many processes (`sandbox.fences.cgroups`). Knows no sandbox.
+"""
 
 SET_LIMITS = """\
 import resource, sys
 memory, cpu, processes, file_size = map(int, sys.argv.pop(1).split(","))
 with open("/proc/self/statm") as statm:
     mapped = int(statm.read().split()[0]) * resource.getpagesize()
-for limit, most in (
+for limit, maximum in (
     (resource.RLIMIT_AS, mapped + memory), (resource.RLIMIT_CPU, cpu),
     (resource.RLIMIT_NPROC, processes), (resource.RLIMIT_FSIZE, file_size),
     (resource.RLIMIT_NOFILE, 256), (resource.RLIMIT_CORE, 0),
 ):
-    if most >= 0:
-        resource.setrlimit(limit, (most, most))
+    if maximum >= 0:
+        resource.setrlimit(limit, (maximum, maximum))
 """
-"""Python source that limits its own process by the numbers in its first argument. Address space is
-limited from there on: RLIMIT_AS counts what is mapped, and much is before the first line of any
-program."""
+"""Python source that limits its own process by the numbers in its first argument; -1 means no limit. The
+memory limit is added to what is mapped so far, because RLIMIT_AS counts mapped memory."""

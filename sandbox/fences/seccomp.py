@@ -1,14 +1,14 @@
-"""A seccomp filter for kernels, assembled here from `sandbox.fences.syscalls`. Knows nothing of Jupyter.
+"""Stops: every system call that is not on the list of `sandbox.fences.syscalls`, sockets other than
+AF_UNIX, new namespaces, injecting characters into a terminal, the machine's other system call interfaces
+(i386, x32).
 
-Stops: every system call that is not on the list, sockets other than AF_UNIX, new namespaces,
-putting characters into a terminal, the other entry doors of the machine (i386, x32).
+Does not stop: bugs in the allowed calls; anything behind pointers (a filter sees registers, not memory),
+so neither paths nor addresses.
 
-Does not stop: bugs in the calls that are on the list; what pointers point to (a filter sees
-registers, not memory), so not a path and not an address.
-
-`assemble` makes classic BPF as in Linux's Documentation/userspace-api/seccomp_filter.rst, in the form
-that `bwrap --seccomp` reads: an array of struct sock_filter. `profile` says the same to a Docker
-engine, which assembles it itself (docs.docker.com, "Seccomp security profiles for Docker").
+Assembles a seccomp filter for kernels. `assemble` makes classic BPF (Linux's
+Documentation/userspace-api/seccomp_filter.rst) in the form that `bwrap --seccomp` reads: an array of
+struct sock_filter. `profile` is the same filter for a Docker engine (docs.docker.com, "Seccomp security
+profiles for Docker").
 """
 
 import errno
@@ -28,7 +28,7 @@ _NUMBER, _MACHINE = 0, 4  # offsets in struct seccomp_data
 
 
 def _argument(index: int) -> int:
-    return 16 + 8 * index  # its low half: all that the kernel itself reads of these arguments
+    return 16 + 8 * index  # the low half: the kernel reads no more of these arguments
 
 
 ALLOW = 0x7FFF0000
@@ -36,7 +36,7 @@ KILL = 0x80000000
 
 
 def refuse(error: int) -> int:
-    """The filter's answer that makes a call fail with `error`."""
+    """The filter result that makes a call fail with `error`."""
     return 0x00050000 | error
 
 
@@ -45,16 +45,16 @@ AUDIT_MACHINE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _AF_UNIX = 1
 # NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _CLONE_NEW = 0x0002_0000 | 0x7E00_0000
-# TIOCSTI, TIOCLINUX and TIOCSETD reach out of the sandbox through a terminal.
+# TIOCSTI, TIOCLINUX and TIOCSETD can escape from the sandbox through a terminal.
 _TERMINAL = (0x5412, 0x541C, 0x5423)
-# What names a process, ties it to its parent or gives rights up; what glibc says of its memory.
+# They name a process, bind it to its parent, or drop rights; the last one names memory for glibc.
 _PRCTL = (1, 2, 3, 4, 8, 15, 16, 21, 23, 24, 27, 29, 30, 38, 39, 47, 0x53564D41)
 
 Instruction = tuple[int, int, int, int]
 
 
 def _one_of(index: int, values: tuple[int, ...], then: int, otherwise: int) -> list[Instruction]:
-    """Answer `then` if the argument is one of `values`."""
+    """Return `then` if the argument is one of `values`, else `otherwise`."""
     tests = [(_IF_EQUAL, len(values) - place, 0, value) for place, value in enumerate(values)]
     return [
         (_LOAD, 0, 0, _argument(index)), *tests,
@@ -62,7 +62,7 @@ def _one_of(index: int, values: tuple[int, ...], then: int, otherwise: int) -> l
     ]  # fmt: skip
 
 
-# libzmq takes EOPNOTSUPP for a machine without that kind of network and aborts on any other error.
+# libzmq reads EOPNOTSUPP as a machine without this kind of network, and aborts on any other error.
 _NO_NETWORK = _one_of(0, (_AF_UNIX,), ALLOW, refuse(errno.EOPNOTSUPP))
 
 _EXAMINATIONS: dict[str, list[Instruction]] = {
@@ -80,8 +80,8 @@ _EXAMINATIONS: dict[str, list[Instruction]] = {
 
 
 def assemble(machine: str | None = None) -> bytes:
-    """The filter for `machine`, by default this one. Raises SandboxUnavailable if it has none."""
-    machine = _known(machine)
+    """The filter for `machine`, by default this one. Raises SandboxUnavailable if there is none."""
+    machine = _supported(machine)
     instructions: list[Instruction] = [
         (_LOAD, 0, 0, _MACHINE),
         (_IF_EQUAL, 1, 0, AUDIT_MACHINE[machine]),
@@ -100,13 +100,13 @@ def assemble(machine: str | None = None) -> bytes:
 
 
 def profile(machine: str | None = None) -> dict[str, Any]:
-    """The same filter as a Docker engine takes it. Raises SandboxUnavailable if there is none.
+    """The same filter as a profile for a Docker engine. Raises SandboxUnavailable if there is none.
 
-    It differs in this: what is refused for its argument does not exist either, but for sockets; any
-    ioctl may be made, since a container has no terminal but its own; an engine before version 23
-    knows no `defaultErrnoRet` and answers EPERM.
+    Differences: calls refused for their arguments fail with ENOSYS, except sockets; every ioctl is
+    allowed, since a container has no terminal except its own; engines before version 23 ignore
+    `defaultErrnoRet` and use EPERM.
     """
-    machine = _known(machine)
+    machine = _supported(machine)
     allow = {"action": "SCMP_ACT_ALLOW"}
     sockets = {"names": ["socket", "socketpair"]}
     no_network = {"action": "SCMP_ACT_ERRNO", "errnoRet": errno.EOPNOTSUPP}
@@ -117,22 +117,22 @@ def profile(machine: str | None = None) -> dict[str, Any]:
         "architectures": [f"SCMP_ARCH_{machine.upper()}"],
         "syscalls": [
             {**allow, "names": [*ALLOWED[machine], "ioctl"]},
-            # Only at ENOSYS does glibc try clone instead.
+            # glibc falls back to clone only after ENOSYS.
             {"action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS, "names": ["clone3"]},
-            {**allow, **sockets, "args": [_is(_AF_UNIX)]},
+            {**allow, **sockets, "args": [_equals(_AF_UNIX)]},
             {**no_network, **sockets, "args": [other]},
-            {**allow, "names": ["clone"], "args": [_is(0, within=_CLONE_NEW)]},
-            *({**allow, "names": ["prctl"], "args": [_is(option)]} for option in _PRCTL),
+            {**allow, "names": ["clone"], "args": [_equals(0, within=_CLONE_NEW)]},
+            *({**allow, "names": ["prctl"], "args": [_equals(option)]} for option in _PRCTL),
         ],
     }
 
 
-def _is(value: int, within: int = 0xFFFFFFFF) -> dict[str, Any]:
-    """A condition on the first argument: these bits of it are `value`."""
+def _equals(value: int, within: int = 0xFFFFFFFF) -> dict[str, Any]:
+    """A condition on the first argument: its bits ``within`` equal `value`."""
     return {"index": 0, "value": within, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
 
 
-def _known(machine: str | None) -> str:
+def _supported(machine: str | None) -> str:
     machine = machine or platform.machine()
     if machine not in AUDIT_MACHINE:
         raise SandboxUnavailable(

@@ -1,16 +1,17 @@
-"""The system calls that a program may make, with their numbers. Knows nothing of filters.
+"""Stops: nothing by itself. It lists the system calls that a program may make; `sandbox.fences.seccomp`
+refuses all others with ENOSYS, as an older kernel would, and libraries fall back (glibc from clone3 to
+clone).
 
-The numbers are those of the Linux headers (asm/unistd_64.h for x86_64, asm-generic/unistd.h for
-aarch64); they never change. What is not named here does not exist for a program: `sandbox.fences.seccomp`
-answers ENOSYS, as an older kernel would, and libraries fall back (glibc from clone3 to clone).
+Does not stop: bugs in the listed calls.
 
-Left out on purpose: ways around the memory limit (memfd_create, SysV shared memory and message
-queues), other namespaces and mounts, looking into processes (ptrace, process_vm_*, pidfd_getfd,
-kcmp), and the parts of the kernel that its exploits like best (io_uring, bpf, userfaultfd, keyctl,
+The numbers are those of the Linux headers (asm/unistd_64.h for x86_64, asm-generic/unistd.h for aarch64);
+they never change. Left out on purpose: ways around the memory limit (memfd_create, SysV shared memory and
+message queues), other namespaces and mounts, inspecting processes (ptrace, process_vm_*, pidfd_getfd,
+kcmp), and the parts of the Linux kernel that have most exploits (io_uring, bpf, userfaultfd, keyctl,
 perf_event_open, splice, vmsplice).
 """
 
-# Within a cell: name, number on x86_64, number on aarch64 ("-": it has none).
+# Each entry: name, number on x86_64, number on aarch64 ("-" means none).
 _ALLOWED = {
     "files and descriptors": """
         read 0 63, write 1 64, open 2 -, openat 257 56, close 3 57, stat 4 -, fstat 5 80, lstat 6 -,
@@ -61,13 +62,13 @@ _ALLOWED = {
         204, getpeername 52 205, sendto 44 206, sendmsg 46 211, sendmmsg 307 269, recvfrom 45 207,
         recvmsg 47 212, recvmmsg 299 243, shutdown 48 210, setsockopt 54 208, getsockopt 55 209
     """,
-    "time and facts": """
+    "time and system information": """
         clock_gettime 228 113, clock_getres 229 114, clock_nanosleep 230 115, nanosleep 35 101,
         gettimeofday 96 169, time 201 -, timer_create 222 107, timer_settime 223 110, timer_gettime
         224 108, timer_getoverrun 225 109, timer_delete 226 111, uname 63 160, sysinfo 99 179,
         getcpu 309 168, getrandom 318 278
     """,
-    "identity; without capabilities these only give rights up": """
+    "identity; without capabilities these only drop rights": """
         getuid 102 174, geteuid 107 175, getgid 104 176, getegid 108 177, getresuid 118 148,
         getresgid 120 150, getgroups 115 158, setuid 105 146, setgid 106 144, setreuid 113 145,
         setregid 114 143, setresuid 117 147, setresgid 119 149, setgroups 116 159, setfsuid 122 151,
@@ -75,7 +76,7 @@ _ALLOWED = {
     """,
 }
 
-# Allowed or refused by their arguments: see seccomp.
+# `seccomp` allows or refuses these by their arguments.
 _EXAMINED = "socket 41 198, socketpair 53 199, clone 56 220, ioctl 16 29, prctl 157 167"
 
 MACHINES = ("x86_64", "aarch64")
@@ -92,6 +93,6 @@ def _numbers(cells: str) -> dict[str, dict[str, int]]:
 
 
 ALLOWED = _numbers(",".join(_ALLOWED.values()))
-"""Machine -> name -> number of what is allowed with any arguments."""
+"""Machine -> name -> number of the calls that are allowed with any arguments."""
 EXAMINED = _numbers(_EXAMINED)
-"""Machine -> name -> number of what is allowed with some arguments."""
+"""Machine -> name -> number of the calls that are allowed with some arguments."""

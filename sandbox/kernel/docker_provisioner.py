@@ -55,7 +55,7 @@ class DockerProvisioner(IpcProvisioner):
         # jupyter_client types it as a Popen; only the methods of `Process` are used.
         self.process = DockerContainer(self.host, self.image, command, limits)  # type: ignore[assignment]
         self.pid = self.container.pid
-        self.container.tell(as_json(inside) + b"\n")
+        self.container.write_stdin(as_json(inside) + b"\n")
         # As with bubblewrap, nothing is shared: the host connects to the sockets in the kernel's own folder.
         outside = f"{self.container.root}{RUN_FOLDER}/s"
         await self._wait_until_bound(outside)

@@ -24,14 +24,14 @@ MiB = 2**20
 
 def test_an_interpreter_below_tmp_is_not_covered_by_the_sandboxs_own_tmp() -> None:
     """A checkout under /tmp had no kernel: the tmpfs came after the bind, and hid it."""
-    arguments = bubblewrap._files(1 << 20)
+    arguments = bubblewrap._file_options(1 << 20)
     tmp = next(n for n in range(len(arguments)) if arguments[n : n + 2] == ["--tmpfs", "/tmp"])
     assert tmp < arguments.index("--ro-bind")
 
 
 @pytest.mark.parametrize("path", sorted({sys.prefix, sys.base_prefix} - {"/usr", "/usr/local"}))
 def test_the_interpreters_own_prefix_is_bound_read_only(path: str) -> None:
-    arguments = bubblewrap._files(1 << 20)
+    arguments = bubblewrap._file_options(1 << 20)
     bound = [arguments[n + 1] for n, word in enumerate(arguments) if word == "--ro-bind"]
     assert any(Path(path).resolve().is_relative_to(folder) for folder in bound)
 

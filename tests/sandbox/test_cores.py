@@ -24,9 +24,9 @@ def child():
 
 two, place, of = json.loads(sys.argv[1])
 os.sched_setaffinity(0, two)
-cores.stay(place, of)
+cores.pin_to_core(place, of)
 own, its = sorted(os.sched_getaffinity(0)), child()
-with cores.everywhere():
+with cores.unpinned():
     free = child()
 print(json.dumps([own, its, free, sorted(os.sched_getaffinity(0))]))
 """

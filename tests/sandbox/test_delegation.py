@@ -121,11 +121,11 @@ from sandbox.fences import cgroups
 
 folder = Path(sys.argv[1])
 try:
-    cgroups.hand_down(folder, sys.argv[2:], move=False)
+    cgroups.delegate_controllers(folder, sys.argv[2:], move=False)
 except OSError as error:
     print(error.errno)
 for _ in range(2):  # a second server finds it done
-    cgroups.hand_down(folder, sys.argv[2:], move=True)
+    cgroups.delegate_controllers(folder, sys.argv[2:], move=True)
 (folder / "a").mkdir()
 print((folder / "a" / "cgroup.controllers").read_text().strip())
 print(Path("/proc/self/cgroup").read_text().strip().splitlines()[-1].rpartition("/")[2])

@@ -115,7 +115,9 @@ def test_a_command_that_ends_at_once_is_told_or_leaves_no_container() -> None:
         try:
             ended = container.Container("", CONFIG["image"], ["no-such-program"], ROOM)
         except SandboxUnavailable as error:
-            endings.add(("ended at its start" in error.reason, "no-such-program" in error.reason))
+            endings.add(
+                ("ended during its start" in error.reason, "no-such-program" in error.reason)
+            )
         else:
             endings.add(ended.wait())
             ended.close()
@@ -253,7 +255,10 @@ def test_a_fence_that_is_taken_away_turns_the_engine_off(
     )
     broken = [check.name for check in docker_probes.checks(CONFIG["image"], "") if not check.ok]
     assert name in broken
-    with kernels(LIMITS) as engine, pytest.raises(SandboxUnavailable, match="this does not hold"):
+    with (
+        kernels(LIMITS) as engine,
+        pytest.raises(SandboxUnavailable, match="the fence does not hold"),
+    ):
         engine.warm_up()
 
 
@@ -287,7 +292,7 @@ def test_an_image_without_ipykernel_is_told() -> None:
 def test_an_engine_that_is_not_there_is_told() -> None:
     problem = docker_probes.problem({"host": "unix:///nonexistent"})
     assert problem is not None
-    assert problem.reason.startswith("the Docker engine fails: ")
+    assert problem.reason.startswith("the Docker engine failed: ")
     assert problem.fix.startswith("start Docker on this machine")
 
 

@@ -242,7 +242,7 @@ subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", leftover
 tempfile.mkdtemp(prefix=f"{leftovers.mark()}-")
 roots = cgroups.find()
 if isinstance(roots, cgroups.Roots):
-    cgroups.Group(roots, memory=2**26, processes=8)
+    cgroups.ControlGroup(roots, memory=2**26, processes=8)
 print(leftovers.mark(), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -306,14 +306,14 @@ def test_a_fence_that_does_not_hold_turns_the_engine_off(monkeypatch: pytest.Mon
     raising = FenceProbe("wall", "the wall stands", "1 / 0", lambda found: found == 1, "add bricks")
     monkeypatch.setattr(probes, "FENCES", (*FENCES, broken, raising))
     assert probes.checks()[-3:-1] == [
-        Check("moat", False, "this does not hold: the moat is wet (found 'dry')", "add water"),
-        Check("wall", False, "this does not hold: the wall stands "
+        Check("moat", False, "the fence does not hold: the moat is wet (found 'dry')", "add water"),
+        Check("wall", False, "the fence does not hold: the wall stands "
               "(found 'ZeroDivisionError: division by zero')", "add bricks"),
     ]  # fmt: skip
     problem = probes.problem()
     assert problem is not None
     assert (problem.reason, problem.fix) == (
-        "this does not hold: the moat is wet (found 'dry')", "add water",
+        "the fence does not hold: the moat is wet (found 'dry')", "add water",
     )  # fmt: skip
 
 
