@@ -1,3 +1,3 @@
 """Tool calling for models that lack it, behind OpenAI's HTTP API."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"

@@ -259,7 +259,7 @@ def test_each_setting_stands_in_a_group() -> None:
 
 def test_the_version_is_told(tmp_path: Path) -> None:
     ended = command_line("--version", home=tmp_path)
-    assert ended.out == "tool-emulator 0.1.0\n"
+    assert ended.out == "tool-emulator 1.0.0\n"
 
 
 def test_the_sample_file_is_taken_and_each_of_its_keys_is_a_setting(tmp_path: Path) -> None:
