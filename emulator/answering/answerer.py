@@ -147,7 +147,7 @@ class Answerer:
             request,
             habit=conversation.habit(self.habits.usual_dialect(self._model_key)),
             engines=[engine.name for engine in self.engines],
-            passages=conversation.transcript_spans(request.toolset, ended),
+            spans=conversation.transcript_spans(request.toolset, ended),
             session=session,
         )
         quotations = Quotations(chat.messages, request.toolset)

@@ -1,8 +1,8 @@
-"""The cell of a reply, as it grows: a Python block that the code interpreter is to run.
+"""The cell of a reply: a Python block that the code interpreter runs.
 
-Takes the place of `ProgramDraft` where a request has an interpreter. The first whole Python block is the
-cell, and ends the reply; it runs once the upstream connection is closed. Calls of functions that a model
-writes in another way than Python are a `ProgramDraft`'s to read. Knows nothing of prose or HTTP.
+Replaces `ProgramDraft` if a request has an interpreter. The first complete Python block is the cell and ends
+the reply; it runs after the upstream's connection is closed. Function calls in other syntaxes go to the
+`ProgramDraft`. Knows nothing of prose or HTTP.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from emulator.tools.toolset import Toolset
 from sandbox.parsing import parse
 
 NAMES = ("code_interpreter", "python")
-"""How models that know a code interpreter as a tool call it, where they write calls instead of blocks."""
+"""Names under which models call a code interpreter when they write a call instead of a block."""
 
 PREFIX = "ci_"
-"""Of the ids of cells."""
+"""The prefix of cell ids."""
 _LABELS = frozenset(label for label, dialect in FENCES.items() if dialect == "python")
 
 
@@ -54,15 +54,15 @@ _LABELS = frozenset(label for label, dialect in FENCES.items() if dialect == "py
 class _Block:
     dialect: str
     pieces: list[str]
-    """As it was written, its fence included."""
+    """The original text with its fence."""
     in_a_row: bool
     id: str = ""
-    """Of the cell, where the fence says that it is Python: then it is told as it comes."""
+    """The id of the cell, if the fence says Python: then its code is streamed."""
     text: list[str] = field(default_factory=list)
 
 
 class CellDraft:
-    """See `CodeDraft`. ``draft`` reads what is no Python block."""
+    """See `CodeDraft`. ``draft`` reads all other blocks."""
 
     def __init__(
         self,
@@ -122,12 +122,12 @@ class CellDraft:
         return self._draft.release_calls()
 
     def saved_program(self) -> SavedProgram | None:
-        """A cell is kept by its kernel alone."""
+        """A cell is not stored: it waits in its kernel."""
         return self._draft.saved_program()
 
     @property
     def code(self) -> str:
-        """The cell, "" where there is none."""
+        """The cell, or ""."""
         return self._code or ""
 
     def start_block(
@@ -159,7 +159,7 @@ class CellDraft:
         elif block.id:
             self._code = text
             record_block(block.dialect, block.pieces, ())
-        elif cut_off or (code := self._meant(block, text)) is None:
+        elif cut_off or (code := self._as_cell(block, text)) is None:
             yield from self._draft.start_block(
                 block.dialect, "".join(block.pieces), in_a_row=block.in_a_row
             )
@@ -174,7 +174,7 @@ class CellDraft:
             yield CodeDelta(code)
 
     def finish(self) -> Iterator[AnswerEvent]:
-        """Run the cell, if there is one."""
+        """Run the cell."""
         yield from self._draft.finish()
         if self._code is None:
             return
@@ -197,17 +197,17 @@ class CellDraft:
                 yield event
 
     def _quotes(self, code: str) -> bool:
-        """Whether the code of a cell is somebody else's."""
-        found = quoted_parts(code, self._quotations, self.names) if self._quotations else []
-        self._quoted += found
-        return bool(found)
+        """Return True if parts of a cell are quotations, and remember them."""
+        parts = quoted_parts(code, self._quotations, self.names) if self._quotations else []
+        self._quoted += parts
+        return bool(parts)
 
     def _opened(self) -> _Block:
-        assert self._block is not None, "the splitter opens a block before it goes on"
+        assert self._block is not None, "the splitter starts a block before it feeds it"
         return self._block
 
-    def _meant(self, block: _Block, text: str) -> str | None:
-        """The code of a block that does not say that it is Python, if that is what it is."""
+    def _as_cell(self, block: _Block, text: str) -> str | None:
+        """The code of a block without a Python label, if it is a cell."""
         try:
             reader = READERS[block.dialect](self.names)
             statements = [*reader.feed(text), *reader.close()]
@@ -216,18 +216,18 @@ class CellDraft:
         wrapped = _wrapped(statements)
         if wrapped is not None:
             return wrapped
-        # Without a fence, or with a bare one: text of any kind may happen to be Python.
-        return text if block.dialect == "python" and _does_something(text) else None
+        # Without a label, text of any kind may happen to be valid Python.
+        return text if block.dialect == "python" and _has_effect(text) else None
 
 
 def run_events(progress: Iterator[Progress]) -> Generator[AnswerEvent, None, Verdict]:
-    """A cell's run as events of the answer; returns the verdict."""
+    """Yield the events of a running cell; returns the verdict."""
     for step in progress:
         match step:
             case Logs() | Image():
                 yield CodeOutput(step)
             case PendingCell():
-                pass  # it is asked about elsewhere: `routes/executions.py`
+                pass  # the client decides at `routes/executions.py`
             case CellWaiting(calls, outputs):
                 yield CodeFinished("incomplete", outputs)
                 for key, call in calls.items():
@@ -237,31 +237,29 @@ def run_events(progress: Iterator[Progress]) -> Generator[AnswerEvent, None, Ver
                 done = step.status == "completed"
                 yield CodeFinished("completed" if done else "failed", step.outputs, step.files)
                 return CellResult(step.model_text(), failed=step.status == "failed")
-    # The same result came twice at the same time: the other request has taken the cell on.
+    # Two requests brought the same result at the same time: the other one has resumed the cell.
     yield CodeFinished("incomplete")
-    return CellResult("(the block was run on by another request)", failed=False)
+    return CellResult("(another request resumed this block)", failed=False)
 
 
 def _wrapped(statements: Sequence[Statement]) -> str | None:
-    """The code in ``code_interpreter(code="...")``, which is how some models write a cell."""
+    """The code in ``code_interpreter(code="...")``: some models write a cell as a call."""
     for statement in statements:
         tree = parse(statement.source).body
         call = tree[0].value if tree and isinstance(tree[0], ast.Expr) else None
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in NAMES:
-            passed = [*call.args, *(keyword.value for keyword in call.keywords)]
-            for value in passed:
-                inner = value.values if isinstance(value, ast.Dict) else [value]
-                for one in inner:
-                    if isinstance(one, ast.Constant) and isinstance(one.value, str):
-                        return one.value
+            for value in [*call.args, *(keyword.value for keyword in call.keywords)]:
+                for part in value.values if isinstance(value, ast.Dict) else [value]:
+                    if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                        return part.value
     return None
 
 
-def _does_something(text: str) -> bool:
-    """Whether text is Python that calls, assigns or imports: most other text is not."""
+def _has_effect(text: str) -> bool:
+    """Return True if the text is Python that calls, assigns or imports."""
     try:
         tree = parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    doing = ast.Call | ast.Assign | ast.AugAssign | ast.Import | ast.ImportFrom
-    return any(isinstance(node, doing) for node in ast.walk(tree))
+    effects = ast.Call | ast.Assign | ast.AugAssign | ast.Import | ast.ImportFrom
+    return any(isinstance(node, effects) for node in ast.walk(tree))

@@ -1,8 +1,14 @@
-"""What is kept of a conversation beside the client's messages: each prompt goes on where the last ended.
+"""What the model saw of a conversation beyond the client's messages, so that each prompt starts with the
+last one.
 
-A client knows calls, results and answers. What the model saw besides (its program and what that printed, a
-reply that it was asked to mend, a line on the form of its calls) is kept in the store. Whatever is lost there
-is shown as the client's messages have it. Knows nothing of upstreams.
+A client knows calls, results and answers. The model also saw its programs with their output, replies that
+it was asked to repair, and a line about the syntax of its calls. These are stored:
+
+    ended:...  a program that ended        by its last call and that call's result
+    again:...  a repair exchange           by the first call, or the digest, of the answer that followed
+    habit:...  the dialect of the prompt   by the messages before the first answer
+
+A history without stored records is shown as the client has it. Knows nothing of upstreams.
 """
 
 from __future__ import annotations
@@ -35,7 +41,7 @@ log = structlog.get_logger()
 
 
 class Conversation:
-    """One request's view of it: the history that it sent, and what is kept of that."""
+    """One request's history and the records that are stored for it."""
 
     def __init__(
         self, store: KeyValueStore | None, client: str, messages: Sequence[Message], model: str = ""
@@ -48,8 +54,9 @@ class Conversation:
     def transcript_spans(
         self, toolset: Toolset, ended: EndedProgram | None = None
     ) -> list[TranscriptSpan]:
-        """What the model saw of the history; ``ended`` is a program or cell that ended just now."""
-        values = [value for key, value in self._kept.items() if key.startswith("ended:")]
+        """What the model saw instead of the client's messages; ``ended`` is a program or cell that just
+        ended."""
+        values = [value for key, value in self._stored.items() if key.startswith("ended:")]
         programs = load_ended(values, self._messages)
         if ended is not None and not shows_only_calls(ended):
             place = locate_program(ended, self._messages)
@@ -60,37 +67,37 @@ class Conversation:
         programs = drop_overlaps(programs)
         shown = [program_transcript(one, self._messages, toolset) for one in programs]
         inside = {at for one in programs for at in range(one.start + 1, one.stop)}
-        again = [one for one in self._asked_again() if one.start not in inside]
+        again = [one for one in self._repairs() if one.start not in inside]
         return sorted([*again, *shown], key=lambda one: (one.start, one.stop))
 
     def save_repair_messages(
         self, exchange: Sequence[ModelMessage], words: str, calls: Sequence[ToolCall]
     ) -> None:
-        """Keep the replies that were of no use and what was said to them, before the answer that was."""
+        """Store the unusable replies and the repair requests that came before an answer."""
         if self._store is None or not exchange:
             return
         if calls:
-            key = self._again(calls[0].id)
+            key = self._repair_key(calls[0].id)
         else:
             answer = Message(role="assistant", content=words)
             *_, digest = _digests(self._start, [*self._messages, answer])
-            key = self._again(digest)
-        self._put(key, json_codec.dumps(list(exchange)))
+            key = self._repair_key(digest)
+        self._store_value(key, json_codec.dumps(list(exchange)))
 
     def habit(self, current: str) -> str:
-        """The habit that this conversation began with, ``current`` if it begins now."""
-        known = self._kept.get(self._habit_key)
+        """The dialect with which this conversation started; ``current`` if it starts now."""
+        known = self._stored.get(self._habit_key)
         if known is not None:
             return known.decode(errors="replace")
-        under_way = any(message.role == "assistant" for message in self._messages)
-        if under_way or self._store is None or current == "python":
+        has_started = any(message.role == "assistant" for message in self._messages)
+        if has_started or self._store is None or current == "python":
             return "python"
-        self._put(self._habit_key, current.encode())
+        self._store_value(self._habit_key, current.encode())
         return current
 
     @cached_property
-    def _kept(self) -> dict[str, bytes]:
-        """All that is kept of this history, in one look."""
+    def _stored(self) -> dict[str, bytes]:
+        """All records of this history, in one read."""
         if self._store is None:
             return {}
         try:
@@ -107,57 +114,57 @@ class Conversation:
 
     @cached_property
     def _habit_key(self) -> str:
-        """By what stands before the first answer."""
+        """Depends on the messages before the first answer."""
         roles = [message.role for message in self._messages]
         opening = roles.index("assistant") if "assistant" in roles else len(roles)
         return f"habit:{self._digests[opening - 1] if opening else ''}"
 
     @cached_property
     def _answers(self) -> dict[str, int]:
-        """Where the exchange before each answer may be kept, and the answer's place."""
+        """The repair key of each answer -> the answer's place."""
         answers: dict[str, int] = {}
         for at, message in enumerate(self._messages):
             if message.role == "assistant":
                 calls = message.tool_calls or ()
-                answers[self._again(calls[0].id if calls else self._digests[at])] = at
+                answers[self._repair_key(calls[0].id if calls else self._digests[at])] = at
         return answers
 
-    def _again(self, answer: str) -> str:
-        """Where the exchange before an answer is kept, by the id of its first call or its digest."""
+    def _repair_key(self, answer: str) -> str:
+        """The key of the exchange before an answer; ``answer`` is its first call id or its digest."""
         return f"again:{self._owner}:{hashlib.sha256(_bytes(answer)).hexdigest()}"
 
     @cached_property
     def _owner(self) -> str:
         return hashlib.sha256(_bytes(self._client)).hexdigest()
 
-    def _asked_again(self) -> Iterator[TranscriptSpan]:
-        """The exchanges that stood before answers of the history."""
+    def _repairs(self) -> Iterator[TranscriptSpan]:
+        """The repair exchanges before the answers of the history."""
         for key, at in self._answers.items():
-            value = self._kept.get(key)
+            value = self._stored.get(key)
             if value is not None and (exchange := _load(value)) is not None:
                 yield TranscriptSpan(at, at, exchange)
 
-    def _put(self, key: str, value: bytes) -> None:
+    def _store_value(self, key: str, value: bytes) -> None:
         if self._store is None or len(value) > MAX_VALUE_BYTES:
             return
         try:
             self._store.put({key: value})
         except StoreFailed as error:
-            log.warning("not kept for later turns", reason=str(error))
+            log.warning("not stored for later turns", reason=str(error))
 
 
 def _digests(start: str, messages: Sequence[Message]) -> Iterator[str]:
-    """For each message a digest of the conversation up to and with it.
+    """For each message, a digest of the conversation up to and including it.
 
-    Of a message only that which clients send back as they got it.
+    Only fields that clients send back unchanged count.
     """
     running = hashlib.sha256(start.encode(errors="surrogatepass"))
     for message in messages:
-        said: list[Any] = [message.role, message.text.strip(), message.tool_call_id]
-        said.append([call.id for call in message.tool_calls or ()])
+        fields: list[Any] = [message.role, message.text.strip(), message.tool_call_id]
+        fields.append([call.id for call in message.tool_calls or ()])
         if message.function_call is not None:
-            said.append(message.function_call.name)
-        running.update(json_codec.dumps(said))
+            fields.append(message.function_call.name)
+        running.update(json_codec.dumps(fields))
         yield running.hexdigest()
 
 
@@ -170,7 +177,7 @@ def _load(value: bytes) -> list[ModelMessage] | None:
         exchange = json_codec.loads(value)
     except json_codec.NotJSON:
         return None
-    fits = isinstance(exchange, list) and all(
+    is_valid = isinstance(exchange, list) and all(
         isinstance(m, dict) and m.keys() == {"role", "content"} for m in exchange
     )
-    return exchange if fits else None
+    return exchange if is_valid else None

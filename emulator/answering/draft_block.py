@@ -1,4 +1,4 @@
-"""A block of a reply that may be a part of its program, and where the model wrote its statements."""
+"""One block of a reply that may be part of its program."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from emulator.programs.program import Program
 from emulator.reading.diagnostics import Diagnostic, locate
 from emulator.reading.readers import Reader, Statement, Unreadable, mentions_tool
 
-# Of these it is not plain from the outside that they are meant as calls.
+# A block of these dialects is not necessarily meant as a call.
 _AMBIGUOUS = ("python", "json", "yaml")
 
 
 @dataclass
 class DraftBlock:
-    """One block, as far as it has come."""
+    """One block, as far as it was fed."""
 
     dialect: str
     reader: Reader
     pieces: list[str]
-    """As it was written, its fence included."""
+    """The original text with its fence."""
     in_a_row: bool
-    """Whether no word stands between it and the block before."""
+    """Whether there is no prose between this block and the previous one."""
     text: list[str] = field(default_factory=list)
-    """As it was written, without its fence."""
+    """The original text without its fence."""
     statements: list[Statement] = field(default_factory=list)
     error: Unreadable | None = None
     is_program: bool = False
@@ -39,14 +39,14 @@ class DraftBlock:
         return "".join(self.text)
 
     def means_a_call(self, names: Collection[str]) -> bool:
-        """Whether unreadable text was meant to call one of the offered functions."""
+        """Return True if unreadable text was meant to call one of the offered functions."""
         return self.dialect not in _AMBIGUOUS or mentions_tool(self.raw, names)
 
     def added_to(self, program: Program) -> Program | None:
-        """The program with this block behind it; None while the block only repeats it.
+        """The program with this block appended; None if the block only repeats the program.
 
-        Models like to write the whole program again, with or without more behind it. But in a row of
-        tags each is a call of its own, and two that are equal are meant: two throws of a die.
+        Models often write the whole program again, with or without additions. In a row of tags, however, two
+        equal calls are two calls: two throws of a die.
         """
         if self.in_a_row and self.dialect == "markup":
             return program + self.statements
@@ -60,7 +60,7 @@ class DraftBlock:
 
 
 class ForeignStatements:
-    """The statements that were read from another syntax than Python, and their blocks."""
+    """The statements that were read from a syntax other than Python, with their blocks."""
 
     def __init__(self) -> None:
         self._blocks: dict[int, tuple[Statement, DraftBlock]] = {}
@@ -69,7 +69,7 @@ class ForeignStatements:
         self._blocks[id(statement)] = (statement, block)
 
     def as_written(self, diagnostic: Diagnostic, program: Program | None) -> Diagnostic:
-        """The fault at its place in what the model wrote, where that was no Python."""
+        """The diagnostic at its place in the original text, if that was not Python."""
         line = 0
         for statement in program.statements if program else ():
             first, line = line + 1, line + statement.source.count("\n") + 1

@@ -1,12 +1,17 @@
-"""A call whose long text is told while the model still writes it: clients show a file as it grows.
+"""Stream the long last text of a call while the model is still writing it: clients show a file as it grows.
 
-That is possible where all of the call but the rest of that text is known: it is the first of the reply, calls
-an offered function with literals, lacks no argument and would be valid as it stands, and the text, its last
-argument so far, may be any text. Then what has been told is the beginning of what will be called, unless what
-follows the text makes something else of it (``.format(...)``, an argument that does not exist). Then there is
-no call, and the answer ends with an error (`ProgramDraft`).
+States of an `EarlyCall`:
 
-Sans-IO and indifferent to where the reply is cut. Knows nothing of blocks or programs.
+* **head**: the text of the call is collected, and examined every `_STEP` characters;
+* **streaming**: `started` was sent, and the decoded text follows up to its closing quote;
+* **over**: nothing more is sent early.
+
+Streaming starts only if everything but the rest of that text is known: the call is the first of the reply,
+calls an offered function with literals, lacks no argument, is valid so far, and its last argument may be
+any text. So what is sent is the start of the final arguments, unless the model continues the expression
+(``.format(...)``) or adds an unknown argument. Then `ProgramDraft` ends the answer with an error: what was
+sent is never corrected. Sans-IO and independent of where the reply is cut; knows nothing of blocks or
+programs.
 """
 
 from __future__ import annotations
@@ -23,11 +28,11 @@ from emulator.tools.tool import Tool
 from emulator.tools.toolset import BindError, Toolset
 
 LONG = 200
-"""Characters from which on a text is worth it."""
+"""Characters of a text that is streamed early."""
 _STEP = 64
-"""Characters between two looks at a call that has not begun to be told."""
+"""Characters between two examinations of the head."""
 MAX_HEAD = 32_768
-"""Characters in front of the text."""
+"""Characters before the text."""
 
 _ANY_TEXT = frozenset({"type", "description", "title", "default", "examples", "$comment"})
 _ANY_OBJECT = frozenset(
@@ -36,7 +41,7 @@ _ANY_OBJECT = frozenset(
 
 
 class EarlyCall:
-    """Fed what a model writes as a call; ``begun`` once some of it has been told."""
+    """Fed the text of a block; ``started`` is set once the call is being sent."""
 
     def __init__(
         self,
@@ -47,8 +52,8 @@ class EarlyCall:
         is_free: Callable[[Tool], bool],
         quotes: Callable[[str], bool],
     ) -> None:
-        """``key`` is the call's id. ``is_free``: whether a call of a tool may be told at once; ``quotes``:
-        whether a text stands in a message of somebody else."""
+        """``key`` is the call's id. ``is_free`` says whether calls of a tool may be sent early, ``quotes``
+        whether a text is a quotation."""
         self._syntax = SYNTAXES[dialect]
         self._toolset = toolset
         self._key = key
@@ -56,42 +61,42 @@ class EarlyCall:
         self._quotes = quotes
         self._head = ""
         self._next = LONG
-        self._looked_at = -1
+        self._examined = -1
         self._text: OpenText | None = None
         self._rest = ""
         self._over = False
         self._sent: list[str] = []
-        self.begun: CallStarted | None = None
+        self.started: CallStarted | None = None
 
     def feed(self, text: str) -> Iterator[CallStarted | ArgumentsDelta]:
         if self._over:
             return
         if self._text is not None:
-            yield from self._go_on(self._text, text)
+            yield from self._stream(self._text, text)
             return
         self._head += text
         if len(self._head) >= self._next:
             self._next = len(self._head) + _STEP
-            yield from self._look()
+            yield from self._examine()
             if len(self._head) > MAX_HEAD:
                 self._over = True
 
-    def fits(self, name: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether a call is the one that has been told of."""
-        if self.begun is None:
+    def matches(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Return True if ``name`` and ``arguments`` start with what was sent."""
+        if self.started is None:
             return True
-        told = serialize_arguments(arguments, self.begun.kind)
-        return name == self.begun.name and told.startswith("".join(self._sent))
+        serialized = serialize_arguments(arguments, self.started.kind)
+        return name == self.started.name and serialized.startswith("".join(self._sent))
 
-    def _look(self) -> Iterator[CallStarted | ArgumentsDelta]:
-        """Whether the call can be told from here on."""
+    def _examine(self) -> Iterator[CallStarted | ArgumentsDelta]:
+        """Start streaming if the call can be sent from here on."""
         text = self._syntax.open_text(self._head)
-        if text is None or text.begins == self._looked_at or len(self._head) < text.begins + LONG:
+        if text is None or text.start == self._examined or len(self._head) < text.start + LONG:
             return
-        self._looked_at = text.begins
-        body = self._head[text.begins :]
+        self._examined = text.start
+        body = self._head[text.start :]
         ready = self._ready(body, text.quote)
-        opening = self._syntax.opening(self._head[: text.begins] + ready, text.quote)
+        opening = self._syntax.opening(self._head[: text.start] + ready, text.quote)
         tool = self._toolset.find(opening.name) if opening else None
         if opening is None or tool is None or not self._is_free(tool):
             return
@@ -99,13 +104,15 @@ class EarlyCall:
         if arguments is None or self._quotes(re.sub(r"\w+\Z", "", self._head)):
             return
         self._text, self._head, self._rest = text, "", body[len(ready) :]
-        self.begun = CallStarted(self._key, tool.name, tool.kind)
-        yield self.begun
-        told = serialize_arguments(arguments, tool.kind)
-        yield from self._told(told if tool.kind == "custom" else told.removesuffix('"}'))
+        self.started = CallStarted(self._key, tool.name, tool.kind)
+        yield self.started
+        serialized = serialize_arguments(arguments, tool.kind)
+        yield from self._send(
+            serialized if tool.kind == "custom" else serialized.removesuffix('"}')
+        )
 
     def _certain(self, tool: Tool, opening: OpenCall) -> dict[str, Any] | None:
-        """The arguments so far, if more text at the end of the last one leaves them valid."""
+        """The arguments so far, if they stay valid whatever text follows in the last one."""
         names = [*opening.kwargs] or [p.python_name for p in tool.arguments[: len(opening.args)]]
         value = [*opening.args, *opening.kwargs.values()][-1]
         try:
@@ -125,12 +132,12 @@ class EarlyCall:
         )
         return arguments if certain else None
 
-    def _go_on(self, text: OpenText, further: str) -> Iterator[ArgumentsDelta]:
-        """More of the text, up to its end."""
-        further = self._rest + further
-        end = _end(further, text.quote)
-        piece = self._ready(further, text.quote) if end is None else further[:end]
-        self._rest = further[len(piece) :]
+    def _stream(self, text: OpenText, more: str) -> Iterator[ArgumentsDelta]:
+        """Send more of the text, up to its end."""
+        more = self._rest + more
+        end = _end(more, text.quote)
+        piece = self._ready(more, text.quote) if end is None else more[:end]
+        self._rest = more[len(piece) :]
         self._over = end is not None
         if not piece:
             return
@@ -141,18 +148,18 @@ class EarlyCall:
             return
         if any("\ud800" <= character <= "\udfff" for character in decoded):
             self._over = True
-        elif self.begun is not None and self.begun.kind == "custom":
-            yield from self._told(decoded)
+        elif self.started is not None and self.started.kind == "custom":
+            yield from self._send(decoded)
         else:
-            yield from self._told(json_codec.dumps(decoded).decode()[1:-1])
+            yield from self._send(json_codec.dumps(decoded).decode()[1:-1])
 
-    def _told(self, text: str) -> Iterator[ArgumentsDelta]:
+    def _send(self, text: str) -> Iterator[ArgumentsDelta]:
         self._sent.append(text)
         for piece in pieces(text) if text else ():
             yield ArgumentsDelta(piece)
 
     def _ready(self, text: str, quote: str) -> str:
-        """``text`` without what may be part of an escape, a line end or the closing quote at its end."""
+        """``text`` without a possibly incomplete escape, line end or closing quote at its end."""
         while True:
             short = text.rstrip("\r" + quote[0])
             if escape := self._syntax.escape.search(short[-120:]):
@@ -163,7 +170,7 @@ class EarlyCall:
 
 
 def _end(text: str, quote: str) -> int | None:
-    """Where an open string ends."""
+    """The index of the closing quote of an open string, or None."""
     scan, at = PythonScan(quote=quote), 0
     while at < len(text):
         start, at = scan.step(text, at)

@@ -1,4 +1,4 @@
-"""The first request to the model for an answer in which it may write Python."""
+"""Build the first request to the model for an emulated answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from emulator.answering.tiny.turn import DEFAULTS as TINY_DEFAULTS
 from emulator.answering.tiny.turn import tiny_turn
 from emulator.answering.transcript import ModelMessage, TranscriptSpan
 
-# Fields that would spoil a turn in which the model is to write Python.
+# These fields would break a turn in which the model writes Python.
 NOT_IN_TOOL_TURNS = frozenset({"n", "stop", "response_format", "logprobs", "top_logprobs"})
 
 
@@ -22,19 +22,19 @@ def first_turn(
     *,
     habit: str,
     engines: Collection[str],
-    passages: Sequence[TranscriptSpan] = (),
+    spans: Sequence[TranscriptSpan] = (),
     session: InterpreterSession | None = None,
 ) -> tuple[list[ModelMessage], dict[str, Any]]:
-    """What the model is told, and the other fields of the upstream request."""
+    """The messages, and the other fields of the upstream request."""
     chat, toolset, choice = request.chat, request.toolset, request.call_policy
     profile, settings = request.profile, request.settings
-    told_format = request.answer_format.instructions if request.answer_format else ""
+    format_text = request.answer_format.instructions if request.answer_format else ""
     dropped = profile.withholds(settings.drop_fields) | NOT_IN_TOOL_TURNS
     fields = chat.upstream_fields(dropped)
     fields["stream_options"] = {"include_usage": True}
     no_code = not toolset.tools and session is None
     if profile.few_shot and settings.grammar and no_code:
-        # Such an upstream can hold even a very small model to a schema.
+        # Such an upstream can constrain even a very small model to a schema.
         fields["response_format"] = chat.response_format
     if session is not None or not (profile.few_shot and toolset.tools):
         messages = instruct(
@@ -42,8 +42,8 @@ def first_turn(
             toolset,
             choice,
             profile,
-            told_format,
-            passages=passages,
+            format_text,
+            spans=spans,
             habit=habit,
             engines=engines,
             sandbox=session.describe_sandbox() if session else None,
@@ -51,14 +51,14 @@ def first_turn(
         if settings.grammar and session is None:
             fields |= grammar_fields(profile.grammar, toolset, choice)
         return messages, profile.written(fields)
-    turn = tiny_turn(chat.messages, toolset, choice, passages)
+    turn = tiny_turn(chat.messages, toolset, choice, spans)
     if turn.grammar is not None and settings.grammar:
         fields["grammar"] = turn.grammar
     messages = turn.messages
-    if told_format and turn.grammar is None:
+    if format_text and turn.grammar is None:
         messages = [
             *messages[:-1],
-            {**messages[-1], "content": f"{messages[-1]['content']}\n\n{told_format}"},
+            {**messages[-1], "content": f"{messages[-1]['content']}\n\n{format_text}"},
         ]
     limited = "max_completion_tokens" in fields
     defaults = {k: v for k, v in TINY_DEFAULTS.items() if not (limited and k == "max_tokens")}

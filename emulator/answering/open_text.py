@@ -1,4 +1,4 @@
-"""A call that is cut off within its last text, in each syntax in which such a call can be told early."""
+"""Parse a call whose last text is still open, in each syntax that can be streamed early (`early_call`)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from sandbox.parsing import literal, parse
 
 @dataclass(frozen=True)
 class OpenText:
-    """A string that has not ended."""
+    """A string without its closing quote."""
 
-    begins: int
+    start: int
     quote: str
     prefix: str = ""
-    """``r``, where escapes stand for themselves."""
+    """``r`` for a raw string."""
 
 
 @dataclass(frozen=True)
 class OpenCall:
-    """A call as far as its last text, which is still open."""
+    """A call up to its last text, which is still open."""
 
     name: str
     args: list[Any]
@@ -34,32 +34,32 @@ class OpenCall:
 
 @dataclass(frozen=True)
 class CallSyntax:
-    """How calls are written."""
+    """The functions for one syntax."""
 
     open_text: Callable[[str], OpenText | None]
-    """The text that is open at the end."""
+    """Find the text that is open at the end."""
     opening: Callable[[str, str], OpenCall | None]
-    """The call in front of it and with it, if it is one, by what is missing at its end but for brackets."""
+    """Parse the call, given its text and the missing closing quote; None if it is not a call."""
     decoded: Callable[[str, str], str]
-    """A piece of the text, escapes undone, by the quote in front of it. Raises ValueError or SyntaxError."""
+    """Decode a piece of the text, given its quote. Raises ValueError or SyntaxError."""
     escape: re.Pattern[str]
-    """The beginning of an escape, at the end of a piece."""
+    """Matches an incomplete escape at the end of a piece."""
 
 
 # Python
 
 
 def _open_python_text(text: str) -> OpenText | None:
-    scan, at, begins = PythonScan(), 0, 0
+    scan, at, start = PythonScan(), 0, 0
     while at < len(text):
         before = scan.quote
         _, at = scan.step(text, at)
         if scan.quote and not before:
-            begins = at
+            start = at
     if scan.quote not in ('"""', "'''", '"', "'"):
         return None
-    before = text[: begins - len(scan.quote)]
-    return OpenText(begins, scan.quote, "r" if before[-1:] in ("r", "R") else "")
+    before = text[: start - len(scan.quote)]
+    return OpenText(start, scan.quote, "r" if before[-1:] in ("r", "R") else "")
 
 
 def _python_opening(text: str, quote: str) -> OpenCall | None:
@@ -94,7 +94,7 @@ def _python_call(tree: ast.Module) -> OpenCall | None:
 def _decoded_python(piece: str, quote: str) -> str:
     value = literal(quote + piece + quote.removeprefix("r"))
     if not isinstance(value, str):
-        raise ValueError("no text")
+        raise ValueError("not a text")
     return value
 
 
@@ -113,8 +113,8 @@ _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*("|\\?\Z)', re.DOTALL)
 
 
 def _open_json_text(text: str) -> OpenText | None:
-    begins = text.find("{")
-    strings = _JSON_STRING.finditer(text, begins) if begins >= 0 else ()
+    start = text.find("{")
+    strings = _JSON_STRING.finditer(text, start) if start >= 0 else ()
     still_open = [string.start() + 1 for string in strings if string[1] != '"']
     return OpenText(still_open[0], '"') if still_open else None
 
@@ -151,4 +151,4 @@ SYNTAXES: Mapping[str, CallSyntax] = {
     "python": CallSyntax(_open_python_text, _python_opening, _decoded_python, _PYTHON_ESCAPE),
     "markup": CallSyntax(_open_json_text, _json_opening, _decoded_json, _JSON_ESCAPE),
 }
-"""By the dialect of the block."""
+"""By the block's dialect."""

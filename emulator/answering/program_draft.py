@@ -1,4 +1,17 @@
-"""The program in a reply, as it grows: blocks -> statements -> calls. Knows nothing of prose or HTTP."""
+"""The program in a reply: blocks -> statements -> calls. Knows nothing of prose or HTTP.
+
+For each block: `start_block`, `feed` for its text, `end_block`. After each new statement that calls a tool
+the program runs from its start, and its new calls are sent, until
+
+* the program waits for results: later blocks are read for their statements, but nothing more runs;
+* the program is rejected: ``diagnostics`` says why. Calls that were sent remain; without any the model is
+  asked for a better block;
+* the reply is truncated: ``truncated_block`` is the block to continue, and only complete statements count.
+
+A block that calls no tool is returned as text. What was sent never changes: a run that makes other calls
+than before is rejected (`ReplayDiverged`), and a call whose arguments were streamed early (`EarlyCall`) but
+that does not become that call ends the answer with `ModelFailed`.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +66,7 @@ class ProgramDraft:
         quotations: Quotations | None = None,
         stream_arguments: bool = False,
     ) -> None:
-        """``stream_arguments``: a call may be told while the model still writes it."""
+        """``stream_arguments``: a call may be sent while the model is still writing it."""
         self._driver = driver
         self._toolset = driver.toolset
         self._required = required
@@ -73,26 +86,26 @@ class ProgramDraft:
         self._python_names = cached_tool_names(self._toolset.names)
         self.program = Program()
         self._ran: Program | None = None
-        """What has been run as far as it goes: to run it again gives nothing else."""
+        """The program of the last run: running it again changes nothing."""
         self.calls: list[ToolCall] = []
         self.dialects: set[str] = set()
         self.diagnostics: list[Diagnostic] = []
         self._waits = False
         self._output = ""
         self._written = ""
-        """The program as the model wrote it, with its comments; "" where blocks were put together."""
+        """The program with its comments; "" if it was merged from several blocks."""
         self._foreign = ForeignStatements()
         self._given_up: Program | None = None
-        """The program up to the fault for which it was rejected."""
+        """The program up to the error for which it was rejected."""
 
     @property
     def offered_names(self) -> list[str]:
-        """The functions that can be called, as the model writes them."""
+        """The Python names of the offered functions."""
         return sorted(self._toolset.names)
 
     @property
     def has_code(self) -> bool:
-        """Whether a program has begun: what follows it is no prose."""
+        """Whether a program has started: text after it is not prose."""
         return bool(self.program.statements)
 
     @property
@@ -101,15 +114,15 @@ class ProgramDraft:
 
     @property
     def is_done(self) -> bool:
-        """Nothing that follows can call now: the program waits for results, or is of no use.
+        """Whether the rest of the reply can be skipped: the program waits for results, or is rejected.
 
-        A block is read to its end all the same: the rest of it is for when the results have come.
+        The current block is still read to its end, because its rest runs when the results arrive.
         """
         return (self._waits and self._block is None) or bool(self.diagnostics)
 
     @property
     def verdict(self) -> Verdict | None:
-        """What came of the code; None where there was none."""
+        """None if the reply has no code."""
         if self.calls:
             return FinalReply()
         if self.diagnostics:
@@ -123,7 +136,7 @@ class ProgramDraft:
         return UnusableReply("output", {"diagnostics": self._output}) if self.has_code else None
 
     def saved_program(self) -> SavedProgram | None:
-        """The program, to be gone on with when results come; None if it was not read to its end."""
+        """The program to resume when its results arrive; None if it was not read to its end."""
         if self.truncated_block or self.quoted or not self.calls:
             return None
         ids = tuple(call.id for call in self.calls)
@@ -141,12 +154,11 @@ class ProgramDraft:
     def start_block(
         self, dialect: str, raw: str, *, in_a_row: bool = False
     ) -> Iterator[AnswerEvent]:
-        """A block opens; ``in_a_row`` if no word stands between it and the block before."""
+        """Start a block; ``in_a_row`` if there is no prose between it and the previous block."""
         self._block = DraftBlock(dialect, READERS[dialect](self.names), [raw], in_a_row)
         if self._may_stream and dialect in SYNTAXES:
-            self._may_stream = (
-                False  # only the first block: later calls may have to wait for its calls
-            )
+            # Only the first block: later calls may have to wait for its calls.
+            self._may_stream = False
             self._early = EarlyCall(
                 dialect,
                 self._toolset,
@@ -159,7 +171,8 @@ class ProgramDraft:
         return iter(())
 
     def feed(self, text: str, raw: str) -> Iterator[ToolCall | CallStarted | ArgumentsDelta]:
-        """More of the block; gives the calls that can leave. Raises `ModelFailed` as `end` does."""
+        """Add text to the block; yields the calls that can be sent. Raises `ModelFailed` as `end_block`
+        does."""
         block = self._opened()
         if self._early is not None and not block.statements:
             yield from self._early.feed(text)
@@ -176,10 +189,10 @@ class ProgramDraft:
             yield from self._run(block)
 
     def end_block(self, raw: str, *, cut_off: bool) -> Iterator[ToolCall | str]:
-        """The block is over. Gives its calls, or the block itself, as it was, if it is no program.
+        """End the block. Yields its calls, or the block as text if it is not part of a program.
 
-        With ``cut_off`` nothing is read but the statements that had closed before; ``cut`` is then the block.
-        Raises `ModelFailed` where no call came of one that was told already.
+        With ``cut_off`` only complete statements count, and ``truncated_block`` is set. Raises
+        `ModelFailed` if a call that was streamed early did not become one.
         """
         block = self._opened()
         block.pieces.append(raw)
@@ -201,7 +214,7 @@ class ProgramDraft:
                     record_run(program)
                 self.dialects.add(block.dialect)
         elif self.truncated_block:
-            pass  # it is neither a call nor words
+            pass  # neither a call nor prose
         elif not block.is_quoted and (unknown := self._attempted(block)):
             self._reject(unknown)
         elif not self.has_open_call:
@@ -211,7 +224,7 @@ class ProgramDraft:
 
     def _read_out(self, block: DraftBlock, *, cut_off: bool) -> None:
         if cut_off:
-            # The cut fell into a statement: however whole that may look, it is half of one.
+            # The last statement may look complete and still be truncated.
             if block.is_program or block.means_a_call(self.names):
                 self.truncated_block = block.raw
         elif block.error is None:
@@ -223,17 +236,17 @@ class ProgramDraft:
                 block.is_quoted, block.is_program = True, False
 
     def finish(self) -> Iterator[AnswerEvent]:
-        """The upstream has been let go."""
-        if (block := self._block) is not None:  # nothing that follows in it was of use
+        """The upstream's connection is closed."""
+        if (block := self._block) is not None:  # the rest of the reply was skipped
             record_block(block.dialect, block.pieces, block.statements, block.error)
         return iter(())
 
     def _opened(self) -> DraftBlock:
-        assert self._block is not None, "the splitter opens a block before it goes on"
+        assert self._block is not None, "the splitter starts a block before it feeds it"
         return self._block
 
     def _take(self, block: DraftBlock, statements: list[Statement]) -> bool:
-        """Add statements to the block; whether there is a new call to run."""
+        """Add statements to the block. Returns True if one of them calls a tool."""
         new = False
         for statement in statements:
             calling = uses_tool(statement.tree or statement.source, self._python_names)
@@ -242,21 +255,22 @@ class ProgramDraft:
                 block.is_quoted |= bool([text for text in readings if self._quotes(text)])
             if block.dialect != "python":
                 self._foreign.add(statement, block)
-            if not block.is_quoted:  # what follows a quotation may need what that gives
+            if not block.is_quoted:  # statements after a quoted call may need its result
                 block.statements.append(statement)
                 new = new or calling
         block.is_program = block.is_program or new
         return new
 
     def _quotes(self, text: str) -> bool:
-        """Whether a call stands in a message of somebody else."""
+        """Return True if a call is a quotation, and remember it."""
         quoted = self._quotations is not None and self._quotations.contains(text)
         if quoted:
             self.quoted.append(text)
         return quoted
 
     def _attempted(self, block: DraftBlock) -> list[Diagnostic]:
-        """Calls of tools that do not exist; code that calls none is documentation."""
+        """Diagnostics for calls of unknown tools, if the block is meant as a call and not as
+        documentation."""
         unknown = validate.unknown_calls(Program(tuple(block.statements)), self._toolset)
         is_attempt = block.dialect != "python" or any(one.near for one in unknown)
         if not (self._required or is_attempt):
@@ -275,12 +289,12 @@ class ProgramDraft:
         try:
             outcome = self._driver.run(program, self._recorded, self._seed)
         except ProgramRejected as error:
-            # A call that has left cannot be taken back; then the rest of the program is given up.
+            # If calls were sent already, no more are sent, and the rest of the program is dropped.
             calls = error.calls if self.calls else ()
             self._reject(error.diagnostics, program)
             self._output = error.stdout.rstrip("\n")
         except ReplayDiverged:
-            # What it has called already stands; the rest would be another program's.
+            # The calls that were sent remain; the rest would belong to a different program.
             calls = ()
             message = "run once more, the program makes other calls than it has made"
             hint = "write calls that depend on nothing but the results of other calls"
@@ -294,8 +308,8 @@ class ProgramDraft:
             self._reject([_repeated(program, call) for call in again])
             self._suspect = block
             return
-        if self.has_open_call and calls and not self._told(calls[0]):
-            raise self._broken_off(["it went on as another call"])
+        if self.has_open_call and calls and not self._matches_early_call(calls[0]):
+            raise self._broken_off(["it became a different call"])
         for call in calls:
             self._recorded.append(CallRecord(call))
             key = call_id(self._id, len(self.calls))
@@ -308,23 +322,23 @@ class ProgramDraft:
 
     @property
     def has_open_call(self) -> bool:
-        """Whether a call has been told of and is not whole yet: no other may be in its place."""
-        return self._early is not None and self._early.begun is not None and not self.calls
+        """Whether a call was sent in part. No other call may take its place."""
+        return self._early is not None and self._early.started is not None and not self.calls
 
-    def _told(self, call: Call) -> bool:
-        return self._early is None or self._early.fits(call.name, call.arguments)
+    def _matches_early_call(self, call: Call) -> bool:
+        return self._early is None or self._early.matches(call.name, call.arguments)
 
     def _broken_off(self, reasons: Sequence[str]) -> ModelFailed:
-        message = "The model did not write to its end a call that was already being sent."
+        message = "The model did not complete a call whose arguments were already being sent."
         return ModelFailed("\n".join([message, *reasons]), code="model_invalid")
 
     @property
     def has_repeated_calls(self) -> bool:
-        """Whether nothing is wrong with the calls but that they have been made before."""
+        """Whether the only problem of the calls is that they repeat earlier ones."""
         return self._suspect is not None
 
     def release_calls(self) -> Iterator[ToolCall]:
-        """The suspicious calls, since nothing better came of asking."""
+        """Send the repeated calls, because the model gave no better reply."""
         block = self._suspect
         if block is None:
             return

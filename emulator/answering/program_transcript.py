@@ -1,8 +1,4 @@
-"""What the model saw of a history, where that is more than the client's messages say.
-
-A program that is over stands as the model wrote it, with what it printed; one that failed with all that it
-did before.
-"""
+"""Show an ended program as the model wrote it, with its output, instead of its calls and results."""
 
 from __future__ import annotations
 
@@ -22,30 +18,29 @@ from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 
 _FAILED_RESULTS = 12_000
-"""Characters of all results that are told with a failure: they may be long, and the code is at fault."""
+"""Characters of all results of a failed program: the error is in the code, not in the results."""
 _FAILED_RESULT = 400
-"""Each result has so many, however many there are."""
+"""Characters that each result gets in any case."""
 
 
 def program_transcript(
     placed: PlacedProgram, messages: Sequence[Message], toolset: Toolset
 ) -> TranscriptSpan:
-    """An ended program as the model wrote it, and what came of it, in place of its calls and results."""
     ended = placed.program
     span = messages[placed.start : placed.stop]
     ids = set(ended.ids)
     own = [m for m in span if m.tool_call_id in ids or _calls(m, ids)]
     results = rendered_results(own, toolset)
-    told = [results[key] for key in ended.ids if key in results]
+    shown = [results[key] for key in ended.ids if key in results]
     if ended.failure:
-        told = _shortened(told)
+        shown = _shortened(shown)
     elif ended.output or ended.statement_calls:
-        told = [results[key] for key in ended.statement_calls if key in results]
-    said = render(
+        shown = [results[key] for key in ended.statement_calls if key in results]
+    outcome = render(
         "ended.jinja",
         failure=ended.failure,
         output=ended.output,
-        results=told,
+        results=shown,
         offered=bool(toolset.tools),
     )
     words = span[0].text
@@ -60,7 +55,7 @@ def program_transcript(
                 "content": render("calls.jinja", text=words, source=ended.source),
             },
             *transcript(others, toolset),
-            {"role": "user", "content": joined(said, other_parts(own))},
+            {"role": "user", "content": joined(outcome, other_parts(own))},
         ],
     )
 
@@ -71,7 +66,7 @@ def _calls(message: Message, ids: set[str]) -> bool:
 
 def _shortened(results: Sequence[RenderedResult]) -> list[RenderedResult]:
     limit = max(_FAILED_RESULT, _FAILED_RESULTS // max(len(results), 1))
-    return [RenderedResult(one.call, _cut(one.content, limit)) for one in results]
+    return [RenderedResult(result.call, _cut(result.content, limit)) for result in results]
 
 
 def _cut(text: str, limit: int) -> str:

@@ -1,9 +1,8 @@
-"""A request and its toolset -> the messages that the model reads.
+"""Build the messages that the model reads from a request and its toolset.
 
-Instructions, repairs and other texts stand in prompts/*.jinja; remarks of one line on files, cells and items
-of the history stand where these are read (`attachments`, `execution`, `cell_draft`, `responses.history`).
-
-The history in them is `transcript.py`'s. Knows nothing of HTTP or engines.
+Instructions and repair requests are templates in prompts/. One-line remarks on files, cells and items of the
+history are where these are read (`attachments`, `execution`, `cell_draft`, `responses.history`). `transcript`
+renders the history. Knows nothing of HTTP or engines.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _PYTHON = {
 
 @dataclass(frozen=True)
 class SandboxDescription:
-    """What a model is to know of the interpreter's sandbox."""
+    """What the model reads about the interpreter's sandbox."""
 
     libraries: Mapping[str, str]
     """Distributions that can be imported -> their versions."""
@@ -54,16 +53,16 @@ def instruct(
     profile: Profile,
     answer_format: str = "",
     *,
-    passages: Sequence[TranscriptSpan] = (),
+    spans: Sequence[TranscriptSpan] = (),
     habit: str = "python",
     engines: Collection[str] = ("monty", "kernel"),
     sandbox: SandboxDescription | None = None,
 ) -> list[ModelMessage]:
     """The messages for a turn in which the model may call ``toolset``'s functions.
 
-    ``answer_format`` is what to tell of the form of a final answer; ``passages`` what the model saw of
-    the history; ``habit`` the dialect in which the model has been calling; ``engines`` the names of those
-    that run programs; ``sandbox`` where its code runs, if there is an interpreter.
+    ``answer_format`` are the instructions for the form of a final answer, ``spans`` what the model saw of
+    the history, ``habit`` the dialect of the model's calls, ``engines`` the names of the engines that run
+    programs, ``sandbox`` describes the interpreter, if there is one.
     """
     instructions = answer_format
     if sandbox is not None:
@@ -77,8 +76,10 @@ def instruct(
             taught=foreign_call_syntax(messages),
         )
     elif toolset.tools:
-        say = partial(render_custom, profile.template) if profile.template else _tools_prompt
-        instructions = say(
+        render_tools = (
+            partial(render_custom, profile.template) if profile.template else _tools_prompt
+        )
+        instructions = render_tools(
             stubs=toolset.stubs,
             example=example(toolset, programs=choice.programs),
             choice=str(choice),
@@ -89,10 +90,10 @@ def instruct(
             answer_format=answer_format,
             habit=habit,
         )
-    told = transcript(messages, toolset, passages)
+    history = transcript(messages, toolset, spans)
     if profile.system:
-        return _behind_system(instructions, told)
-    return _without_system(instructions, told)
+        return _after_system(instructions, history)
+    return _without_system(instructions, history)
 
 
 @lru_cache(maxsize=32)  # clients offer the same tools with every request
@@ -101,7 +102,7 @@ def _tools_prompt(**values: str | bool) -> str:
 
 
 def repair_messages(reply: str, **facts: Any) -> list[ModelMessage]:
-    """What to append when a reply was no use: the reply itself, and what is wrong with it."""
+    """An unusable reply and the request for a better one."""
     return [
         {"role": "assistant", "content": reply or "..."},
         {"role": "user", "content": render("repair.jinja", **facts)},
@@ -111,28 +112,28 @@ def repair_messages(reply: str, **facts: Any) -> list[ModelMessage]:
 def cell_messages(
     words: str, code: str, output: str, *, failed: bool, last: bool
 ) -> list[ModelMessage]:
-    """A cell that was run, and what came of it; ``last`` if no other may be run."""
+    """A cell and its output; ``last`` if no other cell may run."""
     block = render("calls.jinja", text=words, source=code.rstrip("\n"))
-    said = [
+    parts = [
         render("cell_output.jinja", output=output, files=(), failed=failed),
         render("after_cell.jinja", failed=failed, last=last),
     ]
     return [
         {"role": "assistant", "content": block},
-        {"role": "user", "content": "\n\n".join(said)},
+        {"role": "user", "content": "\n\n".join(parts)},
     ]
 
 
-def _behind_system(instructions: str, told: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """Our instructions behind a system message of the client's that opens the conversation."""
-    opening = [m["content"] for m in told[:1] if m["role"] == "system"]
+def _after_system(instructions: str, history: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Append the instructions to the client's opening system message."""
+    opening = [m["content"] for m in history[:1] if m["role"] == "system"]
     content = joined(opening[0], instructions) if opening else instructions
-    return [{"role": "system", "content": content}, *told[len(opening) :]]
+    return [{"role": "system", "content": content}, *history[len(opening) :]]
 
 
-def _without_system(instructions: str, told: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """The same in the first user message; later system messages are the user's words where they stand."""
-    opening = [m["content"] for m in told[:1] if m["role"] == "system"]
-    rest = [{**m, "role": "user"} if m["role"] == "system" else m for m in told[len(opening) :]]
+def _without_system(instructions: str, history: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Put both into the first user message; later system messages become user messages."""
+    opening = [m["content"] for m in history[:1] if m["role"] == "system"]
+    rest = [{**m, "role": "user"} if m["role"] == "system" else m for m in history[len(opening) :]]
     head = [{"role": "user", "content": content} for content in (*opening, instructions)]
     return merged([*head, *rest])

@@ -1,7 +1,7 @@
 """The history as the model reads it: calls as Python blocks, their results as user messages.
 
-A model without tool calling knows neither the tool role nor ``tool_calls``. What the model saw when a
-message was made, where that is more than the client's messages say, comes in as `TranscriptSpan`s.
+A model without tool calling knows neither the tool role nor ``tool_calls``. If the model saw more than the
+client's messages show, a `TranscriptSpan` replaces them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from emulator.answering.python_calls import fence, summarize_call, write_call
 from emulator.protocol import FunctionCall, Message
 from emulator.tools.toolset import Toolset
 
-# Inside the installed package, or at the top of the checkout.
+# In the installed package, or at the top of the checkout.
 _FOLDERS = [Path(__file__).parents[1] / "prompts", Path(__file__).parents[2] / "prompts"]
 _PROMPTS = Environment(
     loader=FileSystemLoader(_FOLDERS),
@@ -28,14 +28,14 @@ _PROMPTS = Environment(
 )
 _PROMPTS.filters["fence"] = fence
 
-_FORGOTTEN = "a call that is no longer part of this conversation"
+_UNKNOWN_CALL = "a call that is no longer part of this conversation"
 
 ModelMessage = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class TranscriptSpan:
-    """What the model knows of the history from ``start`` to before ``stop``."""
+    """What the model saw instead of the client's messages from ``start`` to before ``stop``."""
 
     start: int
     stop: int
@@ -44,58 +44,58 @@ class TranscriptSpan:
 
 @dataclass(frozen=True)
 class RenderedResult:
-    """A result and what it is the result of."""
+    """A result and a summary of its call."""
 
     call: str
     content: str
 
 
 def render(template: str, **values: Any) -> str:
-    """The text of a file in prompts/."""
+    """Render a template from prompts/."""
     return _PROMPTS.get_template(template).render(**values)
 
 
 def transcript(
-    messages: Sequence[Message], toolset: Toolset, passages: Sequence[TranscriptSpan] = ()
+    messages: Sequence[Message], toolset: Toolset, spans: Sequence[TranscriptSpan] = ()
 ) -> list[ModelMessage]:
-    """The history without the tool role; ``passages`` in order, none inside another."""
+    """Render the history without the tool role; ``spans`` are in order and do not overlap."""
     rendered: list[ModelMessage] = []
-    mentions: dict[str, str] = {}
+    summaries: dict[str, str] = {}
     at = 0
-    for passage in passages:
-        rendered += _rendered(messages[at : passage.start], mentions, toolset)
-        rendered += passage.messages
-        for message in messages[passage.start : passage.stop]:
-            mentions |= _mentions(message, toolset)
-        at = passage.stop
-    return merged([*rendered, *_rendered(messages[at:], mentions, toolset)])
+    for span in spans:
+        rendered += _rendered(messages[at : span.start], summaries, toolset)
+        rendered += span.messages
+        for message in messages[span.start : span.stop]:
+            summaries |= _summaries(message, toolset)
+        at = span.stop
+    return merged([*rendered, *_rendered(messages[at:], summaries, toolset)])
 
 
 def render_calls(messages: Sequence[Message], toolset: Toolset) -> list[str]:
-    """The calls that the assistant has made, as `transcript` writes them."""
+    """The assistant's calls, as `transcript` writes them."""
     return [
         write_call(function, toolset) for message in messages for _, function in _calls(message)
     ]
 
 
 def rendered_results(messages: Sequence[Message], toolset: Toolset) -> dict[str, RenderedResult]:
-    """The results among ``messages``, which hold their calls too, by the ids of the calls."""
-    mentions: dict[str, str] = {}
+    """The results in ``messages`` by call id; ``messages`` contain the calls too."""
+    summaries: dict[str, str] = {}
     results: dict[str, RenderedResult] = {}
     for message in messages:
-        mentions |= _mentions(message, toolset)
+        summaries |= _summaries(message, toolset)
         if _is_result(message) and (key := message.tool_call_id):
-            results[key] = RenderedResult(mentions.get(key, _FORGOTTEN), message.text)
+            results[key] = RenderedResult(summaries.get(key, _UNKNOWN_CALL), message.text)
     return results
 
 
 def other_parts(messages: Sequence[Message]) -> list[Any]:
-    """The images and files in the results among ``messages``."""
+    """The images and files in the results in ``messages``."""
     return [part for m in messages if _is_result(m) for part in m.other_parts]
 
 
 def merged(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """One message where neighbours have the same role: many chat templates insist on turns."""
+    """Join neighbours with the same role: many chat templates require alternating roles."""
     turns: list[ModelMessage] = []
     for message in messages:
         if turns and turns[-1]["role"] == message["role"]:
@@ -107,7 +107,7 @@ def merged(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
 
 
 def joined(first: Any, second: Any) -> Any:
-    """Two contents, each a text or a list of parts, as one."""
+    """Join two contents, each a text or a list of parts."""
     if not second:
         return first
     if isinstance(first, str) and isinstance(second, str):
@@ -116,9 +116,9 @@ def joined(first: Any, second: Any) -> Any:
 
 
 def _rendered(
-    messages: Sequence[Message], mentions: dict[str, str], toolset: Toolset
+    messages: Sequence[Message], summaries: dict[str, str], toolset: Toolset
 ) -> list[ModelMessage]:
-    """``mentions``: how calls are named where their results are told; grows by the calls of ``messages``."""
+    """``summaries``: call id -> summary; the calls of ``messages`` are added."""
     rendered: list[ModelMessage] = []
     results: list[RenderedResult] = []
     parts: list[Any] = []
@@ -132,15 +132,15 @@ def _rendered(
 
     for message in messages:
         if _is_result(message):
-            call = mentions.get(message.tool_call_id or message.name or "", _FORGOTTEN)
+            call = summaries.get(message.tool_call_id or message.name or "", _UNKNOWN_CALL)
             results.append(RenderedResult(call, message.text))
             parts += message.other_parts
             continue
         flush()
-        # Parts that are all text are one text: not every chat template reads a list.
+        # Text parts become one text: not every chat template accepts a list.
         content: Any = message.content if message.other_parts else message.text
         if calls := [*_calls(message)]:
-            mentions |= _mentions(message, toolset)
+            summaries |= _summaries(message, toolset)
             if message.role == "assistant":
                 source = "\n".join(write_call(function, toolset) for _, function in calls)
                 content = render("calls.jinja", text=message.text, source=source)
@@ -155,7 +155,7 @@ def _is_result(message: Message) -> bool:
 
 
 def _calls(message: Message) -> Iterator[tuple[str, FunctionCall]]:
-    """A message's calls under what their results name them by."""
+    """A message's calls, each with the id or name that its result refers to."""
     for call in message.tool_calls or ():
         if (function := call.as_function) is not None:
             yield call.id, function
@@ -163,20 +163,20 @@ def _calls(message: Message) -> Iterator[tuple[str, FunctionCall]]:
         yield message.function_call.name, message.function_call
 
 
-def _mentions(message: Message, toolset: Toolset) -> dict[str, str]:
-    """How each call of a message is named where its result is told."""
+def _summaries(message: Message, toolset: Toolset) -> dict[str, str]:
+    """The summary of each call of a message, shown next to its result."""
     calls = [(key, summarize_call(function, toolset)) for key, function in _calls(message)]
     if not calls:
         return {}
-    alike = Counter(text for _, text in calls)
+    counts = Counter(text for _, text in calls)
     seen: Counter[str] = Counter()
-    mentions: dict[str, str] = {}
+    summaries: dict[str, str] = {}
     for key, text in calls:
         seen[text] += 1
-        # Arguments may differ where they are cut.
-        place = f" (number {seen[text]})" if alike[text] > 1 and "... [" in text else ""
-        mentions[key] = text + place
-    return mentions
+        # Calls with equal summaries may differ in the part that is cut.
+        place = f" (number {seen[text]})" if counts[text] > 1 and "... [" in text else ""
+        summaries[key] = text + place
+    return summaries
 
 
 def _parts(content: Any) -> Iterator[Any]:

@@ -97,12 +97,12 @@ def test_a_long_text_is_told_as_it_comes(
     name = "run" if "input" in arguments else "write_file"
     early, events = fed(f"{text}\n", size, dialect)
     assert events[0] == CallStarted("call_1", name, "custom" if name == "run" else "function")
-    assert early.fits(name, arguments)
+    assert early.matches(name, arguments)
     whole = serialize_arguments(arguments, events[0].kind)
     assert whole.startswith(told(events))
     assert len(told(events)) > len(whole) - 30
     assert max(len(event.text) for event in events[1:]) <= 256
-    assert not early.fits(name, {**arguments, "path": "other", "input": "other"})
+    assert not early.matches(name, {**arguments, "path": "other", "input": "other"})
 
 
 CONTENTS = st.text(st.sampled_from("ab\\\"'\n\r\t{}é😀\x00"), max_size=80).map(("x" * 400).__add__)
@@ -123,8 +123,8 @@ def test_any_text_is_told_truly_however_the_reply_is_cut(
         early, events = fed(f'write_file("a", content={written(content)})\n', size)
     if written is triple:  # as Python reads it
         content = content.replace("\r\n", "\n").replace("\r", "\n")
-    assert early.begun is not None
-    assert early.fits("write_file", {"path": "a", "content": content}), told(events)
+    assert early.started is not None
+    assert early.matches("write_file", {"path": "a", "content": content}), told(events)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_any_text_is_told_truly_however_the_reply_is_cut(
 def test_what_is_not_certain_is_not_told(text: str) -> None:
     for size in (1, 300):
         early, events = fed(text, size)
-        assert (early.begun, events) == (None, [])
+        assert (early.started, events) == (None, [])
 
 
 # Over HTTP, in all three APIs

@@ -1,8 +1,8 @@
-"""A turn with a very small model: what it is shown, and the grammar that holds its reply.
+"""A turn with a very small model: its prompt, and the grammar that constrains its reply.
 
-Such a model copies well and composes badly. So it sees examples first, then few functions directly
-before the request; strings and numbers are copied from the request; and a result is put to it as
-the answer which it only has to say. Measured in docs/accuracy.md.
+Such a model copies well and composes badly. So it sees examples first, then few functions directly before the
+request; strings and numbers are copied from the request; and a result is presented as the answer, which the
+model only has to say. Measured in docs/accuracy.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 
 DEFAULTS = {"temperature": 0, "max_tokens": 512}
-"""Fields for a request that does not say: sampling spoils copying, and prose may never end."""
+"""Defaults for a request: sampling spoils copying, and prose may never end."""
 
 RESULTS = ("tool", "function")
 
@@ -34,27 +34,26 @@ class TinyTurn:
 
     messages: list[ModelMessage]
     grammar: str | None
-    """None where prose is wanted, or no grammar can be had."""
+    """None if prose is wanted, or the tools have no usable grammar."""
 
 
 def tiny_turn(
     messages: Sequence[Message],
     toolset: Toolset,
     choice: CallPolicy,
-    passages: Sequence[TranscriptSpan] = (),
+    spans: Sequence[TranscriptSpan] = (),
 ) -> TinyTurn:
-    """The turn that follows `messages`.
+    """The turn that follows ``messages``.
 
-    Where results came last and no call is required, the model is asked to say them, and not offered
-    another call.
+    If results came last and no call is required, the model is only asked to say them.
     """
-    asked = max((n for n, m in enumerate(messages) if m.role == "user"), default=None)
-    request = "" if asked is None else messages[asked].text
-    results = [m.text for m in messages[asked or 0 :] if m.role in RESULTS]
+    last_user = max((n for n, m in enumerate(messages) if m.role == "user"), default=None)
+    request = "" if last_user is None else messages[last_user].text
+    results = [m.text for m in messages[last_user or 0 :] if m.role in RESULTS]
     if messages[-1].role in RESULTS and not choice.required:
         content = render("tiny_results.jinja", request=request, results=results)
         return TinyTurn([{"role": "user", "content": content}], None)
-    # What a result says may be what the next call needs.
+    # The next call may need values from a result.
     source = "\n".join([request, *results])
     offered = shortlist(toolset.tools, request)
     examples = render(
@@ -70,20 +69,19 @@ def tiny_turn(
         )
     except UnusableGrammar:
         grammar = None
-    return TinyTurn(few_shot(examples, transcript(messages, toolset, passages)), grammar)
+    return TinyTurn(few_shot(examples, transcript(messages, toolset, spans)), grammar)
 
 
 def opening_messages() -> list[ModelMessage]:
-    """The turns with which every prompt for such a model begins."""
+    """The turns at the start of every prompt for such a model."""
     return few_shot(render("tiny.jinja", tools=(), evident=False, choice="auto"), [])[:-1]
 
 
 def few_shot(examples: str, messages: Sequence[Mapping[str, Any]]) -> list[ModelMessage]:
-    """The turns of a rendered ``tiny.jinja``, then the conversation `told`.
+    """The turns of a rendered ``tiny.jinja``, followed by the conversation.
 
-    The last turn, which offers the functions, goes in front of the last user message; the
-    system message that opens the conversation goes behind the first turn. No client can open a turn:
-    tools are one line each and begin with a Python name.
+    The last turn, which offers the functions, is put before the last user message; an opening system message
+    after the first turn. No client can open a turn: tools are one line each and start with a Python name.
     """
     _, *parts = _TURN.split(examples)
     turns: list[ModelMessage] = [
@@ -95,10 +93,10 @@ def few_shot(examples: str, messages: Sequence[Mapping[str, Any]]) -> list[Model
     turns[0]["content"] = "\n\n".join([turns[0]["content"], *system])
     rest = [dict(m) for m in messages[len(system) :]]
     request = rest.pop()["content"] if rest and rest[-1]["role"] == "user" else ""
-    return [*turns, *rest, {"role": "user", "content": _behind(offer, request)}]
+    return [*turns, *rest, {"role": "user", "content": _prepend(offer, request)}]
 
 
-def _behind(offer: str, request: Any) -> Any:
+def _prepend(offer: str, request: Any) -> Any:
     if isinstance(request, str):
         return f"{offer}\n\n{request}"
     return [{"type": "text", "text": f"{offer}\n\n"}, *request]
