@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from emulator.tools.lark_grammar import LarkGrammar, UnusableGrammar
+from emulator.tools.lark_grammar import LarkGrammar, InvalidLarkGrammar
 from emulator.tools.schema import SchemaError
 from emulator.tools.validator import enforceable
 
@@ -49,7 +49,7 @@ def _grammar_constraint(
     if syntax == "lark":
         try:
             grammar = LarkGrammar(definition)
-        except UnusableGrammar as error:
+        except InvalidLarkGrammar as error:
             message = f"definition is not a Lark grammar that can be enforced: {error}"
             raise SchemaError(message, f"{place}.definition") from error
         description = f"The whole input, as text of this Lark grammar:\n{definition}"

@@ -32,13 +32,13 @@ _GAVE_UP = Problem(
 )
 
 
-class UnusableGrammar(ValueError):
+class InvalidLarkGrammar(ValueError):
     """The grammar is not valid, or too large."""
 
 
 @dataclass(frozen=True)
 class LarkGrammar:
-    """A grammar in Lark's syntax. Raises `UnusableGrammar`."""
+    """A grammar in Lark's syntax. Raises `InvalidLarkGrammar`."""
 
     definition: str
     seconds: float = SECONDS
@@ -126,7 +126,7 @@ def _matcher(definition: str) -> LLMatcher:
         limits=limits,
     )
     if matcher.is_error():
-        raise UnusableGrammar(shorten(matcher.get_error().split("\n", 1)[0], 300))
+        raise InvalidLarkGrammar(shorten(matcher.get_error().split("\n", 1)[0], 300))
     return matcher
 
 

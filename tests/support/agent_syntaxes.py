@@ -1,7 +1,7 @@
-"""What agents' own prompts teach beside calls: commands in fences and elements, patches, quoted calls.
+"""What agents' own prompts teach instead of calls: commands in fences and elements, patches, quoted calls.
 
-One row each: the tools that are offered, a reply, and the statements that are read out of it. docs/formats.md
-shows the rows, and the tests try them.
+Each row: the offered tools, a reply, and the statements that must be read from it. docs/formats.md shows the
+rows, and the tests use them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WORDS = {"command": ["bash", "-lc", "ls"]}
 AGENT_SYNTAXES = (
     AgentSyntax("a shell's fence", "mini-SWE-agent", _BASH, "```bash\nls -la\n```", _LS),
     AgentSyntax(
-        "a shell's fence behind words", "Aider", _BASH, "I look.\n\n```sh\nls -la\n```\n", _LS
+        "a shell's fence after prose", "Aider", _BASH, "I look.\n\n```sh\nls -la\n```\n", _LS
     ),
     AgentSyntax(
         "an element with a command",
@@ -52,14 +52,14 @@ AGENT_SYNTAXES = (
         _LS,
     ),
     AgentSyntax(
-        "an element called like the tool", "OpenHands", _BASH, "<bash>\nls -la\n</bash>", _LS
+        "an element named after the tool", "OpenHands", _BASH, "<bash>\nls -la\n</bash>", _LS
     ),
     AgentSyntax(
-        "a history's line", "Gemini CLI, Qwen Code", _BASH, "[tool_call: bash for 'ls -la']", _LS
+        "a line of a history", "Gemini CLI, Qwen Code", _BASH, "[tool_call: bash for 'ls -la']", _LS
     ),
-    AgentSyntax("words of a command", "Codex", _SHELL, json.dumps(_WORDS), _LISTED),
+    AgentSyntax("a command as a list of words", "Codex", _SHELL, json.dumps(_WORDS), _LISTED),
     AgentSyntax(
-        "words of a command in a fence",
+        "a list of words in a fence",
         "Codex",
         _SHELL,
         f"```json\n{json.dumps(_WORDS)}\n```",
@@ -78,7 +78,7 @@ AGENT_SYNTAXES = (
         _PATCHED,
     ),
     AgentSyntax(
-        "a patch in the words of a command",
+        "a patch in a list of words",
         "Codex",
         _APPLY,
         json.dumps({"command": ["apply_patch", PATCH]}),
@@ -100,16 +100,16 @@ AGENT_SYNTAXES = (
     ),
 )
 
-#: What is none of these: the same replies where no such tool is offered, and words about commands.
+#: Replies without a command: the same replies without such a tool, and prose about commands.
 WORDS = {
-    "a fence, and words behind it": (_BASH, "Run this:\n\n```bash\nls -la\n```\n\nThen tell me."),
+    "a fence, and prose after it": (_BASH, "Run this:\n\n```bash\nls -la\n```\n\nThen tell me."),
     "two fences": (_BASH, "First:\n```bash\na\n```\nThen:\n```bash\nb\n```"),
-    "a fence without an end": (_BASH, "```bash\nls -la"),
+    "an unclosed fence": (_BASH, "```bash\nls -la"),
     "a console": (_BASH, "```console\n$ ls -la\n```"),
     "a fence, and no tool for it": (("search",), "```bash\nls -la\n```"),
     "a fence, and two tools for it": (("bash", "terminal"), "```bash\nls -la\n```"),
-    "words of a command in a sentence": (_SHELL, f"I would run {json.dumps(_WORDS)} now."),
-    "words of a command, and no tool": (("search",), json.dumps(_WORDS)),
+    "a list of words in a sentence": (_SHELL, f"I would run {json.dumps(_WORDS)} now."),
+    "a list of words, and no tool": (("search",), json.dumps(_WORDS)),
     "a patch, and no tool for it": (("search",), PATCH),
     "a list of strings": (_BASH, '["ls", "cat"]'),
 }
