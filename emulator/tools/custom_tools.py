@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from emulator.tools.lark_grammar import LarkGrammar, InvalidLarkGrammar
+from emulator.tools.lark_grammar import InvalidLarkGrammar, LarkGrammar
 from emulator.tools.schema import SchemaError
 from emulator.tools.validator import enforceable
 
