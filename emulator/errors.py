@@ -22,9 +22,13 @@ class EmulatorError(Exception):
 
     status = 500
     type = "server_error"
+    retryable = True
+    """False adds ``x-should-retry: false``, which openai-python and openai-node check first."""
 
     def __post_init__(self) -> None:
         super().__init__(self.message)
+        if not self.retryable:
+            self.headers = {"x-should-retry": "false", **self.headers}
 
     def body(self) -> dict[str, Any]:
         """The error as OpenAI's JSON object."""
@@ -96,14 +100,10 @@ class RateLimited(EmulatorError):
 
 
 class InsufficientQuota(RateLimited):
-    """The client's token budget is used up. ``x-should-retry`` stops OpenAI's clients from retrying
-    immediately."""
+    """The client's token budget is used up. OpenAI's clients would retry immediately."""
 
     type = "insufficient_quota"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.headers = {"x-should-retry": "false", **self.headers}
+    retryable = False
 
 
 class Overloaded(EmulatorError):
@@ -116,30 +116,25 @@ class LoopDetected(EmulatorError):
     """The request passed through this proxy before: an upstream leads back to it (RFC 5842, 7.2)."""
 
     status = 508
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.headers = {"x-should-retry": "false", **self.headers}
+    retryable = False
 
 
 class StorageFailed(EmulatorError):
     """The host's disk is full or failed. The client is asked not to retry immediately."""
 
     status = 507
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.headers = {"x-should-retry": "false", **self.headers}
+    retryable = False
 
 
 class FileStoreUnavailable(StorageFailed):
     """The file storage that all replicas share is temporarily unreachable; a retry may succeed."""
 
     status = 503
+    retryable = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.headers = {"retry-after": "1"}
+        self.headers = {"retry-after": "1", **self.headers}
 
 
 class StoreUnavailable(EmulatorError):
@@ -149,18 +144,11 @@ class StoreUnavailable(EmulatorError):
 
 
 class ModelFailed(EmulatorError):
-    """The model's answer was unusable, even after all repair attempts.
-
-    The proxy has already retried, so the client is asked not to: openai-python and openai-node check
-    ``x-should-retry`` first.
-    """
+    """The model's answer was unusable, even after all repair attempts. The client is asked not to retry."""
 
     status = 502
     type = "model_error"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.headers = {"x-should-retry": "false", **self.headers}
+    retryable = False
 
 
 class ExecutionFailed(EmulatorError):
