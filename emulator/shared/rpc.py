@@ -2,14 +2,15 @@
 
 One connection carries one call:
 
-    client -> server    ``[name, arguments]``
+    client -> server    ``[name, arguments, lengths of the attachments]``, then the attachments
     server -> client    ``["item", value]``                          a plain function returned
                         ``["item", value]`` ... then ``["end"]``     a generator yielded, then finished
                         ``["error", class name, facts]``             an `EmulatorError` was raised
 
-A frame is a length (4 bytes, big-endian) and that much JSON. The client may close the connection early. A
-generator is then stopped exactly as if the client of an HTTP request had disconnected
-(`emulator.client_disconnect`); a plain function runs to its end, and its result is dropped.
+A frame is a length (4 bytes, big-endian) and that much JSON. Attachments are raw bytes: large texts that
+the server only stores need not be parsed. The client may close the connection early. A generator is then
+stopped exactly as if the client of an HTTP request had disconnected (`emulator.client_disconnect`); a plain
+function runs to its end, and its result is dropped.
 
 The server answers only processes of its own user (SO_PEERCRED), and the socket is in a folder that other
 users cannot enter. While the keeper restarts, calls wait in the socket's backlog: the master keeps it open.
@@ -21,7 +22,7 @@ import os
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -56,13 +57,14 @@ class RpcClient:
     def __init__(self, path: Path) -> None:
         self._path = str(path)
 
-    def call(self, name: str, *arguments: Any) -> Any:
+    def call(self, name: str, *arguments: Any, attachments: Sequence[bytes] = ()) -> Any:
         """The value that the function returned. Raises what it raised, and `KeeperUnavailable`.
 
-        Also raises `KeeperUnavailable` if the HTTP client being served disconnects; the function runs on.
+        The function gets the ``attachments``, if there are any, as a list and last argument. Also raises
+        `KeeperUnavailable` if the HTTP client being served disconnects; the function runs on.
         """
         with (
-            self._connect(name, arguments) as connection,
+            self._connect(name, arguments, attachments) as connection,
             stop_on_disconnect(partial(_shut_down, connection)),
         ):
             _, value = _receive(connection)
@@ -83,11 +85,13 @@ class RpcClient:
                     return
                 yield value[0]
 
-    def _connect(self, name: str, arguments: tuple[Any, ...]) -> socket.socket:
+    def _connect(
+        self, name: str, arguments: tuple[Any, ...], attachments: Sequence[bytes] = ()
+    ) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.connect(self._path)
-            _write(connection, [name, arguments])
+            _write(connection, [name, arguments, [*map(len, attachments)]], *attachments)
         except OSError as error:
             connection.close()
             raise KeeperUnavailable(str(error)) from error
@@ -118,7 +122,10 @@ class RpcServer:
 
     def _answer(self, connection: socket.socket) -> None:
         with connection, suppress(KeeperUnavailable):
-            name, arguments = _read(connection)
+            name, arguments, lengths = _read(connection)
+            if lengths:
+                _check_length(sum(lengths))
+                arguments.append([_read_exactly(connection, length) for length in lengths])
             try:
                 value = self._handlers[name](*arguments)
                 if isinstance(value, Iterator):
@@ -191,9 +198,9 @@ def _send(connection: socket.socket, frame: list[Any]) -> None:
         raise KeeperUnavailable(str(error)) from error
 
 
-def _write(connection: socket.socket, frame: list[Any]) -> None:
+def _write(connection: socket.socket, frame: list[Any], *attachments: bytes) -> None:
     text = json_codec.dumps(frame)
-    connection.sendall(_LENGTH.pack(len(text)) + text)
+    connection.sendall(b"".join((_LENGTH.pack(len(text)), text, *attachments)))
 
 
 def _receive(connection: socket.socket) -> list[Any]:
@@ -207,11 +214,16 @@ def _receive(connection: socket.socket) -> list[Any]:
 def _read(connection: socket.socket) -> list[Any]:
     """Raises `KeeperUnavailable`."""
     (length,) = _LENGTH.unpack(_read_exactly(connection, _LENGTH.size))
-    if length > MAX_FRAME_BYTES:
-        raise KeeperUnavailable(f"a frame of {length} bytes")
+    _check_length(length)
     frame = json_codec.loads(_read_exactly(connection, length))
     assert isinstance(frame, list)
     return frame
+
+
+def _check_length(length: int) -> None:
+    """Raises `KeeperUnavailable`."""
+    if length > MAX_FRAME_BYTES:
+        raise KeeperUnavailable(f"a frame of {length} bytes")
 
 
 def _read_exactly(connection: socket.socket, size: int) -> bytes:

@@ -79,7 +79,7 @@ class RemoteTraces:
 @dataclass(frozen=True)
 class _StoredTrace:
     summary: TraceSummary
-    text: str | None
+    text: bytes | None
     """As written by `dump_trace`; None if only the summary is known."""
     reported: float
 
@@ -103,10 +103,12 @@ class TraceStore:
         calls: dict[str, Handler] = {f"traces.{name}": getattr(self, name) for name in names}
         return calls | {"traces.count_and_bytes": lambda: self._ring.count_and_bytes}
 
-    def put(self, batch: Sequence[Sequence[Any]]) -> None:
-        """Store what `emulator.traces.sender.TraceSender` sent."""
-        for fields, text, body in batch:
-            self._put(TraceSummary.from_json(fields, body.encode("latin-1")), text)
+    def put(self, batch: Sequence[Sequence[Any]], attachments: Sequence[bytes] = ()) -> None:
+        """Store what `TraceSender` sent: of each trace that is sent whole, text and body are attached."""
+        parts = iter(attachments)
+        for fields, is_whole in batch:
+            text, body = (next(parts), next(parts)) if is_whole else (None, b"")
+            self._put(TraceSummary.from_json(fields, body), text)
 
     def page(self, parameters: Mapping[str, str], client: str | None) -> dict[str, Any]:
         found = select_page(self._rows(client), parameters)
@@ -133,12 +135,12 @@ class TraceStore:
     def wait(self, version: int, seconds: float) -> int:
         return self._ring.wait(version, seconds)
 
-    def _put(self, summary: TraceSummary, text: str | None) -> None:
+    def _put(self, summary: TraceSummary, text: bytes | None) -> None:
         """``text`` is None in a report that the request still runs: its stored contents stay."""
         known = self._ring.get(summary.id)
         if text is None and known is not None:
             summary, text = replace(summary, body=known.value.summary.body), known.value.text
-        size = len(summary.body) + len(text or "") + sum(map(len, summary.words))
+        size = len(summary.body) + len(text or b"") + sum(map(len, summary.words))
         if size > self._max_trace_bytes:
             summary, text, size = replace(summary, body=b"", words=()), None, 0
         has_ended = summary.seconds is not None
@@ -156,7 +158,8 @@ class TraceStore:
 
     def _parts(self, stored: _StoredTrace) -> Any:
         """The arguments of `_trace`."""
-        return self._row(stored).to_json(), stored.text, stored.summary.body.decode("latin-1")
+        text = None if stored.text is None else stored.text.decode()
+        return self._row(stored).to_json(), text, stored.summary.body.decode("latin-1")
 
 
 def _trace(fields: Mapping[str, Any], text: str | None, body: str) -> Trace:

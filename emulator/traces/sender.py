@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextvars import Context
 from functools import partial
-from typing import Any
 
 import structlog
 
@@ -34,10 +33,8 @@ _BATCH_SECONDS = 0.05
 _BATCH_BYTES = 4 * 2**20
 """About the size of a batch. A request that ends while more is waiting sends it, and waits for that."""
 
-Message = list[Any]
-"""``[summary, text, body]`` as JSON, see `emulator.traces.transfer`. The text is None in a report that the
-request still runs.
-"""
+Message = tuple[TraceSummary, bytes | None]
+"""A summary and `dump_trace`; the latter is None in a report that the request still runs."""
 
 
 class TraceSender:
@@ -116,7 +113,7 @@ class TraceSender:
         if age >= 2 * self._sent_at[trace.id] and size_of(trace) <= self._max_bytes:
             self._sent_at[trace.id] = age
             return _whole(trace)
-        return [TraceSummary.of(trace).to_json(), None, ""]
+        return TraceSummary.of(trace), None
 
     def _send(self, traces: Sequence[Trace], message_of: Callable[[Trace], Message]) -> None:
         """In batches. A trace that cannot be serialized does not stop the others."""
@@ -129,7 +126,7 @@ class TraceSender:
                 log.exception("a request is not shown by the inspector", request=trace.id)
                 continue
             batch.append(message)
-            size += len(message[1] or "") + len(message[2])
+            size += len(message[1] or b"") + len(message[0].body)
             if size > _BATCH_BYTES:
                 self._send_batch(batch)
                 batch, size = [], 0
@@ -137,9 +134,14 @@ class TraceSender:
             self._send_batch(batch)
 
     def _send_batch(self, batch: list[Message]) -> None:
+        rows = [(summary.to_json(), text is not None) for summary, text in batch]
+        parts = [
+            part for summary, text in batch if text is not None for part in (text, summary.body)
+        ]
+        send = partial(self._keeper.call, "traces.put", rows, attachments=parts)
         try:
             # In an empty context: a client that disconnects meanwhile must not interrupt this.
-            Context().run(partial(self._keeper.call, "traces.put", batch))
+            Context().run(send)
         except (KeeperUnavailable, EmulatorError) as error:
             log.warning(
                 "requests are not shown by the inspector", requests=len(batch), reason=str(error)
@@ -152,4 +154,4 @@ def _whole(trace: Trace) -> Message:
     except (TypeError, ValueError, RecursionError):  # nested too deeply, for example
         strip(trace)
         text = dump_trace(trace)
-    return [TraceSummary.of(trace).to_json(), text.decode(), trace.body.decode("latin-1")]
+    return TraceSummary.of(trace), text

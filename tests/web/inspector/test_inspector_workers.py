@@ -159,8 +159,8 @@ def call(keeper: dict[str, Handler], name: str, *arguments: Any) -> Any:
 
 
 def put(keeper: dict[str, Handler], trace: Trace, *, whole: bool = True) -> None:
-    text, body = (dump_trace(trace).decode(), trace.body.decode("latin-1")) if whole else (None, "")
-    call(keeper, "put", [[TraceSummary.of(trace).to_json(), text, body]])
+    parts = [dump_trace(trace), trace.body] if whole else []
+    keeper["traces.put"]([[TraceSummary.of(trace).to_json(), whole]], parts)
 
 
 def test_the_keeper_limits_requests_and_bytes_and_finds_lost_requests() -> None:
@@ -203,10 +203,10 @@ def running_keeper(folder: Path, fails_at: str = "") -> Iterator[tuple[RpcClient
     messages: list[int] = []
     answers = TraceStore(100, 2**30, 3600).handlers()
 
-    def put(batch: Any) -> None:
+    def put(batch: Any, attachments: Any = ()) -> None:
         messages.append(len(batch))
         assert fails_at not in [row["id"] for row, *_ in batch]
-        answers["traces.put"](batch)
+        answers["traces.put"](batch, attachments)
 
     with rpc.listen(folder / "keeper") as listener:
         server = rpc.RpcServer(listener, {**answers, "traces.put": put})
