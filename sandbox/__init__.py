@@ -1,11 +1,12 @@
-"""Engines that run a model's Python with pauses. Knows nothing of HTTP, prompts or tools.
+"""Engines that run a model's Python and pause at calls. Knows nothing of HTTP, prompts or tools.
 
-The modules of this folder are the face, which the proxy may import, and what several rooms need. Start at
-`sandbox.engine`: the two verbs. The rooms, from top to bottom (a contract in pyproject.toml):
+The modules of this folder are the face, which the proxy may import, and code that several rooms share.
+Start at `sandbox.engine`, the interface of all engines. The rooms, from top to bottom (a contract in
+pyproject.toml):
 
 * `sandbox.monty` and `sandbox.kernel` are the two engines;
 * `sandbox.fences` confines kernels;
-* `sandbox.inside` is the code that runs inside a kernel, and imports nothing else of ours.
+* `sandbox.inside` is the code that runs inside a kernel; it imports nothing else of this project.
 
-`sandbox.checks` tries all of it on this machine.
+`sandbox.checks` tests all of them on this machine.
 """

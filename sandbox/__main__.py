@@ -1,4 +1,4 @@
-"""`python -m sandbox`: which engines and fences work on this machine, and how to mend the others."""
+"""`python -m sandbox`: report which engines and fences work on this machine, and how to fix the others."""
 
 import sys
 

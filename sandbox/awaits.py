@@ -1,10 +1,10 @@
-"""Make a pausing call awaitable where a program awaits it. Knows only names and syntax.
+"""Make calls of pausing functions awaitable where a program awaits them. Reads only names and syntax.
 
-Models write `await get_weather("Oslo")` and `asyncio.gather(f(1), f(2))` for functions that are
-plain. A pausing call already has its result when it returns, so the first is the call without
-`await`, and in the second each call becomes `asyncio.sleep(0, f(1))`: an awaitable of that result
-in every engine. Line numbers are kept. Calls that reach asyncio some other way are left alone and
-raise the TypeError that they would raise in Python.
+Models write `await get_weather("Oslo")` and `asyncio.gather(f(1), f(2))` for functions that are not
+coroutines. A pausing call has its result when it returns, so `await` is removed in the first case; in the
+second each call becomes `asyncio.sleep(0, f(1))`, an awaitable of the result in every engine. Line
+numbers stay the same. Calls that reach asyncio in another way stay unchanged, and raise the same
+TypeError as in Python.
 """
 
 import ast
@@ -14,10 +14,10 @@ from sandbox.parsing import parse, walk
 
 
 def settle_awaits(source: str, names: Collection[str], awaited: str = "") -> str:
-    """Return `source` with awaited calls of `names` made good; unparsable source as it is.
+    """Return `source` with awaitable calls of `names`; source that cannot be parsed stays unchanged.
 
-    ``awaited`` is the name of a function that makes any value awaitable, where the engine has one: names
-    and other things are awaited through it, since they may be results.
+    ``awaited`` is the name of a function that makes any value awaitable, if the engine has one. Other awaited
+    expressions may be results, so they are passed through it.
     """
     if "await" not in source and "asyncio" not in source:
         return source
@@ -27,17 +27,17 @@ def settle_awaits(source: str, names: Collection[str], awaited: str = "") -> str
         return source
     edits = sorted(_edits(tree, names, awaited), reverse=True)
     lines = [line.encode() for line in source.splitlines(keepends=True)]
-    for line, column, dropped, put in edits:
+    for line, column, removed, inserted in edits:
         text = lines[line - 1]
-        rest = text[column + dropped :]
-        lines[line - 1] = text[:column] + put + (rest.lstrip(b" \t") if dropped else rest)
+        rest = text[column + removed :]
+        lines[line - 1] = text[:column] + inserted + (rest.lstrip(b" \t") if removed else rest)
     return b"".join(lines).decode()
 
 
 def _edits(
     tree: ast.AST, names: Collection[str], awaited: str
 ) -> Iterator[tuple[int, int, int, bytes]]:
-    """(line, byte column, bytes to drop, bytes to put) for each change."""
+    """(line, byte column, number of bytes to remove, bytes to insert) for each change."""
     for node in walk(tree):
         if isinstance(node, ast.Await) and _pauses(node.value, names):
             yield node.lineno, node.col_offset, len(b"await"), b""
@@ -53,7 +53,8 @@ def _edits(
 
 
 def _calls(node: ast.expr, names: Collection[str]) -> Iterator[ast.expr]:
-    """Pausing calls that stand for a whole argument: bare, starred, in a list or comprehension."""
+    """Pausing calls that are a whole argument, or an item of a starred argument, a list or a
+    comprehension."""
     match node:
         case ast.Call() if _pauses(node, names):
             yield node

@@ -1,7 +1,7 @@
-"""Try each engine and each fence, and say what works. Knows nothing of settings or HTTP.
+"""Test each engine and each fence on this machine, and report what works. Knows nothing of settings or HTTP.
 
-Stops: nothing by itself; it is how an operator learns that something else would not.
-Does not stop: a fence that a program can still get over; tests/sandbox/test_escape.py asks that.
+Stops: nothing by itself; it tells an operator which engine or fence does not work.
+Does not stop: a program that gets past a working fence; tests/sandbox/test_escape.py tests that.
 """
 
 import time
@@ -22,17 +22,17 @@ _EXPECTED = [
 
 
 def check_all() -> list[Check]:
-    """The engines, and each fence of the bubblewrap sandbox. Takes about a second."""
+    """Test the engines, and each fence of the bubblewrap sandbox. Takes about a second."""
     return [check_monty(), *check_place("bubblewrap", {})]
 
 
 def check_monty() -> Check:
-    """Whether the monty engine works."""
+    """Test the monty engine."""
     return check("monty", MontyEngine)
 
 
 def check_place(place: str, options: Options) -> list[Check]:
-    """Whether a kernel works in this place, and each of its fences."""
+    """Test a kernel in this place, and each of its fences."""
     if place == "none":
         place = "bubblewrap"  # what the operator does without
     row = PLACES[place]
@@ -46,8 +46,8 @@ def check_place(place: str, options: Options) -> list[Check]:
 
 
 def check(name: str, make: Callable[[], Engine]) -> Check:
-    """Run one program with a pause on the engine that `make` makes."""
-    began = time.perf_counter()
+    """Run one program with a pause on a new engine."""
+    start = time.perf_counter()
     engine = make()
     try:
         with engine.session(frozenset({"ask"})) as session:
@@ -55,10 +55,14 @@ def check(name: str, make: Callable[[], Engine]) -> Check:
     except SandboxUnavailable as error:
         return Check(name, ok=False, detail=error.reason, fix=error.fix)
     except SandboxError as error:
-        return Check(name, ok=False, detail=str(error), fix="report this: it should have worked")
+        return Check(name, ok=False, detail=str(error), fix="report this as a bug")
     finally:
         engine.close()
     if steps != _EXPECTED:
-        return Check(name, ok=False, detail=f"the probe program gave {steps}", fix="report this")
-    seconds = time.perf_counter() - began
-    return Check(name, ok=True, detail=f"a program with one call took {seconds:.2f} s from cold")
+        return Check(
+            name, ok=False, detail=f"the probe program returned {steps}", fix="report this as a bug"
+        )
+    seconds = time.perf_counter() - start
+    return Check(
+        name, ok=True, detail=f"a program with one call took {seconds:.2f} s, including the start"
+    )

@@ -1,8 +1,9 @@
-"""A process that stays on one core, and what it starts that does not. On Linux; elsewhere nothing happens.
+"""Pin a process to one CPU core, but not the processes that it starts. Linux only; elsewhere nothing happens.
 
-Of the threads of a Python process one runs at a time. Where they may run on several cores, each hands over to
-one that has to be woken on another: with 16 requests at once that took 15 to 20 % of a worker's CPU. Staying
-is for where each core has such a process: where one is free, whatever needs no interpreter may run there.
+Only one thread of a Python process runs at a time. If the threads may run on several cores, each switch
+wakes a thread on another core: with 16 concurrent requests that took 15 to 20 % of a worker's CPU.
+Pinning is useful if each core has such a process; if a core is free, code that needs no interpreter may
+run there.
 """
 
 from __future__ import annotations
@@ -12,25 +13,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _allowed: set[int] = set()
-"""Cores of this process before it went to stay on one; empty: it has not."""
+"""The cores of this process before it was pinned; empty if it is not pinned."""
 
 
-def pin_to_core(place: int, of: int) -> None:
-    """Of ``of`` processes this is number ``place``; if there are as many cores, it stays on one of its own.
+def pin_to_core(index: int, count: int) -> None:
+    """Pin process ``index`` of ``count`` to a core of its own, if there are as many cores as processes.
 
-    To be called before it has threads. What it starts stays there too, unless it is started `unpinned`.
+    Call it before the process starts threads. Child processes are pinned too, unless they start inside
+    `unpinned`.
     """
     if not hasattr(os, "sched_setaffinity"):
         return
     cores = os.sched_getaffinity(0)
-    if len(cores) == of > 1:
-        os.sched_setaffinity(0, {sorted(cores)[place % of]})
+    if len(cores) == count > 1:
+        os.sched_setaffinity(0, {sorted(cores)[index % count]})
         _allowed.update(cores)
 
 
 @contextmanager
 def unpinned() -> Iterator[None]:
-    """What is started in the block may run on all cores: it may want more than one, and for long."""
+    """Child processes that start inside the block may run on all cores: kernels may need several for long."""
     if not _allowed:
         yield
         return

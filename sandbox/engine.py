@@ -1,7 +1,7 @@
-"""The two verbs that every engine offers: start a piece of a program, resume it where it paused.
+"""The interface of all engines: `start` a piece of a program, `resume` it where it paused.
 
-An engine is a REPL with pauses. It knows nothing of tools, prompts or HTTP: a *name* is a callable
-that pauses, and what its call means is for the host to decide.
+An engine is a REPL with pauses. A *name* is a function whose calls pause the program; the host decides
+what a call does. Knows nothing of tools, prompts or HTTP.
 """
 
 import time
@@ -24,7 +24,7 @@ class Paused:
     """The program called a pausing name and waits. `line` is 1-based in the piece, if known.
 
     `pending` are other calls that a notebook's cell waits for at the same time, in their order.
-    Calls of the same `batch`, if not 0, are of one display, comprehension or `asyncio.gather`.
+    Calls of the same `batch`, if not 0, belong to one display, comprehension or `asyncio.gather`.
     """
 
     name: str
@@ -39,8 +39,8 @@ class Paused:
 class Finished:
     """A piece ran to its end.
 
-    `text` is the repr of its last expression (None without one, or if that is None). `value` is
-    the same as JSON, or None where JSON has no shape for it.
+    `text` is the repr of its last expression, or None without one or if the value is None. `value` is the
+    same value as JSON, or None if JSON cannot represent it.
     """
 
     stdout: str = ""
@@ -53,53 +53,54 @@ Step: TypeAlias = Paused | Finished
 
 @dataclass(frozen=True)
 class Limits:
-    """What one session may use, in any engine."""
+    """The limits of one session, in every engine."""
 
     seconds: float = 10.0
-    """Running time of one piece; time spent paused in the host does not count."""
+    """Running time of one piece, without the time in which it is paused."""
     memory: int = 256 * 1024 * 1024
-    """Bytes. What a kernel takes before the program's first line is not counted."""
+    """Bytes, without what a kernel uses before the program's first line."""
     output: int = 256 * 1024
-    """Bytes printed by one piece."""
+    """Bytes that one piece may print."""
     pauses: int = 256
     """Calls of pausing names in one session."""
 
 
 class Session(Protocol):
-    """State kept between pieces. Used by one thread at a time."""
+    """A REPL: variables persist between pieces. One thread at a time may use it."""
 
     def start(self, source: str) -> Step:
-        """Run one piece: one or more whole statements. Raises SandboxError."""
+        """Run one piece: one or more complete statements. Raises SandboxError."""
 
     def resume(self, value: JSON) -> Step:
-        """Give the paused call its result and run on. Raises SandboxError."""
+        """Return ``value`` from the paused call and continue. Raises SandboxError."""
 
     def kill(self) -> None:
-        """End the session, also while it runs: `start` raises SandboxDied then. Callable from any thread."""
+        """End the session. If it runs, `start` raises SandboxDied. May be called from any thread."""
 
 
 class Engine(Protocol):
-    """Hands out sessions; safe to share between threads. `close` leaves nothing behind."""
+    """Opens sessions. Threads may share it. `close` stops all its processes."""
 
     @property
     def name(self) -> str: ...
 
     def get_ready(self) -> None:
-        """Programs may come soon: start what takes long, in the background. Cheap where that is done."""
+        """Programs may follow soon: start slow parts in the background. Returns immediately if that has
+        been done."""
 
     def session(
         self, names: frozenset[str], *, preamble: str = "", seed: int = 0
     ) -> AbstractContextManager[Session]:
         """Open a fresh session in which calls of `names` pause.
 
-        `preamble` is Python source run first. `seed` is what `fresh_seed` once returned: the clock
-        stands still at that instant and random numbers follow from it, so that a program can
-        be replayed; 0 leaves both alone. Raises SandboxUnavailable or SandboxBusy.
+        `preamble` is Python source that runs first. `seed` is a value of `fresh_seed`: the clock stops at
+        that instant and random numbers are derived from it, so that a program can be replayed; 0 changes
+        neither. Raises SandboxUnavailable or SandboxBusy.
         """
 
     def close(self) -> None: ...
 
 
 def fresh_seed() -> int:
-    """The present instant in microseconds since 1970: a frozen clock must tell today's date."""
+    """The current time in microseconds since 1970, because a stopped clock must show today's date."""
     return time.time_ns() // 1000

@@ -1,7 +1,7 @@
-"""What can go wrong in a sandbox, by whose fault. Knows nothing of engines, HTTP or prompts.
+"""Errors of a sandbox, by whose fault they are. Knows nothing of engines, HTTP or prompts.
 
-Only `Unsupported` may move a program on to the next engine. A failure, a limit or a refusal is
-final: falling through on those would let a program pick its own sandbox.
+Only after `Unsupported` may another engine run the program. A failure, a limit or a refusal is final:
+otherwise a program could choose its sandbox.
 """
 
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 
 class SandboxError(Exception):
-    """Base of everything that `Session.start` and `Session.resume` raise about a program."""
+    """Base class of the errors that `Session.start` and `Session.resume` raise."""
 
 
 class ProgramFailed(SandboxError):
-    """The program raised. `line` is 1-based in the piece that was started, or None if unknown."""
+    """The program raised an exception. `line` is 1-based in its piece, or None if unknown."""
 
     def __init__(
         self, kind: str, message: str, line: int | None, traceback: str, stdout: str = ""
@@ -27,7 +27,7 @@ class ProgramFailed(SandboxError):
 
 
 class Unsupported(SandboxError):
-    """This engine cannot run this program as CPython would; another engine may."""
+    """This engine cannot run this program as CPython does; another engine may."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class Unsupported(SandboxError):
 
 
 class SandboxTimeout(SandboxError):
-    """A piece ran longer than its deadline. Time spent paused in the host does not count."""
+    """A piece ran longer than its limit. Time in which it is paused does not count."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"the program ran longer than {seconds:g} s")
@@ -44,15 +44,15 @@ class SandboxTimeout(SandboxError):
 
 
 class SandboxLimit(SandboxError):
-    """A limit other than time was reached; `what` names it: memory, output, suspensions, ..."""
+    """The program reached a limit other than time. `what` is "memory", "output", "calls", ..."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"the program used more {what} than it may")
+        super().__init__(f"the program exceeded its limit of {what}")
         self.what = what
 
 
 class SandboxDied(SandboxError):
-    """The worker or kernel behind this session is gone. The engine and other sessions go on."""
+    """The worker or kernel of this session died. The engine and its other sessions continue."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -60,7 +60,7 @@ class SandboxDied(SandboxError):
 
 
 class SandboxUnavailable(SandboxError):
-    """The engine cannot offer a session at all; `fix` says what the operator can do."""
+    """The engine cannot open any session; `fix` tells the operator what to do."""
 
     def __init__(self, reason: str, fix: str) -> None:
         super().__init__(f"{reason}; {fix}")
@@ -69,12 +69,12 @@ class SandboxUnavailable(SandboxError):
 
 
 class SandboxBusy(SandboxUnavailable):
-    """Every place is taken just now; the same request may succeed in a moment."""
+    """All workers or kernels are in use; the same request may succeed in a moment."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One level of a traceback in the program's own code; `line` is 1-based in its piece."""
+    """One level of a traceback in the program's code; `line` is 1-based in its piece."""
 
     line: int
     function: str
@@ -85,7 +85,7 @@ _SHOWN_FRAMES = 8
 
 
 def render_traceback(frames: Sequence[Frame], kind: str, message: str) -> str:
-    """The traceback as a model should read it: its own lines, no file names, deep recursion cut."""
+    """The traceback for a model: lines of its program, no file names, deep recursion shortened."""
     lines = ["Traceback (most recent call last):"] if frames else []
     hidden = len(frames) - _SHOWN_FRAMES
     for index, frame in enumerate(frames):

@@ -1,6 +1,7 @@
-"""What a cell puts out while it runs, beyond its value. Knows nothing of Jupyter or of who reads it.
+"""The output of a cell while it runs, except its value. Knows nothing of Jupyter.
 
-All of it is data: text may hold ANSI codes, HTML may hold scripts. Whoever shows it escapes it.
+All of it is untrusted data: text may contain ANSI codes, HTML may contain scripts. Code that shows it
+must escape it.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from typing import Literal, TypeAlias
 
 @dataclass(frozen=True)
 class Printed:
-    """Text written to stdout or stderr, in the pieces in which it came."""
+    """Text written to stdout or stderr, in the pieces in which it arrived."""
 
     text: str
     stream: Literal["stdout", "stderr"] = "stdout"
@@ -18,9 +19,9 @@ class Printed:
 
 @dataclass(frozen=True)
 class Displayed:
-    """One thing in several shapes: MIME type -> text, or base64 for pictures but SVG.
+    """One object in several formats: MIME type -> text, or base64 for pictures other than SVG.
 
-    `is_result`: it is the value of the cell's last expression.
+    `is_result` is True for the value of the cell's last expression.
     """
 
     shapes: Mapping[str, str]
@@ -29,7 +30,7 @@ class Displayed:
 
 @dataclass(frozen=True)
 class Truncated:
-    """Some of `what` (`text` or `pictures`) was dropped, here and from here on."""
+    """Output of the kind `what` (`text` or `pictures`) is dropped from here on."""
 
     what: str
 

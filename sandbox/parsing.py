@@ -1,9 +1,9 @@
-"""Python source to syntax trees, in a program of many threads. Knows nothing of what is parsed.
+"""Parse Python source in a process with many threads, and walk the trees.
 
 CPython 3.11 up to 3.11.7 counts the depth of a tree under construction for all threads together
-(python/cpython#106905): where two of them parse at once, a valid source now and then fails with
-``SystemError: AST constructor recursion depth mismatch``. So they parse one after the other, which
-the interpreter lock has them do in any case.
+(python/cpython#106905): if two threads parse at the same time, valid source sometimes fails with
+``SystemError: AST constructor recursion depth mismatch``. So one thread parses at a time; the interpreter
+lock enforces that anyway.
 """
 
 from __future__ import annotations
@@ -17,34 +17,36 @@ _PARSING = threading.Lock()
 
 
 def parse(source: str, filename: str = "<unknown>") -> ast.Module:
-    """`ast.parse`, with all that it raises."""
+    """`ast.parse`; raises the same exceptions."""
     with _PARSING:
         return ast.parse(source, filename)
 
 
 def literal(source: str) -> Any:
-    """`ast.literal_eval` of text, with all that it raises."""
+    """`ast.literal_eval` of text; raises the same exceptions."""
     with _PARSING:
         return ast.literal_eval(source)
 
 
-_NO_NODES = frozenset(
+_FIELDS_WITHOUT_CHILDREN = frozenset(
     "ctx op ops id arg attr asname module level kind type_comment type_ignores simple is_async"
     " conversion rest".split()
 )
 
 
-_ALONE = frozenset({ast.Constant, ast.Name})
-"""Most nodes of most programs are these, and have none below them."""
-_INNER: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: ()}
-"""The fields in which a node of a kind may have others, in their order; filled as kinds are met."""
+_LEAVES = frozenset({ast.Constant, ast.Name})
+"""The most frequent nodes; they have no children."""
+_CHILD_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: ()}
+"""The fields in which a type of node has children, in their order; filled on demand."""
 
 
 def children(node: ast.AST) -> list[ast.AST]:
-    """The nodes right below ``node``, without operators and contexts, which have nothing below them."""
+    """The direct children of ``node``, without operators and contexts."""
     kind = type(node)
-    if (fields := _INNER.get(kind)) is None:
-        fields = _INNER[kind] = tuple(name for name in kind._fields if name not in _NO_NODES)
+    if (fields := _CHILD_FIELDS.get(kind)) is None:
+        fields = _CHILD_FIELDS[kind] = tuple(
+            name for name in kind._fields if name not in _FIELDS_WITHOUT_CHILDREN
+        )
     found: list[ast.AST] = []
     for field in fields:
         value = getattr(node, field, None)
@@ -56,18 +58,19 @@ def children(node: ast.AST) -> list[ast.AST]:
 
 
 def walk(node: ast.AST) -> Iterator[ast.AST]:
-    """What `ast.walk` gives, in a third of its time, but for operators and contexts."""
+    """All nodes, as `ast.walk` yields them, but without operators and contexts, and three times as fast."""
     waiting = [node]
     for node in waiting:  # it grows meanwhile
-        if type(node) not in _ALONE:
+        if type(node) not in _LEAVES:
             waiting += children(node)
         yield node
 
 
 def line_map(before: ast.Module, after: ast.Module) -> dict[int, int]:
-    """Line of a rewritten source -> line of the one that it was made from.
+    """Line of a rewritten source -> line of the original source.
 
-    ``before`` is the rewritten tree with the old lines, ``after`` the same parsed from its new source.
+    ``before`` is the rewritten tree with its original lines, ``after`` the same tree parsed from the new
+    source.
     """
     pairs = zip(_statements(before), _statements(after), strict=False)
     return {new.lineno: old.lineno for old, new in pairs}
@@ -92,7 +95,8 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def misplaced(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """What CPython's compiler refuses and its parser does not: (line, the SyntaxError's words)."""
+    """Statements that CPython's parser accepts and its compiler rejects: (line, message of the
+    SyntaxError)."""
     if not any(isinstance(node, _MAY_BE_MISPLACED) for node in walk(tree)):
         return
     waiting: list[tuple[ast.AST, bool, bool]] = [(tree, False, False)]

@@ -1,9 +1,16 @@
-"""Kernels started ahead of time, each handed out once. Knows nothing of programs.
+"""Start kernels ahead of time, and hand each out once. Knows nothing of programs.
 
-Launches run on the pool's own threads, which live as long as the pool: a bubblewrap sandbox dies
-with the thread that started it, so a request's thread must not. Another thread looks after what
-waits: it replaces kernels that have died or grown old, and refills a moment after a hand-out, since
-a start at that very moment would compete with the program for the processor.
+States of a kernel: *starting* or *waiting* (a future in `_warm`), *in use* (in `_in_use`), *disposed*. A
+waiting kernel that has died or grown old is disposed and replaced. At most `most` kernels are in use, and
+`size` are waiting.
+
+What may never happen: a kernel is handed out twice; a kernel is in use without a slot, or keeps its slot
+after its end; a kernel outlives `close`.
+
+Kernels start on threads of the pool, which live as long as the pool: a bubblewrap sandbox ends with the
+thread that started it, so the thread of a request must not start it. Another thread maintains the waiting
+kernels. It starts new ones a moment after a kernel was handed out, because at that time a start would
+compete with the program for the CPU.
 """
 
 import contextlib
@@ -20,25 +27,26 @@ from sandbox.errors import SandboxBusy, SandboxDied, SandboxUnavailable
 class Poolable(Protocol):
     def alive(self) -> bool: ...
     def kill(self) -> None:
-        """Stop it now, without waiting."""
+        """Stop it, without waiting for its end."""
 
     def dispose(self) -> None:
-        """Stop it if it runs, wait for its end and give back all that it held."""
+        """Stop it if it runs, wait for its end, and release its resources."""
 
 
 K = TypeVar("K", bound=Poolable)
 
 AcquireSlot = Callable[[], Callable[[], None] | None]
-"""Takes one of the places that several processes have together; what leaves it, or None if none is free."""
+"""Acquires a slot that several processes share. Returns a callback that releases it, or None if all are
+in use."""
 
-_LOOK = 0.25
-"""Seconds between looks at the waiting kernels: a dead one is replaced within them."""
-_QUIET = 0.05
-"""Seconds from a hand-out to its refill."""
+_CHECK_SECONDS = 0.25
+"""Interval of the checks for dead and old kernels."""
+_REFILL_DELAY = 0.05
+"""Seconds between handing out a kernel and starting the next one."""
 
 
 class WarmPool(Generic[K]):
-    """At most `most` kernels handed out at once, and `size` more waiting."""
+    """At most `most` kernels in use at the same time, and `size` more waiting."""
 
     def __init__(
         self,
@@ -51,93 +59,95 @@ class WarmPool(Generic[K]):
         acquire_slot: AcquireSlot | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`acquire_slot` is asked for each hand-out, where `most` is a number of several processes."""
+        """`acquire_slot` is called for each kernel that is handed out, if several processes share the
+        limit `most`."""
         self._launch = launch
-        self._take_place: AcquireSlot = acquire_slot or (lambda: lambda: None)
+        self._acquire_slot: AcquireSlot = acquire_slot or (lambda: lambda: None)
         self._size = size
         self._most = most
         self._max_age = max_age
         self._now = now
         self._lock = threading.Lock()
         self._warm: deque[Future[K]] = deque()
-        self._born: dict[K, float] = {}  # of those that wait
-        self._out: dict[K, Callable[[], None]] = {}
-        """Kernels that are handed out, and what leaves the place of each."""
-        self._promised = 0  # hand-outs under way: counted, not yet in _out
+        self._started_at: dict[K, float] = {}
+        """When each waiting kernel was started."""
+        self._in_use: dict[K, Callable[[], None]] = {}
+        """Kernels in use, each with the callback that releases its slot."""
+        self._reserved = 0  # kernels that are about to be handed out, not yet in _in_use
         self._closed = False
         self._threads = ThreadPoolExecutor(launchers, thread_name_prefix="kernel-launcher")
-        self._wanted = threading.Event()
-        self._keeper: threading.Thread | None = None
+        self._refill = threading.Event()
+        self._maintainer: threading.Thread | None = None
 
     def fill(self) -> None:
-        """Start the waiting kernels in the background, and keep them up."""
+        """Start the waiting kernels in the background, and maintain their number."""
         with self._lock:
             self._check_open()
             self._fill()
-            self._keep_up()
+            self._start_maintenance()
 
     def keep_up(self) -> None:
-        """As `fill`, but a moment from now, as behind a hand-out; nothing if that has been done."""
-        if self._keeper is None and self._size:
+        """As `fill`, but a moment later. Does nothing if maintenance has started."""
+        if self._maintainer is None and self._size:
             with self._lock:
                 if not self._closed:
-                    self._keep_up()
-                    self._wanted.set()
+                    self._start_maintenance()
+                    self._refill.set()
 
     def acquire(self, launch: Callable[[], K] | None = None) -> K:
-        """Hand out a kernel: a waiting one, or one started now; with ``launch`` the one that it makes.
+        """Hand out a waiting kernel, or start one; with ``launch``, hand out the kernel that it returns.
 
         Raises SandboxUnavailable, SandboxBusy.
         """
         with self._lock:
             self._check_open()
-            full = len(self._out) + self._promised >= self._most
-            leave = None if full else self._take_place()
-            if leave is None:
+            full = len(self._in_use) + self._reserved >= self._most
+            release_slot = None if full else self._acquire_slot()
+            if release_slot is None:
                 raise SandboxBusy(f"all {self._most} kernels are in use", "try again in a moment")
-            self._promised += 1
+            self._reserved += 1
         try:
-            kernel = self._ready() if launch is None else launch()
+            kernel = self._waiting_kernel() if launch is None else launch()
         except BaseException:
-            leave()
+            release_slot()
             raise
         finally:
             with self._lock:
-                self._promised -= 1
+                self._reserved -= 1
         with self._lock:
             if not self._closed:
-                self._out[kernel] = leave
-                self._keep_up()
-                self._wanted.set()
+                self._in_use[kernel] = release_slot
+                self._start_maintenance()
+                self._refill.set()
                 return kernel
-        leave()
+        release_slot()
         kernel.dispose()
         raise SandboxUnavailable("the kernel engine is closed", "create a new one")
 
     def release(self, kernel: K) -> None:
-        """End a kernel that was handed out; what takes time happens in the background."""
+        """End a kernel that was handed out. Slow parts run in the background."""
         kernel.kill()
         with self._lock:
-            if (leave := self._out.pop(kernel, None)) is not None:
-                leave()
+            if (release_slot := self._in_use.pop(kernel, None)) is not None:
+                release_slot()
             if not self._closed:
                 self._threads.submit(kernel.dispose)
                 return
         kernel.dispose()
 
     def counts(self) -> dict[str, int]:
-        """Kernels that wait, those that are handed out, and how many may be."""
+        """The number of waiting kernels, of kernels in use, and the limit of the latter."""
         with self._lock:
             ready = sum(future.done() and future.exception() is None for future in self._warm)
-            return {"waiting": ready, "in_use": len(self._out), "most": self._most}
+            return {"waiting": ready, "in_use": len(self._in_use), "most": self._most}
 
     def close(self) -> None:
-        """End every kernel. One in use is killed here and disposed of by whoever gives it back."""
+        """End all kernels. A kernel in use is killed here, and disposed when its user releases it."""
         with self._lock:
             self._closed = True
             waiting, self._warm = list(self._warm), deque()
-            self._wanted.set()
-            for kernel in self._out:
+            self._refill.set()
+            for kernel in self._in_use:
                 kernel.kill()
         for future in waiting:
             future.cancel()
@@ -145,25 +155,27 @@ class WarmPool(Generic[K]):
             if not future.cancelled() and future.exception() is None:
                 future.result().dispose()
         self._threads.shutdown(wait=True)
-        if self._keeper is not None:
-            self._keeper.join()
+        if self._maintainer is not None:
+            self._maintainer.join()
 
-    def _keep_up(self) -> None:
-        if self._keeper is None and self._size:
-            self._keeper = threading.Thread(target=self._keep, name="kernel-keeper", daemon=True)
-            self._keeper.start()
+    def _start_maintenance(self) -> None:
+        if self._maintainer is None and self._size:
+            self._maintainer = threading.Thread(
+                target=self._maintain, name="kernel-keeper", daemon=True
+            )
+            self._maintainer.start()
 
-    def _keep(self) -> None:
+    def _maintain(self) -> None:
         while not self._closed:
-            if self._wanted.wait(_LOOK):
-                time.sleep(_QUIET)
-                self._wanted.clear()
+            if self._refill.wait(_CHECK_SECONDS):
+                time.sleep(_REFILL_DELAY)
+                self._refill.clear()
             with self._lock:
-                # A launch that failed stays until someone asks for a kernel and is told of it.
+                # A failed launch stays, so that the next `acquire` raises its error.
                 for future in [each for each in self._warm if self._is_spent(each)]:
                     self._warm.remove(future)
-                    self._born.pop(future.result(), None)
-                    with contextlib.suppress(RuntimeError):  # closed meanwhile
+                    self._started_at.pop(future.result(), None)
+                    with contextlib.suppress(RuntimeError):  # the pool was closed meanwhile
                         self._threads.submit(future.result().dispose)
                 self._fill()
 
@@ -171,27 +183,27 @@ class WarmPool(Generic[K]):
         if not future.done() or future.exception() is not None:
             return False
         kernel = future.result()
-        return not kernel.alive() or self._now() - self._born[kernel] > self._max_age
+        return not kernel.alive() or self._now() - self._started_at[kernel] > self._max_age
 
-    def _started(self) -> K:
+    def _start_kernel(self) -> K:
         kernel = self._launch()
-        self._born[kernel] = self._now()
+        self._started_at[kernel] = self._now()
         return kernel
 
-    def _ready(self) -> K:
+    def _waiting_kernel(self) -> K:
         for _ in range(2):
             with self._lock:
                 self._check_open()
                 future = self._next()
             kernel = future.result()
-            self._born.pop(kernel, None)
+            self._started_at.pop(kernel, None)
             if kernel.alive():
                 return kernel
             kernel.dispose()
-        raise SandboxDied("kernels end as soon as they have started")
+        raise SandboxDied("kernels end immediately after their start")
 
     def _next(self) -> "Future[K]":
-        """The first waiting kernel that is ready, else the one that will be soonest."""
+        """The first waiting kernel that is ready, else the one that started first."""
         for future in self._warm:
             if future.done() and future.exception() is None:
                 self._warm.remove(future)
@@ -200,11 +212,11 @@ class WarmPool(Generic[K]):
             future = self._warm.popleft()
             if not future.done():
                 return future
-        return self._threads.submit(self._started)
+        return self._threads.submit(self._start_kernel)
 
     def _fill(self) -> None:
         while not self._closed and len(self._warm) < self._size:
-            self._warm.append(self._threads.submit(self._started))
+            self._warm.append(self._threads.submit(self._start_kernel))
 
     def _check_open(self) -> None:
         if self._closed:

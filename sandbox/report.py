@@ -1,4 +1,4 @@
-"""What a check of engines and fences reports, and how an operator reads it."""
+"""The result of testing engines and fences, and its text for an operator."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Check:
-    """One line of a report. `fix` is empty when `ok`; what is not `needed` may fail and be told."""
+    """One line of a report. `fix` is empty if `ok`. A check that is not `needed` may fail: it is only a
+    warning."""
 
     name: str
     ok: bool

@@ -1,6 +1,6 @@
 """Find out which names and expressions of a program can contain a placeholder. Reads only the syntax tree.
 
-The answers hold for every order of execution; in doubt an expression can contain one. Variables of
+The answers hold for any order of execution; in doubt an expression can contain one. Variables of
 different scopes must have different names (`scopes.separate`).
 """
 

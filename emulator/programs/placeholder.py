@@ -1,4 +1,4 @@
-"""The placeholder: an object that a running program gets in place of an unknown result.
+"""The placeholder: an object that a running program gets instead of an unknown result.
 
 `PREAMBLE` runs before a rewritten program, in any engine. ``_check_result`` turns what the host returns
 for a deferred call into the result or the placeholder. The other functions return their argument; if it

@@ -505,6 +505,6 @@ def test_kernels_that_end_at_once_are_not_started_without_end(
 ) -> None:
     monkeypatch.setattr(Thing, "alive", lambda self: False)
     pool, things, _ = make_pool(size=0, most=1)
-    with pytest.raises(SandboxDied, match="end as soon as they have started"):
+    with pytest.raises(SandboxDied, match="end immediately after their start"):
         pool.acquire()
     assert len(things) == 2
