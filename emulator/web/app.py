@@ -14,7 +14,7 @@ from emulator.shared.counts import WorkerCounts
 from emulator.upstream.interface import Upstream
 from emulator.web.inspector.access import Access
 from emulator.web.inspector.container_pages import add_containers
-from emulator.web.inspector.playground import Asker
+from emulator.web.inspector.playground import Playground
 from emulator.web.inspector.playground_pages import add_playground
 from emulator.web.inspector.rendering import Pages
 from emulator.web.inspector.request_pages import make_inspector
@@ -111,8 +111,8 @@ def _add_inspector(app: Flask, services: Services) -> None:
     pages = Pages(settings)
     recognize = recognizer(settings, services.client_keys, services.now)
     inspector = make_inspector(Access(settings, recognize, services.state), pages, requests.shown)
-    asker = Asker(services.pipeline, services.responses, requests.traces)
-    add_playground(inspector, pages, asker, settings, requests.shown)
+    playground = Playground(services.pipeline, services.responses, requests.traces)
+    add_playground(inspector, pages, playground, settings, requests.shown)
     add_containers(inspector, pages, services.interpreter, requests.shown)
     add_status(
         inspector,

@@ -34,7 +34,7 @@ def main() -> None:
         page.goto(f"{first}/program")
         page.locator("#step").focus()
         page.keyboard.press("ArrowRight")
-        page.get_by_text("Gone on with").wait_for()
+        page.get_by_text("Resumed").wait_for()
         page.keyboard.press("ArrowRight")
         page.locator("output", has_text="3 of 4").wait_for()
         page.locator(".source li.sent").wait_for()

@@ -149,7 +149,7 @@ def test_the_arrow_keys_walk_through_the_turns_of_a_program(page: Page) -> None:
     slider = page.get_by_role("slider", name="Program's turn")
     slider.focus()
     page.keyboard.press("ArrowRight")
-    expect(page.get_by_text("Gone on with, without the model")).to_be_visible()
+    expect(page.get_by_text("Resumed without the model")).to_be_visible()
     expect(slider).to_be_focused()
     page.keyboard.press("ArrowRight")
     expect(page.locator("output")).to_have_text("3 of 4")
@@ -177,9 +177,9 @@ def test_without_the_script_links_lead_through_the_turns(browser: Browser, url: 
     page = context.new_page()
     page.goto(f"{requests(page)[-1]}/program")
     expect(page.get_by_role("slider")).to_have_count(0)
-    page.get_by_role("link", name="program's next turn").click()
-    expect(page.get_by_text("Gone on with, without the model")).to_be_visible()
-    page.get_by_role("link", name="program's turn before").click()
+    page.get_by_role("link", name="next turn of the program").click()
+    expect(page.get_by_text("Resumed without the model")).to_be_visible()
+    page.get_by_role("link", name="previous turn of the program").click()
     expect(page.get_by_text("1 of 4")).to_be_visible()
     context.close()
 
@@ -234,7 +234,7 @@ def test_the_list_is_walked_by_keyboard(page: Page) -> None:
 def test_a_pasted_reply_is_read_on_the_page(page: Page) -> None:
     page.goto("/inspector/playground")
     page.get_by_label("Reply of the model").fill('```python\nget_weather(town="Oslo")\n```')
-    page.get_by_role("button", name="Read it").click()
+    page.get_by_role("button", name="Read").click()
     expect(page.locator("#explanation")).to_contain_text('unknown argument "town"')
 
 

@@ -1,4 +1,4 @@
-"""The inspector's containers: what waits for a person's word, cells that requests have run, and files."""
+"""The pages of containers: cells that wait for approval, cells that requests ran, and files."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ from emulator.web.routes.replies import json_reply
 from emulator.web.routes.uploads import content_reply
 
 PICTURES = ("image/png", "image/jpeg", "image/svg+xml")
-_MOST = 100
-"""Containers on the page, the newest."""
-_ENDINGS = (".png", ".jpg", ".jpeg", ".svg")
+_MAX_CONTAINERS = 100
+"""The newest are shown."""
+_PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".svg")
 
 
-class Word(BaseModel):
-    """A decision on a held cell."""
-
+class DecisionForm(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     code: str | None = Field(None, max_length=MAX_CODE)
@@ -36,53 +34,56 @@ class Word(BaseModel):
 
 
 def add_containers(
-    inspector: Blueprint, pages: Pages, interpreter: AnyInterpreter, kept: TraceReader
+    inspector: Blueprint, pages: Pages, interpreter: AnyInterpreter, recorded: TraceReader
 ) -> None:
     containers = interpreter.containers
 
     @inspector.get("/inspector/containers")
     def show_containers() -> Response:
-        found = containers.list(viewer().asks_as, Page(limit=_MOST)).items
+        newest = containers.list(viewer().sends_as, Page(limit=_MAX_CONTAINERS)).items
+        pending = [
+            cell for one in newest if one.approval for cell in interpreter.pending_cells(one.id)
+        ]
         return pages.page(
-            "containers.html", viewer=viewer(), here="containers", containers=found,
-            held=[held for one in found if one.approval for held in interpreter.pending_cells(one.id)],
+            "containers.html", viewer=viewer(), here="containers", containers=newest,
+            pending_cells=pending,
         )  # fmt: skip
 
     @inspector.get("/inspector/containers/<container_id>")
     def show_container(container_id: str) -> Response:
-        container = containers.get(viewer().asks_as, container_id, even_expired=True)
+        container = containers.get(viewer().sends_as, container_id, even_expired=True)
         running = container.status == "running"
-        traces = kept.in_container(container_id, viewer().client)
+        traces = recorded.in_container(container_id, viewer().client)
         return pages.page(
             "container.html", viewer=viewer(), here="containers", container=container,
-            files=containers.files(container_id) if running else (), endings=_ENDINGS,
+            files=containers.files(container_id) if running else (), picture_suffixes=_PICTURE_SUFFIXES,
             traces=traces, picture=_picture,
         )  # fmt: skip
 
     @inspector.get("/inspector/containers/<container_id>/files/<file_id>")
     def show_file(container_id: str, file_id: str) -> Response:
-        """As a download: what a cell has written is shown by nothing but an ``img``."""
-        containers.get(viewer().asks_as, container_id)
+        """Send a file as a download: a page shows a cell's file only in an ``img`` element."""
+        containers.get(viewer().sends_as, container_id)
         file = containers.file(container_id, file_id)
         reply = content_reply(containers.open(container_id, file_id), file.filename)
         if file.filename.lower().endswith(".svg"):
-            # An ``img`` wants to be told; no script in it runs there, nor where it is opened by itself.
+            # An ``img`` needs this type. Scripts in it run neither there nor when it is opened by itself.
             reply.content_type = "image/svg+xml"
         return reply
 
-    @inspector.post("/inspector/containers/<container_id>/executions/<execution_id>/<word>")
-    def decide(container_id: str, execution_id: str, word: str) -> Response:
-        if word not in ("approve", "decline"):
-            raise NotFound("A cell can be approved or declined.")
-        container = containers.get(viewer().asks_as, container_id)
-        told = parse_body(request.get_data(), Word)
-        decision = ApprovalDecision(word == "approve", told.code, told.reason)
+    @inspector.post("/inspector/containers/<container_id>/executions/<execution_id>/<verb>")
+    def decide(container_id: str, execution_id: str, verb: str) -> Response:
+        if verb not in ("approve", "decline"):
+            raise NotFound("A cell can only be approved or declined.")
+        container = containers.get(viewer().sends_as, container_id)
+        form = parse_body(request.get_data(), DecisionForm)
+        decision = ApprovalDecision(verb == "approve", form.code, form.reason)
         interpreter.decide(container.id, execution_id, decision)
-        return json_reply({"status": f"{word}d"})
+        return json_reply({"status": f"{verb}d"})
 
 
 def _picture(output: object) -> str:
-    """The address of a picture that a cell has displayed; "" for anything else."""
+    """Return a displayed picture as a data URL, or "" for any other output."""
     if not isinstance(output, Image) or output.media_type not in PICTURES:
         return ""
     return f"data:{output.media_type};base64,{base64.b64encode(output.data).decode()}"

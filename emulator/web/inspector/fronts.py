@@ -1,6 +1,6 @@
-"""The fronts as a page uses them: a request's body in, what was said and called out, results put in.
+"""How the playground uses each API: send a request, show the answer, add the results of its calls.
 
-Each asks the pipeline of the `ResponseFront` that it is given; only ``/v1/responses`` needs the rest of it.
+Each API uses the pipeline of the `ResponseFront` that it gets; only ``/v1/responses`` uses the rest of it.
 """
 
 from __future__ import annotations
@@ -22,72 +22,74 @@ from emulator.responses.request import parse_request
 
 Json = dict[str, Any]
 Results = Mapping[str, str]
-"""Id of a call -> what it gave."""
+"""Id of a call -> its result."""
 
 
 @dataclass(frozen=True)
-class AskedCall:
+class PlaygroundCall:
     id: str
     name: str
     arguments: str
 
 
 @dataclass(frozen=True)
-class Said:
+class AnswerView:
     """An answer as a page shows it."""
 
     text: str = ""
     reasoning: str = ""
-    calls: tuple[AskedCall, ...] = ()
+    calls: tuple[PlaygroundCall, ...] = ()
     body: Json | None = None
-    """The request with this answer in it, to which results are added."""
+    """The request with this answer appended: results can be added to it."""
 
 
-def _ask_chat(front: ResponseFront, body: Json, client: str) -> Said:
+def _ask_chat(front: ResponseFront, body: Json, client: str) -> AnswerView:
     chat = parse_chat(dumps({**body, "stream": False}))
     chunks = complete(front.pipeline, front.pipeline.read(chat, client))
     next(chunks)
     message: Json = collect_chunks(chunks)["choices"][0]["message"]
     calls = tuple(
-        AskedCall(call["id"], of["name"], str(of.get("arguments", of.get("input", ""))))
+        PlaygroundCall(call["id"], of["name"], str(of.get("arguments", of.get("input", ""))))
         for call in message.get("tool_calls") or ()
         for of in [call.get("function") or call["custom"]]
     )
     after = {**body, "messages": [*body.get("messages", ()), message]}
     text, reasoning = message.get("content") or "", message.get("reasoning_content") or ""
-    return Said(text, reasoning, calls, after)
+    return AnswerView(text, reasoning, calls, after)
 
 
-def _tell_chat(body: Json, results: Results) -> Json:
-    told = [
+def _add_chat_results(body: Json, results: Results) -> Json:
+    messages = [
         {"role": "tool", "tool_call_id": key, "content": result} for key, result in results.items()
     ]
-    return {**body, "messages": [*_list(body, "messages"), *told]} if told else body
+    return {**body, "messages": [*_list(body, "messages"), *messages]} if messages else body
 
 
-def _ask_response(front: ResponseFront, body: Json, client: str) -> Said:
-    given = body.get("input", [])
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else _list(body, "input")
-    asked = {**body, "input": items, "stream": False, "store": False, "background": False}
-    if conversation := asked.pop("conversation", None):
+def _ask_response(front: ResponseFront, body: Json, client: str) -> AnswerView:
+    text = body.get("input")
+    items = [{"role": "user", "content": text}] if isinstance(text, str) else _list(body, "input")
+    request = {**body, "input": items, "stream": False, "store": False, "background": False}
+    if conversation := request.pop("conversation", None):
         key = conversation.get("id") if isinstance(conversation, dict) else conversation
-        asked["input"] = [*front.conversations.get(client, str(key)).items, *items]
-    answer = front.answer(client, *parse_request(dumps(asked)))
+        request["input"] = [*front.conversations.get(client, str(key)).items, *items]
+    answer = front.answer(client, *parse_request(dumps(request)))
     next(answer.events)
     output: list[Json] = last(answer.events)["response"]["output"]
     calls = tuple(
-        AskedCall(item["call_id"], item["name"], str(item.get("arguments", item.get("input", ""))))
+        PlaygroundCall(
+            item["call_id"], item["name"], str(item.get("arguments", item.get("input", "")))
+        )
         for item in output
         if item["type"] in _CALL_OUTPUTS
     )
     texts = _texts(output, "message", "content")
-    return Said(
+    return AnswerView(
         "\n".join(texts),
         "\n".join(
             [*_texts(output, "reasoning", "summary"), *_texts(output, "reasoning", "content")]
         ),
         calls,
-        {**asked, "input": [*asked["input"], *output]},
+        {**request, "input": [*request["input"], *output]},
     )
 
 
@@ -97,7 +99,7 @@ _CALL_OUTPUTS = {
 }
 
 
-def _tell_response(body: Json, results: Results) -> Json:
+def _add_response_results(body: Json, results: Results) -> Json:
     if not results:
         return body
     items = _list(body, "input")
@@ -106,11 +108,11 @@ def _tell_response(body: Json, results: Results) -> Json:
         for item in items
         if isinstance(item, dict) and str(item.get("type")) in _CALL_OUTPUTS
     }
-    told = [
+    outputs = [
         {"type": kinds.get(key, "function_call_output"), "call_id": key, "output": result}
         for key, result in results.items()
     ]
-    return {**body, "input": [*items, *told]}
+    return {**body, "input": [*items, *outputs]}
 
 
 def _list(body: Json, field: str) -> list[Any]:
@@ -131,17 +133,17 @@ def _texts(output: list[Json], kind: str, field: str) -> list[str]:
     ]
 
 
-def _ask_message(front: ResponseFront, body: Json, client: str) -> Said:
-    asked = parse_body(dumps({**body, "stream": False}), MessagesRequest)
-    answer = anthropic.answer(front.pipeline, asked, client)
+def _ask_message(front: ResponseFront, body: Json, client: str) -> AnswerView:
+    request = parse_body(dumps({**body, "stream": False}), MessagesRequest)
+    answer = anthropic.answer(front.pipeline, request, client)
     next(answer.events)
     content: list[Json] = collect_message(answer.events)["content"]
     calls = tuple(
-        AskedCall(block["id"], block["name"], dumps(block["input"]).decode())
+        PlaygroundCall(block["id"], block["name"], dumps(block["input"]).decode())
         for block in content
         if block["type"] == "tool_use"
     )
-    return Said(
+    return AnswerView(
         "\n".join(block["text"] for block in content if block["type"] == "text"),
         "\n".join(block["thinking"] for block in content if block["type"] == "thinking"),
         calls,
@@ -152,32 +154,32 @@ def _ask_message(front: ResponseFront, body: Json, client: str) -> Said:
     )
 
 
-def _tell_message(body: Json, results: Results) -> Json:
-    told = [
+def _add_message_results(body: Json, results: Results) -> Json:
+    blocks = [
         {"type": "tool_result", "tool_use_id": key, "content": result}
         for key, result in results.items()
     ]
-    if not told:
+    if not blocks:
         return body
-    return {**body, "messages": [*_list(body, "messages"), {"role": "user", "content": told}]}
+    return {**body, "messages": [*_list(body, "messages"), {"role": "user", "content": blocks}]}
 
 
 @dataclass(frozen=True)
 class _Front:
-    ask: Callable[[ResponseFront, Json, str], Said]
+    ask: Callable[[ResponseFront, Json, str], AnswerView]
     """Raises `EmulatorError`."""
-    tell: Callable[[Json, Results], Json]
-    """The request with the results of its calls."""
+    add_results: Callable[[Json, Results], Json]
+    """Returns the request with the results of its calls. Raises `BadRequest`."""
 
 
 PATHS: Mapping[str, _Front] = {
-    "/v1/chat/completions": _Front(_ask_chat, _tell_chat),
-    "/v1/responses": _Front(_ask_response, _tell_response),
-    "/v1/messages": _Front(_ask_message, _tell_message),
+    "/v1/chat/completions": _Front(_ask_chat, _add_chat_results),
+    "/v1/responses": _Front(_ask_response, _add_response_results),
+    "/v1/messages": _Front(_ask_message, _add_message_results),
 }
 
 
 def path_of(path: str) -> str:
-    """The one of `PATHS` that a recorded request had asked; "" if it was none of them."""
-    named = "/v1" + path.removeprefix("/v1")
-    return named if named in PATHS else ""
+    """Return the key of `PATHS` for a recorded request's path, or "" if there is none."""
+    full = "/v1" + path.removeprefix("/v1")
+    return full if full in PATHS else ""

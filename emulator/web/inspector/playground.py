@@ -1,7 +1,7 @@
-"""Ask a model from a page: the same line as any request takes, recorded like one.
+"""Send a request from a page through the same pipeline as any other request, and record it.
 
-A request of any front can be sent, and its calls be answered by hand: what comes next is made of it and the
-answer. Nothing is streamed, kept, added to a conversation or made in the background for a page.
+Requests of all three APIs can be sent, and their calls answered by hand. Nothing is streamed, stored, added
+to a conversation or made in the background.
 """
 
 from __future__ import annotations
@@ -15,48 +15,49 @@ from emulator.events import new_id
 from emulator.json_codec import dumps
 from emulator.responses.front import ResponseFront
 from emulator.traces import Traces
-from emulator.web.inspector.fronts import PATHS, Json, Said
+from emulator.web.inspector.fronts import PATHS, AnswerView, Json
 
 
 @dataclass(frozen=True)
-class Answer:
-    """``request`` is the id under which it was recorded."""
-
-    request: str
+class PlaygroundAnswer:
+    request_id: str
+    """The id under which the request was recorded."""
     path: str
-    said: Said
+    answer: AnswerView
     error: str = ""
 
 
 @dataclass(frozen=True)
-class Asker:
-    """Answers requests of a viewer."""
-
+class Playground:
     pipeline: Pipeline
     responses: ResponseFront
     requests: Traces
 
-    def ask(self, path: str, body: Json, client: str, profile: str = "") -> Answer:
-        """``path`` is one of `PATHS`; ``profile``, if any, in place of the one that the model's name
-        chooses. Does not raise."""
-        key = new_id("req_")
+    def send(self, path: str, body: Json, client: str, profile: str = "") -> PlaygroundAnswer:
+        """Send a request to ``path``, one of `PATHS`. An error is part of the answer: nothing is raised.
+
+        ``profile``, if given, is used instead of the one that the model's name selects.
+        """
+        request_id = new_id("req_")
         sent = dumps({**body, "stream": False})
-        trace = self.requests.begin(key, "POST", path, str(client), sent, path)
+        trace = self.requests.begin(request_id, "POST", path, str(client), sent, path)
         token = traces.current.set(trace)
-        said = Said()
-        failed: EmulatorError | None = None
+        answer = AnswerView()
+        failure: EmulatorError | None = None
         pipeline = replace(self.pipeline, profile=profile) if profile else self.pipeline
         try:
-            said = PATHS[path].ask(replace(self.responses, pipeline=pipeline), body, client)
+            answer = PATHS[path].ask(replace(self.responses, pipeline=pipeline), body, client)
         except EmulatorError as error:
-            failed = error
+            failure = error
         finally:
             traces.current.reset(token)
         if trace is not None:
-            trace.status = 200 if failed is None else failed.status
-            if failed is None:
-                trace.record_response(dumps({"text": said.text, "calls": said.calls}))
+            trace.status = 200 if failure is None else failure.status
+            if failure is None:
+                trace.record_response(dumps({"text": answer.text, "calls": answer.calls}))
             else:
-                trace.set_error(failed.message, failed.code)
+                trace.set_error(failure.message, failure.code)
             self.requests.finish(trace)
-        return Answer(key, path, said, "" if failed is None else failed.message)
+        return PlaygroundAnswer(
+            request_id, path, answer, "" if failure is None else failure.message
+        )

@@ -1,4 +1,4 @@
-"""A program with a gutter: which line sent a call, where it waits, what was known when it was run again."""
+"""A program's lines, marked with the state of the calls that they make."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from emulator.json_codec import dumps
 from emulator.traces import Trace, Turn
 
 Mark = Literal["sent", "waiting", "resumed"]
-"""``sent``: its call has left in this request; ``resumed``: an earlier one, whose result is known by now;
-``waiting``: an earlier one whose result is not."""
+"""``sent``: the call was sent in this request. ``resumed``: an earlier call whose result is known.
+``waiting``: an earlier call whose result is not known yet."""
 
 
 @dataclass(frozen=True)
-class MadeCall:
+class CallView:
     id: str
     name: str
     arguments: str
@@ -25,80 +25,82 @@ class MadeCall:
 
 
 @dataclass(frozen=True)
-class Line:
+class ProgramLine:
     number: int
     text: str
     marks: tuple[Mark, ...] = ()
 
 
 @dataclass(frozen=True)
-class Program:
-    """One program as this request has run it."""
+class ProgramView:
+    """A program as this request ran it."""
 
     title: str
-    lines: tuple[Line, ...]
-    calls: tuple[MadeCall, ...]
+    lines: tuple[ProgramLine, ...]
+    calls: tuple[CallView, ...]
     outcome: str = ""
     output: str = ""
 
 
-def programs(trace: Trace) -> list[Program]:
-    """What was gone on with, and then what was written in this request's turns."""
+def program_views(trace: Trace) -> list[ProgramView]:
+    """The program that this request resumed, then those that its turns wrote."""
     found = [] if trace.resumed is None else [_resumed(trace)]
     return found + [
-        written(turn, f"Turn {number}", trace)
+        program_view(turn, f"Turn {number}", trace)
         for number, turn in enumerate(trace.turns, 1)
         if turn.program or turn.cell
     ]
 
 
-def written(turn: Turn, title: str, trace: Trace) -> Program:
+def program_view(turn: Turn, title: str, trace: Trace) -> ProgramView:
     sent = [
-        MadeCall(call.id, call.name, _json(call.arguments), "sent", turn.lines[call.id])
+        CallView(call.id, call.name, _json(call.arguments), "sent", turn.lines[call.id])
         for call in trace.calls
         if call.id in turn.lines
     ]
     source = turn.program or turn.cell
     outcome = {"invalid": "rejected", "ran": "cell"}.get(turn.verdict, "")
-    return Program(title, lines(source, sent), tuple(sent), outcome)
+    return ProgramView(title, lines(source, sent), tuple(sent), outcome)
 
 
-def lines(source: str, calls: Sequence[MadeCall]) -> tuple[Line, ...]:
-    at: dict[int, list[Mark]] = {}
+def lines(source: str, calls: Sequence[CallView]) -> tuple[ProgramLine, ...]:
+    marks: dict[int, list[Mark]] = {}
     for call in calls:
         if call.line is not None:
-            at.setdefault(call.line, []).append(call.mark)
+            marks.setdefault(call.line, []).append(call.mark)
     return tuple(
-        Line(number, text, tuple(dict.fromkeys(at.get(number, ()))))
+        ProgramLine(number, text, tuple(dict.fromkeys(marks.get(number, ()))))
         for number, text in enumerate(source.splitlines(), 1)
     )
 
 
-def _resumed(trace: Trace) -> Program:
+def _resumed(trace: Trace) -> ProgramView:
     program = trace.resumed
     assert program is not None
-    at = dict(enumerate(program.lines))
+    line_of = dict(enumerate(program.lines))
     calls = [
-        MadeCall(
+        CallView(
             call.id,
             call.name,
             _json(call.arguments),
             "resumed" if call.known else "waiting",
-            at.get(place),
+            line_of.get(place),
             _json(call.result) if call.known else None,
         )
         for place, call in enumerate(program.calls)
     ]
     if program.outcome == "waits":
         known = {call.id for call in calls}
-        fresh = [call for call in trace.calls if call.id not in known]
+        new = [call for call in trace.calls if call.id not in known]
         calls += [
-            MadeCall(call.id, call.name, _json(call.arguments), "sent", at.get(len(calls) + place))
-            for place, call in enumerate(fresh)
+            CallView(
+                call.id, call.name, _json(call.arguments), "sent", line_of.get(len(calls) + place)
+            )
+            for place, call in enumerate(new)
         ]
-    title = "Gone on with, without the model" if trace.turns_saved else "Gone on with"
+    title = "Resumed without the model" if trace.turns_saved else "Resumed"
     outcome = {"waits": "waits for results"}.get(program.outcome, program.outcome)
-    return Program(title, lines(program.source, calls), tuple(calls), outcome, program.output)
+    return ProgramView(title, lines(program.source, calls), tuple(calls), outcome, program.output)
 
 
 def _json(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""A prompt as it was sent, beside the one before it: what a prefix cache could have kept, and what is new."""
+"""A prompt compared with the one before it: the part that a prefix cache could reuse, and the rest."""
 
 from __future__ import annotations
 
@@ -10,61 +10,61 @@ from typing import Any, Literal
 
 from emulator.traces import Turn
 
-_MOST_LINES = 2000
-"""Of two texts that are compared line by line; `difflib` takes their product at worst."""
+_MAX_LINES = 2000
+"""Longest texts that are compared line by line: the worst case of `difflib` is their product."""
 
-Line = tuple[Literal["same", "gone", "new", "place"], str]
+DiffLine = tuple[Literal["same", "gone", "new", "place"], str]
 
 
 @dataclass(frozen=True)
-class Message:
+class MessageView:
     role: str
     text: str
     state: Literal["cached", "new", "changed"]
-    """``cached``: the same as in the prompt before, as is all that stands before it."""
-    diff: tuple[Line, ...] = ()
-    """Of one that has changed: from the one that stood in its place."""
+    """``cached``: equal to the prompt before, and so is every earlier message."""
+    diff: tuple[DiffLine, ...] = ()
+    """For ``changed``: the difference from the message at the same place in the prompt before."""
 
 
 @dataclass(frozen=True)
-class Prompt:
-    messages: tuple[Message, ...]
+class PromptView:
+    messages: tuple[MessageView, ...]
     before: str
-    """What it is compared with: ``turn`` (the one before in this request), an id of a request, or ""."""
+    """What it is compared with: ``turn`` (the previous one of this request), the id of a request, or ""."""
     cached: int = 0
-    """Characters at its beginning that are the same."""
+    """Length of the common prefix in characters."""
     chars: int = 0
 
     @property
     def share(self) -> int:
-        """Per cent of the prompt that a prefix cache could have kept."""
+        """Percentage of the prompt that a prefix cache could reuse."""
         return round(100 * self.cached / self.chars) if self.chars else 0
 
 
-def prompt(turn: Turn, before: Turn | None, named: str) -> Prompt:
-    """``before`` is what ``turn`` is compared with, and ``named`` what that is called."""
+def prompt_view(turn: Turn, before: Turn | None, label: str) -> PromptView:
+    """Compare ``turn`` with ``before``, which the page calls ``label``."""
     texts = [(str(one.get("role", "")), text_of(one)) for one in turn.messages]
     old = [] if before is None else [(str(m.get("role", "")), text_of(m)) for m in before.messages]
-    shown: list[Message] = []
+    shown: list[MessageView] = []
     cached, same = 0, True
     for place, (role, text) in enumerate(texts):
         other = old[place] if place < len(old) else None
         if same and other == (role, text):
             cached += len(text)
-            shown.append(Message(role, text, "cached"))
+            shown.append(MessageView(role, text, "cached"))
             continue
         if same and other is not None and other[0] == role:
             cached += _common(other[1], text)
-            shown.append(Message(role, text, "changed", tuple(diff(other[1], text))))
+            shown.append(MessageView(role, text, "changed", tuple(diff(other[1], text))))
         else:
-            shown.append(Message(role, text, "new"))
+            shown.append(MessageView(role, text, "new"))
         same = False
     chars = sum(len(text) for _, text in texts)
-    return Prompt(tuple(shown), named if before else "", cached, chars)
+    return PromptView(tuple(shown), label if before else "", cached, chars)
 
 
 def text_of(message: Mapping[str, Any]) -> str:
-    """What a message says; parts that are no text, and calls, as JSON."""
+    """The text of a message, with calls and other parts as JSON."""
     content = message.get("content")
     parts = content if isinstance(content, list) else [content]
     texts = [
@@ -82,9 +82,9 @@ def text_of(message: Mapping[str, Any]) -> str:
     return "\n".join(texts)
 
 
-def diff(old: str, new: str) -> list[Line]:
-    """The lines that changed, and some around them."""
-    before, after = old.splitlines()[:_MOST_LINES], new.splitlines()[:_MOST_LINES]
+def diff(old: str, new: str) -> list[DiffLine]:
+    """The changed lines with three lines of context."""
+    before, after = old.splitlines()[:_MAX_LINES], new.splitlines()[:_MAX_LINES]
     kinds: dict[str, Literal["same", "gone", "new"]] = {" ": "same", "-": "gone", "+": "new"}
     return [
         ("place", line) if line.startswith("@@") else (kinds[line[0]], line[1:])
@@ -93,7 +93,7 @@ def diff(old: str, new: str) -> list[Line]:
 
 
 def _common(one: str, other: str) -> int:
-    """Characters that both begin with."""
+    """Return the length of the common prefix, by bisection."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,4 +1,4 @@
-"""Keys taken out of what is shown: those that the proxy knows, and what looks like one."""
+"""Replace keys in every text that a page shows: the keys of the settings, and text that looks like a key."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from emulator.settings import Settings
 from emulator.upstream.routes import Routes
 
 HIDDEN = "[hidden]"
-_SHORTEST = 8
-"""A shorter key is a word like any other."""
-_NAMED = re.compile(
+_MIN_CHARS = 8
+"""A shorter key could be an ordinary word."""
+_NAMED_KEY = re.compile(
     r"""(["'](?:authorization|proxy-authorization|(?:x-)?api[-_]?key|password|secret|client_secret"""
     r"""|access_token|refresh_token)\\?["']\s*:\s*\\?["'])[^"'\\]+""",
     re.IGNORECASE,
 )
 _BEARER = re.compile(r"\b(Bearer\s+)[\w.~+/=-]{8,}", re.IGNORECASE)
-_SHAPED = re.compile(r"\b(?:sk|pk|ghp|gho|xox[bp]|hf|AKIA)[-_]?[A-Za-z0-9_-]{16,}")
+_KEY_SHAPE = re.compile(r"\b(?:sk|pk|ghp|gho|xox[bp]|hf|AKIA)[-_]?[A-Za-z0-9_-]{16,}")
 
 
 def redactor(settings: Settings) -> Callable[[object], object]:
-    """What Jinja is to do with each value before it is escaped."""
-    known = sorted(_keys(settings), key=len, reverse=True)
-    ours = re.compile("|".join(map(re.escape, known))) if known else None
+    """Return the function that Jinja applies to each value before it is escaped."""
+    keys = sorted(_keys(settings), key=len, reverse=True)
+    own_keys = re.compile("|".join(map(re.escape, keys))) if keys else None
 
     def redact(value: object) -> object:
         if not isinstance(value, str) or isinstance(value, Markup):
             return value
-        if ours is not None:
-            value = ours.sub(HIDDEN, value)
-        value = _NAMED.sub(rf"\1{HIDDEN}", value)
-        return _SHAPED.sub(HIDDEN, _BEARER.sub(rf"\1{HIDDEN}", value))
+        if own_keys is not None:
+            value = own_keys.sub(HIDDEN, value)
+        value = _NAMED_KEY.sub(rf"\1{HIDDEN}", value)
+        return _KEY_SHAPE.sub(HIDDEN, _BEARER.sub(rf"\1{HIDDEN}", value))
 
     return redact
 
@@ -42,6 +42,6 @@ def _keys(settings: Settings) -> Iterable[str]:
     secret = [settings.inspector_key, settings.gateway_token, *settings.client_keys]
     for target in Routes(settings).targets:
         secret.append(target.settings.api_key)
-        yield from (value for value in target.headers.values() if len(value) >= _SHORTEST)
+        yield from (value for value in target.headers.values() if len(value) >= _MIN_CHARS)
     keys = (one.get_secret_value() for one in secret)
-    yield from (key for key in keys if len(key) >= _SHORTEST)
+    yield from (key for key in keys if len(key) >= _MIN_CHARS)

@@ -1,4 +1,4 @@
-"""Templates as responses: every value redacted and escaped, under a policy that runs no script but ours."""
+"""Render templates. Every value is redacted and escaped; the policy runs only the inspector's own script."""
 
 from __future__ import annotations
 
@@ -34,13 +34,11 @@ _STATIC = {
     "inspector.css": "text/css",
     "icon.svg": "image/svg+xml",
 }
-MOST_SHOWN = 200_000
-"""Characters of one text on a page."""
+MAX_CHARS = 200_000
+"""Longest text on a page."""
 
 
 class Pages:
-    """Renders the templates of the inspector."""
-
     def __init__(self, settings: Settings) -> None:
         redact = redactor(settings)
         self._environment = Environment(
@@ -69,13 +67,13 @@ class Pages:
     def asset(self, name: str) -> Response:
         """Raises `NotFound`."""
         if name not in _STATIC:
-            raise NotFound(f"There is no {name!r} here.")
+            raise NotFound(f"The inspector has no file {name!r}.")
         headers = {**HEADERS, "cache-control": "public, max-age=86400"}
         return Response(self._static[name], 200, headers, mimetype=_STATIC[name])
 
 
 def pretty(value: Any) -> str:
-    """JSON as one reads it; of bytes that are none, their text."""
+    """Return indented JSON, or the text of bytes that are not JSON."""
     if isinstance(value, bytes):
         text = value.decode(errors="replace")
         try:
@@ -95,15 +93,15 @@ def _plain(value: Any) -> Any:
 
 
 def _cut(text: str) -> str:
-    """A text as far as a page shows it."""
-    left = len(text) - MOST_SHOWN
-    return text if left <= 0 else f"{text[:MOST_SHOWN]}\n… {left} more characters"
+    """Return the part of a text that a page shows."""
+    excess = len(text) - MAX_CHARS
+    return text if excess <= 0 else f"{text[:MAX_CHARS]}\n… {excess} more characters"
 
 
 def _clock(moment: float, *, zone: bool = True) -> Markup:
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
-    named = f"{stamp[11:19]} UTC" if zone else stamp[11:19]
-    return Markup('<time datetime="{}">{}</time>').format(stamp, named)
+    shown = f"{stamp[11:19]} UTC" if zone else stamp[11:19]
+    return Markup('<time datetime="{}">{}</time>').format(stamp, shown)
 
 
 def _seconds(value: float | None) -> str:

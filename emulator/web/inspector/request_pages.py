@@ -1,7 +1,7 @@
-"""The inspector's pages of requests, at ``/`` and below ``/inspector``; `Access` says who may see them.
+"""The inspector's blueprint, and its pages of requests at ``/`` and below ``/inspector``.
 
-Its other pages are in the modules beside this one. What changes anything is sent as JSON, by the pages' own
-script: a form of another page could be sent by anybody's browser, JSON cannot (`browser_guard`).
+`Access` decides who may see them. Everything that changes state is sent as JSON by the pages' own script:
+another site could make a browser send a form, but not JSON (`browser_guard`).
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from emulator.web.routes.replies import json_reply, stream_reply
 
 VIEWS = ("pipeline", "program", "repairs", "timing", "stream", "copy")
 _STREAM_SECONDS = 5.0
-"""How long a page listens on one connection: a proxy that is to end waits for it, so it is short."""
-_AGAIN_MILLISECONDS = 500
-"""After which a page listens anew."""
-_OPEN = frozenset({"inspector.static", "inspector.sign_in"})
+"""How long a page listens on one connection. Short, because a stopping proxy waits for it."""
+_RETRY_MILLISECONDS = 500
+"""Pause before a page listens again."""
+_PUBLIC = frozenset({"inspector.static", "inspector.sign_in"})
 
 
 class SignIn(BaseModel):
     key: str = Field(max_length=4096)
 
 
-def make_inspector(access: Access, pages: Pages, kept: TraceReader) -> Blueprint:
-    """The pages of requests. Others are added to what this gives."""
+def make_inspector(access: Access, pages: Pages, recorded: TraceReader) -> Blueprint:
+    """Return the blueprint with the pages of requests; other modules add theirs to it."""
     inspector = Blueprint("inspector", __name__)
 
     @inspector.before_request
-    def look() -> None:
-        if request.endpoint not in _OPEN:
+    def authorize() -> None:
+        if request.endpoint not in _PUBLIC:
             g.viewer = access.viewer(request)
 
     @inspector.errorhandler(EmulatorError)
-    def failed(error: EmulatorError) -> Response:
+    def error_page(error: EmulatorError) -> Response:
         if request.method != "GET":
             return json_reply(error.body(), error.status)
         template = "sign_in.html" if isinstance(error, Unauthorized) else "error.html"
@@ -72,20 +72,21 @@ def make_inspector(access: Access, pages: Pages, kept: TraceReader) -> Blueprint
 
     @inspector.get("/inspector/<path:rest>")
     def no_page(rest: str) -> Response:
-        raise NotFound(f"There is no page {rest!r} here.")  # and no upstream is asked for it
+        # Without this route the request would be passed to the upstream.
+        raise NotFound(f"The inspector has no page {rest!r}.")
 
-    _add_requests(inspector, pages, kept)
+    _add_requests(inspector, pages, recorded)
     return inspector
 
 
-def _add_requests(inspector: Blueprint, pages: Pages, kept: TraceReader) -> None:
+def _add_requests(inspector: Blueprint, pages: Pages, recorded: TraceReader) -> None:
     @inspector.get("/")
     def list_requests() -> Response:
-        found = kept.page(request.args, viewer().client)
+        listing = recorded.page(request.args, viewer().client)
         template = "_rows.html" if "fragment" in request.args else "requests.html"
-        count, size = kept.count_and_bytes
+        count, size = recorded.count_and_bytes
         return pages.page(
-            template, viewer=viewer(), listing=found, filters=FILTERS, count=count, size=size,
+            template, viewer=viewer(), listing=listing, filters=FILTERS, count=count, size=size,
             link=_link, here="requests",
         )  # fmt: skip
 
@@ -95,66 +96,66 @@ def _add_requests(inspector: Blueprint, pages: Pages, kept: TraceReader) -> None
 
     @inspector.get("/inspector/requests/<key>/<view>")
     def show_view(key: str, view: str) -> Response:
-        trace = kept.get(key, viewer().client)
+        trace = recorded.get(key, viewer().client)
         if trace is None or view not in VIEWS:
-            raise NotFound("This request is not kept (any more).")
-        around = kept.related(trace)
-        shown: dict[str, Any]
+            raise NotFound("This request is not stored (any more).")
+        related = recorded.related(trace)
+        values: dict[str, Any]
         if view == "pipeline":
-            shown = {
-                "turns": [*request_view.turns(trace, *_goes_on(trace, around))],
-                "resumed": program_view.programs(trace)[:1] if trace.resumed else [],
+            values = {
+                "turns": [*request_view.turns(trace, *_turn_before(trace, related))],
+                "resumed": program_view.program_views(trace)[:1] if trace.resumed else [],
             }
         else:
-            shown = _SHOWN[view](trace)
+            values = _VALUES[view](trace)
         return pages.page(
             f"{view}.html", viewer=viewer(), trace=trace, view=view, views=VIEWS, here="requests",
-            steps=around.steps, replays=bool(path_of(trace.path)), **shown,
+            steps=related.steps, replays=bool(path_of(trace.path)), **values,
         )  # fmt: skip
 
-    def _goes_on(trace: Trace, around: RelatedRequests) -> tuple[Turn | None, str]:
-        """The turn whose prompt the first one of ``trace`` goes on with, and the request that it is of."""
-        before = kept.get(around.continues, trace.client) if around.continues else None
+    def _turn_before(trace: Trace, related: RelatedRequests) -> tuple[Turn | None, str]:
+        """Return the turn whose prompt the first turn of ``trace`` continues, and the id of its request."""
+        before = recorded.get(related.continues, trace.client) if related.continues else None
         return (None, "") if before is None or not before.turns else (before.turns[-1], before.id)
 
     @inspector.post("/inspector/clear")
     def clear() -> Response:
-        return json_reply({"cleared": kept.clear(viewer().client)})
+        return json_reply({"cleared": recorded.clear(viewer().client)})
 
     @inspector.get("/inspector/events")
     def events() -> Response:
-        response = stream_reply(_changes(kept))
+        response = stream_reply(_changes(recorded))
         response.headers.update({**HEADERS, "cache-control": "no-cache"})
         return response
 
 
 def viewer() -> Viewer:
-    """Who looks at the page of this request."""
-    found: Viewer = g.viewer
-    return found
+    """Return who views the current page."""
+    current: Viewer = g.viewer
+    return current
 
 
 def _link(query: dict[str, str]) -> str:
     return f"/?{urlencode(query)}" if query else "/"
 
 
-def _changes(kept: TraceReader) -> Iterator[bytes]:
-    """The version of what is kept, now and whenever it changes: a page asks for what it shows by itself."""
+def _changes(recorded: TraceReader) -> Iterator[bytes]:
+    """Send the version of the stored requests now and after each change; the page then fetches its rows."""
     until = time.monotonic() + _STREAM_SECONDS
     version = -1
-    while (left := until - time.monotonic()) > 0:
+    while (remaining := until - time.monotonic()) > 0:
         try:
-            now = kept.wait(version, left)
+            now = recorded.wait(version, remaining)
         except EmulatorError:
-            return  # it listens anew
+            return  # the page listens again
         if now != version:
-            told = ServerSentEvent(str(now), event="changed", retry=_AGAIN_MILLISECONDS, sep="\n")
-            yield told.encode()
+            event = ServerSentEvent(str(now), event="changed", retry=_RETRY_MILLISECONDS, sep="\n")
+            yield event.encode()
         version = now
 
 
 def _program(trace: Trace) -> dict[str, Any]:
-    return {"programs": program_view.programs(trace)}
+    return {"programs": program_view.program_views(trace)}
 
 
 def _repairs(trace: Trace) -> dict[str, Any]:
@@ -174,7 +175,7 @@ def _copy(trace: Trace) -> dict[str, Any]:
     return {"curl": snippets.curl(trace, host), "python": snippets.python(trace, host)}
 
 
-_SHOWN: dict[str, Callable[[Trace], dict[str, Any]]] = {
+_VALUES: dict[str, Callable[[Trace], dict[str, Any]]] = {
     "program": _program,
     "repairs": _repairs,
     "timing": _timing,

@@ -1,17 +1,17 @@
-"""One request as its page shows it: the steps from the tools that came in to the bytes that left."""
+"""One request as its page shows it: the steps from the incoming tools to the outgoing bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from emulator.json_codec import NotJSON, loads
-from emulator.traces import RecordedBlock, Trace, Turn, timeline
+from emulator.traces import Trace, Turn, timeline
 from emulator.traces.trace import WireLog
-from emulator.web.inspector.program_view import Program, written
-from emulator.web.inspector.prompt_view import Line, Prompt, diff, prompt
+from emulator.web.inspector.program_view import ProgramView, program_view
+from emulator.web.inspector.prompt_view import DiffLine, PromptView, diff, prompt_view
 
-MOST_EVENTS = 500
+MAX_EVENTS = 500
 
 
 @dataclass(frozen=True)
@@ -20,26 +20,26 @@ class TurnView:
 
     number: int
     turn: Turn
-    prompt: Prompt
+    prompt: PromptView
     reasoning: str
     reply: str
-    program: Program | None
+    program: ProgramView | None
 
 
 @dataclass(frozen=True)
-class Repair:
-    """A reply that was of no use, what was wrong with it, and what the model then wrote instead."""
+class RepairView:
+    """An unusable reply, its diagnostics, and the changes in the next reply."""
 
     number: int
     kind: str
     diagnostics: str
-    changes: tuple[Line, ...]
+    changes: tuple[DiffLine, ...]
     reply: str
 
 
 @dataclass(frozen=True)
-class Bar:
-    """A span of the waterfall; lengths are per mille of the whole."""
+class TimelineBar:
+    """A span of the timeline; ``left`` and ``width`` are per mille of the whole."""
 
     name: str
     left: float
@@ -49,52 +49,52 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Stream:
-    """Raw events of one direction."""
+class StreamView:
+    """The raw events of one direction."""
 
     title: str
     events: tuple[tuple[float, str], ...]
     more: int
-    left_out: int
+    omitted_bytes: int
 
 
-def turns(trace: Trace, before: Turn | None, named: str) -> Iterator[TurnView]:
-    """``before`` is the turn that the first one goes on with, and ``named`` the id of its request."""
+def turns(trace: Trace, before: Turn | None, label: str) -> Iterator[TurnView]:
+    """``before`` is the turn whose prompt the first one continues, ``label`` the id of its request."""
     for number, turn in enumerate([*trace.turns], 1):
-        program = written(turn, f"Turn {number}", trace) if turn.program or turn.cell else None
+        program = program_view(turn, f"Turn {number}", trace) if turn.program or turn.cell else None
         yield TurnView(
             number,
             turn,
-            prompt(turn, before, named),
+            prompt_view(turn, before, label),
             "".join(turn.reasoning),
             reply_of(turn),
             program,
         )
-        before, named = turn, "turn"
+        before, label = turn, "turn"
 
 
 def reply_of(turn: Turn) -> str:
-    """What the model wrote; where nothing was emulated, as its chunks tell."""
+    """The text that the model wrote. Without emulation it is read from the recorded chunks."""
     if turn.reply:
         return "".join([*turn.reply])
     return "".join(_contents(turn.wire))
 
 
-def repairs(trace: Trace) -> Iterator[Repair]:
-    made = [*trace.turns]
-    for place, turn in enumerate(made):
+def repairs(trace: Trace) -> Iterator[RepairView]:
+    turns = [*trace.turns]
+    for place, turn in enumerate(turns):
         if turn.is_unusable:
             reply = reply_of(turn)
-            after = reply_of(made[place + 1]) if place + 1 < len(made) else ""
+            after = reply_of(turns[place + 1]) if place + 1 < len(turns) else ""
             changes = tuple(diff(reply, after)) if after else ()
-            yield Repair(place + 1, turn.verdict, turn.diagnostics, changes, reply)
+            yield RepairView(place + 1, turn.verdict, turn.diagnostics, changes, reply)
 
 
-def waterfall(trace: Trace) -> list[Bar]:
+def waterfall(trace: Trace) -> list[TimelineBar]:
     spans = timeline(trace)
     whole = max(spans[0].ended, 1e-6)
     return [
-        Bar(
+        TimelineBar(
             span.name,
             round(1000 * span.began / whole, 1),
             round(max(1000 * (span.ended - span.began) / whole, 2.0), 1),
@@ -105,20 +105,16 @@ def waterfall(trace: Trace) -> list[Bar]:
     ]
 
 
-def streams(trace: Trace) -> Iterator[Stream]:
+def streams(trace: Trace) -> Iterator[StreamView]:
     for number, turn in enumerate([*trace.turns], 1):
         yield _stream(f"In: from the upstream, turn {number}", turn.wire)
     yield _stream("Out: to the client", trace.wire)
 
 
-def dialects(blocks: Sequence[RecordedBlock]) -> str:
-    return ", ".join(dict.fromkeys(block.dialect for block in blocks))
-
-
-def _stream(title: str, wire: WireLog) -> Stream:
+def _stream(title: str, wire: WireLog) -> StreamView:
     events = [*wire.events]
-    shown = tuple((at, data.decode(errors="replace")) for at, data in events[:MOST_EVENTS])
-    return Stream(title, shown, max(0, len(events) - MOST_EVENTS), wire.omitted_bytes)
+    shown = tuple((at, data.decode(errors="replace")) for at, data in events[:MAX_EVENTS])
+    return StreamView(title, shown, max(0, len(events) - MAX_EVENTS), wire.omitted_bytes)
 
 
 def _contents(wire: WireLog) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A recorded request as a command and as a program, to be run elsewhere; the key is left to a variable."""
+"""A recorded request as a curl command and as a Python program. The key is read from a variable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def curl(trace: Trace, host: str) -> str:
 
 
 def python(trace: Trace, host: str) -> str:
-    """With the official SDK; the body is read from JSON, so it is what was sent."""
+    """A program with the official SDK. The body is read from JSON, so it is exactly the recorded one."""
     body = trace.body.decode(errors="replace")
     path = trace.path.removeprefix("/v1")
     call = _CALLS.get(path, f"client.post({path!r}, body=request, cast_to=object)")

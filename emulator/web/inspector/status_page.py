@@ -1,4 +1,4 @@
-"""The inspector's status page: upstreams, engines, limits, and the doctor when it is asked for."""
+"""The status page: upstreams, engines, settings, and on request the checks of `tool-emulator doctor`."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def add_status(
     reachability: Reachability,
     engines: Sequence[Engine],
     pools: KernelCounts,
-    kept: TraceReader,
+    recorded: TraceReader,
 ) -> None:
     examining = threading.Lock()
-    """The doctor starts sandboxes: one at a time."""
+    """One examination at a time, since each starts sandboxes."""
 
     @inspector.get("/inspector/status")
     def show_status() -> Response:
-        _allowed()
+        _require_full_access()
         problems = reachability.problems()
         targets = [
             (target.name, url, problems.get(url, ""), ", ".join(target.patterns))
@@ -46,39 +46,37 @@ def add_status(
         return pages.page(
             "status.html", viewer=viewer(), here="status", proxy_version=__version__,
             targets=targets, pools=pools.counts(), engines=[_engine(engine) for engine in engines],
-            settings=_told(settings), kept=kept.count_and_bytes,
+            settings=_public_settings(settings), size=recorded.count_and_bytes,
         )  # fmt: skip
 
     @inspector.post("/inspector/status/doctor")
     def doctor() -> Response:
-        _allowed()
-        from emulator.doctor import examine  # brings all engines
+        _require_full_access()
+        from emulator.doctor import examine  # imports all engines
 
         with examining:
             checks = examine(settings)
         return pages.page("_doctor.html", checks=checks)
 
 
-def _allowed() -> None:
+def _require_full_access() -> None:
     if viewer().client is not None:
-        raise Forbidden(
-            "The status is shown to those who hold inspector_key.", code="inspector_key"
-        )
+        raise Forbidden("The status page requires inspector_key.", code="inspector_key")
 
 
 def _engine(engine: Engine) -> tuple[str, int | None]:
-    """Its name, and how many sandboxes wait ready, where it can tell."""
+    """Return an engine's name and its number of ready sandboxes, or None if it has no pool."""
     ready = getattr(engine, "ready", None)
     return engine.name, ready if isinstance(ready, int) else None
 
 
-def _told(settings: Settings) -> list[tuple[str, str, bool]]:
-    """Settings that are plain and no secret: name, value, whether it is another than the default."""
-    told: list[tuple[str, str, bool]] = []
+def _public_settings(settings: Settings) -> list[tuple[str, str, bool]]:
+    """Return the settings that hold no secret: name, value, and whether it differs from the default."""
+    rows: list[tuple[str, str, bool]] = []
     for name, field in Settings.model_fields.items():
         value = getattr(settings, name)
         if isinstance(value, SecretStr) or name in ("client_keys", "upstreams", "profiles"):
             continue
         text = without_password(value) if name.endswith("url") else str(value)
-        told.append((name, text, value != field.default))
-    return told
+        rows.append((name, text, value != field.default))
+    return rows

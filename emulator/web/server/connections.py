@@ -20,6 +20,8 @@ fails after `WRITE_SECONDS`.
 from __future__ import annotations
 
 import socket
+import struct
+from typing import Any
 
 from gunicorn.workers.gthread import TConn
 
@@ -30,18 +32,13 @@ WRITE_SECONDS = 60
 LINGER_SECONDS = 2.0
 
 
-class ClientSocket(socket.socket):
-    """The socket of an accepted connection, with a timeout where gunicorn would let it block forever."""
-
-    def __init__(self, accepted: socket.socket) -> None:
-        family, kind, protocol = accepted.family, accepted.type, accepted.proto
-        super().__init__(family, kind, protocol, accepted.detach())
-
-    def setblocking(self, flag: bool) -> None:
-        self.settimeout(WRITE_SECONDS if flag else 0)
-
-
 class Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
+    def __init__(self, cfg: Any, client: socket.socket, address: Any, server: Any) -> None:
+        super().__init__(cfg, client, address, server)
+        # The kernel's timeout: with one of Python's own each write would begin with a poll(2).
+        timeval = struct.pack("ll", WRITE_SECONDS, 0)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
+
     head = b""
     """The part of the next request's head that has arrived."""
     body_seconds = 20.0

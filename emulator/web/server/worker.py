@@ -23,7 +23,7 @@ from typing import Any
 from gunicorn.workers.gthread import ThreadWorker
 
 from emulator.web.server.balance import Balance
-from emulator.web.server.connections import LINGER_SECONDS, ClientSocket, Connection
+from emulator.web.server.connections import LINGER_SECONDS, Connection
 
 MAX_HEAD_BYTES = 64 * 1024
 _RESERVED_CONNECTIONS = 16
@@ -41,6 +41,16 @@ _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _NO_DESCRIPTORS_SECONDS = 0.05
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
+def _receive(client: socket.socket) -> bytes | None:
+    """Return the bytes that have arrived, None if there are none, b"" if the connection is closed."""
+    try:
+        return client.recv(_READ_BYTES)
+    except (BlockingIOError, InterruptedError):
+        return None
+    except OSError:
+        return b""
 
 
 class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
@@ -75,7 +85,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             return
         self.nr_conns += 1
         self.balance.report(self.nr_conns)
-        connection = Connection(self.cfg, ClientSocket(client), address, listener.getsockname())
+        connection = Connection(self.cfg, client, address, listener.getsockname())
         connection.body_seconds = self.client_seconds
         self._await_head(connection)
         self._make_room()
@@ -104,15 +114,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def _read_head(self, connection: Connection, client: socket.socket) -> None:
         if connection.is_closed:
             return
-        try:
-            data = client.recv(_READ_BYTES)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:
-            data = b""
+        data = _receive(client)
         if data:
             self._add_to_head(connection, data)
-        else:
+        elif data is not None:
             self._drop(connection)
 
     def _add_to_head(self, connection: Connection, data: bytes) -> None:
@@ -120,12 +125,14 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         connection.head += data
         if connection.head.find(_HEAD_END, searched) >= 0:
             self._stop_awaiting(connection)
-            connection.data_ready = (
-                True  # so that the base class does not wait for data in the thread
-            )
-            self.enqueue_req(connection)
+            self._assign_thread(connection, connection.head)
         elif len(connection.head) > MAX_HEAD_BYTES:
             self._drop(connection, _TOO_LARGE)
+
+    def _assign_thread(self, connection: Connection, head: bytes) -> None:
+        connection.head = head
+        connection.data_ready = True  # the base class must not wait for data in the thread
+        self.enqueue_req(connection)
 
     def _stop_awaiting(self, connection: Connection) -> None:
         del self._awaiting_head[connection]
@@ -160,8 +167,15 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             return
         self.poller.unregister(client)
         self.keepalived_conns.remove(conn)
-        self._await_head(conn)
-        self._read_head(conn, client)
+        data = _receive(client)
+        if data is None:
+            self._await_head(conn)
+        elif not data:
+            self._close(conn)
+        elif _HEAD_END in data:  # nearly always; spares registering it again
+            self._assign_thread(conn, data)
+        else:
+            self._await_head(conn, data)
 
     # Closing.
 
@@ -183,13 +197,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def _read_until_eof(self, connection: Connection, client: socket.socket) -> None:
         if connection.is_closed:
             return
-        with suppress(BlockingIOError, InterruptedError):
-            try:
-                data = client.recv(_READ_BYTES)
-            except ConnectionError:
-                data = b""
-            if not data:
-                self._end_closing(connection)
+        if _receive(client) == b"":
+            self._end_closing(connection)
 
     def _end_closing(self, connection: Connection) -> None:
         del self._closing[connection]

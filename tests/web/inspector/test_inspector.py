@@ -67,7 +67,8 @@ def test_one_request_is_shown_from_its_tools_to_its_calls(
     pages = {view: shown(proxy.get(f"/inspector/requests/{key}/{view}")[2]) for view in VIEWS}
     for words in (
         "def get_weather", "Weather in Oslo?", "Let me think.", 'get_weather(town="Oslo")',
-        "Read by python", 'get_weather {"location":"Oslo"}', "line 1", "% as in the turn before",
+        "Read by python", 'get_weather {"location":"Oslo"}', "line 1",
+        "% is the same prefix as in the turn before",
     ):  # fmt: skip
         assert words in pages["pipeline"], words
     assert "invalid" in pages["repairs"]
@@ -105,7 +106,7 @@ def test_a_program_that_goes_on_leads_from_turn_to_turn(
     assert f"/inspector/requests/{second.id}/program" in page
     after = proxy.get(f"/inspector/requests/{second.id}/program")[2]
     assert f"/inspector/requests/{first.id}/program" in after
-    assert "Gone on with, without the model" in shown(after)
+    assert "Resumed without the model" in shown(after)
     assert re.findall(r'<li id="p1-\d" data-line="p1-\d" class="(\w*)">', after) == [
         "resumed",
         "sent",

@@ -84,7 +84,7 @@ def test_a_request_of_one_worker_is_shown_by_another(
         assert "Go & find it." in shown["copy"]
         assert f'data-steps="{found[1]} {found[0]}"' in shown["program"]
         after = page(one, first, f"/inspector/requests/{found[0]}/program")[1]
-        assert "Gone on with, without the model" in after
+        assert "Resumed without the model" in after
         assert re.findall(r"/inspector/requests/(\w+)", page(one, second, "/?q=%26%20find")[1])
         with one.workers.only(second):
             _, _, cleared = send(f"{one.url}/inspector/clear", {})

@@ -1,13 +1,13 @@
-// The inspector's only script: pages work without it, but for what changes something and for what is live.
-// Text of requests is never made into markup here: fragments come from the server, escaped.
+// The inspector's only script. Without it pages can be read, but nothing can be changed and nothing is live.
+// It never turns text of requests into markup: fragments come from the server, escaped.
 "use strict";
 
-const told = document.getElementById("told");
+const notice = document.getElementById("notice");
 
-function tell(text) {
-  told.textContent = text;
-  clearTimeout(tell.timer);
-  tell.timer = setTimeout(() => { told.textContent = ""; }, 6000);
+function notify(text) {
+  notice.textContent = text;
+  clearTimeout(notify.timer);
+  notify.timer = setTimeout(() => { notice.textContent = ""; }, 6000);
 }
 
 async function post(url, body) {
@@ -19,23 +19,23 @@ async function post(url, body) {
   const text = await response.text();
   if (!response.ok) {
     let message = text;
-    try { message = JSON.parse(text).error.message; } catch { /* it is told as it is */ }
+    try { message = JSON.parse(text).error.message; } catch { /* not JSON: the text is the message */ }
     throw new Error(message.slice(0, 500));
   }
   return { kind: response.headers.get("content-type") || "", text };
 }
 
-// A button with data-post sends {} there; then the page is shown anew.
+// A button with data-post sends {} to that address, then the page reloads.
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-post]");
   if (!button || (button.dataset.confirm && !confirm(button.dataset.confirm))) return;
   try {
     await post(button.dataset.post, {});
     location.reload();
-  } catch (error) { tell(error.message); }
+  } catch (error) { notify(error.message); }
 });
 
-// A form with data-json sends its fields as JSON; the answer is a fragment for data-into, or the page is shown anew.
+// A form with data-json sends its fields as JSON. The answer is a fragment for data-into, or the page reloads.
 document.addEventListener("submit", async (event) => {
   const form = event.target;
   if (!form.dataset.json) return;
@@ -47,15 +47,15 @@ document.addEventListener("submit", async (event) => {
     const answer = await post(address, fields);
     const into = form.dataset.into && document.getElementById(form.dataset.into);
     if (into) {
-      into.innerHTML = answer.text; // escaped by the server; the content policy runs nothing of it
+      into.innerHTML = answer.text; // escaped by the server; the content policy runs no script in it
       into.scrollIntoView({ block: "nearest" });
     } else {
       location.reload();
     }
-  } catch (error) { tell(error.message); } finally { form.removeAttribute("aria-busy"); }
+  } catch (error) { notify(error.message); } finally { form.removeAttribute("aria-busy"); }
 });
 
-// Whoever points at a call sees its line.
+// Pointing at a call highlights its line.
 function light(event, on) {
   const call = event.target.closest?.("[data-lights]");
   if (!call) return;
@@ -66,8 +66,8 @@ for (const [name, on] of [["mouseover", true], ["mouseout", false], ["focusin", 
   document.addEventListener(name, (event) => light(event, on));
 }
 
-// The slider over a program's turns: the page of another turn takes the place of this one, and the slider keeps
-// the focus, so that the arrow keys walk on. Without this script there are links.
+// The slider over a program's turns replaces this page's content by that of another turn. The slider keeps the
+// focus, so that the arrow keys continue to work. Without this script there are links.
 function slide() {
   const slider = document.getElementById("step");
   if (slider) slider.hidden = false;
@@ -79,11 +79,11 @@ async function step(slider) {
   slider.setAttribute("aria-valuetext", text);
   document.querySelector("output[for=step]").textContent = text;
   const address = `/inspector/requests/${ids[slider.value - 1]}/${slider.dataset.view}`;
-  const asked = step.asked = {};
+  const current = step.current = {};
   const response = await fetch(address);
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
-  if (step.asked !== asked) return; // it was moved on meanwhile
-  if (!response.ok) { tell("That turn is not kept any more."); return; }
+  if (step.current !== current) return; // the slider has moved again
+  if (!response.ok) { notify("That turn is not stored any more."); return; }
   document.getElementById("main").replaceWith(page.getElementById("main")); // escaped by the server
   document.title = page.title;
   history.replaceState(null, "", address);
@@ -91,19 +91,19 @@ async function step(slider) {
 }
 slide();
 document.addEventListener("input", (event) => {
-  if (event.target.id === "step") step(event.target).catch((error) => tell(error.message));
+  if (event.target.id === "step") step(event.target).catch((error) => notify(error.message));
 });
 
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy]");
   if (!button) return;
   await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
-  tell("Copied.");
+  notify("Copied.");
 });
 
-// Light and dark, where the system's choice is not wanted.
-const kept = localStorage.getItem("theme");
-if (kept) document.documentElement.dataset.theme = kept;
+// A theme other than the system's.
+const storedTheme = localStorage.getItem("theme");
+if (storedTheme) document.documentElement.dataset.theme = storedTheme;
 document.querySelector("[data-theme-switch]")?.addEventListener("click", () => {
   const root = document.documentElement;
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -111,7 +111,7 @@ document.querySelector("[data-theme-switch]")?.addEventListener("click", () => {
   localStorage.setItem("theme", root.dataset.theme);
 });
 
-// Keys: / searches, j and k go through the rows.
+// Keys: / focuses the search, j and k move through the rows.
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select")) return;
   const rows = [...document.querySelectorAll(".requests tbody a")];
@@ -123,12 +123,12 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-// The list is asked for anew when something has changed, at most once a second, and only while it is looked at.
+// The list reloads after a change, at most once a second, and only while the page is visible.
 const list = document.querySelector("[data-live-url]");
 if (list) {
   const live = document.querySelector("[data-live]");
   let waiting = false;
-  let seen = null; // the version that is shown
+  let shownVersion = null;
   async function refresh() {
     waiting = false;
     if (document.hidden || !live.checked) return;
@@ -144,8 +144,8 @@ if (list) {
     if (!waiting) { waiting = true; setTimeout(refresh, 1000); }
   }
   new EventSource("/inspector/events").addEventListener("changed", (event) => {
-    if (seen !== null && seen !== event.data) changed();
-    seen = event.data;
+    if (shownVersion !== null && shownVersion !== event.data) changed();
+    shownVersion = event.data;
   });
   document.addEventListener("visibilitychange", changed);
   live.addEventListener("change", changed);
