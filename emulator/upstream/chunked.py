@@ -57,7 +57,9 @@ class ChunkedDecoder:
                 position += len(piece)
                 self._remaining -= len(piece)
                 if not self._remaining:
-                    self._state = _State.LINE_END
+                    has_line_end = data[position : position + 2] == b"\r\n"
+                    position += 2 * has_line_end
+                    self._state = _State.SIZE if has_line_end else _State.LINE_END
                 continue
             end = data.find(b"\n", position, position + _MAX_LINE)
             if end < 0:

@@ -19,8 +19,10 @@ connection's own as soon as a head says ``connection: close``.
 from __future__ import annotations
 
 import http.client
+import math
 import queue
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -242,6 +244,52 @@ class _Connection(HTTPConnection):
         return super().is_connected
 
 
+class _KernelTimeoutSocket(socket.socket):
+    """Leaves timeouts to the kernel: with Python's own, each read and write takes a second system call."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._seconds = connected.gettimeout()
+        # The values that the kernel has; at first none, which equals nothing.
+        self._read_seconds: float | None = math.nan
+        self._write_seconds: float | None = math.nan
+        family, kind, protocol = connected.family, connected.type, connected.proto
+        super().__init__(family, kind, protocol, connected.detach())
+        super().settimeout(None)
+
+    def gettimeout(self) -> float | None:
+        return self._seconds
+
+    def settimeout(self, value: float | None) -> None:
+        self._seconds = value
+
+    def recv_into(self, *args: Any, **options: Any) -> int:
+        if self._read_seconds != self._seconds:
+            self._read_seconds = self._set_option(socket.SO_RCVTIMEO)
+        try:
+            return super().recv_into(*args, **options)
+        except BlockingIOError as error:
+            raise TimeoutError("timed out") from error
+
+    def sendall(self, *args: Any, **options: Any) -> None:
+        if self._write_seconds != self._seconds:
+            self._write_seconds = self._set_option(socket.SO_SNDTIMEO)
+        try:
+            super().sendall(*args, **options)
+        except BlockingIOError as error:
+            raise TimeoutError("timed out") from error
+
+    def _set_option(self, option: int) -> float | None:
+        # 0 means no limit.
+        micros = 0 if self._seconds is None else max(1, int(self._seconds * 1_000_000))
+        self.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", *divmod(micros, 1_000_000)))
+        return self._seconds
+
+
+class _PlainConnection(_Connection):
+    def _new_conn(self) -> socket.socket:
+        return _KernelTimeoutSocket(super()._new_conn())
+
+
 class _SecureConnection(_Connection, HTTPSConnection):
     pass
 
@@ -256,7 +304,7 @@ class _IdleConnections(queue.LifoQueue[Any]):
 
 
 class _Pool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _Connection
+    ConnectionCls = _PlainConnection
     QueueCls = _IdleConnections
 
 
