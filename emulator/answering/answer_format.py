@@ -1,6 +1,6 @@
-"""`response_format`, for models that have none: say it in words, read the answer, hold it to its schema.
+"""Emulate `response_format`: describe it in the prompt, parse the answer, and check it against its schema.
 
-An answer's schema is read and enforced by the same code as a tool's parameters: a `Toolset` of one.
+The schema is handled as the parameters of a single tool.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PLACE = "response_format"
 
 
 class FormatMismatch(Exception):
-    """The text does not hold what was asked for; ``str()`` says why, in words for the model."""
+    """The text does not match the format; ``str()`` explains why to the model."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,14 @@ class AnswerFormat:
     def read(self, text: str) -> str:
         """The answer in ``text`` as JSON, coerced and valid. Raises `FormatMismatch`."""
         try:
-            found = [value.value for value in loose_json.values(text)]
+            values = [value.value for value in loose_json.values(text)]
         except Unreadable as error:
             raise FormatMismatch(str(error)) from error
-        objects = [value for value in found if isinstance(value, dict)]
+        objects = [value for value in values if isinstance(value, dict)]
         if not objects:
             raise FormatMismatch("there is no JSON object in the answer")
         problem = None
-        # Models like to think aloud in JSON too: the last object that fits is the answer.
+        # Models also draft in JSON: the last valid object is the answer.
         for value in reversed(objects):
             try:
                 return json_codec.dumps(self._checked(value)).decode()

@@ -1,4 +1,4 @@
-"""Which tools a request offers and whether the model must call one: ``tools``, ``tool_choice``,
+"""Parse which tools a request offers and whether the model must call one: ``tools``, ``tool_choice``,
 ``parallel_tool_calls``, and their predecessors ``functions`` and ``function_call``."""
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from emulator.tools.tool import Tool
 from emulator.tools.toolset import SchemaError, Toolset
 
 INTERPRETER = "code_interpreter"
-"""The type of the one hosted tool that there is."""
+"""The type of the one hosted tool that runs here."""
 
 SUPPORTED_TYPES = frozenset({"function", "custom", INTERPRETER})
-"""The types of tools that can be offered; one of any other type would run at its maker's."""
+"""The types of tools that can be offered. Tools of other types run only at their vendor."""
 
 NO_TOOLS = Toolset.parse([])
 
 
 @dataclass(frozen=True)
 class CallPolicy:
-    """What ``tool_choice`` came down to. ``name`` is the tool that must be called, if just one."""
+    """Whether and how the model must call. ``name`` is the one tool that must be called, if any."""
 
     required: bool = False
     name: str | None = None
     one_at_a_time: bool = False
     programs: bool = True
-    """Whether a program may go on when its results come."""
+    """Whether a program may continue when its results arrive."""
 
     def __str__(self) -> str:
         return self.name or ("required" if self.required else "auto")
@@ -39,13 +39,13 @@ _FORMS = SUPPORTED_TYPES | {"allowed_tools"}
 
 
 def offered_tools(request: ChatCompletionRequest) -> tuple[Toolset, CallPolicy]:
-    """The tools that the model may call in this turn. Raises `BadRequest` naming the place."""
+    """Return the tools that the model may call, and the policy. Raises `BadRequest` naming the place."""
     if request.functions is not None and request.tools is None:
         return _legacy(request, request.functions)
     tools = request.tools or []
-    dropped = unsupported_types(request)
-    everything = _parsed(tools, dropped)
-    hosted = [tool.get("name", tool["type"]) for tool in tools if tool.get("type") in dropped]
+    unsupported = unsupported_types(request)
+    everything = _parsed(tools, unsupported)
+    hosted = [tool.get("name", tool["type"]) for tool in tools if tool.get("type") in unsupported]
     choice = request.tool_choice
     one = request.parallel_tool_calls is False
     if not tools:
@@ -57,17 +57,17 @@ def offered_tools(request: ChatCompletionRequest) -> tuple[Toolset, CallPolicy]:
     if isinstance(choice, ToolChoice) and choice.type not in _FORMS:
         raise BadRequest(
             f"tool_choice.type is {choice.type[:64]!r}; expected one of {', '.join(sorted(_FORMS))}:"
-            " no other tool can be run here.",
+            " other tools cannot run here.",
             "tool_choice.type",
             "unsupported_tool",
         )
     if isinstance(choice, ToolChoice) and choice.type == INTERPRETER:
         if interpreter_tool(request) is None:
-            raise BadRequest("tool_choice asks for a tool that is not there.", "tool_choice")
+            raise BadRequest("tool_choice names a tool that is not in tools.", "tool_choice")
         return NO_TOOLS, CallPolicy(required=True)
     if not isinstance(choice, ToolChoice):
         if choice == "required" and not (everything.tools or interpreter_tool(request)):
-            raise _none_left("tool_choice", dropped)
+            raise _nothing_to_call("tool_choice", unsupported)
         return everything, CallPolicy(required=choice == "required", one_at_a_time=one)
     if choice.allowed_tools is not None:
         allowed = [
@@ -77,43 +77,43 @@ def offered_tools(request: ChatCompletionRequest) -> tuple[Toolset, CallPolicy]:
         ]
         required = choice.allowed_tools.mode == "required"
         if required and not (allowed or interpreter_tool(request)):
-            raise _none_left("tool_choice.allowed_tools.tools", dropped)
+            raise _nothing_to_call("tool_choice.allowed_tools.tools", unsupported)
         return _only(tools, allowed), CallPolicy(required, None, one)
     tool = _chosen(everything, choice.model_dump(), "tool_choice", hosted)
     return _only(tools, [tool]), CallPolicy(True, tool.python_name, one)
 
 
 def unsupported_types(request: ChatCompletionRequest) -> tuple[str, ...]:
-    """The types of the tools that nobody can run here (web search and the like), each once."""
+    """The types of tools that cannot run here (web search, for example), each once."""
     kinds = (tool.get("type") for tool in request.tools or ())
     return tuple(dict.fromkeys(k for k in kinds if isinstance(k, str) and k not in SUPPORTED_TYPES))
 
 
-def _none_left(place: str, dropped: Sequence[str]) -> BadRequest:
-    named = f" ({', '.join(kind[:64] for kind in dropped[:16])})" if dropped else ""
-    message = f"{place} asks for a tool, but none of those offered{named} can be run here."
+def _nothing_to_call(place: str, unsupported: Sequence[str]) -> BadRequest:
+    types = f" ({', '.join(kind[:64] for kind in unsupported[:16])})" if unsupported else ""
+    message = f"{place} asks for a tool, but none of those offered{types} can run here."
     return BadRequest(message, place, "unsupported_tool")
 
 
 def interpreter_tool(request: ChatCompletionRequest) -> Mapping[str, Any] | None:
-    """The code interpreter that the request offers, if it may be used. Raises `BadRequest`."""
-    found = [tool for tool in request.tools or () if tool.get("type") == INTERPRETER]
-    if len(found) > 1:
-        raise BadRequest("There can be one code interpreter.", param="tools")
+    """The code interpreter's definition, if the model may use it. Raises `BadRequest`."""
+    interpreters = [tool for tool in request.tools or () if tool.get("type") == INTERPRETER]
+    if len(interpreters) > 1:
+        raise BadRequest("tools may contain only one code interpreter.", param="tools")
     choice = request.tool_choice
-    if not found or choice == "none":
+    if not interpreters or choice == "none":
         return None
     if isinstance(choice, ToolChoice):
         allowed = choice.allowed_tools
-        named = [tool.get("type") for tool in allowed.tools] if allowed else [choice.type]
-        return found[0] if INTERPRETER in named else None
-    return found[0]
+        types = [tool.get("type") for tool in allowed.tools] if allowed else [choice.type]
+        return interpreters[0] if INTERPRETER in types else None
+    return interpreters[0]
 
 
 def _legacy(
     request: ChatCompletionRequest, functions: Sequence[Mapping[str, Any]]
 ) -> tuple[Toolset, CallPolicy]:
-    """``functions``: one call at most, since the answer has room for one."""
+    """``functions`` allows one call at most: the message has room for only one."""
     if not functions:
         raise BadRequest("functions must not be an empty array; leave it out.", param="functions")
     tools = [{"type": "function", "function": function} for function in functions]
@@ -128,10 +128,10 @@ def _legacy(
 
 
 def _parsed(
-    tools: Sequence[Mapping[str, Any]], dropped: Sequence[str] = (), *, legacy: bool = False
+    tools: Sequence[Mapping[str, Any]], unsupported: Sequence[str] = (), *, legacy: bool = False
 ) -> Toolset:
     try:
-        return Toolset.parse(tools, skip={INTERPRETER, *dropped})
+        return Toolset.parse(tools, skip={INTERPRETER, *unsupported})
     except SchemaError as error:
         param = error.param
         if legacy:
@@ -150,9 +150,9 @@ def _chosen(
         if tool.name == name:
             return tool
     if isinstance(name, str) and name in hosted:
-        message = f"{param} is {name[:64]!r}, a tool that cannot be run here."
+        message = f"{param} is {name[:64]!r}, a tool that cannot run here."
         raise BadRequest(message, param, "unsupported_tool")
-    raise BadRequest(f"{param} is {name!r}, which is not among the tools.", param=param)
+    raise BadRequest(f"{param} is {name!r}, which is not in tools.", param=param)
 
 
 def _only(tools: Sequence[Mapping[str, Any]], chosen: Sequence[Tool]) -> Toolset:

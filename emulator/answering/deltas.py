@@ -1,7 +1,6 @@
-"""What the chunks of a reply say: the text of those that have come together is one delta.
+"""Read the text of a reply from its chunks. Chunks that arrive together become one delta.
 
-A fast upstream sends many chunks in one piece, and to look at a text costs more than to join it. Knows
-nothing of what the text means.
+A fast upstream sends many chunks in one network read, and parsing text costs more than joining it.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from emulator.upstream.interface import UpstreamReply
 
 @dataclass(frozen=True)
 class ReplyDelta:
-    """Reasoning, and what was said behind it."""
+    """Reasoning, followed by content."""
 
     reasoning: str
     content: str
     finish_reason: str | None = None
-    """That of a chunk, which is a delta of its own."""
+    """Set for a chunk that has one; such a chunk is a delta of its own."""
 
 
 def read_deltas(
     reply: UpstreamReply, profile: Profile, counter: UsageCounter
 ) -> Iterator[ReplyDelta]:
-    """What ``reply`` says, as it comes; nothing that has come waits for more.
+    """Yield the text of ``reply`` as it arrives; nothing that has arrived waits for more.
 
-    Raises `UpstreamFailed`, behind what came before the fault.
+    Raises `UpstreamFailed` after everything that arrived before the error.
     """
     reasoning: list[str] = []
     content: list[str] = []
@@ -63,5 +62,5 @@ def read_deltas(
         if reasoning or content:
             yield pending()
         raise
-    if reasoning or content:  # more was to follow, and only the end did
+    if reasoning or content:  # more was announced, but the reply ended
         yield pending()

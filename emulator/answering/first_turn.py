@@ -50,7 +50,7 @@ def first_turn(
         )
         if settings.grammar and session is None:
             fields |= grammar_fields(profile.grammar, toolset, choice)
-        return messages, profile.written(fields)
+        return messages, profile.rename_fields(fields)
     turn = tiny_turn(chat.messages, toolset, choice, spans)
     if turn.grammar is not None and settings.grammar:
         fields["grammar"] = turn.grammar
@@ -62,4 +62,4 @@ def first_turn(
         ]
     limited = "max_completion_tokens" in fields
     defaults = {k: v for k, v in TINY_DEFAULTS.items() if not (limited and k == "max_tokens")}
-    return messages, profile.written(defaults | fields)
+    return messages, profile.rename_fields(defaults | fields)

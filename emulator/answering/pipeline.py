@@ -1,7 +1,8 @@
-"""The line, in order: request -> what it asks for -> messages -> reply -> calls -> answer events.
+"""Answer requests: choose the upstream, the path (relayed, native, emulated) and, if it fails, another
+upstream.
 
-Every answer is made here, for every front, streaming or not, with tools or without; the turns of one in
-which the model may write Python are in `answerer.py`. Knows nothing of chunks, items or Flask.
+Every front gets its answers here, streaming or not, with tools or without. The turns of an emulated answer
+are in `answerer`. Knows nothing of chunks, items or Flask.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ from sandbox.engine import Engine
 
 log = structlog.get_logger()
 
-# What clients offer most; whatever else they name must not become a label.
+# The usual types. Clients choose the names of others, so these must not become metric labels.
 _COUNTED = ("web_search", "file_search", "image_generation", "mcp", "computer", "tool_search")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """Answers requests with their models' upstreams, and the engines in the order in which they are tried."""
+    """Answers requests. The engines are tried in their order."""
 
     settings: Settings
     upstreams: Upstreams
@@ -56,7 +57,7 @@ class Pipeline:
     habits: ModelHabits = field(default_factory=ModelHabits)
     probe: ToolProbe = field(default_factory=lambda: ToolProbe(None))
     profile: str = ""
-    """By which all requests are read, in place of those that their models' names choose."""
+    """A profile for all requests, instead of the one that the model's name chooses."""
 
     def read(
         self,
@@ -66,11 +67,11 @@ class Pipeline:
         interpreter_by_default: bool = False,
         order: Order | None = None,
     ) -> AnswerRequest:
-        """What ``request`` asks for; ``client`` is whose containers and files may be used, ``order`` what a
-        header says of which calls leave together.
+        """Parse ``chat``; ``client`` owns the containers and files that may be used, ``order`` comes from a
+        header.
 
-        Raises `BadRequest` naming the place, `NotFound` for a file or a model of no upstream, `Forbidden` for
-        one that the client's key is not for.
+        Raises `BadRequest` naming the place, `NotFound` for an unknown file or model, `Forbidden` for a model
+        that the client's key does not allow.
         """
         if (trace := traces.current.get()) is not None:
             trace.model, trace.streamed = chat.model, bool(chat.stream)
@@ -83,13 +84,13 @@ class Pipeline:
             order=order,
         )
         if self.store is None and request.order == "auto":
-            # What is kept back could only be asked of the model again.
+            # Without a store withheld calls are lost: the model would have to write them again.
             request = replace(request, order="dataflow")
-        _tell_dropped(request.unsupported_tools)
+        _report_unsupported(request.unsupported_tools)
         if request.interpreter is not None:
             if self.interpreter is None or self.files is None:
                 raise BadRequest("The code interpreter is off here.", "tools", "interpreter_off")
-        elif self.files is not None:  # no upstream knows the files that were uploaded here
+        elif self.files is not None:  # no upstream knows files uploaded to the proxy
             messages = with_file_contents(chat.messages, self.files, client)
             if any(map(operator.is_not, messages, chat.messages)):
                 request = replace(request, chat=chat.model_copy(update={"messages": messages}))
@@ -98,41 +99,41 @@ class Pipeline:
         )
 
     def answer(self, request: AnswerRequest) -> Iterator[AnswerEvent]:
-        """One answer as it comes, `UpstreamAccepted` before the events of each reply of the upstream.
+        """Yield the events of one answer; `UpstreamAccepted` comes before the events of each reply.
 
         Raises `EmulatorError`, before the first event or after any.
         """
         trace = traces.current.get()
-        events = self._answered(request)
+        events = self._with_fallbacks(request)
         return events if trace is None else traces.record_answer(trace, events)
 
-    def _answered(self, request: AnswerRequest) -> Generator[AnswerEvent, None, None]:
+    def _with_fallbacks(self, request: AnswerRequest) -> Generator[AnswerEvent, None, None]:
         until = self.upstreams.deadline()
         routes = [request.route, *self._fallbacks(request)]
         for route in routes[:-1]:
-            said = False
+            has_output = False
             silent: list[AnswerEvent] = []
             try:
                 for event in self._answer(request.with_route(route), until):
-                    if said or isinstance(event, UpstreamAccepted):
+                    if has_output or isinstance(event, UpstreamAccepted):
                         yield event
                         continue
                     silent.append(event)
-                    if said := _says_something(event):
+                    if has_output := _is_output(event):
                         yield from silent
             except UpstreamFailed as error:
-                # What has been said cannot be taken back, and another model would say it otherwise.
-                if said or not may_do_elsewhere(error):
+                # Output that was sent is final: another model would continue it differently.
+                if has_output or not may_do_elsewhere(error):
                     raise
                 metrics.FALLBACKS.inc()
                 log.warning("asking another upstream", failed=route.target.name, why=error.message)
             else:
-                yield from silent if not said else ()
+                yield from silent if not has_output else ()
                 return
         yield from self._answer(request.with_route(routes[-1]), until)
 
     def _is_native(self, request: AnswerRequest, until: float) -> bool:
-        """Whether the upstream is to call the tools itself."""
+        """Return True if the upstream calls the tools itself."""
         tools = request.settings.tools
         if tools == "emulate" or not may_be_native(request):
             return False
@@ -145,7 +146,7 @@ class Pipeline:
             )
 
     def _fallbacks(self, request: AnswerRequest) -> list[Route]:
-        """Where to ask instead; only where as many choices come of one answer."""
+        """Other upstreams for this request. They must make as many choices in one answer."""
         fallbacks = self.upstreams.routes.fallbacks(request.route)
         return [
             route
@@ -168,18 +169,18 @@ class Pipeline:
             store=self.store,
             habits=self.habits,
             request=request,
-            open_session=self._session(request),
+            open_session=self._session_opener(request),
         )
         return answerer.events()
 
     def prompt_tokens(self, request: AnswerRequest) -> int:
-        """How long the prompt for an answer is, as near as can be told without the model's tokenizer."""
+        """Estimate the length of the prompt without the model's tokenizer."""
         if request.relayed:
             return estimate_tokens(relayed_messages(request))
         messages, _ = first_turn(request, habit="python", engines=[e.name for e in self.engines])
         return estimate_tokens(messages)
 
-    def _session(self, request: AnswerRequest) -> Callable[[], InterpreterSession] | None:
+    def _session_opener(self, request: AnswerRequest) -> Callable[[], InterpreterSession] | None:
         if request.interpreter is None or self.interpreter is None or self.files is None:
             return None
         return partial(
@@ -195,7 +196,7 @@ class Pipeline:
 
 
 def _record(request: AnswerRequest, mode: Mode) -> None:
-    """What the trace is to know of the request and of where it goes."""
+    """Record the path, the upstream and the tools in the trace."""
     trace = traces.current.get()
     if trace is None:
         return
@@ -206,12 +207,12 @@ def _record(request: AnswerRequest, mode: Mode) -> None:
     )
     toolset = request.toolset
     trace.tools = toolset.wire_names
-    # Of the toolset, which is there once for all requests: a request with its messages is not kept.
+    # Refers to the toolset, which requests share: a trace must not keep a request with its messages alive.
     trace.stubs = lambda: toolset.stubs
 
 
-def _says_something(event: AnswerEvent) -> bool:
-    """Whether ``event`` is more than the role with which an upstream's stream begins."""
+def _is_output(event: AnswerEvent) -> bool:
+    """Return True if ``event`` is more than the role at the start of an upstream's stream."""
     if not isinstance(event, RelayedChunk):
         return True
     choices = event.chunk.get("choices") or [{}]
@@ -222,10 +223,10 @@ def _says_something(event: AnswerEvent) -> bool:
     )
 
 
-def _tell_dropped(kinds: Sequence[str]) -> None:
+def _report_unsupported(kinds: Sequence[str]) -> None:
     if not kinds:
         return
-    log.info("tools left out", types=[kind[:64] for kind in kinds[:16]])
+    log.info("unsupported tools removed", types=[kind[:64] for kind in kinds[:16]])
     for kind in kinds:
         label = next((name for name in _COUNTED if kind.startswith(name)), "other")
         metrics.TOOLS_DROPPED.labels(label).inc()

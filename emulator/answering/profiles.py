@@ -1,4 +1,4 @@
-"""How to talk to which model: one table, chosen by the model's name or by the operator."""
+"""How to talk to each kind of model: one table; the model's name or the operator chooses the row."""
 
 from __future__ import annotations
 
@@ -15,61 +15,61 @@ from emulator.upstream_settings import GrammarField, ProfileRow
 
 @dataclass(frozen=True)
 class Profile:
-    """What differs between kinds of model."""
+    """The differences between kinds of model and their servers."""
 
     name: str
     pattern: str
-    """Found in a model's name, whatever its case."""
+    """Searched in the model's name, ignoring case."""
     system: bool = True
-    """Instruct in a system message; otherwise in front of the first user message."""
+    """Put instructions into a system message; otherwise before the first user message."""
     drops: frozenset[str] = frozenset()
-    """Request fields that the upstream is known to refuse."""
+    """Request fields that the upstream rejects."""
     wants: frozenset[str] = frozenset()
-    """Fields among `ACCOUNT_FIELDS` that the upstream knows what to do with."""
+    """The `ACCOUNT_FIELDS` that the upstream supports."""
     plain: bool = True
-    """Tell texts as strings and developers as the system: what every chat template can read."""
+    """Send texts as strings and the developer role as system: every chat template accepts that."""
     few_shot: bool = False
-    """Show examples, few tools and a llama.cpp ``grammar`` instead of instructions (`tiny`)."""
+    """Use examples, few tools and a llama.cpp ``grammar`` instead of instructions (`tiny`)."""
     begins_inside: bool = False
-    """The chat template opens the reasoning, which the replies only close."""
+    """The chat template opens the reasoning; replies only close it."""
     renames: Mapping[str, str] = field(default_factory=dict)
-    """Request fields that the upstream knows by another name."""
+    """Request field -> the upstream's name for it."""
     reasoning_field: str = ""
-    """In which field of its deltas the upstream tells reasoning, beside the two that all clients know."""
+    """A further delta field for reasoning, besides the two common ones."""
     stop: tuple[str, ...] = ()
-    """Stop strings of the model's own, sent with each request."""
+    """The model's own stop strings, sent with each request."""
     grammar: GrammarField = "off"
-    """In which field the upstream takes a grammar."""
+    """The request field in which the upstream accepts a grammar."""
     template: str = ""
-    """A Jinja file of the operator's in place of prompts/tools.jinja."""
+    """An operator's Jinja file that replaces prompts/tools.jinja."""
 
     @cached_property
     def _names(self) -> re.Pattern[str]:
         return re.compile(self.pattern, re.IGNORECASE)
 
     def is_of(self, model: str) -> bool:
-        """Whether a model of this name is meant."""
+        """Return True if the model's name matches."""
         return self._names.search(model) is not None
 
     def withholds(self, further: Collection[str] = ()) -> frozenset[str]:
-        """The request fields that do not go upstream; ``further`` are the operator's own."""
+        """The request fields that are not sent upstream; ``further`` are the operator's."""
         return self.drops | (ACCOUNT_FIELDS - self.wants) | frozenset(further)
 
-    def written(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """A request's fields as this upstream wants them."""
+    def rename_fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """The request's fields under the upstream's names, with the model's stop strings."""
         named = {self.renames.get(name, name): value for name, value in fields.items()}
         if self.stop:
-            given = named.get("stop") or []
-            own = [given] if isinstance(given, str) else list(given)
-            named["stop"] = list(dict.fromkeys([*own, *self.stop]))
+            stop = named.get("stop") or []
+            requested = [stop] if isinstance(stop, str) else list(stop)
+            named["stop"] = list(dict.fromkeys([*requested, *self.stop]))
         return named
 
     def reasoning(self, delta: Mapping[str, Any]) -> str:
-        """What a delta tells of reasoning, in whichever field."""
-        told = delta.get("reasoning_content") or delta.get("reasoning")
-        if not told and self.reasoning_field:
-            told = delta.get(self.reasoning_field)
-        return told if isinstance(told, str) else ""
+        """The reasoning in a delta, in any of its fields."""
+        text = delta.get("reasoning_content") or delta.get("reasoning")
+        if not text and self.reasoning_field:
+            text = delta.get(self.reasoning_field)
+        return text if isinstance(text, str) else ""
 
 
 ACCOUNT_FIELDS = frozenset(
@@ -85,10 +85,10 @@ ACCOUNT_FIELDS = frozenset(
         "store",
     }
 )
-"""Between a client and the account that it has at OpenAI: strict upstreams refuse them, others log them."""
+"""Fields for the client's OpenAI account. Strict upstreams reject them, others log them."""
 
 PROFILES = (
-    # Only by its name: which models a server calls gpt-something says nothing of the server.
+    # Never by the model's name: any server may call a model gpt-something.
     Profile("openai", r"(?!)", wants=ACCOUNT_FIELDS, plain=False),
     # DeepSeek's API reference, "Reasoning Model": logprobs and top_logprobs trigger an error.
     Profile(
@@ -121,22 +121,22 @@ _MAY_REASON = re.compile(
     r"magistral|smollm3|apriel|skywork|ring-|granite-?[34]|phi-4|gpt-oss|reason|think|\b[rosqz]1\b",
     re.IGNORECASE,
 )
-"""Families of which some templates open the reasoning."""
+"""Model families in which some chat templates open the reasoning."""
 
 
 def reasoning_start_of(profile: Profile, model: str) -> ReasoningStart:
-    """How the replies of ``model`` begin, as far as its name tells."""
+    """Guess from the model's name where its replies start."""
     if profile.begins_inside:
         return ReasoningStart.INSIDE_UNTIL_SHOWN
     return ReasoningStart.PERHAPS_INSIDE if _MAY_REASON.search(model) else ReasoningStart.UNKNOWN
 
 
 def choose(setting: str, model: str, rows: Sequence[ProfileRow] = ()) -> Profile:
-    """The profile that ``setting`` names, or with ``auto`` the first whose pattern is in ``model``.
+    """The profile named by ``setting``; with ``auto`` the first whose pattern matches ``model``.
 
-    The operator's own ``rows`` come before those of the table.
+    The operator's ``rows`` come before the table.
     """
-    table = (*map(_own, rows), *PROFILES)
+    table = (*map(_profile_from_row, rows), *PROFILES)
     return next(
         profile
         for profile in table
@@ -145,13 +145,13 @@ def choose(setting: str, model: str, rows: Sequence[ProfileRow] = ()) -> Profile
 
 
 def profile_of(settings: Settings, model: str) -> Profile:
-    """How to talk to ``model``, which its upstream knows by this name."""
+    """The profile for ``model``, the upstream's name of a model."""
     return choose(settings.profile, model, settings.profiles)
 
 
-def _own(row: ProfileRow) -> Profile:
+def _profile_from_row(row: ProfileRow) -> Profile:
     base = next(profile for profile in reversed(PROFILES) if profile.name == row.like)
-    said: dict[str, Any] = {
+    values: dict[str, Any] = {
         "name": row.name,
         "pattern": row.pattern,
         "system": row.system,
@@ -165,4 +165,4 @@ def _own(row: ProfileRow) -> Profile:
         "grammar": row.grammar,
         "template": row.template,
     }
-    return replace(base, **{name: value for name, value in said.items() if value is not None})
+    return replace(base, **{name: value for name, value in values.items() if value is not None})

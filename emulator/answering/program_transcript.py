@@ -73,5 +73,5 @@ def _cut(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     head, tail = limit * 2 // 3, limit // 3
-    unsupported_types = len(text) - head - tail
-    return f"{text[:head]}\n... [{unsupported_types:,} characters left out] ...\n{text[-tail:]}"
+    omitted = len(text) - head - tail
+    return f"{text[:head]}\n... [{omitted:,} characters omitted] ...\n{text[-tail:]}"

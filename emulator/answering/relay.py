@@ -1,6 +1,6 @@
-"""Answers in which nothing is emulated: the upstream's own chunks, as they come.
+"""Answers without emulation: the upstream's own chunks.
 
-A front of the same API passes them on; any other has them spelled out as events.
+Fronts of the same API pass them on; other fronts expand them into events.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from emulator.upstream.interface import AnswerUpstream
 def relay(
     request: AnswerRequest, upstream: AnswerUpstream, store: KeyValueStore | None = None
 ) -> Iterator[UpstreamAccepted | RelayedChunk]:
-    """`UpstreamAccepted`, chunks with choices, and one with the usage if the upstream tells it.
+    """Yield `UpstreamAccepted`, the chunks with choices, and one with the usage if the upstream reports it.
 
     Raises `UpstreamFailed`, before the first item or after any.
     """
@@ -45,12 +45,12 @@ def relay(
     passed_on = chat.upstream_fields(profile.withholds(settings.drop_fields))
     if request.finds_stop_string:
         passed_on.pop("stop", None)
-    fields = profile.written(passed_on)
+    fields = profile.rename_fields(passed_on)
     fields["stream_options"] = {"include_usage": True}
     usage: dict[str, Any] | None = None
     last: dict[str, Any] = {}
     answered = False
-    left = settings.max_reply_chars * (chat.n or 1)
+    remaining = settings.max_reply_chars * (chat.n or 1)
     with upstream.open(relayed_messages(request, store, plain=profile.plain), fields) as reply:
         yield UpstreamAccepted(headers=reply.headers)
         for chunk in reply:
@@ -61,8 +61,8 @@ def relay(
                 answered = True
                 yield RelayedChunk(chunk, reply.more_arrived)
                 for choice in choices:
-                    left -= _size(choice)
-            if left < 0:  # as long as any reply may be: the rest is not waited for
+                    remaining -= _size(choice)
+            if remaining < 0:  # the maximum length of a reply
                 yield RelayedChunk({**last, "choices": [_cut(n) for n in range(chat.n or 1)]})
                 break
         if not answered:
@@ -72,7 +72,7 @@ def relay(
 
 
 def _size(choice: Any) -> int:
-    """About as many characters as a chunk adds to its choice, whichever of its fields has them."""
+    """Roughly the characters that a chunk adds to its choice, in any field."""
     size = 0
     for name, value in (choice.get("delta") or {}).items():
         if value and name != "role":
@@ -87,15 +87,15 @@ def _cut(index: int) -> dict[str, Any]:
 def expand_relayed_chunks(
     request: AnswerRequest, events: Iterable[AnswerEvent]
 ) -> Iterator[AnswerEvent]:
-    """The same answer without `RelayedChunk`: what its chunks say, and how it finished. One choice.
+    """Replace `RelayedChunk` events by what their chunks contain, and add the `Finish`. One choice.
 
-    Reasoning between tags at its beginning is reasoning: these APIs have a place of its own for that.
+    Reasoning between tags at the start becomes reasoning events: these APIs have a place for it.
     """
     finish_reason: FinishReason = "stop"
     stop_sequence: str | None = None
-    words = _Words(request.chat.stop if request.finds_stop_string else None)
+    words = _RelayedProse(request.chat.stop if request.finds_stop_string else None)
     relayed = False
-    calls = _Calls()
+    calls = _RelayedCalls()
     counter = UsageCounter()
     counter.start_turn()
     for event in events:
@@ -113,7 +113,7 @@ def expand_relayed_chunks(
                 yield from calls.feed(piece)
             if reason := choice.get("finish_reason"):
                 finish_reason = "tool_calls" if calls.any else answer_finish_reason(reason)
-            # vLLM and SGLang tell which stop string it was.
+            # vLLM and SGLang report which stop string it was.
             if isinstance(matched := choice.get("stop_reason"), str):
                 stop_sequence = matched
         if words.stops.stopped:
@@ -125,8 +125,8 @@ def expand_relayed_chunks(
         yield Finish(finish_reason, counter.usage(relayed_messages(request)), stop_sequence)
 
 
-class _Words:
-    """What an answer says, without reasoning in front of it and up to a stop string."""
+class _RelayedProse:
+    """The prose of an answer up to a stop string, with leading reasoning separated."""
 
     def __init__(self, stop: str | Sequence[str] | None) -> None:
         self.stops = StopFilter(stop)
@@ -134,23 +134,23 @@ class _Words:
 
     def feed(self, text: str) -> Iterator[AnswerEvent]:
         if text:
-            yield from self._told(self._leading.feed(text))
+            yield from self._to_events(self._leading.feed(text))
 
     def close(self) -> Iterator[AnswerEvent]:
-        yield from self._told(self._leading.close())
+        yield from self._to_events(self._leading.close())
         if rest := self.stops.close():
             yield ContentDelta(rest)
 
-    def _told(self, said: Iterable[Reasoning | Text]) -> Iterator[AnswerEvent]:
-        for piece in said:
+    def _to_events(self, parts: Iterable[Reasoning | Text]) -> Iterator[AnswerEvent]:
+        for piece in parts:
             if isinstance(piece, Reasoning):
                 yield ReasoningDelta(piece.text)
             elif words := self.stops.feed(piece.text):
                 yield ContentDelta(words)
 
 
-class _Calls:
-    """Whole calls of the deltas that `native` lets pass: one after the other, and valid."""
+class _RelayedCalls:
+    """Joins the call deltas that `native` yields: one call after the other, each valid."""
 
     def __init__(self) -> None:
         self.any = False
@@ -173,9 +173,9 @@ class _Calls:
 def relayed_messages(
     request: AnswerRequest, store: KeyValueStore | None = None, *, plain: bool = False
 ) -> list[dict[str, Any]]:
-    """The client's messages, unless they hold what a model without tools cannot read.
+    """The client's messages. A history with calls is rendered as text, because the request has no tools.
 
-    With ``plain`` a developer is the system, and parts that are all text are one text.
+    With ``plain`` the developer role becomes system, and a list of text parts one text.
     """
     chat = request.chat
     if any(
@@ -186,9 +186,9 @@ def relayed_messages(
     sent = [message.model_dump(exclude_unset=True) for message in chat.messages]
     if not plain:
         return sent
-    for message, told in zip(chat.messages, sent, strict=True):
+    for message, fields in zip(chat.messages, sent, strict=True):
         if message.role == "developer":
-            told["role"] = "system"
+            fields["role"] = "system"
         if isinstance(message.content, list) and message.content and not message.other_parts:
-            told["content"] = message.text
+            fields["content"] = message.text
     return sent

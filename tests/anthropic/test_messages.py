@@ -345,14 +345,14 @@ BAD: list[tuple[str, dict[str, Any], int, str, str]] = [
         "tool_choice.name",
     ),
     (
-        "a tool that cannot be run here",
+        "a tool that cannot run here",
         {
             "tools": [{"type": "web_search_20250305", "name": "web_search"}, GET_WEATHER],
             "tool_choice": {"type": "tool", "name": "web_search"},
         },
         400,
         "invalid_request_error",
-        "tool_choice.name is 'web_search', a tool that cannot be run here",
+        "tool_choice.name is 'web_search', a tool that cannot run here",
     ),
     (
         "a block that does not say what it is",

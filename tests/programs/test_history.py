@@ -151,7 +151,7 @@ def test_long_results_of_a_failed_program_are_cut_with_a_mark(
     )
     converse(client, ["Go."], tools=TOOLS, local={"check": lambda id: f"{id} " + "x" * 8_000})
     told = last_told(upstream)
-    assert told.count("characters left out") == 20 and "IndexError" in told
+    assert told.count("characters omitted") == 20 and "IndexError" in told
     assert len(told) < 20_000
 
 

@@ -46,7 +46,7 @@ def native_request(request: AnswerRequest) -> tuple[list[ModelMessage], dict[str
     if chat.tools is not None:  # hosted tools can be run by nobody here
         fields["tools"] = [t for t in chat.tools if t.get("type", "function") in SUPPORTED_TYPES]
     messages = [message.model_dump(exclude_unset=True) for message in chat.messages]
-    return messages, profile.written(fields) | {"stream_options": {"include_usage": True}}
+    return messages, profile.rename_fields(fields) | {"stream_options": {"include_usage": True}}
 
 
 def native_answer(
