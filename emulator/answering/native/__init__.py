@@ -1,9 +1,10 @@
-"""Answers of upstreams that can call tools themselves: passed on as they are, with a net below them.
+"""Answers of upstreams that call tools themselves: passed on unchanged, repaired where clients could not
+use them.
 
-The request goes up as it came, and the reply's chunks come back untouched, but for what clients cannot use:
-each call is held until it is whole, and leaves as it was written where its tool is known and its arguments
-are valid. `calls` puts the pieces of calls together and mends what one reading can mend; `turn` reads one
-reply; `answer` asks again where nothing else helps. `probe` finds out whether an upstream can call tools.
+The request is sent as the client wrote it, and the reply's chunks are passed on untouched. Only calls are
+buffered until they are complete; a call passes in its original pieces if its tool is known and its
+arguments are valid. `call_assembly` joins the fragments of calls and repairs each call, `turn` reads one
+reply, `answer` asks again if nothing else helps, `probe` finds out whether an upstream calls tools.
 
 Start at `answer`.
 """

@@ -1,4 +1,4 @@
-"""An answer by an upstream that calls tools itself, asked again where its reply is of no use."""
+"""An answer by an upstream that calls tools itself; an unusable reply is asked for again."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from sandbox.engine import Engine, fresh_seed
 
 
 def may_be_native(request: AnswerRequest) -> bool:
-    """Whether an upstream that calls tools could answer: with functions alone, in one choice."""
+    """Return True for requests with function tools only and one choice."""
     kinds = {tool.kind for tool in request.toolset.tools}
     plain = kinds == {"function"} and request.interpreter is None and not request.chat.is_legacy
     return plain and (request.chat.n or 1) == 1
 
 
 def native_request(request: AnswerRequest) -> tuple[list[ModelMessage], dict[str, Any]]:
-    """The client's messages and fields as they came, but for what the upstream is known to refuse."""
+    """The client's messages and fields unchanged, without fields that the upstream rejects."""
     chat, profile = request.chat, request.profile
     sent = chat.model_dump(exclude_unset=True, exclude_none=True, by_alias=True)
     withheld = profile.withholds(request.settings.drop_fields) | {
@@ -43,7 +43,7 @@ def native_request(request: AnswerRequest) -> tuple[list[ModelMessage], dict[str
         "max_tool_calls",
     }
     fields = {name: value for name, value in sent.items() if name not in withheld}
-    if chat.tools is not None:  # hosted tools can be run by nobody here
+    if chat.tools is not None:  # hosted tools cannot run here
         fields["tools"] = [t for t in chat.tools if t.get("type", "function") in SUPPORTED_TYPES]
     messages = [message.model_dump(exclude_unset=True) for message in chat.messages]
     return messages, profile.rename_fields(fields) | {"stream_options": {"include_usage": True}}
@@ -52,12 +52,12 @@ def native_request(request: AnswerRequest) -> tuple[list[ModelMessage], dict[str
 def native_answer(
     request: AnswerRequest, upstream: AnswerUpstream, engines: Sequence[Engine]
 ) -> Iterator[UpstreamAccepted | RelayedChunk]:
-    """The upstream's chunks, and one with the usage. Raises `UpstreamFailed`, `ModelFailed`."""
+    """Yield the upstream's chunks and one with the usage. Raises `UpstreamFailed`, `ModelFailed`."""
     return _NativeAnswer(request, upstream, engines).events()
 
 
 class _NativeAnswer:
-    """The state of one answer over its turns."""
+    """The state of one answer across its turns."""
 
     def __init__(
         self, request: AnswerRequest, upstream: AnswerUpstream, engines: Sequence[Engine]
@@ -72,37 +72,37 @@ class _NativeAnswer:
             order="dataflow",
             one_at_a_time=request.call_policy.one_at_a_time,
         )
-        self._judge = CallChecker(request.toolset)
+        self._checker = CallChecker(request.toolset)
         self._usage_counter = UsageCounter()
         self._usage: dict[str, Any] | None = None
         self._id: dict[str, Any] = {}
         self._attempt = 0
-        self._said = False
+        self._has_output = False
 
     def events(self) -> Iterator[UpstreamAccepted | RelayedChunk]:
         settings = self._request.settings
         while True:
-            reply = _reply(self._request, self._driver, self._attempt, said=self._said)
-            turn = NativeTurn(reply, self._judge, self._request.call_policy)
+            reply = _reply(self._request, self._driver, self._attempt, has_output=self._has_output)
+            turn = NativeTurn(reply, self._checker, self._request.call_policy)
             yield from self._read(turn)
             too_long = turn.size > settings.max_reply_chars
             verdict = turn.verdict
             record_verdict(verdict, turn.finish_reason)
-            if too_long or not isinstance(verdict, UnusableReply) or self._stands(verdict):
+            if too_long or not isinstance(verdict, UnusableReply) or self._is_acceptable(verdict):
                 break
             if self._attempt >= settings.repair_attempts:
                 raise model_failed(verdict, _diagnostics(verdict), self._attempt)
             metrics.NATIVE_REPAIRS.labels(f"asked_{verdict.kind}").inc()
             self._attempt += 1
-            self._messages = [*self._messages, *_again(turn, verdict)]
-        yield self._passed(turn.end(length=too_long))
+            self._messages = [*self._messages, *_repair_messages(turn, verdict)]
+        yield self._relay(turn.end(length=too_long))
         if self._attempt:
             self._usage = self._usage_counter.usage(self._messages).json()
         if self._usage:
-            yield self._passed({"choices": [], "usage": self._usage})
+            yield self._relay({"choices": [], "usage": self._usage})
 
     def _read(self, turn: NativeTurn) -> Iterator[UpstreamAccepted | RelayedChunk]:
-        """One reply, but for its end."""
+        """Read one reply, without its last chunk."""
         with (
             translate_sandbox_errors(),
             self._upstream.open(self._messages, self._fields) as stream,
@@ -114,27 +114,29 @@ class _NativeAnswer:
             for chunk in stream:
                 self._usage_counter.count(chunk)
                 self._usage = chunk.pop("usage", None) or self._usage
-                # In a further turn the role has been told.
-                if chunk.get("choices") and (_speaks(chunk) or not self._attempt):
-                    yield from map(self._passed, turn.feed(chunk))
+                # After the first turn the client has received the role.
+                if chunk.get("choices") and (_is_output(chunk) or not self._attempt):
+                    yield from map(self._relay, turn.feed(chunk))
                 if turn.done or turn.size > self._request.settings.max_reply_chars:
                     break
-            yield from map(self._passed, turn.close())
+            yield from map(self._relay, turn.close())
 
-    def _passed(self, chunk: Chunk) -> RelayedChunk:
-        """All chunks of one answer have one id, and the name of the model that was asked for."""
-        self._said = self._said or _speaks(chunk)
+    def _relay(self, chunk: Chunk) -> RelayedChunk:
+        """All chunks of one answer have the same id, and the model's name from the request."""
+        self._has_output = self._has_output or _is_output(chunk)
         self._id = self._id or {n: chunk[n] for n in ("id", "created") if n in chunk}
         kind = {"object": "chat.completion.chunk", "model": self._request.chat.model}
         return RelayedChunk({**chunk, **self._id, **kind})
 
-    def _stands(self, verdict: UnusableReply) -> bool:
-        """A promise is asked for once, and stays an answer where nothing better comes of asking."""
-        asked_for = self._attempt > 0 or not self._request.settings.repair_attempts
-        return verdict.kind == "promised" and asked_for
+    def _is_acceptable(self, verdict: UnusableReply) -> bool:
+        """The model is reminded of a promise once; then its prose is the answer."""
+        reminded = self._attempt > 0 or not self._request.settings.repair_attempts
+        return verdict.kind == "promised" and reminded
 
 
-def _reply(request: AnswerRequest, driver: Driver, attempt: int, *, said: bool) -> ReplyReader:
+def _reply(
+    request: AnswerRequest, driver: Driver, attempt: int, *, has_output: bool
+) -> ReplyReader:
     draft = MarkupDraft(
         driver,
         required=request.call_policy.required,
@@ -142,13 +144,13 @@ def _reply(request: AnswerRequest, driver: Driver, attempt: int, *, said: bool) 
         seed=fresh_seed(),
         quotations=Quotations(request.chat.messages, request.toolset),
     )
-    prose = VerbatimProse(StopFilter(None), hold=bool(attempt), lead="\n\n" if said else "")
+    prose = VerbatimProse(StopFilter(None), hold=bool(attempt), lead="\n\n" if has_output else "")
     return ReplyReader(draft, prose, request.call_policy, reasoning_start=ReasoningStart.OUTSIDE)
 
 
-def _again(turn: NativeTurn, verdict: UnusableReply) -> list[ModelMessage]:
+def _repair_messages(turn: NativeTurn, verdict: UnusableReply) -> list[ModelMessage]:
     facts = {"names": [], **verdict.facts, "diagnostics": _diagnostics(verdict)}
-    # As words: templates of some servers fail on calls whose arguments are no JSON.
+    # As text: chat templates of some servers fail on calls whose arguments are not JSON.
     return [
         {"role": "assistant", "content": turn.text},
         {"role": "user", "content": render("native.jinja", kind=verdict.kind, **facts)},
@@ -160,7 +162,7 @@ def _diagnostics(verdict: UnusableReply) -> str:
     return found if isinstance(found, str) else "\n".join(map(str, found))
 
 
-def _speaks(chunk: Chunk) -> bool:
+def _is_output(chunk: Chunk) -> bool:
     return any(
         choice.get("finish_reason")
         or any(v for k, v in (choice.get("delta") or {}).items() if k != "role")

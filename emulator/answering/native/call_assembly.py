@@ -1,12 +1,12 @@
-"""Pieces of an upstream's own tool calls -> whole calls that are valid, as they were written or mended.
+"""Join the fragments of an upstream's own tool calls, and check or repair each call.
 
-What goes wrong there, by who reported it:
+Known faults and their reports:
 
 * all calls of a reply have index 0, or none has one: ollama/ollama#15457, ollama/ollama#7881,
   ai-dynamo/dynamo#4723, LibreChat-AI/agents#260;
-* the name comes again with each piece, or itself in pieces: NousResearch/hermes-agent#8259,
+* the name is repeated with each fragment, or split: NousResearch/hermes-agent#8259,
   continuedev/continue#5849;
-* arguments are an object and no text, or text that is encoded twice: huggingface/smolagents#1003,
+* arguments are an object instead of a text, or encoded twice: huggingface/smolagents#1003,
   tailcallhq/forgecode#2764;
 * no arguments at all for a function without any: vllm-project/vllm#11392;
 * arguments that are not JSON: ggml-org/llama.cpp#22072, mistralai/mistral-vibe#615.
@@ -30,7 +30,7 @@ from emulator.tools.toolset import Toolset
 
 @dataclass
 class CallFragments:
-    """One call as it comes."""
+    """One call as it arrives."""
 
     index: Any
     id: str = ""
@@ -40,14 +40,14 @@ class CallFragments:
     faults: set[str] = field(default_factory=set)
 
     @property
-    def is_whole(self) -> bool:
-        """Whether the arguments are JSON already: what follows is another call's."""
+    def is_complete(self) -> bool:
+        """Whether the arguments are complete JSON: anything more belongs to another call."""
         return isinstance(_parsed(self.arguments), dict)
 
     def add(self, piece: Mapping[str, Any]) -> None:
         self.written.append(dict(piece))
-        if isinstance(given := piece.get("id"), str) and given:
-            self.id = self.id or given
+        if isinstance(key := piece.get("id"), str) and key:
+            self.id = self.id or key
         function = piece.get("function")
         function = function if isinstance(function, Mapping) else {}
         name, arguments = function.get("name"), function.get("arguments")
@@ -64,7 +64,7 @@ class CallFragments:
 
     @property
     def is_plain(self) -> bool:
-        """Whether clients can read the pieces as they are: id, type and name once, then arguments."""
+        """Whether clients can use the fragments unchanged: id, type and name once, then arguments."""
         first, *others = self.written
         function = first.get("function")
         return (
@@ -83,7 +83,7 @@ class CallFragments:
 
 
 class CallAssembler:
-    """Puts the pieces of one reply's calls together; `feed` gives each call once it is over."""
+    """Joins the fragments of one reply's calls; `feed` yields each call when it is complete."""
 
     def __init__(self) -> None:
         self._open: CallFragments | None = None
@@ -94,7 +94,7 @@ class CallAssembler:
         if not isinstance(piece, Mapping):
             return
         self.chars += len(str(piece))
-        if self._open is not None and _begins_another(self._open, piece):
+        if self._open is not None and _starts_another(self._open, piece):
             yield from self.close()
         if self._open is None:
             self._open = CallFragments(piece.get("index"))
@@ -108,34 +108,34 @@ class CallAssembler:
             self._open = None
 
 
-def _begins_another(known: CallFragments, piece: Mapping[str, Any]) -> bool:
-    given = piece.get("id")
+def _starts_another(known: CallFragments, piece: Mapping[str, Any]) -> bool:
+    key = piece.get("id")
     function = piece.get("function")
     name = function.get("name") if isinstance(function, Mapping) else None
-    if given and known.id and given != known.id:
+    if key and known.id and key != known.id:
         return True
     if isinstance(piece.get("index"), int) and piece["index"] != known.index:
         return True
-    # Neither tells them apart: a name behind whole arguments begins another call.
-    return bool(name) and not (given and given == known.id) and known.is_whole
+    # Without an id or index, a name after complete arguments starts another call.
+    return bool(name) and not (key and key == known.id) and known.is_complete
 
 
 @dataclass(frozen=True)
 class ValidCall:
-    """A call that can leave."""
+    """A call that can be sent."""
 
     id: str
     name: str
     arguments: dict[str, Any]
     faults: frozenset[str]
-    """What was mended; empty for a call that leaves as it was written."""
+    """What was repaired; empty for an unchanged call."""
     plain: bool
-    """Whether its pieces can leave as they are."""
+    """Whether its fragments can pass unchanged."""
 
 
 @dataclass(frozen=True)
 class UnusableCall:
-    """What was called, and what is wrong with it."""
+    """A call that cannot be repaired, and its problems."""
 
     written: str
     problems: tuple[Problem, ...]
@@ -146,35 +146,35 @@ class UnusableCall:
 
 
 class CallChecker:
-    """Tells of each call whether it can leave, and how. Knows what has left."""
+    """Checks and repairs calls, and keeps their ids unique."""
 
     def __init__(self, toolset: Toolset) -> None:
         self._toolset = toolset
         self._ids: set[str] = set()
 
-    def judge(self, call: CallFragments) -> ValidCall | UnusableCall:
+    def check(self, call: CallFragments) -> ValidCall | UnusableCall:
         faults = set(call.faults)
         tool = next((tool for tool in self._toolset.tools if tool.name == call.name), None)
         if tool is None:
             faults.add("name")
             tool = self._toolset.find(_undoubled(call.name))
-        given = _parsed(call.arguments)
-        if not isinstance(given, dict):
+        arguments = _parsed(call.arguments)
+        if not isinstance(arguments, dict):
             faults.add("arguments")
-            given = _read(call.arguments)
+            arguments = _read_loosely(call.arguments)
         shown = f"{call.name[:80] or 'a call without a name'}({call.arguments[:400]})"
         if tool is None:
             offered = ", ".join(tool.name for tool in self._toolset.tools)[:600]
-            message = f"there is no such function; expected one of {offered}"
+            message = f"unknown function; expected one of {offered}"
             return UnusableCall(shown, (Problem("", message),), "name")
-        if not isinstance(given, dict):
+        if not isinstance(arguments, dict):
             return UnusableCall(
-                shown, (Problem("", "the arguments are no JSON object"),), "arguments"
+                shown, (Problem("", "the arguments are not a JSON object"),), "arguments"
             )
-        if not tool.validator.is_valid(given):
+        if not tool.validator.is_valid(arguments):
             faults.add("schema")
             try:
-                given = self._toolset.bind(tool.name, (), given)
+                arguments = self._toolset.bind(tool.name, (), arguments)
             except BindError as error:
                 return UnusableCall(shown, tuple(error.problems), "schema")
         key = call.id
@@ -182,7 +182,7 @@ class CallChecker:
             faults.add("id")
             key = new_id("call_")
         self._ids.add(key)
-        return ValidCall(key, tool.name, given, frozenset(faults), call.is_plain and not faults)
+        return ValidCall(key, tool.name, arguments, frozenset(faults), call.is_plain and not faults)
 
 
 def _parsed(text: str) -> Any:
@@ -192,8 +192,8 @@ def _parsed(text: str) -> Any:
         return None
 
 
-def _read(text: str) -> Any:
-    """The arguments that a text means which is no JSON object: none, encoded twice, or written loosely."""
+def _read_loosely(text: str) -> Any:
+    """Read arguments that are not a JSON object: empty, encoded twice, or loosely written."""
     if not text.strip() or text.strip() == "null":
         return {}
     value: Any = text
@@ -203,18 +203,18 @@ def _read(text: str) -> Any:
         inner = _parsed(value)
         if inner is None:
             try:
-                found = [one.value for one in loose_json.values(value)]
+                values = [found.value for found in loose_json.values(value)]
             except Unreadable:
                 return None
-            # An empty object in front of the real one is what some servers begin with.
-            objects = [one for one in found if isinstance(one, dict) and one]
+            # Some servers send an empty object before the real one.
+            objects = [item for item in values if isinstance(item, dict) and item]
             return objects[0] if len(objects) == 1 else None
         value = inner
     return value
 
 
 def _undoubled(name: str) -> str:
-    """The name that ``name`` consists of, where it is that name several times."""
+    """The name that ``name`` repeats, or ``name``."""
     for parts in range(2, 9):
         size, rest = divmod(len(name), parts)
         if size and not rest and name == name[:size] * parts:

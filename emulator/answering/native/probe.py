@@ -1,7 +1,8 @@
-"""Whether a model can call tools: asked of its upstream once, with a tiny tool, and remembered for a day.
+"""Find out whether a model calls tools itself: ask it once with a tiny tool, and remember the answer for a
+day.
 
-What says no is a refusal of the request (400, 404, 422, 501: what servers say that have no parser for the
-model's calls), and a reply that makes no valid call. Anything else says nothing: it is asked another time.
+A rejected request (400, 404, 422, 501: servers without a parser for the model's calls) or a reply without a
+valid call means no. Other failures prove nothing: the model is asked again at the next request.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from emulator.upstream.routes import Route
 
 log = structlog.get_logger()
 
-KEPT_SECONDS = 86_400.0
+REMEMBERED_SECONDS = 86_400.0
 _MODELS = 256
 _REFUSALS = (400, 404, 405, 415, 422, 501)
 _TOOL = {
@@ -49,12 +50,12 @@ _MAX_CHARS = 32_000
 
 
 class ToolProbe:
-    """Safe to share between threads; a model is asked by one of them at a time."""
+    """Safe to share between threads. One thread at a time asks a model."""
 
     def __init__(
         self, store: KeyValueStore | None, now: Callable[[], float] = time.monotonic
     ) -> None:
-        """``store`` lets the answer outlive this process."""
+        """With ``store`` the answer outlives this process."""
         self._store = store
         self._now = now
         self._lock = threading.Lock()
@@ -62,18 +63,16 @@ class ToolProbe:
         self._asking: dict[str, threading.Lock] = {}
 
     def calls_tools(self, route: Route, open_turns: Callable[[], AnswerUpstream]) -> bool:
-        """Whether the model of ``route`` calls tools by itself, as far as can be told."""
+        """Return True if the model of ``route`` is known to call tools."""
         key = _key(route)
         with self._lock:
-            if (
-                len(self._asking) > _MODELS
-            ):  # clients may make up names; who asks twice does no harm
+            if len(self._asking) > _MODELS:  # clients may invent names; asking twice does no harm
                 self._asking.clear()
             lock = self._asking.setdefault(key, threading.Lock())
         with lock:
             known = self._remembered(key)
             if known is None:
-                known = _asked(open_turns(), route)
+                known = _ask(open_turns(), route)
                 if known is not None:
                     self._remember(key, known)
                     log.info("tools", upstream=route.target.name, model=route.model, native=known)
@@ -87,24 +86,24 @@ class ToolProbe:
         if self._store is None:
             return None
         try:
-            kept = self._store.get(key)
+            stored = self._store.get(key)
         except StoreFailed:
             return None
-        # How long it has been kept is not told: a process that reads it keeps it for an hour.
-        if kept is not None:
-            self._keep(key, kept == b"true", KEPT_SECONDS / 24)
-            return kept == b"true"
+        # The store does not say how old the value is, so this process remembers it for an hour only.
+        if stored is not None:
+            self._set(key, stored == b"true", REMEMBERED_SECONDS / 24)
+            return stored == b"true"
         return None
 
     def _remember(self, key: str, known: bool) -> None:
-        self._keep(key, known, KEPT_SECONDS)
+        self._set(key, known, REMEMBERED_SECONDS)
         if self._store is not None:
             try:
-                self._store.put({key: b"true" if known else b"false"}, KEPT_SECONDS)
+                self._store.put({key: b"true" if known else b"false"}, REMEMBERED_SECONDS)
             except StoreFailed as error:
-                log.warning("what is known of a model's tools is not stored", reason=str(error))
+                log.warning("whether the model calls tools is not stored", reason=str(error))
 
-    def _keep(self, key: str, known: bool, seconds: float) -> None:
+    def _set(self, key: str, known: bool, seconds: float) -> None:
         with self._lock:
             self._known[key] = (self._now() + seconds, known)
             while len(self._known) > _MODELS:
@@ -116,9 +115,9 @@ def _key(route: Route) -> str:
     return "native-tools:" + hashlib.sha256(where.encode()).hexdigest()
 
 
-def _asked(upstream: AnswerUpstream, route: Route) -> bool | None:
-    """Ask; None where nothing can be said."""
-    assembler, judge = CallAssembler(), CallChecker(_TOOLSET)
+def _ask(upstream: AnswerUpstream, route: Route) -> bool | None:
+    """Ask the model; None if the reply proves nothing."""
+    assembler, checker = CallAssembler(), CallChecker(_TOOLSET)
     calls: list[CallFragments] = []
     size = 0
     try:
@@ -134,4 +133,4 @@ def _asked(upstream: AnswerUpstream, route: Route) -> bool | None:
         calls += assembler.close()
     except UpstreamFailed as error:
         return False if error.status in _REFUSALS else None
-    return any(isinstance(judge.judge(call), ValidCall) for call in calls)
+    return any(isinstance(checker.check(call), ValidCall) for call in calls)

@@ -1,12 +1,12 @@
-"""One reply of an upstream that calls tools itself: its chunks, untouched where a client can use them.
+"""Read one reply of an upstream that calls tools itself; chunks that clients can use pass untouched.
 
-Words leave as they come, but for what may open a call in a model's own markup; a call is held until it is
-whole. Sans-IO: `feed` takes a chunk and gives those to pass on, `close` the rest but for the last one, and
-`end` the one that finishes the answer.
+Prose passes as it arrives, except text that may open a call in a model's own markup. A call is buffered
+until it is complete; what passes is never taken back. Sans-IO: `feed` takes a chunk and yields chunks to
+pass on, `close` yields the rest, and `end` returns the chunk that finishes the answer.
 
-What goes wrong there, by who reported it: calls stand in ``content`` (vllm-project/vllm#17161, #21571 and
-#28297); the reply with calls finishes with "stop" (ollama/ollama#7963, sgl-project/sglang#2877,
-BerriAI/litellm#12862); and a reply that is empty, or ends with the promise of a call.
+Known faults: calls in ``content`` (vllm-project/vllm#17161, #21571 and #28297); "stop" as the finish reason
+of a reply with calls (ollama/ollama#7963, sgl-project/sglang#2877, BerriAI/litellm#12862); and replies that
+are empty or end with the promise of a call.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from emulator.upstream.interface import Chunk
 
 
 class VerbatimProse(Prose):
-    """Words exactly as they came, white space included."""
+    """Passes text unchanged, including white space."""
 
     def feed(self, text: str) -> str:
         if self._hold:
@@ -49,58 +49,59 @@ class VerbatimProse(Prose):
 
 
 class MarkupDraft(ProgramDraft):
-    """Calls in a model's own markup. A fenced Python block is none: nobody asked this model for Python."""
+    """Finds calls in a model's own markup. A fenced Python block is prose: the model was not asked for
+    Python."""
 
-    _shown = False
+    _is_prose = False
 
     def start_block(
         self, dialect: str, raw: str, *, in_a_row: bool = False
     ) -> Iterator[AnswerEvent]:
-        self._shown = dialect == "python" and raw.lstrip().startswith(("```", "~~~"))
-        if self._shown:
+        self._is_prose = dialect == "python" and raw.lstrip().startswith(("```", "~~~"))
+        if self._is_prose:
             yield ContentDelta(raw)
         else:
             yield from super().start_block(dialect, raw, in_a_row=in_a_row)
 
     def feed(self, text: str, raw: str) -> Iterator[Any]:
-        if self._shown:
+        if self._is_prose:
             yield ContentDelta(raw)
         else:
             yield from super().feed(text, raw)
 
     def end_block(self, raw: str, *, cut_off: bool) -> Iterator[Any]:
-        if self._shown:
-            self._shown = False
+        if self._is_prose:
+            self._is_prose = False
             yield ContentDelta(raw)
         else:
             yield from super().end_block(raw, cut_off=cut_off)
 
 
 class NativeTurn:
-    """After `close`, ``verdict`` says what came of the reply; ``done`` when to stop reading."""
+    """``done`` says when to stop feeding; after `close` the ``verdict`` is final."""
 
-    def __init__(self, reply: ReplyReader, judge: CallChecker, choice: CallPolicy) -> None:
-        """``reply`` reads the words, with a `MarkupDraft` and `VerbatimProse` prose."""
+    def __init__(self, reply: ReplyReader, checker: CallChecker, choice: CallPolicy) -> None:
+        """``reply`` reads the content, with a `MarkupDraft` and `VerbatimProse`."""
         self._reply = reply
-        self._judge = judge
+        self._checker = checker
         self._call_policy = choice
         self._assembler = CallAssembler()
         self._chunks: list[Chunk | None] = []
-        """Those of the open call; None for one that cannot leave as it is."""
+        """The chunks of the open call; None for a chunk that cannot pass unchanged."""
         self._problems: list[UnusableCall] = []
         self._base: Chunk = {"id": new_id("chatcmpl-")}
         self._end: Chunk | None = None
         self._finish_reason: str | None = None
-        self._left = 0
-        self._said = False
+        self._sent_calls = 0
+        self._has_content = False
 
     def record(self) -> None:
-        """Let the trace of the request have the words, as they come."""
+        """Show the growing reply in the request's trace."""
         self._reply.record()
 
     @property
     def finish_reason(self) -> str | None:
-        """The upstream's, as far as it has told."""
+        """The upstream's finish reason, once it is known."""
         return self._finish_reason
 
     @property
@@ -113,11 +114,11 @@ class NativeTurn:
 
     @property
     def called(self) -> bool:
-        return bool(self._left)
+        return bool(self._sent_calls)
 
     @property
     def text(self) -> str:
-        """The reply as far as a model can be shown it again."""
+        """The reply as text for a repair request."""
         calls = [problem.written for problem in self._problems]
         return "\n".join([*filter(str.strip, [self._reply.text]), *calls]) or "..."
 
@@ -129,33 +130,33 @@ class NativeTurn:
         if finish_reason := choice.get("finish_reason"):
             self._finish_reason = finish_reason
             bare = {**choice, "delta": {}}
-            self._end = chunk if not _says(delta) else {**chunk, "choices": [bare]}
-            if not _says(delta):
+            self._end = chunk if not _has_values(delta) else {**chunk, "choices": [bare]}
+            if not _has_values(delta):
                 return
             chunk = {**chunk, "choices": [{**choice, "finish_reason": None}]}
         pieces = delta.get("tool_calls") or ()
         rest = {name: value for name, value in delta.items() if name != "tool_calls"}
-        if not pieces or _says(rest):
-            yield from self._words(chunk, rest, alone=not pieces)
-        alone = len(pieces) == 1 and not _says(rest) and not finish_reason
+        if not pieces or _has_values(rest):
+            yield from self._content(chunk, rest, alone=not pieces)
+        alone = len(pieces) == 1 and not _has_values(rest) and not finish_reason
         for piece in pieces if isinstance(pieces, list) else ():
-            yield from self._leave(self._assembler.feed(piece))
+            yield from self._send(self._assembler.feed(piece))
             self._chunks.append(chunk if alone else None)
 
     def close(self) -> Iterator[Chunk]:
-        """The upstream has ended, or was left."""
+        """The upstream has ended, or the proxy has closed it."""
         cut_off = not self.done and is_truncated(self._finish_reason)
         for call in self._assembler.close():
-            if cut_off and not call.is_whole:
+            if cut_off and not call.is_complete:
                 metrics.NATIVE_REPAIRS.labels("cut").inc()
             else:
-                yield from self._leave([call])
+                yield from self._send([call])
         yield from self._events(self._reply.close(cut_off=cut_off))
 
     def end(self, *, length: bool = False) -> Chunk:
-        """The last chunk with a choice; ``length`` where the answer was cut off here."""
+        """The last chunk with a choice; ``length`` if the proxy truncated the answer."""
         reason: str = answer_finish_reason(self._finish_reason)
-        if self._left:
+        if self._sent_calls:
             reason = "tool_calls"
         elif length:
             reason = "length"
@@ -164,13 +165,13 @@ class NativeTurn:
         [choice, *_] = self._end["choices"]
         if choice.get("finish_reason") == reason:
             return self._end
-        if self._left:
+        if self._sent_calls:
             metrics.NATIVE_REPAIRS.labels("finish_reason").inc()
         return {**self._end, "choices": [{**choice, "finish_reason": reason}]}
 
     @property
     def verdict(self) -> Verdict:
-        if self._left:
+        if self._sent_calls:
             return FinalReply()
         if self._problems:
             return UnusableReply("invalid", {"diagnostics": "\n".join(map(str, self._problems))})
@@ -181,24 +182,26 @@ class NativeTurn:
             return FinalReply()
         if isinstance(found, UnusableReply) and found.kind in ("invalid", "promised"):
             return found
-        return FinalReply() if self._said else UnusableReply("empty")
+        return FinalReply() if self._has_content else UnusableReply("empty")
 
-    def _words(self, chunk: Chunk, rest: dict[str, Any], *, alone: bool) -> Iterator[Chunk]:
-        """The chunk with as much of its words as can be told."""
+    def _content(self, chunk: Chunk, rest: dict[str, Any], *, alone: bool) -> Iterator[Chunk]:
+        """Yield the chunk with as much of its content as can pass."""
         content = rest.get("content")
-        self._said = self._said or any(v for n, v in rest.items() if n not in _NO_ANSWER)
+        self._has_content = self._has_content or any(
+            v for n, v in rest.items() if n not in _NOT_CONTENT
+        )
         if not isinstance(content, str) or not content:
             if not self.done:
                 yield chunk if alone else self._with(chunk, rest)
             return
         events = [*self._reply.feed(content)]
-        words = [event.text for event in events if isinstance(event, ContentDelta)]
-        if alone and len(words) == len(events) and "".join(words) == content:
-            self._said = self._said or bool(content.strip())
+        texts = [event.text for event in events if isinstance(event, ContentDelta)]
+        if alone and len(texts) == len(events) and "".join(texts) == content:
+            self._has_content = self._has_content or bool(content.strip())
             yield chunk
             return
         others = {n: v for n, v in rest.items() if n != "content"}
-        if _says(others):
+        if _has_values(others):
             yield self._with(chunk, others)
         yield from self._events(events)
 
@@ -206,43 +209,43 @@ class NativeTurn:
         for event in events:
             match event:
                 case ContentDelta(text):
-                    self._said = self._said or bool(text.strip())
+                    self._has_content = self._has_content or bool(text.strip())
                     yield self._chunk({"content": text})
                 case ReasoningDelta(text):
                     yield self._chunk({"reasoning_content": text})
                 case ToolCall():
                     metrics.NATIVE_REPAIRS.labels("markup").inc()
-                    yield from self._written(event.id, event.name, event.arguments)
+                    yield from self._new_chunks(event.id, event.name, event.arguments)
 
-    def _leave(self, calls: Iterable[CallFragments]) -> Iterator[Chunk]:
+    def _send(self, calls: Iterable[CallFragments]) -> Iterator[Chunk]:
         for call in calls:
             chunks, self._chunks = self._chunks, []
-            if self._left and self._call_policy.one_at_a_time:
+            if self._sent_calls and self._call_policy.one_at_a_time:
                 metrics.NATIVE_REPAIRS.labels("dropped").inc()
                 continue
-            judged = self._judge.judge(call)
-            if isinstance(judged, UnusableCall):
+            checked = self._checker.check(call)
+            if isinstance(checked, UnusableCall):
                 metrics.NATIVE_REPAIRS.labels("dropped").inc()
-                self._problems.append(judged)
+                self._problems.append(checked)
                 continue
             metrics.TOOL_CALLS.inc()
-            faults = judged.faults | ({"index"} if call.index != self._left else set())
-            whole = [chunk for chunk in chunks if chunk is not None]
-            if judged.plain and not faults and len(whole) == len(chunks):
-                self._left += 1
-                yield from whole
+            faults = checked.faults | ({"index"} if call.index != self._sent_calls else set())
+            unchanged = [chunk for chunk in chunks if chunk is not None]
+            if checked.plain and not faults and len(unchanged) == len(chunks):
+                self._sent_calls += 1
+                yield from unchanged
                 continue
             for fault in faults:
                 metrics.NATIVE_REPAIRS.labels(fault).inc()
-            yield from self._written(judged.id, judged.name, judged.arguments)
+            yield from self._new_chunks(checked.id, checked.name, checked.arguments)
 
-    def _written(self, key: str, name: str, arguments: dict[str, Any]) -> Iterator[Chunk]:
+    def _new_chunks(self, key: str, name: str, arguments: dict[str, Any]) -> Iterator[Chunk]:
         function = {"name": name, "arguments": ""}
-        first = {"index": self._left, "id": key, "type": "function", "function": function}
+        first = {"index": self._sent_calls, "id": key, "type": "function", "function": function}
         text = {"arguments": dumps(arguments).decode()}
         yield self._chunk({"tool_calls": [first]})
-        yield self._chunk({"tool_calls": [{"index": self._left, "function": text}]})
-        self._left += 1
+        yield self._chunk({"tool_calls": [{"index": self._sent_calls, "function": text}]})
+        self._sent_calls += 1
 
     def _with(self, chunk: Chunk, delta: dict[str, Any]) -> Chunk:
         return {**chunk, "choices": [{**chunk["choices"][0], "delta": delta}]}
@@ -252,9 +255,9 @@ class NativeTurn:
         return {**self._base, "choices": [choice]}
 
 
-_NO_ANSWER = frozenset({"role", "content", "reasoning_content", "reasoning"})
+_NOT_CONTENT = frozenset({"role", "content", "reasoning_content", "reasoning"})
 
 
-def _says(delta: dict[str, Any]) -> bool:
-    """Whether a delta has more than the role."""
+def _has_values(delta: dict[str, Any]) -> bool:
+    """Return True if a delta has more than the role."""
     return any(value for name, value in delta.items() if name != "role")

@@ -1,9 +1,9 @@
-"""Values that stand in a text, as grammar rules: for models too small to compose a value, but able
-to point at one.
+"""Grammar rules for values that occur in a text: for models that are too small to compose a value, but can
+copy.
 
-Strings become runs of the text's words, numbers the numbers in it, and of an enum only the values
-that it mentions. Knows nothing of tools, schemas or prompts; English where it must be (`NUMBERS`,
-`EDGES`), harmless in any other language.
+Strings become runs of the text's words, numbers the numbers in it, and of an enum only the values that it
+mentions. Knows nothing of tools, schemas or prompts. The word lists (`NUMBERS`, `EDGES`) are English and
+harmless in any other language.
 """
 
 from __future__ import annotations
@@ -30,16 +30,13 @@ FUNCTION_WORDS = frozenset(
     "me him her us them my your his our their any some many much one another please hey get "
     "give tell show let want need".split()
 )
-"""Articles, prepositions, auxiliaries, pronouns, question words, and verbs that say no more than
-"please".
-"""
+"""Articles, prepositions, auxiliaries, pronouns, question words, and polite verbs."""
 
 EDGES = (FUNCTION_WORDS | set("put send make set find add write".split())) - set(
     "i he she we they one".split()
 )
-"""Words that neither begin nor end a value: as above, and other verbs that requests open with. Not
-where a capital inside a sentence says that it is a name: the wall, but The Wall.
-"""
+"""Words that neither start nor end a value: function words and verbs that open requests. A capitalized word
+inside a sentence is a name and does not count: the wall, but The Wall."""
 
 MAX_EDGES, MAX_RUNS = 60, 400
 
@@ -67,7 +64,7 @@ class CopySource:
         return list(dict.fromkeys([*digits, *spelt]))
 
     def mentioned(self, values: Sequence[Json]) -> list[Json]:
-        """Those of an enum's values that stand in the text as words of their own."""
+        """The values of an enum that occur in the text as whole words."""
         return [
             v
             for v in values
@@ -76,11 +73,11 @@ class CopySource:
         ]
 
     def mentions(self, name: str) -> bool:
-        """Whether a word of a name stands in the text."""
+        """Return True if a word of the name occurs in the text."""
         return bool(self.mentioned(re.findall(r"[^\W_]+", name)))
 
     def runs(self) -> list[str]:
-        """What `strings` admits, for a short text: the first `MAX_RUNS` runs of its words."""
+        """The first `MAX_RUNS` runs of words that `strings` admits."""
         words = self.words
         edges = [n for n, word in enumerate(words) if not self._is_edge(word)][:MAX_EDGES]
         pairs = ((first, last) for first in edges for last in edges if first <= last)
@@ -88,11 +85,10 @@ class CopySource:
         return list(islice((run for run in found if "\n" not in run), MAX_RUNS))
 
     def strings(self) -> Mapping[str, str]:
-        """The rules of a string that is copied, the first of which is ``copied``; none where there are no
-        words to copy.
+        """The rules of a copied string, the first of which is ``copied``; {} if there are no words to copy.
 
-        An automaton with a rule for each word, which a run may enter at any word and leave after any other:
-        the grammar grows with the text, not with the number of its runs.
+        An automaton with one rule for each word: a run may start at any word and end after any later one. The
+        grammar grows with the text, not with the number of its runs.
         """
         words = self.words
         edges = [n for n, word in enumerate(words) if not self._is_edge(word)]

@@ -1,9 +1,8 @@
-"""Which of many tools a request may be about, judged by the words they share.
+"""Choose the tools that a request may be about, by the words they share with it.
 
-A very small model chooses badly between four tools and well between two. Word overlap, weighted by
-how few of the tools hold the word, settles the plain cases for it; where a request shares no word
-with any tool, every tool stays and the model decides. It knows no synonyms, and no language but by
-its words; it is for models that would do worse without it.
+A very small model chooses badly between four tools and well between two. Word overlap, weighted by how few
+of the tools contain the word, settles the plain cases. If a request shares no word with any tool, every
+tool stays and the model decides. Synonyms are unknown.
 """
 
 from __future__ import annotations
@@ -17,26 +16,26 @@ from emulator.answering.tiny.copying import FUNCTION_WORDS, CopySource
 from emulator.tools.tool import Tool
 
 NAME, DESCRIPTION, ARGUMENT = 3.0, 2.0, 1.0
-"""What a shared word counts, by where the tool holds it."""
-NUMBER_HELD, NUMBER_MISSING = 1.0, -3.0
+"""The weight of a shared word, by its place in the tool."""
+NUMBER_PRESENT, NUMBER_MISSING = 1.0, -3.0
 """For a tool that cannot be called without a number."""
 NEAR = 2 / 3
-"""Tools with this share of the best tool's score stay."""
+"""The share of the best score above which a tool stays."""
 
 _ENDINGS = ("ation", "ions", "ing", "ion", "ies", "ers", "er", "es", "ed", "s", "e", "y")
 
 
 @dataclass(frozen=True)
 class Shortlist:
-    """The tools that stay, the likeliest last: what a small model read last counts most."""
+    """The chosen tools, the likeliest last: a small model weighs what it read last most."""
 
     tools: tuple[Tool, ...]
     evident: bool
-    """Something in the request speaks for them."""
+    """Whether the request shares words with them."""
 
 
 def shortlist(tools: Sequence[Tool], request: str) -> Shortlist:
-    """The tools that `request` is likeliest about; all of them when nothing tells."""
+    """The tools that ``request`` is most likely about; all tools without any evidence."""
     scores = _scores(tools, request)
     best = max(scores, default=0.0)
     least = best * NEAR if best > 0 else 0.0
@@ -49,7 +48,7 @@ def _scores(tools: Sequence[Tool], request: str) -> list[float]:
     wanted = _stems(request)
     weights = [_weights(tool) for tool in tools]
     holders = {stem: sum(stem in those for those in weights) for stem in wanted}
-    number = NUMBER_HELD if CopySource(request).numbers() else NUMBER_MISSING
+    number = NUMBER_PRESENT if CopySource(request).numbers() else NUMBER_MISSING
     return [
         sum(
             those[stem] * math.log(1 + len(tools) / holders[stem]) for stem in wanted & those.keys()
@@ -60,7 +59,7 @@ def _scores(tools: Sequence[Tool], request: str) -> list[float]:
 
 
 def _weights(tool: Tool) -> Mapping[str, float]:
-    """Stem -> weight, the highest place counting."""
+    """Stem -> its highest weight."""
     arguments = (
         f"{p.name} {p.remark('description') or ''} {_choices(p.schema)}" for p in tool.arguments
     )
