@@ -1,4 +1,4 @@
-"""What programs try, and what must come of it. The tests run these tables; docs/security.md is them.
+"""What programs try, and the required result. The tests run these tables; docs/security.md shows them.
 
 `python -m tests.support.promises` writes the page. Each attempt is the body of a function, run with `host`
 (facts of this machine) and `syscall` at hand: it gets out if it returns something true. A control
@@ -8,7 +8,6 @@ a sandbox would prove nothing.
 
 import sys
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +18,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 class Attempt:
     """One way out. `control`: where it succeeds without a sandbox, a key of CONTROLS, or why nobody tries.
 
-    `in_docker`: what comes of it in a container, where that is another thing than in bubblewrap.
+    `in_docker`: result in a container, where that is another thing than in bubblewrap.
     """
 
     area: str
@@ -49,9 +48,9 @@ def program(attempt: Attempt, host: object) -> str:
 CONTROLS = {
     "anyone": "succeeds",
     "root": "succeeds as root",
-    "namespaces": "succeeds, tried in namespaces of its own",
+    "namespaces": "succeeds (in separate namespaces)",
     "vsock": "succeeds where Linux has them",
-    "none": "not tried: it would end this host",
+    "none": "not tried: it would reboot the host",
 }
 """Where an attempt succeeds without a sandbox -> what the page says of it."""
 
@@ -69,7 +68,7 @@ ATTEMPTS = [
             "return open('/proc/self/root' + host['secret']).read()"),
     Attempt("files", "go through pid 1's root",
             "return os.path.exists('/proc/1/root' + host['secret'])", "namespaces"),
-    Attempt("files", "write beside the interpreter's packages",
+    Attempt("files", "write next to the interpreter's packages",
             "return os.access(host['packages'], os.W_OK)", "root"),
     Attempt("files", "write to /", "return os.access('/', os.W_OK)", "root"),
     Attempt("files", "write to /dev", "return os.access('/dev', os.W_OK)", "root"),
@@ -141,9 +140,9 @@ REFUSED_CALLS = {
 
 MEMORY = {
     "10 GB at once": "x = bytearray(10 * 2**30)",
-    "bit by bit": "x = []\nwhile True: x.append(bytearray(2**20))",
+    "in small pieces": "x = []\nwhile True: x.append(bytearray(2**20))",
     "mapped": "import mmap\nx = mmap.mmap(-1, 10 * 2**30)\nraise MemoryError",
-    "in a file without a name": (
+    "in an unnamed file": (
         "import os\nfile = os.memfd_create('x')\nwhile True: os.write(file, bytes(2**20))"
     ),
 }
@@ -162,11 +161,9 @@ LOOPS = {
 }
 
 OUTPUT = {
-    "printing without end": "while True: print('x' * 100_000)",
+    "endless printing": "while True: print('x' * 100_000)",
     "one print of 50 MB": "print('x' * 50_000_000)",
-    "displaying without end": (
-        "from IPython.display import display\nwhile True: display('x' * 100_000)"
-    ),
+    "endless display": ("from IPython.display import display\nwhile True: display('x' * 100_000)"),
     "displaying 200 MB of HTML": (
         "from IPython.display import HTML, display\n"
         "for _ in range(200): display(HTML('<b>' + 'x' * 1_000_000))"
@@ -196,8 +193,8 @@ def _repr(body: str, *errors: str) -> tuple[str, str, tuple[str, ...]]:
 
 _TOO_BIG = ("SandboxLimit", "SandboxDied", "SandboxTimeout")
 ACTING: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "a repr without end": _repr("exec('while True: pass')", "SandboxTimeout"),
-    "a str without end, printed": (
+    "an endless repr": _repr("exec('while True: pass')", "SandboxTimeout"),
+    "an endless str, printed": (
         _ACTS.format("exec('while True: pass')") + "print(Acts())",
         "",
         ("SandboxTimeout",),
@@ -213,20 +210,20 @@ ACTING: dict[str, tuple[str, str, tuple[str, ...]]] = {
         _TOO_BIG,
     ),
     "a repr that raises": _repr("raise ValueError('no')", "ProgramFailed"),
-    "a repr that leaves": _repr("raise SystemExit(5)", "ProgramFailed"),
-    "a repr that is no text": _repr("return 5", "ProgramFailed"),
-    "a repr that calls without end": _repr("exec('while True: ask()')", "SandboxLimit"),
-    "an error whose words have no end": (
+    "a repr that exits": _repr("raise SystemExit(5)", "ProgramFailed"),
+    "a repr that is not text": _repr("return 5", "ProgramFailed"),
+    "a repr with endless calls": _repr("exec('while True: ask()')", "SandboxLimit"),
+    "an error with an endless message": (
         "class Acts(Exception):\n    def __str__(self):\n        while True: pass\nraise Acts",
         "",
         ("SandboxTimeout",),
     ),
-    "an error whose words are 50 MB": (
+    "an error with a message of 50 MB": (
         "raise ValueError('x' * 50_000_000)",
         "",
         ("ProgramFailed", *_TOO_BIG),
     ),
-    "an argument whose fields have no end": (
+    "an argument with endless fields": (
         "class Acts:\n    @property\n    def __dict__(self):\n        while True: pass\nask(Acts())",
         "vars(Acts())",
         ("SandboxTimeout",),
@@ -267,31 +264,34 @@ def page() -> str:
     names = ", ".join(f"`{name}`" for name in REFUSED_CALLS)
     lines += [
         "\n### System calls\n",
-        f"Not there for a kernel's program (ENOSYS), though this Linux may have them: {names}. In "
-        "Docker the same list; an engine before version 23 answers EPERM.",
+        f"Unavailable to a program in a kernel (ENOSYS): {names}. In "
+        "Docker the same; an engine before version 23 answers EPERM.",
     ]
     for heading, table, comes in (
         ("Memory", MEMORY, "`SandboxLimit`, or the program's own `MemoryError`"),
         ("Time", LOOPS, "`SandboxTimeout`: interrupt, then kill"),
-        ("Output", OUTPUT, "`SandboxLimit`, or `SandboxDied` where its kernel chokes on it first"),
+        ("Output", OUTPUT, "`SandboxLimit`, or `SandboxDied` if the kernel fails first"),
         ("Crashes", DEATHS, "`SandboxDied`, in this session alone"),
     ):
         lines += [
             f"\n### {heading}\n",
-            "| a kernel's program tries | what comes of it |",
+            "| a program in a kernel tries | result |",
             "|---|---|",
         ]
         lines += [f"| {what} | {comes} |" for what in table]
     lines += [
-        "\n### Values that act when they are looked at\n",
-        "| a kernel's program has | what comes of it |",
+        "\n### Values with hostile methods\n",
+        "| a program in a kernel has | result |",
         "|---|---|",
     ]
     for what, (_, _, comes) in ACTING.items():
         lines += [f"| {what} | {', '.join(f'`{each}`' for each in comes)} |"]
-    lines += ["\n## What each module says of itself\n"]
-    for name in MODULES:
-        lines += [f"### `sandbox/{name}.py`\n", *_confession(name), ""]
+    links = [f"[{name}](../sandbox/{name}.py)" for name in MODULES]
+    lines += [
+        "\n## What each fence stops, and what it does not\n",
+        "Each module of the sandbox begins with *Stops:* and *Does not stop:*:",
+        f"{', '.join(links)}.",
+    ]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -311,7 +311,7 @@ _FENCES = {
     ),
     "system calls": (
         "an allowlist (seccomp)", "the same allowlist",
-        "all of this user's, for the interpreter's own worker",
+        "all that this user has, for the interpreter's worker",
     ),
     "memory, processes": (
         "rlimits per process; a control group for all, as root or where one is delegated",
@@ -332,65 +332,52 @@ _INTRODUCTION = """\
 
 <!-- Written by `python -m tests.support.promises` from the tables that the tests run. Do not edit. -->
 
-The code that runs here is written by a model, perhaps under the influence of someone who wants it to
-do harm. **The host decides**: names and arguments of calls are bound and validated outside, nothing
-from a sandbox is unpickled or evaluated, and a hostile program can forge a call, never an invalid one.
+The code that runs here is written by a model, possibly under the influence of an attacker. **The host
+decides**: names and
+arguments of calls are bound and validated outside the sandbox, nothing from a sandbox is unpickled or
+evaluated, and a hostile program can forge a call, never an invalid one.
 
-`python app.py doctor` tries the fences on your machine. A fence that does not hold turns the kernel
-engine off, with the reason and the remedy; it never becomes a weaker sandbox. `--sandbox none` must be
-said by name, gives the model's code your account, and logs a warning at every start.
+`python app.py doctor` tests the fences on your machine. If one does not hold, the kernel engine is off,
+with the reason
+and the remedy; it never becomes a weaker sandbox. Only the explicit `--sandbox none` runs the model's code
+under your account, with a warning at every start.
 
-Programs run in monty, and what that cannot run in a kernel, in the place that `--sandbox` names:
+Programs run in monty. What monty cannot run runs in a kernel, in the place that `--sandbox` names:
 
 {fences}
 
-To start a container takes root, or a user who may speak to the engine, which is as much as root on its
-machine; programs never see the engine.
-
-Every kernel is started for itself, ahead of time, and not forked from one that has imported everything.
-We tried that: ipykernel forked within one bubblewrap answers after 90 to 200 ms, where a kernel in a
-bubblewrap of its own takes 250 to 400 ms, and 650 to 1300 ms with numpy, pandas and matplotlib imported
-(2 x AMD EPYC, busy). But all of them would share one set of namespaces, one uid, one /mnt/data and one
-control group, so that sessions could read and end each other. A waiting kernel is handed out in 5 ms as
-it is; only bursts beyond the waiting ones would gain.
+Starting containers needs root, or a user who may use the engine, which is equal to root on its machine;
+programs never
+see the engine. Each kernel is a new process in its own sandbox, started in advance: kernels forked from a
+common parent would share namespaces, uid and files, so that sessions could read each other.
 
 ## Prompt injection
 
-Who writes a web page, a mail or a file that a tool returns can write to the model. **No proxy can tell
-whether a model obeys such a text or its user.** What is done (`tests/answering/test_quotations.py`):
+Whoever writes a web page, mail or file that a tool returns can write to the model. **No proxy can tell
+whether a model obeys such a text or its user.** What the proxy does (`tests/answering/test_quotations.py`):
 
-- A call that stands, but for white space, in a message that is not the assistant's (user, tool, system)
-  is not run. It stays prose, and the model is asked, once, whether it means it; if it writes the call
-  again, that runs. It does not matter in which of the known syntaxes it stands, whether in a sentence
-  or a block, behind the marks of a quoted mail or a console, or in the strings of JSON or in HTML.
-  Without a budget (`--repair-attempts 0`) a quotation is prose. A cell of the code interpreter is looked
-  up too (`tests/interpreter/test_quoted_cells.py`): as a whole, by what its statements do, and by its calls.
-- A call that the model itself has made before in the conversation, with the same arguments, is its own.
-- What stands in reasoning, as a draft, is not called; of a block that was cut off nothing is.
-- Names and arguments are held to the tools' schemas, and code runs behind the fences above.
+- A call that appears, apart from white space, in a message of the user, a tool or the system does not run.
+  It stays prose,
+  and the model is asked once whether it means it; if it repeats the call, the call runs. This holds for
+  every syntax, inside
+  sentences and blocks, quoted mails, JSON strings and HTML. With `--repair-attempts 0` a quotation stays
+  prose. Cells of the code interpreter are checked too (`tests/interpreter/test_quoted_cells.py`).
+- A call that the model itself has made before with the same arguments is its own.
+- Drafts in reasoning and truncated blocks make no calls.
+- Names and arguments must satisfy the tools' schemas, and code runs behind the fences above.
 
-What is not:
+What it cannot do:
 
-- A model that obeys, and calls in words of its own, with other arguments or in another syntax, is not
-  stopped. Nor is one that confirms when it is asked.
-- Texts that the client keeps from the proxy (images, files that it does not send as text) cannot be
-  compared.
-- So a tool that must not be called by a stranger needs a person's leave, in the client.
+- A model that obeys and writes the call in its own words, with other arguments or in another syntax, is not
+  stopped, nor is one that confirms when asked.
+- Texts that the client does not send as text (images, files) cannot be compared.
+- So a tool that strangers must not trigger needs a person's approval, in the client.
 
 ## What programs try
 
-Every row is run by `tests/sandbox/test_escape.py`: in bubblewrap as root and, where it can read the
-interpreter, as an ordinary user; in containers of a real engine by `make test-docker`.\
+`tests/sandbox/test_escape.py` runs every row: in bubblewrap as root and, if it can read the interpreter, as
+an ordinary user; in containers of a real engine by `make test-docker`.\
 """
-
-
-def _confession(name: str) -> list[str]:
-    doc = import_module(f"sandbox.{name.replace('/', '.')}").__doc__ or ""
-    return [
-        "- " + " ".join(paragraph.split())
-        for paragraph in doc.split("\n\n")
-        if paragraph.startswith(("Stops:", "Does not stop:", "Does not sweep:"))
-    ]
 
 
 if __name__ == "__main__":
