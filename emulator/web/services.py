@@ -235,8 +235,8 @@ def _open_requests(
 
         telemetry = Telemetry(settings)
         opening.callback(telemetry.close)
-        traces.on_begin(telemetry.begun)
-        traces.on_finish(telemetry.finished)
+        traces.on_begin(telemetry.begin)
+        traces.on_finish(telemetry.finish)
     if keeper is None or not inspected:
         return RecordedRequests(traces, traces)
     sender = TraceSender(keeper.client, settings.inspector_bytes)

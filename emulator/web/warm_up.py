@@ -1,7 +1,8 @@
-"""All that a first request waits for, done before it comes: imports, generated models, a running sandbox.
+"""Answer a made-up request at the start, so that the first real one does not wait.
 
-A request goes down the whole line as any other would, with a few words in place of the model's. Nothing of it
-is kept or sent anywhere; counters of turns and calls see it.
+It needs imports, generated models and a running sandbox. The made-up request passes through the whole
+pipeline, with a fixed reply instead of a model's. Nothing is stored or sent; the counters of turns and calls
+include it.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _REQUEST = json.dumps(
     }
 ).encode()
 _REPLY = '```python\nguest = "Ada"\nbook(guest=guest)\n```'
-"""More than a call, which would be read and not run."""
+"""A program: a single call would be read without a sandbox."""
 
 
 class _Words(UpstreamReply):

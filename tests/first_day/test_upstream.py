@@ -52,8 +52,8 @@ def test_a_proxy_that_is_its_own_upstream_by_another_name_says_so(tmp_path: Path
         elsewhere.to = port_of(proxy)
         here = f"http://127.0.0.1:{elsewhere.to}"
         told = (
-            f"This request has been here before: the setting base_url http://localhost:{elsewhere.port}/v1 "
-            "leads back to this proxy. It must name the model's own server."
+            "This request has already passed through this proxy: the setting base_url "
+            f"http://localhost:{elsewhere.port}/v1 leads back to it. It must name the model server."
         )
         for path, body in (("chat/completions", CHAT), ("models", None), ("embeddings", EMBEDDING)):
             status, answer = asked(f"{here}/v1/{path}", body)

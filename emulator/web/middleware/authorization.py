@@ -1,7 +1,7 @@
-"""Who may ask: the client's key, and the name under which the other rooms know the client.
+"""Check the client's key and determine the name under which the other rooms know the client.
 
-Keys are those of the setting ``client_keys``, which may do all, and of the file that ``client_keys_file``
-names, whose `Grant`s say what each may do.
+The keys of the setting ``client_keys`` allow everything. Those of the file ``client_keys_file`` allow what
+their `Grant` says.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def require_key(
     from_file: ClientKeys | None = None,
     now: Callable[[], float] = time.time,
 ) -> None:
-    """Let no request to the routes of ``api`` pass without a key, if there are keys; note who it is."""
+    """Require a valid key for the routes of ``api``, if there are keys; set ``g.client``."""
     client = recognizer(settings, from_file, now)
 
     @api.before_request
@@ -36,17 +36,17 @@ def require_key(
 def recognizer(
     settings: Settings, from_file: ClientKeys | None, now: Callable[[], float]
 ) -> Callable[[str], KeyedClient]:
-    """Who it is that presents a key. Raises `Unauthorized` where one is wanted, and this is none."""
+    """Return a function from a presented key to its client. It raises `Unauthorized` for an unknown key."""
     keys = [key.get_secret_value().encode() for key in settings.client_keys]
     own_keys = any(target.settings.pass_client_key for target in Routes(settings).targets)
 
     def client(key: str) -> KeyedClient:
         presented = key.encode()
         grant = UNLIMITED
-        # Every key is compared, so that the time tells neither which one fits nor how far.
+        # Every key is compared, so that the time reveals neither which key matches nor how much of it.
         if settings.wants_keys and not sum(hmac.compare_digest(presented, key) for key in keys):
             grant = _granted(from_file, presented, now())
-        # What is kept for a client is for those who hold its key; without keys there is one client.
+        # Stored things belong to the key; without keys all requests are of one client.
         name = hashed(presented)[:32] if settings.wants_keys or own_keys else ""
         return KeyedClient(name, key if own_keys else "", grant)
 
@@ -54,13 +54,13 @@ def recognizer(
 
 
 def _granted(keys: ClientKeys | None, presented: bytes, now: float) -> Grant:
-    """Raises `Unauthorized`. Who has a key that is over is told so; others learn of none."""
+    """Raises `Unauthorized`. Only the holder of an expired or disabled key learns that the key exists."""
     grant = keys.find(presented) if keys is not None else None
     if grant is None:
         raise Unauthorized("Incorrect API key provided.", code="invalid_api_key")
     if not grant.valid(now):
-        over = "has expired" if grant.enabled else "is disabled"
-        raise Unauthorized(f"The API key {grant.name!r} {over}.", code="invalid_api_key")
+        reason = "has expired" if grant.enabled else "is disabled"
+        raise Unauthorized(f"The API key {grant.name!r} {reason}.", code="invalid_api_key")
     return grant
 
 

@@ -1,16 +1,16 @@
-"""Keep web pages away from a proxy on somebody's own machine. Knows nothing of routes or bodies.
+"""Protect a proxy on a user's machine from web pages in the user's browser.
 
-A browser will send a page's requests to any address, loopback too; a key stops them, and where there is
-none, this does:
+A browser sends a page's requests to any address, including loopback. A key stops them; without a key these
+checks do:
 
-* The Host that a request names must be this machine, or else a page could bind its own name to
-  127.0.0.1 and so be of the proxy's own origin (DNS rebinding).
-* A request that a browser sent for a page must be for the proxy's own, or for an origin of
-  ``cors_origins``; browsers say so in headers that no page can write (Fetch Metadata Request Headers).
-  Following a link is allowed, as in https://web.dev/articles/fetch-metadata: whoever has the link
-  cannot read where it leads.
-* A body must be declared as JSON (or as a form, for uploads): pages may send other types unasked,
-  without the browser's CORS preflight (Fetch standard, "CORS-safelisted request-header").
+* The Host of a request must be this machine. Otherwise a page could bind its own name to 127.0.0.1 and
+  share the proxy's origin (DNS rebinding).
+* A request that a browser sends for a page must come from the proxy's own pages or from an origin of
+  ``cors_origins``. Browsers send this in headers that no page can set (Fetch Metadata Request Headers).
+  Following a link is allowed, as in https://web.dev/articles/fetch-metadata: the page with the link cannot
+  read the response.
+* A body must be declared as JSON (or as a form, for uploads): a page may send other types without a
+  CORS preflight (Fetch standard, "CORS-safelisted request-header").
 
 Jupyter Server does the same (its settings allow_origin and allow_remote_access).
 """
@@ -29,39 +29,39 @@ from emulator.addresses import is_loopback
 from emulator.errors import Forbidden, UnsupportedMediaType
 from emulator.settings import Settings
 
-# Files here, and what upstreams take as forms: speech, pictures.
+# Our own files, and endpoints of upstreams that accept forms: speech, pictures.
 _UPLOADS = re.compile(r"/files$|/(?:audio|images)/")
-_LONGEST = 300
-"""A name has fewer (RFC 1035)."""
+_MAX_HOST_CHARS = 300
+"""More than a name can have (RFC 1035)."""
 _NO_BODY = {"GET", "HEAD", "OPTIONS", "DELETE"}
 _OWN_SITES = {"same-origin", "none"}  # "none": typed or from a bookmark
 
 
 def guard(settings: Settings) -> Callable[[], None]:
-    """The check of one request; it raises `Forbidden` or `UnsupportedMediaType`."""
+    """Return the check of a request; it raises `Forbidden` or `UnsupportedMediaType`."""
     origins = set(settings.cors_origins)
-    ours = lru_cache(maxsize=64)(partial(_is_ours, settings=settings))
+    is_ours = lru_cache(maxsize=64)(partial(_is_ours, settings=settings))
 
     def check() -> None:
         host = request.headers.get("host")
         if (
             not settings.wants_keys
             and host is not None
-            and not (len(host) <= _LONGEST and ours(host))
+            and not (len(host) <= _MAX_HOST_CHARS and is_ours(host))
         ):
             raise Forbidden(
                 f"Host {host[:200]!r} is not a name of this proxy: add it to the setting allowed_hosts "
                 "(--allowed-hosts) if it is, or set client_keys.",
                 code="host_not_allowed",
             )
-        # A preflight does nothing, and its answer tells the browser what may follow.
-        if request.method != "OPTIONS" and "*" not in origins and not _own_page(origins):
+        # A preflight has no effect; its response tells the browser what may follow.
+        if request.method != "OPTIONS" and "*" not in origins and not _is_own_page(origins):
             raise Forbidden(
                 f"Pages of {_page()[:200]!r} may not call this proxy from a browser: add the origin to "
                 "the setting cors_origins (--cors-origins) if they should.",
                 code="origin_not_allowed",
             )
-        if not _declared():
+        if not _has_allowed_type():
             raise UnsupportedMediaType(
                 f"Content type {request.mimetype[:200]!r}: send the body as JSON, with the header "
                 "'content-type: application/json' (curl: -H 'content-type: application/json'); "
@@ -88,7 +88,7 @@ def _is_ours(host: str, settings: Settings) -> bool:
 
 
 def _name(host: str) -> str | None:
-    """The name or address in a Host header; None if it is neither."""
+    """Return the name or address in a Host header, or None if the header is malformed."""
     try:
         parts = urlsplit(f"//{host}")
         _ = parts.port  # raises if it is not a number
@@ -100,7 +100,7 @@ def _name(host: str) -> str | None:
 
 
 def _is_every_address(host: str) -> bool:
-    """Whether one who listens there is reached by each address of the machine."""
+    """Return True if a server on ``host`` listens on every address of the machine."""
     try:
         return not host or ip_address(host).is_unspecified
     except ValueError:
@@ -115,17 +115,17 @@ def _is_address(name: str) -> bool:
 
 
 def _page() -> str:
-    """The origin of the page that a browser sent this request for, as far as it told."""
+    """Return the origin of the page that sent this request, or "" if the browser does not say."""
     origin = request.headers.get("origin")
     if origin is not None:
         return origin
-    # A page can leave its Referer out, but not forge it.
+    # A page can omit its Referer but not forge it.
     referer = urlsplit(request.headers.get("referer", ""))
     return f"{referer.scheme}://{referer.netloc}" if referer.netloc else ""
 
 
-def _own_page(origins: set[str]) -> bool:
-    """Whether this is no page's request, the proxy's own page's, or one of ``origins``."""
+def _is_own_page(origins: set[str]) -> bool:
+    """Return True if no page sent this request, or one of the proxy or of ``origins`` did."""
     headers = request.headers
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site in _OWN_SITES or (origins and _page() in origins):
@@ -137,8 +137,8 @@ def _own_page(origins: set[str]) -> bool:
     return origin is None and request.method in ("GET", "HEAD") and fetched == followed
 
 
-def _declared() -> bool:
-    """Whether the request's body, if it has one, is of a type that no page may send unasked."""
+def _has_allowed_type() -> bool:
+    """Return True if there is no body, or its type needs a CORS preflight."""
     has_body = bool(request.content_length) or "transfer-encoding" in request.headers
     if request.method in _NO_BODY or not has_body or request.is_json:
         return True

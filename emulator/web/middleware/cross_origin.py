@@ -1,4 +1,7 @@
-"""Which web pages may read answers (Fetch standard, "CORS protocol"); `browser_guard` says who may ask."""
+"""Let web pages of ``cors_origins`` read responses (Fetch standard, "CORS protocol").
+
+`browser_guard` decides which pages may send requests.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from emulator.settings import Settings
 
 
 def allow_origins(settings: Settings) -> Callable[[Response], Response]:
-    """What is added to each response, a preflight's too."""
+    """Return a function that adds the headers to a response, including a preflight's."""
     allowed = set(settings.cors_origins)
 
     def allow(response: Response) -> Response:
@@ -18,7 +21,7 @@ def allow_origins(settings: Settings) -> Callable[[Response], Response]:
         if origin and {origin, "*"} & allowed:
             response.headers["access-control-allow-origin"] = origin
             response.headers["access-control-allow-methods"] = "GET, POST, DELETE, OPTIONS"
-            # A * does not stand for authorization.
+            # "*" does not include authorization.
             response.headers["access-control-allow-headers"] = "authorization, content-type, *"
             response.headers["access-control-expose-headers"] = "*"
             response.headers["access-control-max-age"] = "600"

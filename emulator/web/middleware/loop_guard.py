@@ -1,4 +1,4 @@
-"""Refuse a request that has come through this proxy before: an upstream leads back here."""
+"""Refuse a request that has already passed through this proxy: an upstream leads back here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from emulator.upstream import loops
 
 
 def loop_guard(settings: Settings) -> Callable[[], None]:
-    """The check of one request, which also notes where that has been; it raises `LoopDetected`."""
+    """Return the check of a request; it raises `LoopDetected` and adds this proxy to the request's path."""
     own = secrets.token_hex(8)
     named = [f"upstreams.base_url {row.base_url}" for row in settings.upstreams]
     setting = " or ".join(named) or f"base_url {settings.base_url}"
@@ -21,8 +21,8 @@ def loop_guard(settings: Settings) -> Callable[[], None]:
     def check() -> None:
         if loops.is_loop(request.headers.get(loops.HEADER, ""), own):
             raise LoopDetected(
-                f"This request has been here before: the setting {setting} leads back to this proxy. "
-                "It must name the model's own server.",
+                f"This request has already passed through this proxy: the setting {setting} leads back "
+                "to it. It must name the model server.",
                 code="loop_detected",
             )
 

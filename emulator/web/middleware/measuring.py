@@ -1,4 +1,4 @@
-"""What metrics learn of an answer once it has left. No label is anything that a client makes up."""
+"""Update the metrics after an answer. No label contains text from a client."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from emulator import metrics
 from emulator.reading.readers import READERS
 from emulator.traces import RecordedBlock, Trace
 
-_CHARS = 4
-"""Of a token, about."""
+_CHARS_PER_TOKEN = 4
+"""Approximately."""
 
 
 class KernelCounts:
-    """Of the pools of the engines that have any."""
+    """How many kernels the pools of this process have, by state."""
 
     def __init__(self, **pools: Sequence[object]) -> None:
-        """A pool's name -> who has it."""
+        """``pools``: a pool's name -> the engines that may have it."""
         self._pools = pools
 
     def counts(self) -> list[tuple[str, Mapping[str, int]]]:
-        """Of each pool that this process has: how many kernels are in which state."""
-        told: list[tuple[str, Mapping[str, int]]] = [
+        """Return each pool of this process with its number of kernels by state."""
+        pools: list[tuple[str, Mapping[str, int]]] = [
             (pool, getattr(owner, "pool_counts", dict)())
             for pool, owners in self._pools.items()
             for owner in owners
         ]
-        return [(pool, counts) for pool, counts in told if counts]
+        return [(pool, counts) for pool, counts in pools if counts]
 
     def count(self, _trace: Trace | None = None) -> None:
-        """Set the gauges: at a look at them, and at each answer, since other workers may be looked at."""
+        """Set the gauges: when metrics are read, and after each answer, as any worker may serve them."""
         for pool, counts in self.counts():
             for state, number in counts.items():
                 _gauge(pool, state).set(number)
 
 
-_gauge = cache(metrics.KERNELS.labels)  # few, and all other answers want them too
+_gauge = cache(metrics.KERNELS.labels)  # few labels, used by every answer
 
 
 def measure(trace: Trace) -> None:
@@ -46,8 +46,8 @@ def measure(trace: Trace) -> None:
     if trace.first_output is not None:
         metrics.FIRST_TOKEN_SECONDS.labels(trace.route).observe(trace.first_output)
     if trace.turns_saved:
-        # The prompt that was not sent is about as long as the request.
-        metrics.TOKENS_SAVED.inc(trace.turns_saved * (len(trace.body) // _CHARS))
+        # The prompt that was not sent would be about as long as the request.
+        metrics.TOKENS_SAVED.inc(trace.turns_saved * (len(trace.body) // _CHARS_PER_TOKEN))
     for turn in trace.turns:
         for block in turn.blocks:
             reader = block.dialect if block.dialect in READERS else "other"

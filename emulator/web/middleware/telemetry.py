@@ -1,9 +1,9 @@
-"""A trace of each answer by OpenTelemetry: the request, each turn of the model, each run in a sandbox.
+"""Export a trace of each answer by OpenTelemetry: the request, each model turn, each run in a sandbox.
 
-Spans are made of the finished `Trace`; while it runs there is only the request's own span, which goes on from
-the client's ``traceparent`` and is told to upstreams (W3C, "Trace Context"). Names are those of the GenAI
-semantic conventions; what they lack begins with ``emulator.``. What was asked and answered is in no span
-unless the setting ``otel_content`` says so. Where the spans go the standard variables say
+The request's own span starts with the request: it continues the client's ``traceparent`` and is sent to
+upstreams (W3C, "Trace Context"). All other spans are made from the finished `Trace`. Names are those of the
+GenAI semantic conventions; names that these lack begin with ``emulator.``. Prompts and answers are exported
+only with the setting ``otel_content``. The standard variables configure the exporter
 (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME, ...).
 """
 
@@ -35,19 +35,19 @@ _REQUESTED = {
     "presence_penalty": "gen_ai.request.presence_penalty",
     "n": "gen_ai.request.choice.count",
 }
-"""Fields of a chat -> attributes of its span."""
-_MOST_CHARS = 200
-_MOST_CONTENT = 256 * 1024
-_MOST_CALLS = 128
+"""Field of a chat request -> attribute of its span."""
+_MAX_CHARS = 200
+_MAX_CONTENT = 256 * 1024
+_MAX_CALLS = 128
 
 Attributes = dict[str, Any]
 
 
 class Telemetry:
-    """Safe to share between threads. `close` sends what is left."""
+    """Safe to share between threads. `close` sends the remaining spans."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises `EmulatorError` where its libraries are missing."""
+        """Raises `EmulatorError` if its libraries are not installed."""
         try:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.resources import SERVICE_NAME, OTELResourceDetector, Resource
@@ -56,7 +56,7 @@ class Telemetry:
             from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
         except ImportError as error:
             raise EmulatorError(
-                f"otel needs more: pip install '{APPLICATION}[otel]' ({error.name})"
+                f"The setting otel needs more packages: pip install '{APPLICATION}[otel]' ({error.name})"
             ) from error
         named = Resource({SERVICE_NAME: APPLICATION}).merge(OTELResourceDetector().detect())
         self._provider = TracerProvider(resource=named, shutdown_on_exit=False)
@@ -67,8 +67,8 @@ class Telemetry:
         self._lock = threading.Lock()
         self._running: dict[str, Span] = {}
 
-    def begun(self, trace: Trace) -> None:
-        """The request that is served is recorded: begin its span."""
+    def begin(self, trace: Trace) -> None:
+        """Start the span of the current request."""
         from opentelemetry.trace import SpanKind, set_span_in_context
 
         span = self._tracer.start_span(
@@ -81,8 +81,8 @@ class Telemetry:
         with self._lock:
             self._running[trace.id] = span
 
-    def finished(self, trace: Trace) -> None:
-        """The answer has left: what is known of it, in spans."""
+    def finish(self, trace: Trace) -> None:
+        """The answer is complete: add its spans and attributes."""
         from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
 
         with self._lock:
@@ -100,7 +100,7 @@ class Telemetry:
                     part = self._tracer.start_span(each.name, inside, start_time=began)
                     part.end(ended)
             elif each.name == "upstream":
-                name = f"{_operation(turn)} {str(turn.fields.get('model', ''))[:_MOST_CHARS]}"
+                name = f"{_operation(turn)} {str(turn.fields.get('model', ''))[:_MAX_CHARS]}"
                 attributes = _turn(turn) | (
                     _content(turn) if self._content and turn.messages else {}
                 )
@@ -112,13 +112,13 @@ class Telemetry:
                 if turn.error:
                     part.set_status(Status(StatusCode.ERROR))
                 part.end(ended)
-        for call in trace.calls[:_MOST_CALLS]:
+        for call in trace.calls[:_MAX_CALLS]:
             called: Attributes = {
-                "gen_ai.tool.name": call.name[:_MOST_CHARS],
+                "gen_ai.tool.name": call.name[:_MAX_CHARS],
                 "gen_ai.tool.call.id": call.id,
             }
             if self._content:
-                called["gen_ai.tool.call.arguments"] = _written(call.arguments)
+                called["gen_ai.tool.call.arguments"] = _as_json(call.arguments)
             span.add_event("tool call", called, _ns(trace, trace.seconds or 0.0))
         span.set_attributes(_request(trace))
         if trace.status >= 500 or (trace.state == "failed" and trace.status < 400):
@@ -138,7 +138,7 @@ def _request(trace: Trace) -> Attributes:
         "http.request.method": trace.method,
         "http.route": trace.route,
         "http.response.status_code": trace.status,
-        "gen_ai.request.model": trace.model[:_MOST_CHARS],
+        "gen_ai.request.model": trace.model[:_MAX_CHARS],
         "gen_ai.request.stream": trace.streamed,
         "emulator.request_id": trace.id,
         "emulator.client": trace.client_name,
@@ -147,7 +147,7 @@ def _request(trace: Trace) -> Attributes:
         "emulator.calls": trace.call_count,
         "emulator.repairs": trace.repairs,
         "emulator.turns_saved": trace.turns_saved,
-        "error.type": trace.code[:_MOST_CHARS],
+        "error.type": trace.code[:_MAX_CHARS],
     }
     return {name: value for name, value in attributes.items() if value != ""}
 
@@ -156,7 +156,7 @@ def _turn(turn: Turn) -> Attributes:
     attributes: Attributes = {
         "gen_ai.operation.name": _operation(turn),
         "gen_ai.provider.name": turn.upstream,
-        "gen_ai.request.model": str(turn.fields.get("model", ""))[:_MOST_CHARS],
+        "gen_ai.request.model": str(turn.fields.get("model", ""))[:_MAX_CHARS],
     }
     if turn.operation == "chat":
         attributes |= {
@@ -168,7 +168,7 @@ def _turn(turn: Turn) -> Attributes:
         if isinstance(value := turn.fields.get(field), int | float):
             attributes[name] = value
     if turn.finish_reason:
-        attributes["gen_ai.response.finish_reasons"] = [turn.finish_reason[:_MOST_CHARS]]
+        attributes["gen_ai.response.finish_reasons"] = [turn.finish_reason[:_MAX_CHARS]]
     if turn.first_output is not None:
         attributes["gen_ai.response.time_to_first_chunk"] = turn.first_output - turn.began
     if turn.verdict:
@@ -179,13 +179,13 @@ def _turn(turn: Turn) -> Attributes:
 
 
 def _operation(turn: Turn) -> str:
-    """As the conventions name it where they do; else the path."""
+    """Return the conventions' name of the operation, or its path."""
     known = {"completions": "text_completion"}
-    return known.get(turn.operation, turn.operation)[:_MOST_CHARS]
+    return known.get(turn.operation, turn.operation)[:_MAX_CHARS]
 
 
 def _content(turn: Turn) -> Attributes:
-    """The messages that were sent and the reply, in the form that the conventions give for spans."""
+    """Return the prompt and the reply in the conventions' form."""
     sent = [
         {"role": message.get("role"), "parts": _parts(message.get("content"))}
         for message in turn.messages
@@ -194,21 +194,21 @@ def _content(turn: Turn) -> Attributes:
     if turn.reasoning:
         reply = [{"type": "reasoning", "content": "".join(turn.reasoning)}]
     reply += _parts("".join(turn.reply))
-    said = {"role": "assistant", "parts": reply, "finish_reason": turn.finish_reason or "stop"}
-    return {"gen_ai.input.messages": _written(sent), "gen_ai.output.messages": _written([said])}
+    answer = {"role": "assistant", "parts": reply, "finish_reason": turn.finish_reason or "stop"}
+    return {"gen_ai.input.messages": _as_json(sent), "gen_ai.output.messages": _as_json([answer])}
 
 
 def _parts(content: object) -> list[Mapping[str, object]]:
     parts = content if isinstance(content, Sequence) and not isinstance(content, str) else [content]
     return [
-        {"type": "text", "content": part if isinstance(part, str) else _written(part)}
+        {"type": "text", "content": part if isinstance(part, str) else _as_json(part)}
         for part in parts
         if part
     ]
 
 
-def _written(value: object) -> str:
+def _as_json(value: object) -> str:
     try:
-        return json_codec.dumps(value).decode()[:_MOST_CONTENT]
+        return json_codec.dumps(value).decode()[:_MAX_CONTENT]
     except TypeError:  # nested too deep
         return ""

@@ -28,7 +28,7 @@ class ExpiresAfter(Lenient):
 
 
 class NetworkPolicy(Lenient):
-    """A sandbox has no network, so that is the only policy."""
+    """A sandbox has no network, so this is the only policy."""
 
     type: Literal["disabled"]
 
@@ -60,15 +60,15 @@ def _add_containers(api: Blueprint, interpreter: AnyInterpreter) -> None:
 
     @api.post("/containers")
     def create_container() -> Response:
-        asked = parse_body(request.get_data(), CreateContainer)
+        body = parse_body(request.get_data(), CreateContainer)
         container = containers.create(
             client(),
-            name=asked.name,
-            expires_minutes=asked.expires_after.minutes if asked.expires_after else 20,
-            memory_limit=asked.memory_limit or "1g",
-            file_ids=asked.file_ids or (),
-            stateful=asked.stateful,
-            approval=asked.approval == "required",
+            name=body.name,
+            expires_minutes=body.expires_after.minutes if body.expires_after else 20,
+            memory_limit=body.memory_limit or "1g",
+            file_ids=body.file_ids or (),
+            stateful=body.stateful,
+            approval=body.approval == "required",
         )
         return json_reply(container.json())
 
@@ -92,7 +92,7 @@ def _add_container_files(
     api: Blueprint, containers: Containers, files: Files, read_upload: Callable[[], Upload]
 ) -> None:
     def use(container_id: str) -> None:
-        """Raises `NotFound` unless it is the client's container, which then lives on from now."""
+        """Extend the container's life. Raises `NotFound` unless it is the client's."""
         containers.touch(containers.get(client(), container_id).id)
 
     @api.post("/containers/<container_id>/files")

@@ -1,4 +1,4 @@
-"""`/conversations`: what responses were made in."""
+"""`/conversations`: OpenAI's Conversations API."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def add_routes(api: Blueprint, conversations: Conversations) -> None:
 
     @api.post("/conversations")
     def create_conversation() -> Response:
-        asked = parse_body(request.get_data() or b"{}", ConversationFields)
-        made = conversations.create(client(), _items(asked), asked.metadata or {})
-        return json_reply(made.json())
+        body = parse_body(request.get_data() or b"{}", ConversationFields)
+        conversation = conversations.create(client(), _items(body), body.metadata or {})
+        return json_reply(conversation.json())
 
     @api.get(one)
     def retrieve_conversation(key: str) -> Response:
@@ -35,8 +35,8 @@ def add_routes(api: Blueprint, conversations: Conversations) -> None:
 
     @api.post(one)
     def update_conversation(key: str) -> Response:
-        asked = parse_body(request.get_data(), ConversationFields)
-        return json_reply(conversations.update(client(), key, asked.metadata or {}).json())
+        body = parse_body(request.get_data(), ConversationFields)
+        return json_reply(conversations.update(client(), key, body.metadata or {}).json())
 
     @api.delete(one)
     def delete_conversation(key: str) -> Response:
@@ -62,8 +62,8 @@ def add_routes(api: Blueprint, conversations: Conversations) -> None:
         return json_reply(conversations.remove(client(), key, item_id).json())
 
 
-def _items(asked: ConversationFields) -> list[items.Json]:
+def _items(body: ConversationFields) -> list[items.Json]:
     """Raises `BadRequest` naming the place."""
-    given = items.normalize([] if asked.items is None else asked.items, "items")
-    items.parse(given, "items")
-    return given
+    normal = items.normalize([] if body.items is None else body.items, "items")
+    items.parse(normal, "items")
+    return normal

@@ -1,8 +1,8 @@
-"""`/containers/{id}/execute`, and what waits for approval there. Not OpenAI's: the interpreter by hand.
+"""`/containers/{id}/execute`, and executions that wait for approval. Not part of OpenAI's API.
 
-``POST execute {"code": ...}`` answers as Azure's dynamic sessions do; with ``"stream": true`` the output
-comes as events while the code runs. A container made with ``approval`` holds every execution, whoever asked
-for it, until ``POST executions/{id}/approve`` (``{"code": ...}`` runs that instead) or ``.../decline``.
+``POST execute {"code": ...}`` answers as Azure's dynamic sessions do; with ``"stream": true`` the output is
+sent as events while the code runs. In a container with ``approval`` every execution waits until
+``POST executions/{id}/approve`` (``{"code": ...}`` replaces the code) or ``.../decline``.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ class Refusal(BaseModel):
 def add_routes(
     api: Blueprint, interpreter: AnyInterpreter, settings: Settings, record: Callable[[], None]
 ) -> None:
-    """``record``: the request that is served is to be recorded."""
+    """``record`` records the current request."""
     containers = interpreter.containers
 
     @api.post("/containers/<container_id>/execute")
     def execute(container_id: str) -> Response:
         record()
-        asked = parse_body(request.get_data(), ExecuteRequest)
+        body = parse_body(request.get_data(), ExecuteRequest)
         container = containers.get(client(), container_id)
         if (trace := traces.current.get()) is not None:
-            trace.container, trace.cell, trace.streamed = container.id, asked.code, asked.stream
-        events = _events(interpreter, container, asked.code)
-        if asked.stream:
+            trace.container, trace.cell, trace.streamed = container.id, body.code, body.stream
+        events = _events(interpreter, container, body.code)
+        if body.stream:
             stream = EventStream(events, settings.ping_seconds)
-            stream.first()  # a refusal keeps its status
+            stream.first()  # a quick error keeps its own status
             return stream_reply(stream)
         for event in events:
             if isinstance(event, dict) and event["type"] == "execution":
@@ -74,40 +74,40 @@ def add_routes(
         raise AssertionError("an execution comes last")
 
     @api.get("/containers/<container_id>/executions")
-    def list_held(container_id: str) -> Response:
+    def list_pending_cells(container_id: str) -> Response:
         container = containers.get(client(), container_id)
-        held = [_shown(one) for one in interpreter.pending_cells(container.id)]
-        return json_reply({"object": "list", "data": held, "has_more": False})
+        cells = [_cell_json(one) for one in interpreter.pending_cells(container.id)]
+        return json_reply({"object": "list", "data": cells, "has_more": False})
 
     @api.post("/containers/<container_id>/executions/<execution_id>/approve")
     def approve(container_id: str, execution_id: str) -> Response:
-        asked = parse_body(request.get_data() or b"{}", Approval)
-        decision = ApprovalDecision(approved=True, code=asked.code)
+        body = parse_body(request.get_data() or b"{}", Approval)
+        decision = ApprovalDecision(approved=True, code=body.code)
         return decided(container_id, execution_id, decision)
 
     @api.post("/containers/<container_id>/executions/<execution_id>/decline")
     def decline(container_id: str, execution_id: str) -> Response:
-        asked = parse_body(request.get_data() or b"{}", Refusal)
-        decision = ApprovalDecision(approved=False, reason=asked.reason)
+        body = parse_body(request.get_data() or b"{}", Refusal)
+        decision = ApprovalDecision(approved=False, reason=body.reason)
         return decided(container_id, execution_id, decision)
 
     def decided(container_id: str, execution_id: str, decision: ApprovalDecision) -> Response:
         container = containers.get(client(), container_id)
-        held = interpreter.decide(container.id, execution_id, decision)
+        cell = interpreter.decide(container.id, execution_id, decision)
         status = "approved" if decision.approved else "declined"
-        return json_reply({**_shown(held), "status": status})
+        return json_reply({**_cell_json(cell), "status": status})
 
 
 def _events(
     interpreter: AnyInterpreter, container: Container, code: str
 ) -> Iterator[dict[str, Any] | UpstreamAccepted]:
-    # What the request's context has is looked up here: another thread may read the events.
-    return _told(
+    # The context is read here: another thread, with another context, may read the events.
+    return _run(
         interpreter, container, code, traces.current.get(), traces.record_time("sandbox cell")
     )
 
 
-def _told(
+def _run(
     interpreter: AnyInterpreter,
     container: Container,
     code: str,
@@ -126,7 +126,7 @@ def _told(
 def _event(step: Progress) -> dict[str, Any] | None:
     match step:
         case PendingCell():
-            return {"type": "held", "execution": _shown(step)}
+            return {"type": "held", "execution": _cell_json(step)}
         case Logs(text):
             return {"type": "logs", "text": text}
         case Image(media_type, data):
@@ -151,12 +151,12 @@ _STATUS: Mapping[str, RunStatus] = {
 }
 
 
-def _shown(held: PendingCell) -> dict[str, Any]:
+def _cell_json(cell: PendingCell) -> dict[str, Any]:
     return {
-        "id": held.id,
+        "id": cell.id,
         "object": "container.execution",
-        "container_id": held.container_id,
+        "container_id": cell.container_id,
         "status": "held",
-        "code": held.code,
-        "created_at": int(held.since),
+        "code": cell.code,
+        "created_at": int(cell.since),
     }

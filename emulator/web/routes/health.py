@@ -1,4 +1,4 @@
-"""`/healthz`, `/readyz` and `/metrics`: for those who operate the proxy. They want no key."""
+"""`/healthz`, `/readyz` and `/metrics`: for operators. They require no key."""
 
 from __future__ import annotations
 

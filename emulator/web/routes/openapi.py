@@ -187,4 +187,4 @@ def _schemas() -> dict[str, Any]:
 
 def _names() -> dict[type[BaseModel], str]:
     """Model -> its name among the schemas."""
-    return {model: told["$ref"].rpartition("/")[2] for (model, _), told in _made()[0].items()}
+    return {model: schema["$ref"].rpartition("/")[2] for (model, _), schema in _made()[0].items()}

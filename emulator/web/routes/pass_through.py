@@ -1,4 +1,4 @@
-"""All other paths: passed on to the upstream, as the setting ``pass_through`` says."""
+"""Pass all other paths to the upstream, as far as the setting ``pass_through`` allows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from emulator.upstream.pass_through import PassedOnRequest
 from emulator.upstream.upstreams import Upstreams
 from emulator.web.routes.replies import client
 
-# What is served here is served here alone: an upstream's files are not those of this proxy's clients.
+# Never passed through: an upstream's files are not those of this proxy's clients.
 _OURS = frozenset(
     {"chat", "containers", "conversations", "files", "messages", "models", "responses"}
 )
@@ -23,9 +23,9 @@ _OURS = frozenset(
 def add_routes(
     api: Blueprint, upstreams: Upstreams, settings: Settings, record: Callable[[], None]
 ) -> None:
-    """To be called last: these are the routes of what no other serves.
+    """Add the route for every path that no other route serves; call it last.
 
-    ``record``: the request that is served is to be recorded.
+    ``record`` records the current request.
     """
 
     @api.route("/<path:rest>", methods=["GET", "POST"])
@@ -35,7 +35,7 @@ def add_routes(
         first = rest.partition("/")[0]
         passed = any(fnmatchcase(rest, pattern) for pattern in settings.pass_through)
         if first in _OURS or not passed:
-            raise NotFound(f"{request.method} {request.path}: there is no such path here.")
+            raise NotFound(f"{request.method} {request.path}: this proxy has no such path.")
         record()
         headers = {name.lower(): value for name, value in request.headers.items()}
         body = request.get_data() if request.method == "POST" else b""
@@ -46,7 +46,7 @@ def add_routes(
 
 
 def _served_by_another_method() -> bool:
-    """Whether a route of ours has this path, for a method other than this."""
+    """Return True if one of our routes has this path, for another method."""
     routes = current_app.url_map.bind("")
     for method in ("GET", "POST", "DELETE"):
         try:

@@ -1,4 +1,4 @@
-"""Files in and out over HTTP: multipart forms streamed to the disk, contents streamed from it."""
+"""Receive files as multipart forms, streamed to the disk; send files, streamed from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from werkzeug.wsgi import wrap_file
 
 from emulator.errors import BadRequest, TooLarge
 
-# What a form has beside its file: boundaries, headers, a few short fields.
+# The rest of a form besides its file: boundaries, headers, a few short fields.
 _FORM_BYTES = 64 * 1024
 _FORM_PARTS = 16
 
@@ -40,7 +40,7 @@ CONTENT_TYPES = {
 
 @dataclass(frozen=True)
 class Upload:
-    """A multipart form with its file, if it has one; whoever read it closes ``content``."""
+    """A multipart form with its file, if it has one; the caller closes ``content``."""
 
     fields: dict[str, str]
     filename: str = ""
@@ -54,7 +54,7 @@ def is_form() -> bool:
 def read_upload(scratch: Callable[[], IO[bytes]], max_file_bytes: int) -> Upload:
     """Read the request's form, its file into what ``scratch`` opens. Raises `BadRequest`, `TooLarge`.
 
-    A form that was cut off raises too: its last boundary is missing.
+    A truncated form raises too, since its last boundary is missing.
     """
     if not is_form():
         raise BadRequest("Expected a multipart/form-data body with a file.", "file")
@@ -87,7 +87,7 @@ def content_reply(content: BinaryIO, filename: str) -> Response:
         content_type=CONTENT_TYPES.get(suffix, "application/octet-stream"),
         direct_passthrough=True,
     )
-    # Of what was opened: the index may know a newer file by now.
+    # The length of the opened file: the index may have a newer one already.
     response.content_length = content.seek(0, io.SEEK_END)
     content.seek(0)
     response.headers["content-disposition"] = (
