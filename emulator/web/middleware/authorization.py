@@ -24,7 +24,7 @@ def require_key(
     from_file: ClientKeys | None = None,
     now: Callable[[], float] = time.time,
 ) -> None:
-    """Require a valid key for the routes of ``api``, if there are keys; set ``g.client``."""
+    """Require a valid key for the routes of ``api``, if there are keys, and note the client in ``g``."""
     client = recognizer(settings, from_file, now)
 
     @api.before_request
