@@ -128,8 +128,9 @@ def inheritable_file(content: bytes) -> Iterator[int]:
 
 
 def _isolation_options() -> list[str]:
-    # Not: bwrap may not kill a child of another uid, only an init of its own, and with
-    # an init its whole namespace goes.
+    # Without --as-pid-1: bwrap may not kill a child that has another uid, but it may kill its own init,
+    # and the whole
+    # pid namespace ends with the init.
     options = (
         "--unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try "
         "--hostname sandbox --die-with-parent --new-session --clearenv --cap-drop ALL"

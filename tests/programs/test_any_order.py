@@ -168,8 +168,8 @@ def test_the_world_ends_as_python_would_leave_it(
             break
         messages.append(message.model_dump(exclude_none=True))
         results = {}
-        for made in chance.sample(message.tool_calls, len(message.tool_calls)):
-            arguments = json.loads(made.function.arguments)
-            results[made.id] = world.call(made.function.name, arguments)
-        messages += [result(made, results[made.id]) for made in message.tool_calls]
+        for call in chance.sample(message.tool_calls, len(message.tool_calls)):
+            arguments = json.loads(call.function.arguments)
+            results[call.id] = world.call(call.function.name, arguments)
+        messages += [result(call, results[call.id]) for call in message.tool_calls]
     assert world.state() == reference(source).state(), source

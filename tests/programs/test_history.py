@@ -30,11 +30,11 @@ def block(code: str) -> str:
     return f"```python\n{code}\n```"
 
 
-def last_told(upstream: ScriptedUpstream) -> str:
+def last_prompt(upstream: ScriptedUpstream) -> str:
     """The user's last message of the last prompt."""
-    told = upstream.requests[-1]["messages"][-1]
-    assert told["role"] == "user"
-    return str(told["content"])
+    prompt_text = upstream.requests[-1]["messages"][-1]
+    assert prompt_text["role"] == "user"
+    return str(prompt_text["content"])
 
 
 FAILED = """The program made its calls, then failed:
@@ -83,9 +83,10 @@ def test_a_program_that_fails_before_its_first_call_is_mended_with_what_it_print
 ) -> None:
     upstream.reply(block("print('seen')\nx = 1 / 0\ncheck(id=str(x))"), "I cannot.")
     converse(client, ["Go."], tools=TOOLS, local=LOCAL)
-    told = last_told(upstream)
+    prompt_text = last_prompt(upstream)
     assert (
-        "ZeroDivisionError" in told and "Before the error it printed:\n\n```text\nseen\n```" in told
+        "ZeroDivisionError" in prompt_text
+        and "Before the error it printed:\n\n```text\nseen\n```" in prompt_text
     )
 
 
@@ -93,15 +94,18 @@ def test_a_program_that_fails_before_its_first_call_is_mended_with_what_it_print
 def test_a_program_that_fails_before_a_result_is_known_tells_what_it_printed_until_then(
     start_proxy: StartProxy, upstream: ScriptedUpstream, engine: str
 ) -> None:
-    """The placeholder was told: ``<__main__._Unknown object at 0x7ff01da670d0>``."""
+    """The placeholder was shown to the model: ``<__main__._Unknown object at 0x7ff01da670d0>``."""
     client = openai.OpenAI(base_url=start_proxy(engines=(engine,)), api_key="k", max_retries=0)
     upstream.reply(
         block("print('seen')\nprint('it is', check('a2'))\nraise ValueError"), "I cannot."
     )
     converse(client, ["Go."], tools=TOOLS, local=LOCAL)
-    told = last_told(upstream)
-    assert "ValueError" in told and "Before the error it printed:\n\n```text\nseen\n```" in told
-    assert "Unknown" not in told
+    prompt_text = last_prompt(upstream)
+    assert (
+        "ValueError" in prompt_text
+        and "Before the error it printed:\n\n```text\nseen\n```" in prompt_text
+    )
+    assert "Unknown" not in prompt_text
 
 
 FAILURES: list[tuple[str, str, list[str]]] = [
@@ -137,9 +141,9 @@ def test_whatever_stops_a_program_is_told_with_what_it_did_before(
     # So slow that a call leaves before what follows it has come.
     upstream.reply(Reply(block(code), chunks=5, delay=0.02), "I am sorry.", "Again.")
     converse(client, ["Go.", "And now?"], tools=TOOLS, local=LOCAL)
-    told = str(upstream.requests[1]["messages"][-1]["content"])
-    assert "The program made its calls, then failed" in told
-    assert [word for word in words if word not in told] == []
+    prompt_text = str(upstream.requests[1]["messages"][-1]["content"])
+    assert "The program made its calls, then failed" in prompt_text
+    assert [word for word in words if word not in prompt_text] == []
     assert broken_prefixes(upstream.requests) == []
 
 
@@ -150,9 +154,9 @@ def test_long_results_of_a_failed_program_are_cut_with_a_mark(
         block("a = [check(str(n)) for n in range(20)]\nprint(a[0].split()[99])"), "Sorry."
     )
     converse(client, ["Go."], tools=TOOLS, local={"check": lambda id: f"{id} " + "x" * 8_000})
-    told = last_told(upstream)
-    assert told.count("characters omitted") == 20 and "IndexError" in told
-    assert len(told) < 20_000
+    prompt_text = last_prompt(upstream)
+    assert prompt_text.count("characters omitted") == 20 and "IndexError" in prompt_text
+    assert len(prompt_text) < 20_000
 
 
 OUTPUTS: list[tuple[str, str, str]] = [
@@ -195,7 +199,9 @@ def test_a_program_that_is_over_stays_as_it_was_written_with_what_it_said(
     client = openai.OpenAI(base_url=start_proxy(engines=(engine,)), api_key="k", max_retries=0)
     upstream.reply(f"I look.\n\n{block(code)}", "Done.", "Again.")
     converse(client, ["Go.", "And now?"], tools=TOOLS, local=LOCAL)
-    assert words in last_told(upstream) or words in upstream.requests[1]["messages"][-1]["content"]
+    assert (
+        words in last_prompt(upstream) or words in upstream.requests[1]["messages"][-1]["content"]
+    )
     assert upstream.requests[2]["messages"][2]["content"] == f"I look.\n\n{block(code)}"
     assert broken_prefixes(upstream.requests) == []
 
@@ -215,10 +221,10 @@ def test_what_a_program_called_before_it_failed_is_called(
     code = "for flight in search('Oslo'):\n    check(flight['id'])\n    flight['prize']"
     upstream.reply(block(code), "Sorry.")
     history = converse(client, ["Go."], tools=TOOLS, local=LOCAL)
-    made = [call["function"]["name"] for m in history for call in m.get("tool_calls", ())]
-    assert made == ["search", "check"]
-    assert 'check(id="a1") returned:\n{"late": 10}' in last_told(upstream)
-    assert "the available keys are: 'late' (in the result of check); 'id', 'price'" in last_told(
+    sent_calls = [call["function"]["name"] for m in history for call in m.get("tool_calls", ())]
+    assert sent_calls == ["search", "check"]
+    assert 'check(id="a1") returned:\n{"late": 10}' in last_prompt(upstream)
+    assert "the available keys are: 'late' (in the result of check); 'id', 'price'" in last_prompt(
         upstream
     )
 
@@ -284,8 +290,8 @@ def test_images_in_results_are_shown_with_what_the_program_printed(
     messages, message = started(client, "")
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     parts = [{"type": "text", "text": "on time"}, picture]
-    told = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": parts}
-    plain(client, model="m", messages=[*messages, told], tools=TOOLS)
+    tool_result = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": parts}
+    plain(client, model="m", messages=[*messages, tool_result], tools=TOOLS)
     content = upstream.requests[-1]["messages"][-1]["content"]
     assert "seen" in content[0]["text"] and content[1] == picture
 
@@ -303,8 +309,8 @@ def test_a_sandbox_that_is_slow_on_resume_makes_an_ordinary_turn(
     messages.append(result(message.tool_calls[0], "on time"))
     answer = plain(client, model="m", messages=messages, tools=TOOLS)
     assert answer.choices[0].message.content == "I see."
-    told = last_told(upstream)
-    assert 'check(id="a2") returned:\non time' in told and "fail" not in told
+    prompt_text = last_prompt(upstream)
+    assert 'check(id="a2") returned:\non time' in prompt_text and "fail" not in prompt_text
 
 
 def test_a_sandbox_that_is_busy_on_resume_makes_an_ordinary_turn(
@@ -322,7 +328,7 @@ def test_a_sandbox_that_is_busy_on_resume_makes_an_ordinary_turn(
         with engine.session(frozenset()):
             answer = plain(client, model="m", messages=messages, tools=TOOLS)
     assert answer.choices[0].message.content == "I see."
-    assert 'check(id="a2") returned:\non time' in last_told(upstream)
+    assert 'check(id="a2") returned:\non time' in last_prompt(upstream)
 
 
 # Long arguments
@@ -340,9 +346,9 @@ def test_long_arguments_are_told_once_and_lines_as_lines(
     converse(
         client, ["Go.", "Sure?"], tools=WRITE, local={"write_file": lambda path, content: "ok"}
     )
-    called, told = (m["content"] for m in upstream.requests[1]["messages"][2:])
-    assert len(called) + len(told) < 1.2 * len(FILE)
-    assert f"[{len(FILE):,} characters]) returned:\nok" in told
+    called, prompt_text = (m["content"] for m in upstream.requests[1]["messages"][2:])
+    assert len(called) + len(prompt_text) < 1.2 * len(FILE)
+    assert f"[{len(FILE):,} characters]) returned:\nok" in prompt_text
     tree = ast.parse(called.removeprefix("```python\n").removesuffix("\n```"))
     call = tree.body[0].value  # type: ignore[attr-defined]
     assert ast.literal_eval(call.keywords[1].value) == FILE and called.count("\n") > 300
@@ -355,8 +361,8 @@ def test_two_calls_that_differ_where_they_are_cut_are_told_apart(
     code = ", ".join(f"write_file(path='a', content='{'x' * 200}{n}')" for n in (1, 2))
     upstream.reply(block(f"[{code}]"), "Written.")
     converse(client, ["Go."], tools=WRITE, local={"write_file": lambda path, content: content[-1]})
-    told = last_told(upstream)
-    assert "(number 1) returned:\n1" in told and "(number 2) returned:\n2" in told
+    prompt_text = last_prompt(upstream)
+    assert "(number 1) returned:\n1" in prompt_text and "(number 2) returned:\n2" in prompt_text
 
 
 JSON_VALUES = st.recursive(
@@ -382,6 +388,9 @@ def test_the_model_is_told_the_keys_that_there_are_not_all_of_a_large_table(
     upstream.reply(block("x = check('a')\nx['nothing']"), "Sorry.")
     table = {f"column {n}": n for n in range(1000)}
     converse(client, ["Go."], tools=TOOLS, local={"check": lambda id: table})
-    told = last_told(upstream)
-    assert "'column 19', and 980 more" in told and "'column 20'" not in told.partition("Calls")[0]
-    assert HITS not in told
+    prompt_text = last_prompt(upstream)
+    assert (
+        "'column 19', and 980 more" in prompt_text
+        and "'column 20'" not in prompt_text.partition("Calls")[0]
+    )
+    assert HITS not in prompt_text

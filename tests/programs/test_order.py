@@ -236,8 +236,8 @@ def test_a_request_may_choose_its_order(
     client: openai.OpenAI, upstream: ScriptedUpstream, order: str
 ) -> None:
     upstream.reply(TWO, "Done.")
-    made = rounds(client, TOOLS, extra_headers={"X-Emulator-Order": order.upper()})
-    assert made == ORDERS[order]
+    sent_calls = rounds(client, TOOLS, extra_headers={"X-Emulator-Order": order.upper()})
+    assert sent_calls == ORDERS[order]
 
 
 def test_an_order_that_does_not_exist_is_refused(client: openai.OpenAI) -> None:

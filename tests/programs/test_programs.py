@@ -29,13 +29,13 @@ def agent(
 ) -> tuple[list[list[tuple[str, Any]]], str]:
     """An ordinary tool loop: the calls of each turn, and the final answer."""
     messages: list[Any] = [{"role": "user", "content": "Book the cheapest flight to Oslo."}]
-    made = []
+    sent_calls = []
     for _ in range(turns):
         completion = ask(client, model="m", messages=messages, tools=TOOLS, **request)
         message = completion.choices[0].message
         if not message.tool_calls:
-            return made, message.content
-        made.append(calls(completion))
+            return sent_calls, message.content
+        sent_calls.append(calls(completion))
         messages.append(message.model_dump(exclude_none=True))
         for call in message.tool_calls:
             result = LOCAL[call.function.name](**json.loads(call.function.arguments))
@@ -108,21 +108,21 @@ def test_a_program_runs_on_with_its_results_without_asking_the_model(
 ) -> None:
     client = openai.OpenAI(base_url=start_proxy(engines=(engine,)), api_key="k", max_retries=0)
     upstream.reply(Reply(reply, chunks=9), "Done.")
-    made, answer = agent(client, ask)
-    assert (made, answer) == (expected, "Done.")
+    sent_calls, answer = agent(client, ask)
+    assert (sent_calls, answer) == (expected, "Done.")
     assert len(upstream.requests) == 2
-    told = upstream.requests[1]["messages"]
-    assert [m["role"] for m in told] == ["system", "user", "assistant", "user"]
-    assert told[2]["content"] == reply
-    assert f"Its output:\n\n```text\n{output}\n```" in told[3]["content"]
+    prompt_text = upstream.requests[1]["messages"]
+    assert [m["role"] for m in prompt_text] == ["system", "user", "assistant", "user"]
+    assert prompt_text[2]["content"] == reply
+    assert f"Its output:\n\n```text\n{output}\n```" in prompt_text[3]["content"]
 
 
 def test_one_at_a_time_is_kept_over_turns(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply("```python\nfor i in 'abc':\n    check(i)\nprint('end')\n```", "Done.")
-    made, _ = agent(client, plain, parallel_tool_calls=False)
-    assert made == [[("check", {"id": i})] for i in "abc"]
+    sent_calls, _ = agent(client, plain, parallel_tool_calls=False)
+    assert sent_calls == [[("check", {"id": i})] for i in "abc"]
     assert len(upstream.requests) == 2
 
 
@@ -219,8 +219,8 @@ def test_a_program_that_fails_on_a_result_is_told_to_the_model(
         tools=TOOLS,
     )
     assert answer.choices[0].message.content == "I am sorry."
-    told = upstream.requests[1]["messages"][-1]["content"]
-    assert "The program made its calls, then failed" in told and "line 2" in told
+    prompt_text = upstream.requests[1]["messages"][-1]["content"]
+    assert "The program made its calls, then failed" in prompt_text and "line 2" in prompt_text
 
 
 def test_a_proxy_that_was_restarted_goes_on(
@@ -281,9 +281,9 @@ def test_chance_and_the_clock_are_the_same_in_each_replay(
 ) -> None:
     client = openai.OpenAI(base_url=start_proxy(engines=(engine,)), api_key="k", max_retries=0)
     upstream.reply(CHANCE, "Done.")
-    made, _ = agent(client, plain)
+    sent_calls, _ = agent(client, plain)
     assert len(upstream.requests) == 2
-    (first, _again), (booked,) = made
+    (first, _again), (booked,) = sent_calls
     assert first == ("check", booked[1]) and len(booked[1]["id"]) > 20
 
 
