@@ -54,7 +54,7 @@ class Shop:
             for call in message.get("tool_calls") or ()
         ]
 
-    def tell(self, call: Call) -> None:
+    def answer_call(self, call: Call) -> None:
         self.messages.append({"role": "tool", "tool_call_id": call[0], "content": _result(call)})
 
     def rounds(self) -> list[list[str]]:
@@ -63,7 +63,7 @@ class Shop:
         while calls := self.ask():
             rounds.append([f"{name}({about})" for _, name, about in calls])
             for call in reversed(calls):
-                self.tell(call)
+                self.answer_call(call)
         return rounds
 
 
@@ -178,8 +178,8 @@ CELLS: list[tuple[str, list[list[str]], str]] = [
 
 
 def _container(url: str) -> str:
-    made = httpx2.post(f"{url}/v1/containers", json={"name": "test"}, timeout=60)
-    key: str = made.json()["id"]
+    response = httpx2.post(f"{url}/v1/containers", json={"name": "test"}, timeout=60)
+    key: str = response.json()["id"]
     return key
 
 
@@ -194,9 +194,9 @@ def test_calls_that_do_not_depend_on_each_other_leave_together_and_all_others_in
             container = _container(proxy)
         upstream.reply(f"```python\n{code}\n```", "Done.")
         rounds = Shop(proxy, container).rounds()
-        told = upstream.requests[-1]["messages"][-1]["content"]
-        if rounds != expected or printed not in told:
-            different.append((code, rounds, told))
+        shown = upstream.requests[-1]["messages"][-1]["content"]
+        if rounds != expected or printed not in shown:
+            different.append((code, rounds, shown))
     assert different == []
 
 
@@ -210,14 +210,14 @@ def test_results_may_come_one_by_one_and_only_those_that_are_missing_are_asked_f
     shop = Shop(proxy)
     calls = shop.ask()
     assert [about for _, _, about in calls] == ["a", "bb", "ccc"]
-    shop.tell(calls[1])
+    shop.answer_call(calls[1])
     assert shop.ask() == [calls[0], calls[2]]
-    shop.tell(calls[2])
+    shop.answer_call(calls[2])
     assert shop.ask() == [calls[0]]
-    shop.tell(calls[0])
+    shop.answer_call(calls[0])
     assert shop.ask() == []
-    told = upstream.requests[-1]["messages"][-1]["content"]
-    assert f"1 {[json.loads(_result(call)) for call in calls]}" in told
+    shown = upstream.requests[-1]["messages"][-1]["content"]
+    assert f"1 {[json.loads(_result(call)) for call in calls]}" in shown
 
 
 def test_an_earlier_cell_of_the_same_answer_stays_as_it_was_written_with_what_it_printed(
@@ -230,9 +230,9 @@ def test_an_earlier_cell_of_the_same_answer_stays_as_it_was_written_with_what_it
     ]
     upstream.reply(*(f"```python\n{cell}\n```" for cell in cells), "Done.")
     assert Shop(proxy).rounds() == [["get_price(a)"], ["get_stock(ab)"]]
-    told = [str(m["content"]) for m in upstream.requests[-1]["messages"][-4:]]
-    assert [cell in text for cell, text in zip(cells, told[::2], strict=True)] == [True, True]
-    assert ["it costs 1" in told[1], "stock ab" in told[3]] == [True, True]
+    shown = [str(m["content"]) for m in upstream.requests[-1]["messages"][-4:]]
+    assert [cell in text for cell, text in zip(cells, shown[::2], strict=True)] == [True, True]
+    assert ["it costs 1" in shown[1], "stock ab" in shown[3]] == [True, True]
     # What the model was shown before is how this begins.
     before, after = (
         "".join(str(m["content"]) for m in r["messages"]) for r in upstream.requests[-2:]
@@ -267,23 +267,23 @@ def test_calls_leave_together_over_responses_and_messages_too(
 
     tools: list[Any] = [{"type": "code_interpreter", "container": {"type": "auto"}}]
     tools += [{"type": "function", "strict": False, **each} for each in FUNCTIONS]
-    asked: dict[str, Any] = {"model": "qwq", "input": "?", "tools": tools}
-    first = http.post("/responses", json=asked).json()
+    request: dict[str, Any] = {"model": "qwq", "input": "?", "tools": tools}
+    first = http.post("/responses", json=request).json()
     calls = [item for item in first["output"] if item["type"] == "function_call"]
     assert [json.loads(call["arguments"]) for call in calls] == [{"about": "a"}, {"about": "bb"}]
     for call in reversed(calls):
         result = _result(("", "", json.loads(call["arguments"])["about"]))
         output = {"type": "function_call_output", "call_id": call["call_id"], "output": result}
-        asked = {**asked, "input": [output], "previous_response_id": first["id"]}
-        first = http.post("/responses", json=asked).json()
+        request = {**request, "input": [output], "previous_response_id": first["id"]}
+        first = http.post("/responses", json=request).json()
     assert first["output"][-1]["content"][0]["text"] == "Done."
     assert "['a', 'bb']" in upstream.requests[-1]["messages"][-1]["content"]
 
     tools = [{"type": "code_execution_20250522", "name": "code_execution"}]
     tools += [{"name": one["name"], "input_schema": one["parameters"]} for one in FUNCTIONS]
     messages: list[Any] = [{"role": "user", "content": "?"}]
-    asked = {"model": "qwq", "max_tokens": 1000, "tools": tools, "messages": messages}
-    answer = http.post("/messages", json=asked).json()
+    request = {"model": "qwq", "max_tokens": 1000, "tools": tools, "messages": messages}
+    answer = http.post("/messages", json=request).json()
     uses = [block for block in answer["content"] if block["type"] == "tool_use"]
     assert [use["input"] for use in uses] == [{"about": "a"}, {"about": "bb"}]
     results = [
@@ -294,6 +294,6 @@ def test_calls_leave_together_over_responses_and_messages_too(
         {"role": "assistant", "content": answer["content"]},
         {"role": "user", "content": results[::-1]},
     ]
-    answer = http.post("/messages", json=asked).json()
+    answer = http.post("/messages", json=request).json()
     assert answer["content"][-1]["text"] == "Done."
     assert "['a', 'bb']" in upstream.requests[-1]["messages"][-1]["content"]

@@ -1,7 +1,7 @@
 """What code leaves behind for the host to fetch: pipes, holes, links, odd names, lies.
 
 Each attempt is first made outside of a sandbox, where it succeeds: its failure inside would prove nothing
-otherwise. Whatever comes of it, what is in order beside it is kept, and the container works on.
+otherwise. In every case, ordinary files next to it are stored, and the container still works.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ LEFT = {
         "open('deep', 'w').write('x')\nos.chdir('../' * 40)", "odd"
     ),
     "a hole of 1 TB": Left("open('odd', 'w').truncate(2**40)", "odd", 0),
-    "a hole of all the room that there is": Left(
+    "a hole as large as the disk": Left(
         "open('odd', 'w').truncate(2**21)", "odd", noted=True
     ),
     "lines in a name": Left("open('a\\nb', 'w').write('x')", "a\nb", noted=True),
@@ -117,14 +117,14 @@ def test_outside_of_a_sandbox_it_is_left(tmp_path: Path, what: str) -> None:
 
 @pytest.mark.parametrize("what", LEFT)
 def test_what_is_left_is_kept_in_order_or_not_at_all(container: Container, what: str) -> None:
-    left = LEFT[what]
-    report = container.execute(f"import os\nopen('fine', 'w').write('y')\n{left.code}")
-    kept = {"/mnt/data/fine": 1} | (
-        {} if left.bytes is None else {f"/mnt/data/{left.name}": left.bytes}
+    leftover = LEFT[what]
+    report = container.execute(f"import os\nopen('fine', 'w').write('y')\n{leftover.code}")
+    stored = {"/mnt/data/fine": 1} | (
+        {} if leftover.bytes is None else {f"/mnt/data/{leftover.name}": leftover.bytes}
     )
-    assert {file["path"]: file["bytes"] for file in report["files"]} == kept
-    assert {path: file["bytes"] for path, file in container.files().items()} == kept
-    assert bool(report["notes"]) is left.noted
+    assert {file["path"]: file["bytes"] for file in report["files"]} == stored
+    assert {path: file["bytes"] for path, file in container.files().items()} == stored
+    assert bool(report["notes"]) is leftover.noted
     for file in report["files"]:
         assert container.content(file["id"]) in (b"x", b"y", b"")
     assert container.execute("1 + 1")["result"] == "2"
@@ -136,11 +136,11 @@ class Lie:
 
     files: str = "lambda most: [['odd', 1, 1]]"
     read: str = "lambda path, start, size: 'eA=='"
-    kept: dict[str, int] = field(default_factory=dict)
+    stored: dict[str, int] = field(default_factory=dict)
 
 
 LIES = {
-    "none: an ordinary file": Lie(kept={"/mnt/data/odd": 1}),
+    "none: an ordinary file": Lie(stored={"/mnt/data/odd": 1}),
     **{
         f"the path {path!r}": Lie(files=f"lambda most: [[{path!r}, 1, 1]]")
         for path in ("../odd", "../../../../etc/cron.d/odd", "/etc/odd", "a/../../odd", "..", ".", "",
@@ -163,7 +163,7 @@ LIES = {
 }  # fmt: skip
 
 
-def told(lie: Lie) -> str:
+def lying_code(lie: Lie) -> str:
     own = "stub.own = getattr(stub, 'own', (stub.files, stub.read))"
     return f"import os\nstub = {STUB}\n{own}\nstub.files = {lie.files}\nstub.read = {lie.read}"
 
@@ -175,7 +175,7 @@ def test_without_a_sandbox_the_functions_that_the_host_asks_are_replaced_all_the
         KernelEngine(Limits(seconds=30.0), place="none", warm=0) as engine,
         engine.notebook() as notebook,
     ):
-        assert list(notebook.run(told(lie)))
+        assert list(notebook.run(lying_code(lie)))
         assert [file.path for file in notebook.files()] == ["../odd"]
         assert notebook.read("/etc/shadow", 10) == b"x"
 
@@ -183,8 +183,8 @@ def test_without_a_sandbox_the_functions_that_the_host_asks_are_replaced_all_the
 @pytest.mark.parametrize("what", LIES)
 def test_what_a_cell_says_of_its_files_is_not_believed(container: Container, what: str) -> None:
     lie = LIES[what]
-    report = container.execute(told(lie))
-    assert {file["path"]: file["bytes"] for file in report["files"]} == lie.kept
-    assert {path: file["bytes"] for path, file in container.files().items()} == lie.kept
-    container.execute("1")  # may be told that its kernel was begun anew
+    report = container.execute(lying_code(lie))
+    assert {file["path"]: file["bytes"] for file in report["files"]} == lie.stored
+    assert {path: file["bytes"] for path, file in container.files().items()} == lie.stored
+    container.execute("1")  # its notes may say that the session was restarted
     assert container.execute("1 + 1")["result"] == "2"

@@ -331,7 +331,7 @@ def test_deleting_a_container_ends_its_kernel(container: Container) -> None:
 # Approval
 
 
-def held(container: Container) -> dict[str, Any]:
+def pending_execution(container: Container) -> dict[str, Any]:
     """The one execution that waits, as soon as it does."""
     for _ in range(600):
         waiting = container.http.get(f"/containers/{container.id}/executions").json()["data"]
@@ -361,7 +361,7 @@ def test_a_held_execution_runs_only_as_approved(
     answers: list[dict[str, Any]] = []
     asking = threading.Thread(target=lambda: answers.append(container.execute("print(1)")))
     asking.start()
-    one = held(container)
+    one = pending_execution(container)
     assert (one["code"], one["status"]) == ("print(1)", "held")
     decided = httpx2.post(
         f"{proxy}/v1/containers/{container.id}/executions/{one['id']}/{verdict}", json=body
@@ -376,7 +376,7 @@ def test_a_held_execution_runs_only_as_approved(
 def test_a_client_that_leaves_a_held_cell_behind_holds_nothing_up(
     start_proxy: StartProxy, approved: bool
 ) -> None:
-    """It went on waiting, or running, for nobody, and nothing else could run in its container."""
+    """It kept waiting or running without a client, and nothing else could run in its container."""
     url = start_proxy(ping_seconds=0.1)
     container = Container(url, approval="required")
     body = {"code": "print('began', flush=True)\nimport time\ntime.sleep(30)", "stream": True}
@@ -419,12 +419,12 @@ def test_a_chat_runs_the_models_code_and_answers_with_its_output(
     message = chat(client, "6 times 7?").choices[0].message
     assert message.content == "I compute it.\n\nThe answer is 42."
     assert message.reasoning_content.strip() == "```python\nprint(6 * 7)\n```\n\n```text\n42\n\n```"
-    asked = upstream.requests[1]["messages"]
-    assert asked[-2] == {
+    messages_sent = upstream.requests[1]["messages"]
+    assert messages_sent[-2] == {
         "role": "assistant",
         "content": "I compute it.\n\n```python\nprint(6 * 7)\n```",
     }
-    assert "```text\n42\n```" in asked[-1]["content"]
+    assert "```text\n42\n```" in messages_sent[-1]["content"]
 
 
 def test_what_fails_goes_back_to_the_model_and_is_given_up_after_its_fixes(
@@ -685,18 +685,18 @@ def test_a_result_that_is_sent_twice_at_once_runs_the_cell_on_once(
         "```python\nimport time\nget_weather(city='Oslo')\ntime.sleep(1)\n"
         "times = globals().get('times', 0) + 1\nprint('time', times)\n```"
     )
-    asked = {"role": "user", "content": "?"}
-    message = chat(client, "", messages=[asked], tools=tools).choices[0].message
+    question = {"role": "user", "content": "?"}
+    message = chat(client, "", messages=[question], tools=tools).choices[0].message
     [call] = message.tool_calls
     history: list[Any] = [
-        asked, message, {"role": "tool", "tool_call_id": call.id, "content": "4"}
+        question, message, {"role": "tool", "tool_call_id": call.id, "content": "4"}
     ]  # fmt: skip
     upstream.reply("One.", "One.")
     with ThreadPoolExecutor(2) as clients:
         answers = clients.map(lambda _: chat(client, "", messages=history, tools=tools), range(2))
         assert [answer.choices[0].message.content for answer in answers] == ["One.", "One."]
     told = [json.dumps(request["messages"]) for request in upstream.requests[1:]]
-    # A client that comes when the cell has ended is told what it printed, too.
+    # A client that comes after the cell has ended gets its output, too.
     assert any("```text\\ntime 1\\n```" in one for one in told)
     assert not any("time 2" in one for one in told)
 
@@ -714,8 +714,8 @@ def test_code_cannot_fill_more_than_its_container_may_hold(start_proxy: StartPro
     )
     assert report["status"] == "Failure"
     assert "No space left on device" in report["stderr"]
-    kept = sum(file["bytes"] for file in container.files().values())
-    assert 800_000 <= kept <= 2**20
+    stored_bytes = sum(file["bytes"] for file in container.files().values())
+    assert 800_000 <= stored_bytes <= 2**20
     answer = container.http.post(
         f"/containers/{container.id}/files", files={"file": ("more.bin", b"x" * 300_000)}
     )
@@ -751,7 +751,7 @@ print("patched")"""
 def test_a_cell_that_slows_down_the_fetching_of_its_files_holds_nobody_up(
     start_proxy: StartProxy,
 ) -> None:
-    """A thousand files, a second for each: all together have one deadline, and output is told."""
+    """A thousand files, a second each: all share one deadline, and the output is reported."""
     container = Container(start_proxy(interpreter_seconds=2))
     report = container.execute(SLOW_FILES)
     assert report["stdout"] == "patched\n"

@@ -1,7 +1,7 @@
 """Random cells over HTTP, in real kernels, with CPython and the same tools as the reference.
 
 Whichever calls leave together, a client is sent the calls that Python makes, what acts in Python's order and
-what reads between the same two, and the model is told what Python prints.
+what reads between the same two, and the model gets what Python prints.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def played(http: httpx2.Client, container: str) -> list[tuple[str, str]]:
     """The calls that a client was sent, to the end of the conversation."""
     tools = [{"type": "code_interpreter", "container": container}, *TOOLS]
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Go."}]
-    made: list[tuple[str, str]] = []
+    calls: list[tuple[str, str]] = []
     for _ in range(MOST_CALLS):
         body = {"model": "m", "messages": messages, "tools": tools}
         answer = http.post("/chat/completions", json=body)
@@ -38,10 +38,10 @@ def played(http: httpx2.Client, container: str) -> list[tuple[str, str]]:
         message = answer.json()["choices"][0]["message"]
         messages.append(message)
         if not message.get("tool_calls"):
-            return made
+            return calls
         for call in message["tool_calls"]:
             about = json.loads(call["function"]["arguments"])["about"]
-            made.append((call["function"]["name"], about))
+            calls.append((call["function"]["name"], about))
             content = json.dumps(result(about))
             messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
     raise AssertionError("the conversation does not come to an end")
@@ -57,13 +57,13 @@ def held_the_law(url: str, upstream: ScriptedUpstream, seeds: Iterable[int]) -> 
             try:
                 expected, printed = reference(cells)
             except (NameError, TypeError, ValueError, IndexError):
-                continue  # what leaves of cells that fail is told in `test_cell_calls`
+                continue  # `test_cell_calls` tests the calls of cells that fail
             if len(expected) > MOST_CALLS:
                 continue
             upstream.reply(*(f"```python\n{cell}\n```" for cell in cells), "Done.")
-            made = played(http, container)
+            calls = played(http, container)
             source = "\n# ---\n".join(cells)
-            assert [*stretches(made)] == [*stretches(expected)], f"{seed}\n{source}"
+            assert [*stretches(calls)] == [*stretches(expected)], f"{seed}\n{source}"
             told = "\n".join(str(r["messages"][-1]["content"]) for r in upstream.requests)
             for line in printed.splitlines():
                 assert line in told, f"{seed}\n{source}"

@@ -266,16 +266,16 @@ def test_json_without_a_file_id_is_refused(proxy: str, client: openai.OpenAI, bo
 def test_pages_hold_every_container_and_every_file_once_in_order(
     client: openai.OpenAI, proxy: str, order: Any, limit: int
 ) -> None:
-    made = [create(client, name=str(n)) for n in range(5)]
-    put_in = [put(client, made[0], str(n)).id for n in range(5)]
+    created = [create(client, name=str(n)) for n in range(5)]
+    put_in = [put(client, created[0], str(n)).id for n in range(5)]
     listed = [each.id for each in client.containers.list(limit=limit, order=order)]
-    files = [each.id for each in client.containers.files.list(made[0], limit=limit, order=order)]
-    assert listed == (made if order == "asc" else made[::-1])
+    files = [each.id for each in client.containers.files.list(created[0], limit=limit, order=order)]
+    assert listed == (created if order == "asc" else created[::-1])
     assert files == (put_in if order == "asc" else put_in[::-1])
     query = f"limit={limit}&order={order}"
     for place, schema, expected in (
         ("", CONTAINERS, listed),
-        (f"/{made[0]}/files", FILES, files),
+        (f"/{created[0]}/files", FILES, files),
     ):
         page = send(f"{proxy}/v1/containers{place}?{query}")[2]
         schema.validate(page)
@@ -457,8 +457,8 @@ def containers(folder: BlobStore) -> Containers:
 
 
 def open_containers(folder: BlobStore, **settings: Any) -> Containers:
-    made = Settings(**settings)
-    return Containers(folder, Files(folder, made), made)
+    created = Settings(**settings)
+    return Containers(folder, Files(folder, created), created)
 
 
 def test_what_removes_containers_says_once_which_have_gone(
@@ -510,13 +510,13 @@ def test_the_version_changes_with_what_users_do_and_not_with_what_programs_write
 
 def test_the_interpreter_sees_every_file_whole(containers: Containers) -> None:
     container = containers.create("me").id
-    made = [
+    created = [
         containers.put_file(container, f"{ROOT}{path}", path.encode(), "assistant")
         for path in ("a", "b/c", "b/d/e")
     ]
-    assert list(containers.files(container)) == made
-    assert [containers.read(container, file.id) for file in made] == [b"a", b"b/c", b"b/d/e"]
-    assert [file.filename for file in made] == ["a", "c", "e"]
+    assert list(containers.files(container)) == created
+    assert [containers.read(container, file.id) for file in created] == [b"a", b"b/c", b"b/d/e"]
+    assert [file.filename for file in created] == ["a", "c", "e"]
 
 
 @pytest.mark.parametrize(("there", "added"), [("a", "a/b"), ("a/b", "a"), ("a/b/c", "a")])
@@ -644,20 +644,22 @@ def test_a_container_deleted_during_an_upload_takes_the_upload_along(
 
 
 def test_the_proxys_own_options_are_kept(client: openai.OpenAI) -> None:
-    made = client.containers.create(
+    created = client.containers.create(
         name="x", extra_body={"stateful": False, "approval": "required"}
     )
-    shown = client.containers.retrieve(made.id).to_dict()
+    shown = client.containers.retrieve(created.id).to_dict()
     assert (shown["stateful"], shown["approval"]) == (False, "required")
 
 
 def test_a_container_is_made_as_asked(containers: Containers, clock: Clock) -> None:
-    made = containers.create("me", name="n", expires_minutes=3, memory_limit="4g", stateful=False)
-    now = int(clock.now)
-    assert made == Container(
-        made.id, "me", "n", now, now, 3, "4g", status="running", stateful=False, approval=False
+    created = containers.create(
+        "me", name="n", expires_minutes=3, memory_limit="4g", stateful=False
     )
-    assert containers.get("me", made.id) == made
+    now = int(clock.now)
+    assert created == Container(
+        created.id, "me", "n", now, now, 3, "4g", status="running", stateful=False, approval=False
+    )
+    assert containers.get("me", created.id) == created
 
 
 SEGMENT = st.text(st.characters(codec=None), max_size=12)

@@ -183,8 +183,8 @@ def test_a_bad_page_is_refused_with_its_place(proxy: str, query: str, param: str
 def test_pages_hold_every_file_once_in_order(
     client: openai.OpenAI, proxy: str, order: Any, limit: int
 ) -> None:
-    made = [client.files.create(file=(str(n), b""), purpose="batch").id for n in range(7)]
-    expected = made if order == "asc" else made[::-1]
+    created = [client.files.create(file=(str(n), b""), purpose="batch").id for n in range(7)]
+    expected = created if order == "asc" else created[::-1]
     assert [file.id for file in client.files.list(limit=limit, order=order)] == expected
     page = send(f"{proxy}/v1/files?limit={limit}&order={order}")[2]
     FILES.validate(page)
@@ -265,11 +265,11 @@ def test_limits_are_told_and_what_was_there_stays(
 ) -> None:
     client = sdk(start_proxy(**settings))
     *fitting, last = contents
-    made = [client.files.create(file=("x", content), purpose="vision") for content in fitting]
+    created = [client.files.create(file=("x", content), purpose="vision") for content in fitting]
     with pytest.raises(openai.APIStatusError) as failed:
         client.files.create(file=("x", last), purpose="vision")
     assert error_of(failed.value) == error
-    assert list(client.files.list(order="asc")) == made
+    assert list(client.files.list(order="asc")) == created
     assert kept(tmp_path) == [len(content) for content in fitting]
 
 
@@ -279,7 +279,7 @@ def test_an_upload_may_be_larger_than_a_json_body(start_proxy: StartProxy) -> No
 
 
 def begin_upload(proxy: str, promised: int, sent: bytes, *, leave: bool = False) -> bytes:
-    """The status line of the answer to an upload of which not all comes that was promised."""
+    """The status line of the answer to an upload that is shorter than its declared length."""
     host, port = proxy.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as connection:
         connection.sendall(
@@ -294,7 +294,7 @@ def begin_upload(proxy: str, promised: int, sent: bytes, *, leave: bool = False)
 
 def test_an_upload_whose_client_vanishes_leaves_nothing(proxy: str, tmp_path: Path) -> None:
     body, _ = form({"purpose": "user_data"}, ("x", b"x" * 1_000_000))
-    # Whether it left or sent half a body is told by what is seen first; nobody reads it.
+    # Depending on timing it is a disconnect or half a body; no client reads the answer.
     status = begin_upload(proxy, len(body), body[:700_000], leave=True)
     assert status.split()[1] in (b"400", b"499")
     assert send(f"{proxy}/v1/files")[2]["data"] == []

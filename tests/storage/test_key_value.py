@@ -122,12 +122,12 @@ def open_kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callab
 
         def open_it(max_bytes: int = 256 * 2**20) -> Kept:
             if request.param == "redis":
-                kept = _redis(request.getfixturevalue("redis"), max_bytes)
+                subject = _redis(request.getfixturevalue("redis"), max_bytes)
             else:
                 path = ":memory:" if request.param == "memory" else str(tmp_path / "kept.sqlite")
-                kept = _sqlite(path, max_bytes)
-            opened.callback(kept.store.close)
-            return kept
+                subject = _sqlite(path, max_bytes)
+            opened.callback(subject.store.close)
+            return subject
 
         yield open_it
 
@@ -138,7 +138,7 @@ VALUES: list[tuple[str, list[dict[str, bytes]]]] = [
     ("nothing", [{}]),
     ("one value", [{"a": b"1"}]),
     ("several at once", [{"a": b"1", "b": b"2", "c": b"3"}]),
-    ("a value in place of another", [{"a": b"1", "b": b"2"}, {"a": b"3"}]),
+    ("a value instead of another", [{"a": b"1", "b": b"2"}, {"a": b"3"}]),
     ("no bytes", [{"a": b""}]),
     ("bytes that are no text", [{"a": bytes(range(256))}]),
     ("keys with any characters", [{"call:a b'\"%;\n": b"1", "call:é": b"2"}]),
@@ -162,9 +162,9 @@ def test_changes_that_are_made_at_the_same_time_follow_one_another(
     open_kept: Callable[..., Kept],
 ) -> None:
     """In another process, too. Two workers that added to one conversation lost what one of them added."""
-    kept = open_kept()
-    other = kept.another()
-    stores = [kept.store, other or kept.store]
+    subject = open_kept()
+    other = subject.another()
+    stores = [subject.store, other or subject.store]
 
     def one_more(value: bytes | None) -> bytes:
         return b"%d" % (int(value or b"0") + 1)
@@ -175,35 +175,35 @@ def test_changes_that_are_made_at_the_same_time_follow_one_another(
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(count, stores * 2))
-    assert kept.store.get("count") == b"100"
+    assert subject.store.get("count") == b"100"
     with pytest.raises(ZeroDivisionError):
-        kept.store.change("count", lambda _: b"%d" % (1 // 0))
-    assert kept.store.get("count") == b"100"
+        subject.store.change("count", lambda _: b"%d" % (1 // 0))
+    assert subject.store.get("count") == b"100"
     if other is not None:
         other.close()
 
 
 def test_a_value_is_gone_when_its_time_is_up(open_kept: Callable[..., Kept]) -> None:
-    kept = open_kept()
-    kept.store.put({"old": b"1", "renewed": b"1"})
-    kept.age(TTL / 2)
-    kept.store.put({"renewed": b"2"})
-    assert [kept.store.get(key) for key in ("old", "renewed")] == [b"1", b"2"]
-    kept.age(TTL / 2 + 1)
-    assert [kept.store.get(key) for key in ("old", "renewed")] == [None, b"2"]
-    kept.age(TTL)
-    assert [kept.store.get(key) for key in ("old", "renewed")] == [None, None]
+    subject = open_kept()
+    subject.store.put({"old": b"1", "renewed": b"1"})
+    subject.age(TTL / 2)
+    subject.store.put({"renewed": b"2"})
+    assert [subject.store.get(key) for key in ("old", "renewed")] == [b"1", b"2"]
+    subject.age(TTL / 2 + 1)
+    assert [subject.store.get(key) for key in ("old", "renewed")] == [None, b"2"]
+    subject.age(TTL)
+    assert [subject.store.get(key) for key in ("old", "renewed")] == [None, None]
 
 
 def test_a_value_may_be_kept_for_a_time_of_its_own(open_kept: Callable[..., Kept]) -> None:
-    kept = open_kept()
-    kept.store.put({"long": b"1"}, 3 * TTL)
-    kept.store.put({"short": b"1"}, TTL / 4)
-    kept.store.put({"usual": b"1"})
+    subject = open_kept()
+    subject.store.put({"long": b"1"}, 3 * TTL)
+    subject.store.put({"short": b"1"}, TTL / 4)
+    subject.store.put({"usual": b"1"})
     names = ("short", "usual", "long")
     for seconds, there in ((0, names), (TTL / 2, names[1:]), (TTL, names[2:]), (2 * TTL, ())):
-        kept.age(seconds)
-        assert [name for name in names if kept.store.get(name)] == [*there]
+        subject.age(seconds)
+        assert [name for name in names if subject.store.get(name)] == [*there]
 
 
 def test_what_is_deleted_is_gone(open_kept: Callable[..., Kept]) -> None:
@@ -215,12 +215,12 @@ def test_what_is_deleted_is_gone(open_kept: Callable[..., Kept]) -> None:
 
 
 def test_the_oldest_values_give_way_when_there_is_no_room(open_kept: Callable[..., Kept]) -> None:
-    kept = open_kept(max_bytes=BOUND)
+    subject = open_kept(max_bytes=BOUND)
     value = b"x" * (BOUND // 16)
     for n in range(64):
-        kept.store.put({f"{n}": value})
-        kept.age(1)
-    there = [n for n in range(64) if kept.store.get(f"{n}") is not None]
+        subject.store.put({f"{n}": value})
+        subject.age(1)
+    there = [n for n in range(64) if subject.store.get(f"{n}") is not None]
     # Redis looks for the oldest among samples.
     assert 4 <= len(there) <= 16
     assert 63 in there
@@ -249,13 +249,13 @@ def test_threads_do_not_disturb_each_other(open_kept: Callable[..., Kept]) -> No
 def test_two_stores_over_the_same_place_see_each_others_values(
     open_kept: Callable[..., Kept],
 ) -> None:
-    kept = open_kept()
-    other = kept.another()
+    subject = open_kept()
+    other = subject.another()
     if other is None:
         return  # memory is nobody else's
     with closing(other):
         for n in range(20):
-            one, two = (kept.store, other) if n % 2 else (other, kept.store)
+            one, two = (subject.store, other) if n % 2 else (other, subject.store)
             one.put({f"{n}": b"%d" % n})
             assert two.get(f"{n}") == b"%d" % n
 
@@ -272,8 +272,8 @@ def test_a_program_is_kept_up_to_the_largest_value(
 
     room = MAX_VALUE_BYTES - len(program("").dump())
     with capture_logs() as logs:
-        kept = program("x" * (room + excess))
-        save(store, kept, [ToolCall("call_2", "g", {})])
+        large_program = program("x" * (room + excess))
+        save(store, large_program, [ToolCall("call_2", "g", {})])
     assert (store.get("call:call_2") is not None) is is_kept
     assert [(entry["log_level"], entry["event"]) for entry in logs] == (
         [] if is_kept else [("warning", "program not kept: its results are too large")]
@@ -350,14 +350,14 @@ def test_redis_may_start_late_go_and_come_back(tmp_path: Path, redis: RedisServe
 
 
 def test_a_full_redis_that_does_not_evict_is_a_failed_store(redis: RedisServer) -> None:
-    kept = _redis(redis, BOUND)
-    with closing(connect(redis)) as client, closing(kept.store):
+    subject = _redis(redis, BOUND)
+    with closing(connect(redis)) as client, closing(subject.store):
         client.config_set("maxmemory-policy", "noeviction")
-        kept.store.put({"a": b"1"})
+        subject.store.put({"a": b"1"})
         client.config_set("maxmemory", 1)
         with pytest.raises(StoreFailed, match="maxmemory"):
-            kept.store.put({"b": b"2"})
-        assert kept.store.get("a") == b"1"  # it can be read, so it does not rest
+            subject.store.put({"b": b"2"})
+        assert subject.store.get("a") == b"1"  # it can be read, so it does not rest
 
 
 # Opening
@@ -435,8 +435,8 @@ def test_a_store_that_goes_down_costs_a_model_turn_not_an_answer(
         second = plain(client, model="m", messages=messages, tools=TOOLS)
     assert calls(second) == [("book", {"id": "a2"})]
     assert len(upstream.requests) == 2
-    made = second.choices[0].message
-    messages += [made.model_dump(exclude_none=True), result(made.tool_calls[0], "done")]
+    choice = second.choices[0].message
+    messages += [choice.model_dump(exclude_none=True), result(choice.tool_calls[0], "done")]
     last = plain(client, model="m", messages=messages, tools=TOOLS)
     assert last.choices[0].message.content == "Booked."
     warned = [entry["event"] for entry in logs if entry["log_level"] == "warning"]
