@@ -115,7 +115,7 @@ OWN = {
 }
 
 
-@pytest.mark.parametrize("said", OWN)
+@pytest.mark.parametrize("message", OWN)
 def test_a_cell_of_the_models_own_runs_at_once(
     client: openai.OpenAI, upstream: ScriptedUpstream, message: str
 ) -> None:

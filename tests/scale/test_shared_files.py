@@ -104,7 +104,7 @@ def test_a_replica_whose_machine_vanishes_in_the_index_keeps_nobody_out_for_long
             assert rows.one("SELECT to_regclass('half_done')") == (None,)
         vanished.send_signal(signal.SIGCONT)
         _, said = vanished.communicate(timeout=60)
-        assert b"FilesAway" in said, "it is told that it has lost the lock"
+        assert b"FileStoreUnavailable" in said, "it is told that it has lost the lock"
         with index.transaction() as rows:
             assert rows.one("SELECT to_regclass('done')") == (None,)
     finally:
