@@ -75,6 +75,6 @@ class ForeignStatements:
             first, line = line + 1, line + statement.source.count("\n") + 1
             if first <= diagnostic.line <= line and id(statement) in self._blocks:
                 _, block = self._blocks[id(statement)]
-                beside = [one for one in block.statements if one.line == statement.line]
-                return locate(diagnostic, block.inner, statement.line, sole=len(beside) < 2)
+                on_line = [one for one in block.statements if one.line == statement.line]
+                return locate(diagnostic, block.inner, statement.line, sole=len(on_line) < 2)
         return diagnostic

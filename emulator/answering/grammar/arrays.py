@@ -1,6 +1,6 @@
 """The lists that are valid by a schema: how many items, which first, which of a few without repeating one.
 
-What an item may be is asked of whoever knows values. Knows nothing of objects and calls.
+The caller supplies the rules of items. Knows nothing of objects and calls.
 """
 
 from __future__ import annotations

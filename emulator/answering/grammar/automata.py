@@ -1,8 +1,8 @@
 """Texts in which no forbidden expression stands, as grammar rules: what GBNF, which cannot say "not", lacks.
 
-The expressions are made an automaton (Thompson 1968, the subset construction of Rabin and Scott 1959), whose
-states are rules: each reads a character and goes on with another rule. Characters beyond ASCII are one, but
-for those of `SIGNS`. Knows nothing of what is forbidden.
+The expressions become an automaton (Thompson 1968, the subset construction of Rabin and Scott 1959), whose
+states are rules: each reads a character and continues with another rule. All characters beyond ASCII
+count as one, except those of `SIGNS`. Knows nothing of what is forbidden.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ END = One(_END)
 
 @dataclass(frozen=True)
 class Many:
-    """As often as it stands there, or not at all."""
+    """Any number of repetitions, including none."""
 
     part: object
 
@@ -236,7 +236,7 @@ def _classes(states: _States, state: frozenset[int]) -> Iterator[tuple[int, froz
 
 
 def _set(mask: int) -> str:
-    """As GBNF writes it; with what is beyond ASCII it is told by what it has not."""
+    """A character set in GBNF; one with characters beyond ASCII is written as a complement."""
     others = bool(mask & _OTHER)
     characters = [c for c, bit in _BITS.items() if bool(mask & bit) is not others]
     if others and not characters:

@@ -8,8 +8,8 @@ results: that is why no profile sends it by itself.
 * ``guided_grammar``, ``structured_outputs``: vLLM before and since 0.12 (its page "Structured Outputs").
 * ``ebnf``: SGLang. XGrammar, which both of these use, reads GBNF.
 * ``structural_tag``: the same by a trigger, for vLLM and SGLang: the words are not even looked at.
-* ``json_schema``: whoever takes no grammar (Ollama's ``format``, by `response_format`). It holds the whole
-  answer, so that it is sent only where a call is required.
+* ``json_schema``: for servers without grammars (Ollama's ``format``, by `response_format`). It holds the
+  whole answer, so that it is sent only where a call is required.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _as_object(tool: Tool) -> dict[str, Any]:
         "required": ["name", "arguments"],
         "additionalProperties": False,
     }
-    # References lead to the root of the schema that they stand in.
+    # References start at the root of the schema that contains them.
     if definitions := tool.parameters.get("$defs"):
         written["$defs"] = definitions
     return written

@@ -44,8 +44,8 @@ def variants(schema: Schema, reading: ExpandedSchema) -> list[ObjectShape]:
 def presences(shape: ObjectShape) -> Iterator[frozenset[str]]:
     """The sets of undecided members that may be given, others left out."""
     tried = shape.undecided[:_MOST_UNDECIDED]
-    for given in product((True, False), repeat=len(tried)):
-        chosen = frozenset(name for name, is_given in zip(tried, given, strict=True) if is_given)
+    for present in product((True, False), repeat=len(tried)):
+        chosen = frozenset(name for name, is_given in zip(tried, present, strict=True) if is_given)
         if _holds(shape.view, shape.required | chosen):
             yield chosen
 
@@ -76,9 +76,9 @@ def _cases(view: dict[str, Any], reading: ExpandedSchema, depth: int) -> Iterato
             for name in dependent
             if name in expansion.members(view, reading.definitions).properties
         ]
-        for given in list(product((True, False), repeat=len(names)))[:_MOST_VARIANTS]:
+        for present in list(product((True, False), repeat=len(names)))[:_MOST_VARIANTS]:
             case = rest
-            for name, is_given in zip(names, given, strict=True):
+            for name, is_given in zip(names, present, strict=True):
                 wanted = {"allOf": [{"required": [name]}, dependent[name]]}
                 case = _both(case, wanted if is_given else _without(name), reading)
             yield from _cases(case, reading, depth + 1)
@@ -161,25 +161,25 @@ def _mentioned(schema: Schema) -> Iterator[str]:
         yield from (name, *needed)
 
 
-def _holds(schema: Schema, given: frozenset[str]) -> bool:
+def _holds(schema: Schema, present: frozenset[str]) -> bool:
     """Whether what a schema says of presence alone is kept by an object with these members."""
     if not isinstance(schema, dict):
         return schema
     parts = {keyword: schema.get(keyword, ()) for keyword in ("allOf", "anyOf", "oneOf")}
-    told = {
-        keyword: [_holds(part, given) for part in those]
+    matches = {
+        keyword: [_holds(part, present) for part in those]
         for keyword, those in parts.items()
         if all(map(_is_about_presence, those))
     }
     negated = schema.get("not", False)
     return (
-        given.issuperset(schema.get("required", ()))
-        and all(told.get("allOf", ()))
-        and (not told.get("anyOf") or any(told["anyOf"]))
-        and (not told.get("oneOf") or sum(told["oneOf"]) == 1)
-        and not (_is_about_presence(negated) and _holds(negated, given))
+        present.issuperset(schema.get("required", ()))
+        and all(matches.get("allOf", ()))
+        and (not matches.get("anyOf") or any(matches["anyOf"]))
+        and (not matches.get("oneOf") or sum(matches["oneOf"]) == 1)
+        and not (_is_about_presence(negated) and _holds(negated, present))
         and all(
-            name not in given or given.issuperset(needed)
+            name not in present or present.issuperset(needed)
             for name, needed in schema.get("dependentRequired", {}).items()
         )
     )

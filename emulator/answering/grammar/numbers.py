@@ -1,6 +1,6 @@
 """Numbers between bounds, digit by digit, as GBNF. Knows nothing of schemas.
 
-None stands for an expression that admits nothing.
+None means an expression that admits nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Regular expressions as GBNF of the texts that they match, as these stand in a Python literal.
+"""Regular expressions as GBNF for the texts that they match, written as Python literals.
 
 The part is read that has a grammar: no look-around, back-references, word boundaries or flags. Where engines
 differ, what they agree on is admitted. Knows nothing of schemas.
@@ -55,18 +55,18 @@ _BLANK: Ranges = ((0x20, 0x20),)
 
 def _without(ranges: Ranges, universe: Ranges = ((0, _END),)) -> Ranges:
     """What of `universe` is not in `ranges`."""
-    left: list[tuple[int, int]] = []
+    remaining: list[tuple[int, int]] = []
     for start, end in universe:
         at = start
         for low, high in sorted(ranges):
             if high < at or low > end:
                 continue
             if low > at:
-                left.append((at, low - 1))
+                remaining.append((at, low - 1))
             at = high + 1
         if at <= end:
-            left.append((at, end))
-    return tuple(left)
+            remaining.append((at, end))
+    return tuple(remaining)
 
 
 # In what they leave out engines differ beyond ASCII: there is no need for more.
@@ -233,11 +233,11 @@ def _fitted(pieces: list[_Piece], shortest: int, longest: int | None) -> list[_P
     """
     most = _sum(piece.most for piece in pieces)
     if longest is not None and (most is None or most > longest):
-        left = longest - sum(piece.least for piece in pieces)
+        remaining = longest - sum(piece.least for piece in pieces)
         elastic = [piece for piece in pieces if piece.most != piece.least]
-        if left < 0 or any(piece.longest is None for piece in elastic):
+        if remaining < 0 or any(piece.longest is None for piece in elastic):
             return None
-        share = left // max(len(elastic), 1)
+        share = remaining // max(len(elastic), 1)
         if any(piece.times == (1, 1) for piece in elastic):
             return None  # alternatives of several lengths
         pieces = [_cut(piece, share) if piece in elastic else piece for piece in pieces]
@@ -271,7 +271,7 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
 
 def _one_of(ranges: Ranges) -> _Piece:
-    """One character, as it stands in a literal. Raises `NoGrammar` where none can."""
+    """One character as written in a literal. Raises `NoGrammar` if there is none."""
     inside: Callable[[int], bool] = lambda code: any(low <= code <= high for low, high in ranges)  # noqa: E731
     parts = [literal(written) for sign, written in _ESCAPED.items() if inside(ord(sign))]
     plain = _without((*_CONTROLS, *((ord(sign),) * 2 for sign in _ESCAPED)), tuple(sorted(ranges)))

@@ -32,8 +32,8 @@ def chain(
             rules.add(name, "")
             written = tail(n + 1, 1 if is_free and count else count + 1)
             one = f"{comma if count else ''}{optional[n]} {written}".strip()
-            left = len(optional) - n - 1
-            if count + left < least:
+            remaining = len(optional) - n - 1
+            if count + remaining < least:
                 rules.add(name, one)
             else:
                 without = tail(n + 1, count)

@@ -1,6 +1,6 @@
 """Strings of a length or of a pattern, as GBNF of the Python literals that mean them.
 
-A character stands for itself but for quotes, backslashes, line ends and tabs, which are escaped. Knows
+A character represents itself except for quotes, backslashes, line ends and tabs, which are escaped. Knows
 nothing of schemas.
 """
 

@@ -63,10 +63,10 @@ class Values:
         """
         found: list[str] = []
         for n, shape in enumerate(variants(schema, self._reading)):
-            for m, given in enumerate(presences(shape)):
+            for m, present in enumerate(presences(shape)):
                 at = f"{place}-{n}-{m}" if n or m else place
                 try:
-                    found.append(self._sequence(shape, given, at, lead))
+                    found.append(self._sequence(shape, present, at, lead))
                 except NoValue:
                     continue
         if not found:
@@ -90,10 +90,10 @@ class Values:
             raise NoValue
         if not isinstance(schema, dict):
             return self._rules.leaf("value")
-        said = {keyword: part for keyword, part in schema.items() if keyword not in _REMARKS}
-        if said.keys() == {"allOf"} and len(said["allOf"]) == 1:
-            return self._value(said["allOf"][0], place)
-        if said.keys() == {"$ref"} and (name := reference(schema)) is not None:
+        constraints = {keyword: part for keyword, part in schema.items() if keyword not in _REMARKS}
+        if constraints.keys() == {"allOf"} and len(constraints["allOf"]) == 1:
+            return self._value(constraints["allOf"][0], place)
+        if constraints.keys() == {"$ref"} and (name := reference(schema)) is not None:
             return self._definition(name)
         view = self._reading.view(schema)
         if view.get("not") == {}:
@@ -205,14 +205,14 @@ class Values:
     def _sequence(
         self,
         shape: ObjectShape,
-        given: frozenset[str],
+        present: frozenset[str],
         place: str,
         lead: Callable[[str], str],
     ) -> str:
-        """The members of one shape, `given` and not its other open ones among them."""
+        """The members of one shape, `present` and not its other open ones among them."""
         chosen: list[tuple[str, bool]] = []
         for n, (name, schema) in enumerate(shape.properties.items()):
-            required = name in shape.required or name in given
+            required = name in shape.required or name in present
             if not required and (name in shape.undecided or not self._has_evidence(name, schema)):
                 continue
             try:

@@ -1,8 +1,8 @@
-"""What a reply may be beside calls, so that nothing in it can be read as one. Of tools it knows the names.
+"""The text that a reply may contain next to calls, such that nothing in it can be read as a call.
 
-`PROSE` is for very small models: words, without what only code has. `words` is for all others: any text, code
-of other languages in fences too, but nothing that our readers take for a call in whichever syntax, and no
-block of Python but that which the grammar goes on with.
+`PROSE` is for very small models: words, without characters that only code has. `words` is for all others:
+any text, also code of other languages in fences, but nothing that the readers take for a call in any
+syntax, and no Python block except the one that the grammar continues. Of tools it knows the names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PROSE: Mapping[str, str] = {
     # A first word that goes on as only words do.
     "head": r"[a-zA-Z0-9]* tail?",
     "tail": r"[ \t]+ opened | [^\n \t(\[{<\\_=`.a-zA-Z0-9-] some | [.-] ([ \t] opened)?",
-    # ... but "Action: get_weather": what begins with "Acti" is a call as often as not.
+    # ... but "Action: get_weather": text that starts with "Acti" is often a call.
     "action": 'tail? | [abd-zA-Z0-9] head | "c" act',
     "act": 'tail? | [a-su-zA-Z0-9] head | "t" (tail? | [a-hj-zA-Z0-9] head)',
     # A bracket opens behind a blank, so never directly behind a name.
@@ -65,7 +65,7 @@ _TAGS = (
     ("<", maybe("/"), _LETTER, Many(One(_LETTER.mask | _DIGIT.mask)), one_of("_:|｜")),
 )
 _DATA = (
-    # What a call in JSON has beside a name. That can be spelt in escapes.
+    # The other keys of a call in JSON, next to its name. That can be spelt in escapes.
     (
         *(one_of("{\"'“”"), _SPACE, either((*CALLS_KEYS, *ARGUMENT_KEYS))),
         *(maybe(_QUOTE), _SPACE, ":"),
@@ -134,7 +134,7 @@ def _any_case(text: str) -> object:
 
 
 def _named(names: Collection[str]) -> object:
-    """A function's name, and behind it what makes a call or the name of one of it."""
+    """A function's name, followed by text that makes it a call."""
     behind = (
         *((_BLANKS, one_of("(:{\"'“”>\n")), (_BLANKS, END)),
         (_BLANK, _BLANKS, either(("json", "commentary", "analysis"))),
