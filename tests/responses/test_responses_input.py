@@ -231,7 +231,7 @@ def test_input_items_are_told_as_messages(written: list[Json], expected: list[Js
             ["/mnt/data/a.png", "/mnt/data/b.csv"],
             False,
             "The block ran. Its output:\n\n```text\n42\n```\n\n"
-            "Files that it wrote:\n- /mnt/data/a.png\n- /mnt/data/b.csv",
+            "Files it wrote:\n- /mnt/data/a.png\n- /mnt/data/b.csv",
         ),
     ],
 )

@@ -155,7 +155,7 @@ def test_a_call_in_a_namespace_comes_back_with_its_result(
     result = {"call_id": first["output"][0]["call_id"], "output": "customer 1"}
     history = [*first["output"], {"type": "function_call_output", **result}]
     ask(proxy, request(CRM, input=history))
-    assert "crm_find(name='Ada')" in told(upstream)
+    assert 'crm_find(name=\\"Ada\\")' in told(upstream)
     assert "customer 1" in told(upstream)
 
 
@@ -306,7 +306,7 @@ SAID = {"type": "message", "role": "user", "content": "Go on."}
                 "queries": ["rent"],
                 "results": [{"filename": "a.txt", "text": "900 a month"}],
             },
-            ["file_search(queries=['rent'])", "a.txt:\n900 a month"],
+            ['file_search(queries=["rent"])', "a.txt:\n900 a month"],
         ),
         ({"type": "file_search_call", "id": "fs_1", "queries": ["rent"], "results": None}, []),
         (
@@ -322,7 +322,7 @@ SAID = {"type": "message", "role": "user", "content": "Go on."}
         ),
         (
             {"type": "mcp_call", "id": "m", "name": "roll", "arguments": "[", "error": {"code": 1}},
-            ["roll(arguments='[')", 'error: {"code":1}'],
+            ['roll(arguments="[")', 'error: {"code":1}'],
         ),
         (
             {
@@ -331,7 +331,7 @@ SAID = {"type": "message", "role": "user", "content": "Go on."}
                 "result": "aGk=",
                 "revised_prompt": "A cat",
             },
-            ["image_generation(prompt='A cat')", "[an image]"],
+            ['image_generation(prompt="A cat")', "[an image]"],
         ),
         (
             {"type": "computer_call", "id": "c", "call_id": "d", "action": {"type": "wait"}},
