@@ -296,7 +296,7 @@ SAID = {"type": "message", "role": "user", "content": "Go on."}
                     "sources": [{"type": "url", "url": "https://x.test/a"}],
                 },
             },
-            ["web_search(query='Oslo')", "https://x.test/a"],
+            ['web_search(query="Oslo")', "https://x.test/a"],
         ),
         ({"type": "web_search_call", "id": "ws_1", "status": "completed"}, []),
         (
