@@ -51,14 +51,12 @@ FEATURES = (
 HEAD = """\
 # Compatibility
 
-Made by `make test-clients` from its results; do not edit. Each client runs unchanged against the proxy, with
-a scripted model behind it that answers in Python or prose. Only the client's `base_url` is set. LangChain,
-PydanticAI, the Agents SDK and openai-node go through it twice: over Chat Completions and over Responses;
-PydanticAI and LangChain's standard tests also over Anthropic's Messages. Code runs over Responses, in real
-sandboxes; a plot that it makes is fetched and opened as an image.
+Made by `make test-clients` from its results; do not edit. Each client runs unchanged against the proxy (only its
+`base_url` is set), with a scripted model that answers in Python or prose. LangChain, PydanticAI, the Agents SDK and
+openai-node run over Chat Completions and Responses; PydanticAI and LangChain's standard tests also over Anthropic's
+Messages. Code runs over Responses, in real sandboxes.
 
-**yes**: all tests of the feature pass. **no**: some fail. An empty cell: the client has nothing of the sort,
-or only what another row tests already.
+**yes**: all tests of the feature pass. **no**: some fail. Empty: not available in the client, or tested in another row.
 
 """
 

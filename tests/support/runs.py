@@ -116,10 +116,10 @@ def agents_section(found: dict[Environment, list[Outcome]]) -> str:
             )
     tasks = ", ".join(task.name for task in TASKS)
     return (
-        "Made by `make test-agents-all` from its results. Each agent is configured as [agents.md](agents.md) tells, and does\n"
-        f"three tasks: *{tasks}*.\nThe model behind the proxy is scripted; it reads the tools, the task and the results in the\n"
-        "prompt that it gets. In each cell, by task: requests of the agent to the proxy / of the proxy to the model. (An\n"
-        "agent's own requests without tools, such as for a title, are among the first.) aider calls no tools, and does the last task only.\n\n"
+        "Made by `make test-agents-all` from its results. Each agent is configured as in [agents.md](agents.md) and does three\n"
+        f"tasks: *{tasks}*.\nThe scripted model reads tools, task and results in its prompt. Each cell, per task: requests of the agent to the\n"
+        "proxy / of the proxy to the model (the former include requests without tools, such as for a title). aider calls no tools and does\n"
+        "the last task only.\n\n"
     ) + table(("agent", *STYLES), rows)
 
 
@@ -136,9 +136,8 @@ def frameworks_section(found: dict[Environment, list[Outcome]]) -> str:
         if found.get(framework.environment)
     ]
     return (
-        "Made by `make test-frameworks` from its results. Each framework asks two questions of one conversation, for which the\n"
-        "model calls two tools, the first time call by call and then as a program, and a third for a structured answer.\n"
-        "The last column: requests of the framework to the proxy / of the proxy to the model.\n\n"
+        "Made by `make test-frameworks` from its results. Each framework asks two questions in one conversation; the model\n"
+        "answers each with two tool calls, first call by call, then as a program. A third question wants a structured answer. The last column: requests of the framework to the proxy / of the proxy to the model.\n\n"
     ) + table(("framework", "several turns, results, structured output", "requests"), rows)
 
 
