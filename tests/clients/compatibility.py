@@ -51,12 +51,13 @@ FEATURES = (
 HEAD = """\
 # Compatibility
 
-Made by `make test-clients` from its results; do not edit. Each client runs unchanged against the proxy (only its
-`base_url` is set), with a scripted model that answers in Python or prose. LangChain, PydanticAI, the Agents SDK and
-openai-node run over Chat Completions and Responses; PydanticAI and LangChain's standard tests also over Anthropic's
-Messages. Code runs over Responses, in real sandboxes.
+Made by `make test-clients` from its results; do not edit. Each client runs unchanged against the proxy
+(only its `base_url` is set), with a scripted model that answers in Python or prose. LangChain,
+PydanticAI, the Agents SDK and openai-node run over Chat Completions and Responses; PydanticAI and
+LangChain's standard tests also over Anthropic's Messages. Code runs over Responses, in real sandboxes.
 
-**yes**: all tests of the feature pass. **no**: some fail. Empty: not available in the client, or tested in another row.
+**yes**: all tests of the feature pass. **no**: some fail. Empty: not available in the client, or tested
+in another row.
 
 """
 
