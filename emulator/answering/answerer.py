@@ -71,7 +71,7 @@ from emulator.programs.resume import ContinuedProgram, resume
 from emulator.programs.saved import save
 from emulator.settings import Settings
 from emulator.storage.key_value import KeyValueStore
-from emulator.upstream.interface import AnswerUpstream
+from emulator.upstream.upstreams import AnswerUpstream
 from sandbox.engine import Engine, fresh_seed
 
 

@@ -30,7 +30,7 @@ from emulator.events import (
 from emulator.reading.events import Reasoning, Text
 from emulator.reading.leading_reasoning import LeadingReasoning
 from emulator.storage.key_value import KeyValueStore
-from emulator.upstream.interface import AnswerUpstream
+from emulator.upstream.upstreams import AnswerUpstream
 
 
 def relay(

@@ -9,7 +9,7 @@ decoded once. On its way a request passes
     client       the HTTP request; `chunk` reads the events that `sse` finds in the response
     transport    connections (urllib3), with `chunked` for the bodies
 
-`UpstreamReply` and `UpstreamBody` (in `reply`) run the callbacks of `recorded` and `spending`. `pass_through`
+`metering` records each request in its trace and counts its tokens. `pass_through`
 describes requests that are not chats, whose model `named_model` finds; `permissions` checks it against the
 client's key. `reachability` and `servers` look at the upstreams when the proxy starts. `local_model` serves a
 small model if nothing is configured.

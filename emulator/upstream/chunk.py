@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from emulator import json_codec
 from emulator.errors import UpstreamFailed
-from emulator.upstream.reply import Chunk, Received
+from emulator.upstream.interface import Chunk, Received
 
 _TEXTS = frozenset({"content", "reasoning_content", "reasoning"})
 _TOKEN_COUNTS = ("prompt_tokens", "completion_tokens")

@@ -33,14 +33,14 @@ from emulator.upstream.failures import (
     without_key,
     without_password,
 )
-from emulator.upstream.interface import Chunk, Messages
-from emulator.upstream.pass_through import (
-    RETURNED_HEADERS,
-    SENT_HEADERS,
-    PassedOnRequest,
+from emulator.upstream.interface import (
+    Chunk,
+    Messages,
     PassedOnResponse,
+    UpstreamBody,
+    UpstreamReply,
 )
-from emulator.upstream.reply import UpstreamBody, UpstreamReply
+from emulator.upstream.pass_through import RETURNED_HEADERS, SENT_HEADERS, PassedOnRequest
 from emulator.upstream.sse import EventTooLarge, SSEDecoder
 from emulator.upstream.transport import Transport, UpstreamResponse
 
@@ -190,6 +190,7 @@ class _ChatReply(UpstreamReply):
     def __iter__(self) -> Iterator[Chunk]:
         """The chunks. Raises `UpstreamFailed` on a broken, malformed or unfinished answer."""
         decoder, received, record = SSEDecoder(), self.received, traces.event_recorder()
+        has_output = False
         try:
             for data in self._response:
                 _check_deadline(self._until)  # also while only comments arrive
@@ -207,8 +208,9 @@ class _ChatReply(UpstreamReply):
                         chunk = read_chunk(event, received)
                     except UpstreamFailed as error:
                         raise self._place.name_in(error) from error
-                    if received.has_output and self._on_first_output is not None:
-                        self._report_first_output()
+                    if received.has_output and not has_output:
+                        has_output = True
+                        self.on_first_output()
                     self.more_arrived = index < last
                     yield chunk
         except (HTTPError, EventTooLarge) as error:

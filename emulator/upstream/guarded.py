@@ -24,9 +24,8 @@ from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
 from emulator.upstream.breaker import Breaker
 from emulator.upstream.failures import count_failure
-from emulator.upstream.interface import Messages, Upstream, UpstreamReply
-from emulator.upstream.pass_through import PassedOnResponse
-from emulator.upstream.reply import Received
+from emulator.upstream.interface import Messages, PassedOnResponse, Upstream, UpstreamReply
+from emulator.upstream.pass_through import PassedOnRequest
 from emulator.upstream.retries import MAX_WAIT, Retries
 
 _MAX_WAIT_WITH_FALLBACKS = 2.0
@@ -82,9 +81,9 @@ class GuardedUpstream:
         send = partial(self.upstream.open, messages, fields, until, key)
         reply, release = self._send(send, until, lambda _: True)
 
-        def close(received: Received) -> None:
-            if received.error is not None:
-                count_failure(self._name, received.error, "broken")
+        def close() -> None:
+            if reply.received.error is not None:
+                count_failure(self._name, reply.received.error, "broken")
             release()
 
         reply.on_close(close)
@@ -92,11 +91,13 @@ class GuardedUpstream:
 
     def pass_on(
         self,
-        send: Callable[[], PassedOnResponse],
+        request: PassedOnRequest,
         until: float,
+        key: str | None,
         may_repeat: Callable[[UpstreamFailed], bool],
     ) -> PassedOnResponse:
-        """Send a request that is not a chat. It holds its slot until its body is closed."""
+        """As `Upstream.pass_on`. The request holds its slot until the response's body is closed."""
+        send = partial(self.upstream.pass_on, request, until, key)
         response, release = self._send(send, until, may_repeat)
         response.body.on_close(release)
         return response

@@ -1,35 +1,143 @@
-"""What other rooms know of upstreams. Knows no client library."""
+"""What other rooms see of an upstream: `Upstream`, and its open answers. Knows no client library.
+
+An open answer is an `UpstreamReply` (the chunks of a chat) or an `UpstreamBody` (passed-on bytes). The trace,
+the metrics, the token budget and the upstream's slot register callbacks instead of wrapping it, so that each
+chunk passes through one generator only. The life of either:
+
+    open -> first output or data -> closed
+
+Closing twice is safe. The close callbacks run exactly once, in last-in-first-out order, even if one of them
+raises, and even if nothing was ever read (a HEAD request, a client that disconnected early): otherwise the
+upstream's slot would leak.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from emulator.upstream.pass_through import PassedOnRequest, PassedOnResponse
-from emulator.upstream.reply import Chunk, UpstreamReply
+from urllib3.exceptions import HTTPError
+
+from emulator.client_disconnect import stop_on_disconnect
+from emulator.errors import UpstreamFailed
+from emulator.upstream.failures import broken_response
 
 if TYPE_CHECKING:
     from openai.types import Model
 
-__all__ = [
-    "AnswerUpstream",
-    "Chunk",
-    "Messages",
-    "Spend",
-    "TokenBudget",
-    "Upstream",
-    "UpstreamReply",
-]
+    from emulator.upstream.pass_through import PassedOnRequest
+    from emulator.upstream.transport import UpstreamResponse
+
 Messages = Sequence[Mapping[str, Any]]
-Spend = Callable[[int], None]
-"""Charges a client for a number of tokens."""
+Chunk = dict[str, Any]
+"""The JSON of a chat completion chunk, as the SDK's class of that name."""
 
 
-class AnswerUpstream(Protocol):
-    """An upstream as one answer uses it: the client's key, the answer's deadline and the budget are bound."""
+@dataclass
+class Received:
+    """What a reply has brought so far."""
 
-    def open(self, messages: Messages, fields: Mapping[str, Any]) -> UpstreamReply:
-        """Send one turn. ``fields`` are the request's other fields. Raises `UpstreamFailed`."""
+    chunks: int = 0
+    """Chunks that have choices."""
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    """The last reported usage."""
+    has_output: bool = False
+    """A delta had more than a role."""
+    has_finish: bool = False
+    """A choice had a ``finish_reason``."""
+    error: UpstreamFailed | None = None
+    """The error that ended the reply."""
+
+
+class UpstreamReply(ABC):
+    """A context manager that closes the connection. Iterate it for chunks.
+
+    When the client disconnects (`emulator.client_disconnect`), the connection ends immediately.
+    """
+
+    headers: Mapping[str, str] = {}
+    """The response headers that the client sees: its rate limits."""
+    more_arrived = False
+    """True if the next chunk has arrived already, so that reading it does not wait."""
+
+    def __init__(self) -> None:
+        self.received = Received()
+        self.on_first_output: Callable[[], None] = lambda: None
+        """Called when the first chunk that has output arrives."""
+        self._on_close = ExitStack()
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Chunk]:
+        """Yield the chunks and update `received`. Raises `UpstreamFailed`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection. Safe to call twice."""
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Run ``callback`` when the reply is closed, in last-in-first-out order."""
+        self._on_close.callback(callback)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: object, error: object, _traceback: object) -> None:
+        if isinstance(error, UpstreamFailed):
+            self.received.error = error
+        with self._on_close:
+            self.close()
+
+
+class UpstreamBody:
+    """The body of a passed-on response. Iterate it for bytes; ends when it is read, fails or is closed."""
+
+    def __init__(self, response: UpstreamResponse, upstream: str) -> None:
+        """``upstream`` names the upstream in error messages."""
+        self.on_data: Callable[[bytes], None] = lambda _: None
+        """Called with each piece."""
+        self.error: UpstreamFailed | None = None
+        """The error that ended the body."""
+        self._response = response
+        self._upstream = upstream
+        self._on_close = ExitStack()
+        self._on_close.callback(response.close)
+        self._on_close.enter_context(stop_on_disconnect(response.shut_down))
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Run ``callback`` when the body is closed, in last-in-first-out order."""
+        self._on_close.callback(callback)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            data = self._response.read()
+        except HTTPError as error:
+            self.error = broken_response(error, self._upstream)
+            self.close()
+            raise self.error from error
+        if not data:
+            self.close()
+            raise StopIteration
+        self.on_data(data)
+        return data
+
+    def close(self) -> None:
+        """Close the connection and run the callbacks. Safe to call twice."""
+        self._on_close.close()
+
+
+@dataclass(frozen=True)
+class PassedOnResponse:
+    """The upstream's response. ``body`` must be read to its end, or closed."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: UpstreamBody
 
 
 class Upstream(Protocol):
@@ -54,12 +162,3 @@ class Upstream(Protocol):
         """The JSON at a path of the server, outside its base URL; None if there is none."""
 
     def close(self) -> None: ...
-
-
-class TokenBudget(Protocol):
-    """How many tokens each client may still use. Safe to share between threads."""
-
-    def check(self, client: str) -> None:
-        """Raises `RateLimited` if the client's budget is spent."""
-
-    def spend(self, client: str, tokens: int) -> None: ...

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, urlencode
 
 from emulator.errors import BadRequest, UpstreamFailed
-from emulator.upstream.reply import UpstreamBody
 
 SENT_HEADERS = ("accept", "content-type")
 RETURNED_HEADERS = (
@@ -50,15 +49,6 @@ class PassedOnRequest:
             others = [(name, value) for name, value in own if name not in operator_query]
             query = urlencode([*others, *operator_query.items()])
         return f"{base_url}/{self.path}" + (f"?{query}" if query else "")
-
-
-@dataclass(frozen=True)
-class PassedOnResponse:
-    """The upstream's response. ``body`` must be read to its end, or closed."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: UpstreamBody
 
 
 def may_repeat(method: str, error: UpstreamFailed) -> bool:

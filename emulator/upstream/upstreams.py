@@ -13,29 +13,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
-from emulator import traces
 from emulator.client_keys import KeyedClient, grant_of
 from emulator.errors import Unauthorized
 from emulator.settings import Settings
 from emulator.upstream.guarded import GuardedUpstream, TakeSlot
-from emulator.upstream.interface import (
-    AnswerUpstream,
-    Messages,
-    Spend,
-    TokenBudget,
-    Upstream,
-    UpstreamReply,
-)
+from emulator.upstream.interface import Messages, PassedOnResponse, Upstream, UpstreamReply
+from emulator.upstream.metering import Spend, open_metered, pass_on_metered
 from emulator.upstream.named_model import find_model
-from emulator.upstream.pass_through import PassedOnRequest, PassedOnResponse, may_repeat
+from emulator.upstream.pass_through import PassedOnRequest, may_repeat
 from emulator.upstream.permissions import check_model, check_passed_on
-from emulator.upstream.recorded import open_recorded, pass_on_recorded
 from emulator.upstream.routes import Route, Routes, Target
-from emulator.upstream.spending import meter_body, meter_reply
 
 if TYPE_CHECKING:
     from openai.types import Model
@@ -46,6 +37,33 @@ _LISTING_SECONDS = 60
 """How long a model list is cached."""
 _MAX_LISTINGS = 256
 OpenUpstream = Callable[[Target], Upstream]
+
+
+class TokenBudget(Protocol):
+    """How many tokens each client may still use. Safe to share between threads."""
+
+    def check(self, client: str) -> None:
+        """Raises `RateLimited` if the client's budget is spent."""
+
+    def spend(self, client: str, tokens: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class AnswerUpstream:
+    """An upstream as one answer uses it: the client's key, the answer's deadline and the budget are bound."""
+
+    upstream: GuardedUpstream
+    name: str
+    model: str
+    key: str | None
+    until: float
+    spend: Spend | None
+
+    def open(self, messages: Messages, fields: Mapping[str, Any]) -> UpstreamReply:
+        """Send one turn. ``fields`` are the request's other fields. Raises `UpstreamFailed`."""
+        named = {**fields, "model": self.model}
+        open_reply = partial(self.upstream.open, messages, named, self.until, self.key)
+        return open_metered(self.name, messages, named, self.spend, open_reply)
 
 
 class Upstreams:
@@ -90,7 +108,7 @@ class Upstreams:
         spend = self._spend(client)
         key = key_for(route.settings, client)
         name = route.target.name
-        return _AnswerUpstream(self.of(route.target), name, route.model, key, until, spend)
+        return AnswerUpstream(self.of(route.target), name, route.model, key, until, spend)
 
     def deadline(self) -> float:
         """The deadline (monotonic) of an answer that begins now."""
@@ -160,18 +178,15 @@ class Upstreams:
             if route.model != named.name or not grant.any_model:
                 request = replace(request, body=named.replaced_by(route.model))
         key = key_for(target.settings, client)
-        guarded, until = self.of(target), self.deadline()
-        send = partial(guarded.upstream.pass_on, request, until, key)
-        response = guarded.pass_on(
-            partial(pass_on_recorded, target.name, request.path, named.name, send),
-            until,
+        send = partial(
+            self.of(target).pass_on,
+            request,
+            self.deadline(),
+            key,
             partial(may_repeat, request.method),
         )
-        if spend is not None:
-            request_chars = len(request.body) if "json" in content_type else 0
-            response_type = response.headers.get("content-type", "")
-            meter_body(response.body, response_type, request_chars, spend)
-        return response
+        request_chars = len(request.body) if "json" in content_type else 0
+        return pass_on_metered(target.name, request.path, named.name, request_chars, spend, send)
 
     def _spend(self, client: str) -> Spend | None:
         """What charges the client for the tokens of a request. Raises `RateLimited`."""
@@ -216,20 +231,3 @@ def _open_upstream(target: Target) -> Upstream:
     from emulator.upstream.client import OpenAIUpstream
 
     return OpenAIUpstream(target.settings, target.headers, target.query)
-
-
-@dataclass(frozen=True)
-class _AnswerUpstream:
-    upstream: GuardedUpstream
-    name: str
-    model: str
-    key: str | None
-    until: float
-    spend: Spend | None
-
-    def open(self, messages: Messages, fields: Mapping[str, Any]) -> UpstreamReply:
-        named = {**fields, "model": self.model}
-        open_reply = partial(self.upstream.open, messages, named, self.until, self.key)
-        reply = open_recorded(self.name, messages, named, open_reply)
-        meter_reply(reply, messages, self.spend, traces.current_turn())
-        return reply

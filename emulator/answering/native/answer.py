@@ -22,7 +22,8 @@ from emulator.answering.usage_counter import UsageCounter
 from emulator.answering.verdicts import UnusableReply
 from emulator.events import RelayedChunk, UpstreamAccepted
 from emulator.programs.driver import Driver
-from emulator.upstream.interface import AnswerUpstream, Chunk
+from emulator.upstream.interface import Chunk
+from emulator.upstream.upstreams import AnswerUpstream
 from sandbox.engine import Engine, fresh_seed
 
 

@@ -24,8 +24,8 @@ from emulator.answering.native.call_assembly import (
 from emulator.errors import UpstreamFailed
 from emulator.storage.key_value import KeyValueStore, StoreFailed
 from emulator.tools.toolset import Toolset
-from emulator.upstream.interface import AnswerUpstream
 from emulator.upstream.routes import Route
+from emulator.upstream.upstreams import AnswerUpstream
 
 log = structlog.get_logger()
 
