@@ -70,6 +70,7 @@ class OpenAIUpstream:
         }
         self._operator_headers = {name.lower(): value for name, value in (headers or {}).items()}
         self._query = dict(query or {})
+        self._query_string = f"?{urlencode(self._query)}" if query else ""
         self._url = without_password(settings.base_url).rstrip("/")
         parts = urlsplit(self._url)
         self._server = f"{parts.scheme}://{parts.netloc}"
@@ -88,13 +89,10 @@ class OpenAIUpstream:
         """As `Upstream.open`."""
         _check_deadline(until)
         body = json_codec.dumps({**fields, "messages": messages, "stream": True})
-        place = _Place(f"{self._url}/chat/completions", key or self._key)
-        try:
-            response = self._send("POST", "chat/completions", key, body)
-            if not 200 <= response.status < 300:
-                raise place.name_in(_read_refusal(response, until))
-        except HTTPError as error:
-            raise place.name_in(connection_failure(error)) from error
+        url = f"{self._url}/chat/completions"
+        place = _Place(url, key or self._key)
+        sent = self._headers | self._operator_headers | _request_headers(key)
+        response = self._send(place, until, "POST", f"{url}{self._query_string}", sent, body)
         return _ChatReply(response, until, place)
 
     def pass_on(
@@ -102,20 +100,15 @@ class OpenAIUpstream:
     ) -> PassedOnResponse:
         """As `Upstream.pass_on`."""
         url = request.url(self._url, self._query)
-        upstream = f"The upstream {self._server}, asked for /{request.path},"
+        name = f"The upstream {self._server}, asked for /{request.path},"
         selected = {name: request.headers[name] for name in SENT_HEADERS if name in request.headers}
         headers = {**self._headers, "accept": "*/*", **selected}
         if "content-type" not in selected:
             del headers["content-type"]
         headers |= {**self._operator_headers, **_request_headers(key)}
-        try:
-            response = self._transport.send(request.method, url, headers, request.body)
-            if response.status >= 300:
-                error = _read_refusal(response, until, f"{upstream} says: ")
-                raise without_key(error, key or self._key)
-        except HTTPError as cause:
-            raise connection_failure(cause, upstream) from cause
-        body = UpstreamBody(response, upstream)
+        place = _Place(self._server, key or self._key, name, f"{name} says: ")
+        response = self._send(place, until, request.method, url, headers, request.body)
+        body = UpstreamBody(response, name)
         return PassedOnResponse(
             response.status, select_headers(response.headers, RETURNED_HEADERS), body
         )
@@ -123,50 +116,53 @@ class OpenAIUpstream:
     def models(self, key: str | None = None) -> list[Model]:
         """As `Upstream.models`."""
         place = _Place(f"{self._url}/models", key or self._key)
-        try:
-            response = self._send("GET", "models", key, read_seconds=self._connect_seconds)
-            if not 200 <= response.status < 300:
-                raise place.name_in(_read_refusal(response, math.inf))
-            listing = json_codec.loads(response.read_at_most(_MAX_LISTING, math.inf))
-        except HTTPError as error:
-            raise place.name_in(connection_failure(error)) from error
-        except json_codec.NotJSON as error:
-            invalid = UpstreamFailed("The upstream's model list is not valid JSON.")
-            raise place.name_in(invalid) from error
+        listing = self._get_json(place, f"{place.url}{self._query_string}", key)
         rows = listing.get("data") if isinstance(listing, dict) else None
         return [Model.model_construct(**row) for row in rows or () if isinstance(row, dict)]
 
     def at_root(self, path: str) -> object:
         """As `Upstream.at_root`."""
         url = urljoin(self._url, path)
-        try:
-            response = self._transport.send(
-                "GET",
-                url,
-                {**self._headers, **self._operator_headers},
-                read_seconds=self._connect_seconds,
-            )
-            data = response.read_at_most(_MAX_LISTING, math.inf)
-            return json_codec.loads(data) if 200 <= response.status < 300 else None
-        except (HTTPError, json_codec.NotJSON):
-            return None
+        with suppress(UpstreamFailed):
+            return self._get_json(_Place(url, self._key), url, None)
+        return None
 
     def close(self) -> None:
         self._transport.close()
 
+    def _get_json(self, place: _Place, url: str, key: str | None) -> Any:
+        headers = self._headers | self._operator_headers | _request_headers(key)
+        seconds = self._connect_seconds
+        response = self._send(place, math.inf, "GET", url, headers, read_seconds=seconds)
+        try:
+            return json_codec.loads(response.read_at_most(_MAX_LISTING, math.inf))
+        except HTTPError as error:
+            raise place.name_in(broken_response(error)) from error
+        except json_codec.NotJSON as error:
+            invalid = UpstreamFailed("The upstream's model list is not valid JSON.")
+            raise place.name_in(invalid) from error
+
     def _send(
         self,
+        place: _Place,
+        until: float,
         method: str,
-        path: str,
-        key: str | None,
+        url: str,
+        headers: Mapping[str, str],
         body: bytes = b"",
         read_seconds: float | None = None,
     ) -> UpstreamResponse:
-        query = f"?{urlencode(self._query)}" if self._query else ""
-        headers = {**self._headers, **self._operator_headers, **_request_headers(key)}
-        return self._transport.send(
-            method, f"{self._url}/{path}{query}", headers, body, read_seconds
-        )
+        """Return the response if its status is 2xx. Raises `UpstreamFailed`."""
+        try:
+            response = self._transport.send(method, url, headers, body, read_seconds)
+        except HTTPError as error:
+            raise place.name_in(connection_failure(error, place.upstream)) from error
+        if 200 <= response.status < 300:
+            return response
+        data = b""
+        with suppress(HTTPError):  # the status says enough
+            data = response.read_at_most(_MAX_REFUSAL, until)
+        raise place.name_in(refusal(response.status, response.headers, data, place.message_prefix))
 
 
 class _ChatReply(UpstreamReply):
@@ -227,6 +223,10 @@ class _Place:
 
     url: str
     key: str
+    upstream: str = "The upstream"
+    """Begins the message if the upstream cannot be reached."""
+    message_prefix: str = ""
+    """Precedes the message of a refusal."""
 
     def name_in(self, error: UpstreamFailed) -> UpstreamFailed:
         """The error as clients see it: with the URL where that may be the fault, and without the key."""
@@ -236,15 +236,6 @@ class _Place:
         if may_be_wrong and self.url not in error.message:
             return replace(error, message=f"{error.message} ({self.url})")
         return error
-
-
-def _read_refusal(
-    response: UpstreamResponse, until: float, message_prefix: str = ""
-) -> UpstreamFailed:
-    data = b""
-    with suppress(HTTPError):  # the status says enough
-        data = response.read_at_most(_MAX_REFUSAL, until)
-    return refusal(response.status, response.headers, data, message_prefix)
 
 
 def _request_headers(key: str | None) -> dict[str, str]:
