@@ -162,11 +162,6 @@ def read(arguments: Sequence[str] = (), *, listens: bool = True) -> Configuratio
     return configuration
 
 
-def from_command_line(arguments: Sequence[str]) -> Settings:
-    """Read the settings without their sources. Raises `ConfigurationError`."""
-    return read(arguments).settings
-
-
 def _reject_own_address(configuration: Configuration) -> None:
     settings = configuration.settings
     for row in settings.upstreams:

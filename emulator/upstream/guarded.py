@@ -16,6 +16,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -52,10 +53,9 @@ class GuardedUpstream:
         self,
         upstream: Upstream,
         settings: Settings,
-        sleep: Callable[[float], None] | None = None,
-        name: str = "upstream",
-        take_slot: TakeSlot | None = None,
-        breaker_state: memoryview[int] | None = None,
+        name: str,
+        take_slot: TakeSlot | None,
+        breaker_state: memoryview[int] | None,
     ) -> None:
         """``take_slot`` takes a slot that several workers share; for ``breaker_state`` see `Breaker`."""
         self.upstream = upstream
@@ -68,7 +68,6 @@ class GuardedUpstream:
         self._max_requests = settings.upstream_requests
         self._take_shared_slot = take_slot
         self._slots = threading.BoundedSemaphore(self._max_requests) if self._max_requests else None
-        self._sleep = sleep or _sleep
 
     def open(
         self,
@@ -128,8 +127,10 @@ class GuardedUpstream:
                     self._breaker.failed(error)
                 pause = self._retries.pause(attempt, error) if may_repeat(error) else None
                 if pause is None or time.monotonic() + pause > until:
-                    raise self._retries.final(error) from error
-                self._sleep(pause)
+                    # The client need not repeat the retries.
+                    headers = {"x-should-retry": "false", **error.headers}
+                    raise replace(error, headers=headers) from error
+                _sleep(pause)
                 attempt += 1
                 continue
             self._breaker.succeeded()

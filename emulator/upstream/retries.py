@@ -13,7 +13,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from emulator.errors import UpstreamFailed
 
@@ -39,11 +39,6 @@ class Retries:
         if advised is None or advised <= 0:
             return min(_FIRST_PAUSE * 2.0**attempt, _MAX_PAUSE) * (1 - 0.5 * self.chance())
         return None if advised > self.max_wait else advised * (1 + 0.1 * self.chance())
-
-    @staticmethod
-    def final(error: UpstreamFailed) -> UpstreamFailed:
-        """The error for the client, which need not repeat the retries."""
-        return replace(error, headers={"x-should-retry": "false", **error.headers})
 
 
 def is_temporary(error: UpstreamFailed) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from emulator.errors import NotFound
 from emulator.settings import Settings
+from emulator.upstream_settings import UpstreamRow
 
 
 @dataclass(frozen=True)
@@ -17,21 +18,18 @@ class Target:
     name: str
     settings: Settings
     """The settings with the overrides of this upstream."""
-    patterns: tuple[str, ...] = ("*",)
-    strip: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    query: Mapping[str, str] = field(default_factory=dict)
+    row: UpstreamRow
 
     def serves(self, model: str) -> bool:
-        return any(fnmatchcase(model, pattern) for pattern in self.patterns)
+        return any(fnmatchcase(model, pattern) for pattern in self.row.models)
 
     def upstream_name(self, model: str) -> str:
         """The upstream's name of ``model``."""
-        return model.removeprefix(self.strip)
+        return model.removeprefix(self.row.strip)
 
     def client_name(self, model: str) -> str:
         """The clients' name of one of the upstream's models."""
-        return model if model.startswith(self.strip) else self.strip + model
+        return model if model.startswith(self.row.strip) else self.row.strip + model
 
 
 @dataclass(frozen=True)
@@ -58,17 +56,11 @@ class Routes:
 
     def __init__(self, settings: Settings) -> None:
         self._aliases = settings.aliases
+        only_row = UpstreamRow.model_construct(base_url=settings.base_url)
         self.targets = tuple(
-            Target(
-                row.display_name,
-                settings.model_copy(update=row.overrides()),
-                row.models,
-                row.strip,
-                row.headers,
-                row.query,
-            )
+            Target(row.display_name, settings.model_copy(update=row.overrides()), row)
             for row in settings.upstreams
-        ) or (Target("upstream", settings),)
+        ) or (Target("upstream", settings, only_row),)
 
     @property
     def aliases(self) -> Iterator[str]:
@@ -89,7 +81,9 @@ class Routes:
 
     def default(self) -> Target:
         """The upstream for requests that name no model."""
-        return next((target for target in self.targets if "*" in target.patterns), self.targets[0])
+        return next(
+            (target for target in self.targets if "*" in target.row.models), self.targets[0]
+        )
 
     def fallbacks(self, route: Route) -> Iterator[Route]:
         """The other routes to try, in order, without duplicates. Raises `NotFound`."""

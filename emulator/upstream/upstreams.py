@@ -121,9 +121,9 @@ class Upstreams:
                 self._guarded[target.name] = GuardedUpstream(
                     self._open_upstream(target),
                     target.settings,
-                    name=target.name,
-                    take_slot=self._take_slot,
-                    breaker_state=None if state is None else state(target.name),
+                    target.name,
+                    self._take_slot,
+                    None if state is None else state(target.name),
                 )
             return self._guarded[target.name]
 
@@ -230,4 +230,4 @@ def _open_upstream(target: Target) -> Upstream:
     # Imports the SDK, which takes half a second.
     from emulator.upstream.client import OpenAIUpstream
 
-    return OpenAIUpstream(target.settings, target.headers, target.query)
+    return OpenAIUpstream(target.settings, target.row.headers, target.row.query)

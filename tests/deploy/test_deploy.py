@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from emulator.configuration import from_command_line
+from emulator.configuration import read
 from emulator.settings import Settings
 from emulator.settings_sources import CONFIG_VARIABLE
 
@@ -116,7 +116,7 @@ def test_the_settings_of_the_cluster_are_read_and_point_at_what_is_there(
     file = CLUSTER / "proxy" / "emulator.toml"
     monkeypatch.setenv(CONFIG_VARIABLE, str(file))
     monkeypatch.setenv("EMULATOR_CLIENT_KEYS", "one")
-    settings = from_command_line([])
+    settings = read([]).settings
     assert tomllib.loads(file.read_text())["store"] == settings.store
     services = {
         f"{each['metadata']['name']}.{space}.svc.cluster.local:{port['port']}"
@@ -289,7 +289,7 @@ def test_replicas_share_files_or_keep_clients_at_theirs(
             value = variable.get("value") or secrets.get(variable["name"], "from-a-secret")
             monkeypatch.setenv(variable["name"], value)
     monkeypatch.setenv(CONFIG_VARIABLE, str(CLUSTER / "proxy" / "emulator.toml"))
-    settings = from_command_line([])
+    settings = read([]).settings
     shared = components != FILES_OF_PODS
     assert settings.files_index == (secrets["EMULATOR_FILES_INDEX"] if shared else "")
     assert (found["Service", "proxy"]["spec"].get("sessionAffinity") is None) == shared

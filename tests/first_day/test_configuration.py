@@ -9,7 +9,7 @@ import pytest
 
 from emulator import providers
 from emulator.command_line import GROUPS, flag_settings, settings_help
-from emulator.configuration import from_command_line, read
+from emulator.configuration import read
 from tests.support.command_line import ROOT, command_line
 
 DEEPSEEK = "https://api.deepseek.com/v1"
@@ -174,7 +174,7 @@ def test_each_source_gives_way_to_the_one_before(
     monkeypatch.delenv("EMULATOR_CONFIG")
 
     def store(*arguments: str) -> str:
-        return from_command_line(arguments).store
+        return read(arguments).settings.store
 
     assert store() == "~/.local/state/tool-use-api-emulator/programs.sqlite"
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
@@ -196,7 +196,7 @@ def test_what_kubernetes_says_of_a_service_called_emulator_is_no_setting(
     monkeypatch.setenv("EMULATOR_PORT", "tcp://10.0.0.1:80")
     made = read([])
     assert (made.settings.port, made.place("port")) == (8001, "")
-    assert from_command_line(["--port", "9000"]).port == 9000
+    assert read(["--port", "9000"]).settings.port == 9000
 
 
 KEYS: list[tuple[dict[str, str], str | None, str | None, tuple[str, ...]]] = [
@@ -236,7 +236,7 @@ def test_a_key_of_ours_goes_to_the_base_url_whatever_providers_say(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("DEEPSEEK_API_KEY", "d")
-    settings = from_command_line(["--api-key", "mine"])
+    settings = read(["--api-key", "mine"]).settings
     assert settings.api_key.get_secret_value() == "mine"
     assert settings.base_url == "http://0.0.0.0:4000/v1"
 

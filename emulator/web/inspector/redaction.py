@@ -42,6 +42,6 @@ def _keys(settings: Settings) -> Iterable[str]:
     secret = [settings.inspector_key, settings.gateway_token, *settings.client_keys]
     for target in Routes(settings).targets:
         secret.append(target.settings.api_key)
-        yield from (value for value in target.headers.values() if len(value) >= _MIN_CHARS)
+        yield from (value for value in target.row.headers.values() if len(value) >= _MIN_CHARS)
     keys = (one.get_secret_value() for one in secret)
     yield from (key for key in keys if len(key) >= _MIN_CHARS)

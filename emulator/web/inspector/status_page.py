@@ -39,7 +39,7 @@ def add_status(
         _require_full_access()
         problems = reachability.problems()
         targets = [
-            (target.name, url, problems.get(url, ""), ", ".join(target.patterns))
+            (target.name, url, problems.get(url, ""), ", ".join(target.row.models))
             for target in upstreams.routes.targets
             for url in [without_password(target.settings.base_url)]
         ]

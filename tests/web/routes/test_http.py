@@ -11,7 +11,7 @@ from typing import Any
 import openai
 import pytest
 
-from emulator.configuration import ConfigurationError, from_command_line
+from emulator.configuration import ConfigurationError, read
 from emulator.settings import Settings
 from tests.conftest import StartProxy
 from tests.support.raw_http import send
@@ -197,10 +197,10 @@ def test_listening_beyond_loopback_needs_keys_or_the_word_open(
     arguments: list[str], fits: bool
 ) -> None:
     if fits:
-        from_command_line(arguments)
+        read(arguments).settings
     else:
         with pytest.raises(ConfigurationError, match="EMULATOR_CLIENT_KEYS"):
-            from_command_line(arguments)
+            read(arguments).settings
 
 
 def test_settings_come_from_command_line_environment_file_and_default_in_that_order(
@@ -213,7 +213,7 @@ def test_settings_come_from_command_line_environment_file_and_default_in_that_or
     monkeypatch.setenv("EMULATOR_THREADS", "12")
     monkeypatch.setenv("DEEPSEEK_API_KEY", "deep")
     monkeypatch.setenv("OPENAI_API_KEY", "open")
-    settings = from_command_line(["--port", "3"])
+    settings = read(["--port", "3"]).settings
     assert (settings.port, settings.threads, settings.profile) == (3, 12, "tiny")
     assert settings.base_url == "http://file/v1"
     assert settings.api_key.get_secret_value() == "lol"  # a provider's key is for its own host
