@@ -130,7 +130,7 @@ def test_a_template_of_ones_own_instructs_the_model(
     [
         ("{{ stubs }}\n{% if %}", "line 2"),
         ("{{ stubs }} {{ studs }}", "studs"),
-        ("Call something.", "put {{ stubs }} into it"),
+        ("Call something.", "add {{ stubs }} to it"),
         ("{{ stubs }}{{ stubs.__class__.__mro__ }}", "__class__"),
         ("{{ stubs }}{{ 1 / 0 }}", "division"),
         (None, "No such file"),

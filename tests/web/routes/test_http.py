@@ -197,10 +197,10 @@ def test_listening_beyond_loopback_needs_keys_or_the_word_open(
     arguments: list[str], fits: bool
 ) -> None:
     if fits:
-        read(arguments).settings
+        read(arguments)
     else:
         with pytest.raises(ConfigurationError, match="EMULATOR_CLIENT_KEYS"):
-            read(arguments).settings
+            read(arguments)
 
 
 def test_settings_come_from_command_line_environment_file_and_default_in_that_order(
