@@ -1,6 +1,6 @@
-"""The lists that are valid by a schema: how many items, which first, which of a few without repeating one.
+"""GBNF for the lists that a schema allows: the number of items, tuples, and unique items of an enum.
 
-The caller supplies the rules of items. Knows nothing of objects and calls.
+The caller supplies the expression for an item. Knows nothing of objects and calls.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from emulator.tools.schema import Schema
 
 @dataclass(frozen=True)
 class Arrays:
-    """``value`` gives the expression for a value of a schema, whose rules are called after a place."""
+    """Writes lists into ``rules``."""
 
     rules: GrammarRules
     reading: ExpandedSchema
     value: Callable[[Schema, str], str]
+    """(schema, place) -> the expression for a value; ``place`` is the prefix of its rules' names."""
 
     def items(self, view: dict[str, Any], place: str) -> str:
-        """What stands between the brackets of a list. Raises `NoValue`."""
+        """Return the expression for the text between a list's brackets. Raises `NoValue`."""
         least, most = int(view.get("minItems", 0)), view.get("maxItems")
         most = None if most is None else int(most)
         first: list[Schema] = view.get("prefixItems", [])
@@ -54,7 +55,7 @@ class Arrays:
         return written if least else f"({written})?"
 
     def _choices(self, schema: Schema) -> list[str]:
-        """The few values that items can have; [] if they are not few."""
+        """Return the values that an enum or a boolean allows; [] for any other schema."""
         view = self.reading.view(schema)
         values = view.get("enum", [True, False] if view.get("type") == "boolean" else [])
         valid = [v for v in values if self.reading.admits(v, schema) and scalars.is_text(v)]

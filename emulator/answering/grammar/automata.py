@@ -1,8 +1,10 @@
-"""Texts in which no forbidden expression stands, as grammar rules: what GBNF, which cannot say "not", lacks.
+"""Grammar rules for the texts that contain none of some expressions. GBNF itself has no "not".
 
-The expressions become an automaton (Thompson 1968, the subset construction of Rabin and Scott 1959), whose
-states are rules: each reads a character and continues with another rule. All characters beyond ASCII
-count as one, except those of `SIGNS`. Knows nothing of what is forbidden.
+The expressions become an automaton (Thompson 1968, the subset construction of Rabin and Scott 1959). Each of
+its states becomes a rule, which reads one character and continues with another rule. All characters beyond
+ASCII count as one character, except those of `SIGNS`. Knows nothing of what is forbidden.
+
+An expression is a string, a `One`, a `Many`, an `Either`, or a tuple or list of expressions in sequence.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 SIGNS = "｜“”"
-"""Characters beyond ASCII that expressions name."""
+"""The characters beyond ASCII that expressions may contain."""
 _CHARACTERS = "\t\n\x0b\x0c\r" + "".join(map(chr, range(0x20, 0x7F))) + SIGNS
 _OTHER = 1 << len(_CHARACTERS)
 _END = _OTHER << 1
@@ -31,7 +33,7 @@ class One:
 
 
 def one_of(characters: Iterable[str]) -> One:
-    """A character of these."""
+    """Return the expression for one of ``characters``."""
     return One(sum({_BITS[character] for character in characters}))
 
 
@@ -59,17 +61,17 @@ def maybe(part: object) -> Either:
 
 
 class _States:
-    """What an expression reads, a state at a time; state 0 has read all of one."""
+    """A nondeterministic automaton. State 0 accepts: a whole expression was read."""
 
     def __init__(self) -> None:
         self.edges: list[dict[int, set[int]]] = [{}]
-        """By state: the states behind a character of a set."""
+        """For each state: a set of characters -> the states after one of them."""
         self.free: list[set[int]] = [set()]
-        """By state: those that are reached without any."""
+        """For each state: the states that it reaches without reading a character."""
         self._closed: dict[int, frozenset[int]] = {}
 
     def before(self, part: object, then: int) -> int:
-        """The state that reads ``part`` and then is in ``then``."""
+        """Return a state that reads ``part`` and leads to the state ``then``."""
         match part:
             case str():
                 for character in reversed(part):
@@ -95,7 +97,7 @@ class _States:
         raise TypeError(part)
 
     def closed(self, state: int) -> frozenset[int]:
-        """It and the states that are reached without a character."""
+        """Return ``state`` and all states that it reaches without reading a character."""
         if state not in self._closed:
             found, waiting = {state}, [state]
             while waiting:
@@ -111,7 +113,7 @@ class _States:
         return len(self.edges) - 1
 
     def _trie(self, texts: Collection[str], then: int) -> int:
-        """As one state for each beginning of the texts."""
+        """Return a state that reads one of ``texts``; texts with the same beginning share its states."""
         state = self._new({})
         if "" in texts:
             self.free[state].add(then)
@@ -124,85 +126,90 @@ class _States:
 def without(
     name: str, expressions: Iterable[object], *, allowed: One = One(_ALL)
 ) -> Mapping[str, str]:
-    """The rules of which ``name`` is the first: texts of ``allowed`` characters without any of these.
+    """Return the rules for texts of ``allowed`` characters that contain none of ``expressions``.
 
-    A text is read as if a line's end came before it: an expression for what begins a line begins with one.
+    The rule ``name`` is the first. A text counts as preceded by a line end, so an expression that may only
+    match at the start of a line begins with ``\\n``.
     """
-    table = _merged(_table(expressions, allowed.mask))
-    often = Counter(way for row in table for way in row.ways.items())
-    signs = dict(way for way, times in often.items() if times > len(table) / 2)
-    rules = {_rule(name, number): _body(name, row, signs) for number, row in enumerate(table)}
-    if signs:
-        rules[f"{name}-sign"] = _ways(name, signs)
+    table = _merge_equal_rows(_make_table(expressions, allowed.mask))
+    counts = Counter(transition for row in table for transition in row.transitions.items())
+    # Most states have these transitions; a rule of their own keeps the grammar short.
+    common = dict(transition for transition, count in counts.items() if count > len(table) / 2)
+    rules = {_rule(name, number): _body(name, row, common) for number, row in enumerate(table)}
+    if common:
+        rules[f"{name}-sign"] = _alternatives(name, common)
     return rules
 
 
 @dataclass(frozen=True)
 class _Row:
-    """What a state reads, and whether a text may end in it."""
+    """A state of the deterministic automaton."""
 
-    ways: Mapping[int, int]
-    """The characters that lead to each of the states behind."""
-    ends: bool
+    transitions: Mapping[int, int]
+    """The next state -> the characters that lead to it."""
+    may_end: bool
+    """Whether a text may end in this state."""
 
 
-def _table(expressions: Iterable[object], allowed: int) -> list[_Row]:
+def _make_table(expressions: Iterable[object], allowed: int) -> list[_Row]:
     states = _States()
     anywhere = states.closed(states.before(either(expressions), 0))
     begin = _read(states, anywhere, _BITS["\n"]) | anywhere
     numbers, waiting = {begin: 0}, [begin]
     table: list[_Row] = []
     for state in waiting:
-        ways: dict[int, int] = {}
-        for mask, behind in _classes(states, state):
-            if 0 in behind or not mask & allowed:
+        transitions: dict[int, int] = {}
+        for mask, reached in _classes(states, state):
+            if 0 in reached or not mask & allowed:
                 continue
-            following = behind | anywhere
+            following = reached | anywhere
             if following not in numbers:
                 numbers[following] = len(numbers)
                 waiting.append(following)
             number = numbers[following]
-            ways[number] = ways.get(number, 0) | mask & allowed
-        table.append(_Row(ways, ends=0 not in _read(states, state, _END)))
+            transitions[number] = transitions.get(number, 0) | mask & allowed
+        table.append(_Row(transitions, may_end=0 not in _read(states, state, _END)))
     return table
 
 
-def _merged(table: list[_Row]) -> list[_Row]:
-    """Without states that differ in nothing (Moore 1956)."""
-    kinds = [int(row.ends) for row in table]
+def _merge_equal_rows(table: list[_Row]) -> list[_Row]:
+    """Merge the states that accept the same texts (Moore 1956)."""
+    kinds = [int(row.may_end) for row in table]
     while True:
         seen: dict[object, int] = {}
         finer = []
         for row, kind in zip(table, kinds, strict=True):
-            ways: dict[int, int] = {}
-            for behind, mask in row.ways.items():
-                ways[kinds[behind]] = ways.get(kinds[behind], 0) | mask
-            finer.append(seen.setdefault((kind, frozenset(ways.items())), len(seen)))
+            transitions: dict[int, int] = {}
+            for number, mask in row.transitions.items():
+                transitions[kinds[number]] = transitions.get(kinds[number], 0) | mask
+            finer.append(seen.setdefault((kind, frozenset(transitions.items())), len(seen)))
         if len(seen) == len(set(kinds)):
             break
         kinds = finer
     merged: dict[int, _Row] = {}
     for row, kind in zip(table, finer, strict=True):
-        ways = {}
-        for behind, mask in row.ways.items():
-            ways[finer[behind]] = ways.get(finer[behind], 0) | mask
-        merged.setdefault(kind, _Row(ways, row.ends))
+        transitions = {}
+        for number, mask in row.transitions.items():
+            transitions[finer[number]] = transitions.get(finer[number], 0) | mask
+        merged.setdefault(kind, _Row(transitions, row.may_end))
     return [merged[kind] for kind in range(len(merged))]
 
 
-def _body(name: str, row: _Row, signs: Mapping[int, int]) -> str:
-    """``signs`` are the ways that most states have, as a rule."""
-    own = dict(row.ways)
+def _body(name: str, row: _Row, common: Mapping[int, int]) -> str:
+    """Return a state's rule. The transitions in ``common`` have a rule of their own."""
+    own = dict(row.transitions)
     shared = []
-    if signs and signs.items() <= own.items():
-        own = {behind: mask for behind, mask in own.items() if behind not in signs}
+    if common and common.items() <= own.items():
+        own = {number: mask for number, mask in own.items() if number not in common}
         shared = [f"{name}-sign"]
-    written = " | ".join([*shared, *([_ways(name, own)] if own else [])])
-    return f"({written}){'?' if row.ends else ''}"
+    choices = " | ".join([*shared, *([_alternatives(name, own)] if own else [])])
+    return f"({choices}){'?' if row.may_end else ''}"
 
 
-def _ways(name: str, ways: Mapping[int, int]) -> str:
-    return " | ".join(f"{_set(mask)} {_rule(name, behind)}" for behind, mask in ways.items())
+def _alternatives(name: str, transitions: Mapping[int, int]) -> str:
+    return " | ".join(
+        f"{_character_set(mask)} {_rule(name, number)}" for number, mask in transitions.items()
+    )
 
 
 def _rule(name: str, number: int) -> str:
@@ -210,33 +217,33 @@ def _rule(name: str, number: int) -> str:
 
 
 def _read(states: _States, state: frozenset[int], bit: int) -> frozenset[int]:
-    """The states behind one character."""
+    """Return the states after one character, the one with ``bit``."""
     found: set[int] = set()
     for one in state:
-        for mask, behind in states.edges[one].items():
+        for mask, targets in states.edges[one].items():
             if mask & bit:
-                found.update(*map(states.closed, behind))
+                found.update(*map(states.closed, targets))
     return frozenset(found)
 
 
 def _classes(states: _States, state: frozenset[int]) -> Iterator[tuple[int, frozenset[int]]]:
-    """Sets of characters, and the states behind each."""
+    """Partition the characters into sets that lead to the same states; yield each set and its states."""
     classes: dict[int, frozenset[int]] = {_ALL: frozenset()}
     for one in state:
-        for mask, behind in states.edges[one].items():
-            more = frozenset().union(*map(states.closed, behind))
-            parted: dict[int, frozenset[int]] = {}
+        for mask, targets in states.edges[one].items():
+            more = frozenset().union(*map(states.closed, targets))
+            split: dict[int, frozenset[int]] = {}
             for known, found in classes.items():
                 if inside := known & mask:
-                    parted[inside] = found | more
+                    split[inside] = found | more
                 if outside := known & ~mask:
-                    parted[outside] = found
-            classes = parted
+                    split[outside] = found
+            classes = split
     yield from classes.items()
 
 
-def _set(mask: int) -> str:
-    """A character set in GBNF; one with characters beyond ASCII is written as a complement."""
+def _character_set(mask: int) -> str:
+    """Return a character set in GBNF. A set that contains characters beyond ASCII is a complement."""
     others = bool(mask & _OTHER)
     characters = [c for c, bit in _BITS.items() if bool(mask & bit) is not others]
     if others and not characters:
@@ -248,13 +255,13 @@ def _set(mask: int) -> str:
         else:
             runs.append([character])
     inside = "".join(
-        "".join(map(_escaped, run)) if len(run) < 4 else f"{_escaped(run[0])}-{_escaped(run[-1])}"
+        "".join(map(_escape, run)) if len(run) < 4 else f"{_escape(run[0])}-{_escape(run[-1])}"
         for run in runs
     )
     return f"[{'^' if others else ''}{inside}]"
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     if character in "\n\t\r":
         return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}[character]
     if character in '\\]["^-' or ord(character) < 0x20:

@@ -1,9 +1,9 @@
-"""A grammar that admits prose, or valid calls of the offered tools and nothing that only looks like one.
+"""The grammar of a reply: prose, or valid calls of the offered tools. Prose cannot look like a call.
 
     get_weather(location="London", days=3)
 
-A call is a line of Python: keyword arguments in schema order, the required ones first, literals of their
-schemas. Knows nothing of HTTP, prompts or profiles.
+A call is one line of Python. Its arguments are keyword arguments with literals that their schemas allow:
+first the required ones, then the others, both in schema order. Knows nothing of HTTP, prompts or profiles.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from emulator.answering.tiny.copying import CopySource
 from emulator.tools.tool import Tool
 
 MAX_CALLS = 8
-"""Calls in one reply: a small model that repeats itself must come to an end."""
+"""In one reply. The limit ends the reply of a small model that repeats itself."""
 
 
 def gbnf(
@@ -29,13 +29,16 @@ def gbnf(
     parallel: bool = True,
     source: str | None = None,
 ) -> str:
-    """The grammar of a reply: calls of `tools`, or prose unless `required`.
+    """Return the grammar of a reply: calls of `tools`, or prose unless `required`.
 
-    `only` is the one tool (wire or Python name) that may be called, and implies `required`. Without
-    `parallel` there is one call at most. With `source`, strings and numbers are copied from that
-    text and an enum is held to the values that it mentions. Of what the text lacks, a required
-    argument stays free and an optional choice or number is left out. Raises `UnusableGrammar`, a ValueError,
-    where no tool is left to call or the grammar would be too long.
+    `only` names the one tool (wire or Python name) that may be called, and implies `required`. Without
+    `parallel` a reply has at most one call.
+
+    With `source`, a string or number must be a copy from that text, and an enum allows only the values that
+    the text mentions. If the text has no suitable value, a required argument stays unrestricted, and an
+    optional enum, boolean or number is omitted.
+
+    Raises `UnusableGrammar` if no tool can be called or the grammar would be too long.
     """
     offered = [tool for tool in tools if only is None or only in (tool.name, tool.python_name)]
     rules = GrammarRules()
@@ -45,7 +48,7 @@ def gbnf(
         try:
             names.append(_call(rules, f"tool-{n}", tool, copied))
         except (NoValue, RecursionError):
-            continue  # nothing that it could be called with is valid, or it cannot be found
+            continue  # no valid arguments exist, or they are nested too deeply to find
     if not names:
         raise UnusableGrammar(
             f"no tool to call: {only!r} is not among {[tool.name for tool in tools]}"

@@ -1,15 +1,15 @@
-"""A grammar that holds calls to the toolset and leaves words free, in the field where an upstream takes it.
+"""The request fields that make an upstream constrain calls to the toolset while prose stays free.
 
-Lazily: words are free, and also code of any other language, until a Python block opens; from there on only
-valid calls can be written, one a line, and the block's end. So the model loses what programs can do with
-results: that is why no profile sends it by itself.
+The grammar is lazy: the model writes any prose, and code of any other language, until it opens a Python
+block. In the block it can only write valid calls, one per line, and then the end of the block. A model under
+this grammar cannot write programs that use results; therefore no profile sends it by default.
 
 * ``grammar``: llama.cpp, GBNF (its grammars/README.md).
 * ``guided_grammar``, ``structured_outputs``: vLLM before and since 0.12 (its page "Structured Outputs").
-* ``ebnf``: SGLang. XGrammar, which both of these use, reads GBNF.
-* ``structural_tag``: the same by a trigger, for vLLM and SGLang: the words are not even looked at.
-* ``json_schema``: for servers without grammars (Ollama's ``format``, by `response_format`). It holds the
-  whole answer, so that it is sent only where a call is required.
+* ``ebnf``: SGLang. XGrammar, which both vLLM and SGLang use, reads GBNF.
+* ``structural_tag``: vLLM and SGLang. The opening of a block triggers the grammar; prose is not checked.
+* ``json_schema``: servers without grammars (Ollama's ``format``, set by `response_format`). It constrains the
+  whole answer, so it is sent only if a call is required.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ OPENING, CLOSING = "```python\n", "```"
 
 
 def lazy_grammar(toolset: Toolset, choice: CallPolicy) -> str:
-    """GBNF: words and then a block of calls, or words alone where no call is required.
+    """Return the GBNF for prose followed by a block of calls, or prose alone unless a call is required.
 
     Raises `UnusableGrammar`.
     """
     calls = _calls(toolset, choice).splitlines()
     rules = [line.replace("root ::=", "block-calls ::=", 1) for line in calls]
     names = frozenset(name for tool in toolset.tools for name in (tool.name, tool.python_name))
-    spoken = [f"{name} ::= {body}" for name, body in words(names).items()]
+    prose = [f"{name} ::= {body}" for name, body in words(names).items()]
     block = r'block ::= "```python\n" block-calls "\n```"'
     root = r'(words "\n")? block' if choice.required else r'block | words ("\n" block)?'
-    return "\n".join([f"root ::= {root}", block, *rules, *spoken]) + "\n"
+    return "\n".join([f"root ::= {root}", block, *rules, *prose]) + "\n"
 
 
 def grammar_fields(field: GrammarField, toolset: Toolset, choice: CallPolicy) -> dict[str, Any]:
-    """The fields of a request; none where there is nothing to hold a reply to."""
+    """Return the request fields that constrain a reply; {} if nothing can be constrained."""
     if field == "off" or not toolset.tools:
         return {}
     if field == "json_schema":
@@ -76,7 +76,7 @@ def _structural_tag(toolset: Toolset, choice: CallPolicy) -> dict[str, Any]:
 
 
 def _json_schema(toolset: Toolset, choice: CallPolicy) -> dict[str, Any]:
-    """One call as an object, which is read like any call that is written as JSON."""
+    """Return a schema for one call as a JSON object, a form that the reader of JSON calls understands."""
     tools = [tool for tool in toolset.tools if choice.name in (None, tool.python_name)]
     schema = {"anyOf": [_as_object(tool) for tool in tools]}
     return {"type": "json_schema", "json_schema": {"name": "call", "schema": schema}}
@@ -84,7 +84,7 @@ def _json_schema(toolset: Toolset, choice: CallPolicy) -> dict[str, Any]:
 
 def _as_object(tool: Tool) -> dict[str, Any]:
     parameters = {name: part for name, part in tool.parameters.items() if name != "$defs"}
-    written: dict[str, Any] = {
+    call: dict[str, Any] = {
         "type": "object",
         "properties": {"name": {"const": tool.name}, "arguments": parameters},
         "required": ["name", "arguments"],
@@ -92,5 +92,5 @@ def _as_object(tool: Tool) -> dict[str, Any]:
     }
     # References start at the root of the schema that contains them.
     if definitions := tool.parameters.get("$defs"):
-        written["$defs"] = definitions
-    return written
+        call["$defs"] = definitions
+    return call

@@ -1,6 +1,7 @@
-"""Which members an object may have together: unions, conditions and dependencies, taken apart into cases.
+"""Split an object's schema into plain objects, since a grammar has no conditions.
 
-Each case is a plain object: its members, the required ones and how many. Knows nothing of grammars.
+Unions, conditions and dependencies between members become separate cases. Each case lists its members, the
+required ones, and how many there may be. Knows nothing of grammars.
 """
 
 from __future__ import annotations
@@ -14,39 +15,41 @@ from emulator.tools import expansion
 from emulator.tools.expanded_schema import ExpandedSchema
 from emulator.tools.schema import Schema
 
-_MOST_VARIANTS = 64
-_MOST_UNDECIDED = 5
-_MERELY_ABOUT_PRESENCE = frozenset(
-    {"required", "anyOf", "oneOf", "allOf", "not", "dependentRequired"}
-)
+_MAX_VARIANTS = 64
+_MAX_UNDECIDED = 5
+_PRESENCE_KEYWORDS = frozenset({"required", "anyOf", "oneOf", "allOf", "not", "dependentRequired"})
+"""A schema with only these keywords constrains which members an object has, not their values."""
 
 
 @dataclass(frozen=True)
 class ObjectShape:
-    """One plain object."""
+    """One case of an object."""
 
     properties: Mapping[str, Schema]
     required: frozenset[str]
     undecided: tuple[str, ...]
-    """Members of which `view` says that they go with others, or without them."""
+    """Optional members whose presence depends on that of others; `presences` lists the valid combinations."""
     view: dict[str, Any]
+    """The expanded schema of this case."""
     least: int
     most: int | None
 
 
 def variants(schema: Schema, reading: ExpandedSchema) -> list[ObjectShape]:
-    """The cases of an object: one for each alternative, and for each side of a condition."""
+    """Return the cases of an object: one for each alternative, and for each side of a condition."""
     return [_shape(view, reading) for view in _cases(reading.view(schema), reading, 0)][
-        :_MOST_VARIANTS
+        :_MAX_VARIANTS
     ]
 
 
 def presences(shape: ObjectShape) -> Iterator[frozenset[str]]:
-    """The sets of undecided members that may be given, others left out."""
-    tried = shape.undecided[:_MOST_UNDECIDED]
-    for present in product((True, False), repeat=len(tried)):
-        chosen = frozenset(name for name, is_given in zip(tried, present, strict=True) if is_given)
-        if _holds(shape.view, shape.required | chosen):
+    """Yield each valid set of undecided members; the other undecided members are absent."""
+    tried = shape.undecided[:_MAX_UNDECIDED]
+    for presence in product((True, False), repeat=len(tried)):
+        chosen = frozenset(
+            name for name, is_present in zip(tried, presence, strict=True) if is_present
+        )
+        if _allows_presence(shape.view, shape.required | chosen):
             yield chosen
 
 
@@ -76,11 +79,11 @@ def _cases(view: dict[str, Any], reading: ExpandedSchema, depth: int) -> Iterato
             for name in dependent
             if name in expansion.members(view, reading.definitions).properties
         ]
-        for present in list(product((True, False), repeat=len(names)))[:_MOST_VARIANTS]:
+        for presence in list(product((True, False), repeat=len(names)))[:_MAX_VARIANTS]:
             case = rest
-            for name, is_given in zip(names, present, strict=True):
-                wanted = {"allOf": [{"required": [name]}, dependent[name]]}
-                case = _both(case, wanted if is_given else _without(name), reading)
+            for name, is_present in zip(names, presence, strict=True):
+                addition = {"allOf": [{"required": [name]}, dependent[name]]}
+                case = _both(case, addition if is_present else _without(name), reading)
             yield from _cases(case, reading, depth + 1)
         return
     yield view
@@ -91,22 +94,25 @@ def _without(name: str) -> dict[str, Any]:
 
 
 def _sides(view: dict[str, Any], reading: ExpandedSchema) -> Iterator[dict[str, Any]]:
-    """Both sides of a condition on the choices of one member."""
+    """Yield both sides of a condition on the value of one member that has an enum.
+
+    Yields nothing for any other condition.
+    """
     condition = view["if"]
     conditions = condition.get("properties", {}) if isinstance(condition, dict) else {}
     if len(conditions) != 1 or not condition.keys() <= {"properties", "required", "type"}:
         return
-    [(name, wanted)] = conditions.items()
+    [(name, expected)] = conditions.items()
     own = view.get("properties", {}).get(name, True)
     values = _values(own, reading)
-    if not isinstance(wanted, dict):
+    if not isinstance(expected, dict):
         return
     rest = {
         keyword: part for keyword, part in view.items() if keyword not in ("if", "then", "else")
     }
-    fits = [v for v in values or _values(wanted, reading) if reading.admits(v, wanted)]
-    others = [v for v in values if not reading.admits(v, wanted)]
-    for chosen, then in ((fits, "then"), (others, "else")):
+    matching = [v for v in values or _values(expected, reading) if reading.admits(v, expected)]
+    others = [v for v in values if not reading.admits(v, expected)]
+    for chosen, then in ((matching, "then"), (others, "else")):
         if chosen:
             choice = {"properties": {name: {"enum": chosen}}, "required": [name]}
             yield _both(_both(rest, choice, reading), view.get(then, True), reading)
@@ -142,11 +148,11 @@ def _shape(view: dict[str, Any], reading: ExpandedSchema) -> ObjectShape:
 
 
 def _is_about_presence(schema: Schema) -> bool:
-    return isinstance(schema, dict) and schema.keys() <= _MERELY_ABOUT_PRESENCE
+    return isinstance(schema, dict) and schema.keys() <= _PRESENCE_KEYWORDS
 
 
 def _mentioned(schema: Schema) -> Iterator[str]:
-    """The members whose presence `schema` makes depend on others'."""
+    """Yield the members whose presence `schema` makes depend on that of others."""
     if not isinstance(schema, dict):
         return
     for keyword in ("anyOf", "oneOf", "allOf"):
@@ -161,15 +167,15 @@ def _mentioned(schema: Schema) -> Iterator[str]:
         yield from (name, *needed)
 
 
-def _holds(schema: Schema, present: frozenset[str]) -> bool:
-    """Whether what a schema says of presence alone is kept by an object with these members."""
+def _allows_presence(schema: Schema, present: frozenset[str]) -> bool:
+    """Return True if `schema` allows an object with exactly these members, whatever their values are."""
     if not isinstance(schema, dict):
         return schema
     parts = {keyword: schema.get(keyword, ()) for keyword in ("allOf", "anyOf", "oneOf")}
     matches = {
-        keyword: [_holds(part, present) for part in those]
-        for keyword, those in parts.items()
-        if all(map(_is_about_presence, those))
+        keyword: [_allows_presence(part, present) for part in branches]
+        for keyword, branches in parts.items()
+        if all(map(_is_about_presence, branches))
     }
     negated = schema.get("not", False)
     return (
@@ -177,7 +183,7 @@ def _holds(schema: Schema, present: frozenset[str]) -> bool:
         and all(matches.get("allOf", ()))
         and (not matches.get("anyOf") or any(matches["anyOf"]))
         and (not matches.get("oneOf") or sum(matches["oneOf"]) == 1)
-        and not (_is_about_presence(negated) and _holds(negated, present))
+        and not (_is_about_presence(negated) and _allows_presence(negated, present))
         and all(
             name not in present or present.issuperset(needed)
             for name, needed in schema.get("dependentRequired", {}).items()

@@ -1,6 +1,4 @@
-"""GBNF, llama.cpp's notation for grammars: text in, text out. Source: llama.cpp,
-grammars/README.md.
-"""
+"""Build expressions in GBNF, llama.cpp's notation for grammars. Source: llama.cpp, grammars/README.md."""
 
 from __future__ import annotations
 
@@ -12,22 +10,22 @@ from typing import Any
 Json = Any
 
 LONGEST = 1000
-"""Characters or items that are counted; servers refuse grammars that count much further."""
+"""The highest repetition count in a grammar; servers refuse grammars with much higher ones."""
 
 
 def literal(text: str) -> str:
-    """The expression that admits exactly `text`; nothing in it can end the literal."""
+    """Return the expression for exactly `text`. Escapes keep `text` from ending the literal."""
     return '"' + re.sub(r'[\x00-\x1f"\\\x7f]', lambda found: f"\\x{ord(found[0]):02x}", text) + '"'
 
 
 def either(expressions: Iterable[str]) -> str:
-    """One of these, in brackets where there is a choice."""
+    """Return the expression for one of `expressions`, in parentheses if they are several."""
     distinct = list(dict.fromkeys(expressions))
     return distinct[0] if len(distinct) == 1 else f"({' | '.join(distinct)})"
 
 
 def python(value: Json) -> str:
-    """A JSON value as a Python literal, strings in double quotes."""
+    """Return a JSON value as a Python literal; strings are in double quotes."""
     match value:
         case str():
             return json.dumps(value, ensure_ascii=False)
@@ -40,12 +38,15 @@ def python(value: Json) -> str:
 
 
 def quoted(text: str) -> str:
-    """Text as it stands between the double quotes of a Python string."""
+    """Return `text` escaped for a Python string in double quotes, without the quotes."""
     return python(text)[1:-1]
 
 
 def counted(least: int, most: int | None) -> str:
-    """How often, behind an expression: ``*``, ``{2,}``; very high counts are not kept."""
+    """Return the suffix that repeats an expression: ``*``, ``{2,}`` and so on.
+
+    A `most` above `LONGEST` becomes no limit, a `least` above it becomes `LONGEST`.
+    """
     least = min(least, LONGEST)
     if most is None or most > LONGEST:
         return {0: "*", 1: "+"}.get(least, f"{{{least},}}")

@@ -1,7 +1,7 @@
-"""Regular expressions as GBNF for the texts that they match, written as Python literals.
+"""Translate a regular expression into GBNF for the texts that it matches, written as Python literals.
 
-The part is read that has a grammar: no look-around, back-references, word boundaries or flags. Where engines
-differ, what they agree on is admitted. Knows nothing of schemas.
+Look-around, back-references, word boundaries and flags have no translation. Where regular expression engines
+differ, only texts that match in all of them are admitted. Knows nothing of schemas.
 """
 
 from __future__ import annotations
@@ -21,20 +21,23 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 class NoGrammar(ValueError):
-    """A pattern that is not expressed here."""
+    """A pattern that this module cannot translate."""
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """A part of a pattern; how many characters it takes each time, and how often it comes."""
+    """A part of a pattern and its repetition. None means no limit."""
 
-    written: str
+    expression: str
     shortest: int = 1
+    """The fewest characters of one repetition."""
     longest: int | None = 1
+    """The most characters of one repetition."""
     times: tuple[int, int | None] = (1, 1)
+    """The fewest and the most repetitions."""
 
     def __str__(self) -> str:
-        return self.written + counted(*self.times)
+        return self.expression + counted(*self.times)
 
     @property
     def least(self) -> int:
@@ -54,7 +57,7 @@ _BLANK: Ranges = ((0x20, 0x20),)
 
 
 def _without(ranges: Ranges, universe: Ranges = ((0, _END),)) -> Ranges:
-    """What of `universe` is not in `ranges`."""
+    """Return the part of `universe` that is not in `ranges`."""
     remaining: list[tuple[int, int]] = []
     for start, end in universe:
         at = start
@@ -69,7 +72,7 @@ def _without(ranges: Ranges, universe: Ranges = ((0, _END),)) -> Ranges:
     return tuple(remaining)
 
 
-# In what they leave out engines differ beyond ASCII: there is no need for more.
+# Engines disagree about characters beyond ASCII in negated classes; ASCII is enough.
 _CLASSES: dict[str, Ranges] = {
     "d": _DIGITS,
     "w": _WORD,
@@ -86,40 +89,42 @@ _LETTERS = {"n": "\n", "t": "\t"}
 
 
 class Pattern:
-    """One reading of a regular expression, from left to right. Raises `NoGrammar`."""
+    """A parsed regular expression. Raises `NoGrammar`."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._at = 0
-        self.ways = self._alternatives(outermost=True)
+        self._branches = self._alternatives(outermost=True)
         if self._at < len(pattern):
             raise NoGrammar(pattern)
 
     def within(self, shortest: int, longest: int | None) -> str:
-        """All ways that keep to the lengths. Raises `NoGrammar` if none does."""
-        fitted = [way for pieces in self.ways if (way := _fitted(pieces, shortest, longest))]
-        if not fitted:
+        """Return the expression for the matches of these lengths. Raises `NoGrammar` if there are none."""
+        limited = [
+            branch for pieces in self._branches if (branch := _limit(pieces, shortest, longest))
+        ]
+        if not limited:
             raise NoGrammar(self._pattern)
-        return either(" ".join(map(str, pieces)) or '""' for pieces in fitted)
+        return either(" ".join(map(str, pieces)) or '""' for pieces in limited)
 
     def _alternatives(self, *, outermost: bool = False) -> list[list[_Piece]]:
-        ways = [self._sequence(outermost=outermost)]
-        while self._next("|"):
-            ways.append(self._sequence(outermost=outermost))
-        return ways
+        branches = [self._sequence(outermost=outermost)]
+        while self._skip("|"):
+            branches.append(self._sequence(outermost=outermost))
+        return branches
 
     def _sequence(self, *, outermost: bool) -> list[_Piece]:
         pieces: list[_Piece] = []
-        if outermost and not self._next("^"):
+        if outermost and not self._skip("^"):
             pieces.append(_ANY)
         ended = False
         while self._at < len(self._pattern) and self._pattern[self._at] not in "|)":
             if ended:
-                raise NoGrammar("something behind the end")
-            if outermost and self._next("$"):
+                raise NoGrammar("something follows the end")
+            if outermost and self._skip("$"):
                 ended = True
             else:
-                pieces.append(self._repeated(self._atom()))
+                pieces.append(self._with_quantifier(self._atom()))
         if outermost and not ended:
             pieces.append(_ANY)
         return pieces
@@ -128,16 +133,16 @@ class Pattern:
         character = self._take()
         match character:
             case "(":
-                if self._next("?") and not self._next(":"):
+                if self._skip("?") and not self._skip(":"):
                     raise NoGrammar("a group of a special kind")
-                ways = self._alternatives()
-                if not self._next(")"):
+                branches = self._alternatives()
+                if not self._skip(")"):
                     raise NoGrammar("an open group")
-                written = either(" ".join(map(str, pieces)) or '""' for pieces in ways)
-                least = min(sum(piece.least for piece in pieces) for pieces in ways)
-                mosts = [_sum(piece.most for piece in pieces) for pieces in ways]
+                group = either(" ".join(map(str, pieces)) or '""' for pieces in branches)
+                least = min(sum(piece.least for piece in pieces) for pieces in branches)
+                mosts = [_sum(piece.most for piece in pieces) for pieces in branches]
                 most = None if None in mosts else max(filter(None, mosts), default=0)
-                return _Piece(f"({written})", least, most)
+                return _Piece(f"({group})", least, most)
             case "[":
                 return _one_of(self._class())
             case ".":
@@ -148,7 +153,7 @@ class Pattern:
                 raise NoGrammar(character)
         return _one_of(((ord(character), ord(character)),))
 
-    def _repeated(self, piece: _Piece) -> _Piece:
+    def _with_quantifier(self, piece: _Piece) -> _Piece:
         bounds = self._quantifier()
         if bounds is None:
             return piece
@@ -156,12 +161,12 @@ class Pattern:
         if self._at < len(self._pattern) and self._pattern[self._at] in "*+?{":
             if self._pattern[self._at] != "?":
                 raise NoGrammar("a repetition of a repetition")
-            self._at += 1  # a lazy one matches the same texts
+            self._at += 1  # a lazy quantifier matches the same texts
         return replace(piece, times=(least, most))
 
     def _quantifier(self) -> tuple[int, int | None] | None:
         for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
-            if self._next(sign):
+            if self._skip(sign):
                 return bounds
         match = re.compile(r"\{(\d{1,4})(,?)(\d{0,4})\}").match(self._pattern, self._at)
         if match is None:
@@ -174,22 +179,22 @@ class Pattern:
         return least, most
 
     def _class(self) -> Ranges:
-        negated = self._next("^")
+        negated = self._skip("^")
         members: list[tuple[int, int]] = []
-        while not self._next("]"):
+        while not self._skip("]"):
             named = self._pattern[self._at : self._at + 2]
             first = self._member()
             if negated and named[:1] == "\\" and named[1:] in _CLASSES:
-                # What is left out is to be all that any engine would leave out.
+                # Exclude every character that any engine excludes.
                 members += _BLANKS if named == r"\s" else _BEYOND_ASCII
             if len(first) == 1 and first[0][0] == first[0][1] and self._range_follows():
                 self._at += 1
                 last = self._member()
                 if len(last) != 1 or last[0][0] != last[0][1] or last[0][0] < first[0][0]:
-                    raise NoGrammar("a strange range")
+                    raise NoGrammar("an invalid range")
                 first = ((first[0][0], last[0][0]),)
             members += first
-        # Engines differ in what a class of the negative leaves out: line ends are not needed.
+        # Engines disagree whether a negated class matches line ends; control characters are never needed.
         return _without((*members, *_CONTROLS)) if negated else tuple(members)
 
     def _range_follows(self) -> bool:
@@ -220,16 +225,18 @@ class Pattern:
         self._at += 1
         return self._pattern[self._at - 1]
 
-    def _next(self, sign: str) -> bool:
+    def _skip(self, sign: str) -> bool:
+        """Read ``sign`` if it comes next. Returns True if it was read."""
         found = self._pattern.startswith(sign, self._at)
         self._at += len(sign) if found else 0
         return found
 
 
-def _fitted(pieces: list[_Piece], shortest: int, longest: int | None) -> list[_Piece] | None:
-    """The pieces, held to these lengths: what has no end gets an equal share of what is left.
+def _limit(pieces: list[_Piece], shortest: int, longest: int | None) -> list[_Piece] | None:
+    """Return the pieces with repetitions that keep a text within these lengths.
 
-    None where that cannot be said piece by piece.
+    Pieces of variable length share the remaining characters equally. Returns None if limits on single pieces
+    cannot keep the lengths.
     """
     most = _sum(piece.most for piece in pieces)
     if longest is not None and (most is None or most > longest):
@@ -239,8 +246,8 @@ def _fitted(pieces: list[_Piece], shortest: int, longest: int | None) -> list[_P
             return None
         share = remaining // max(len(elastic), 1)
         if any(piece.times == (1, 1) for piece in elastic):
-            return None  # alternatives of several lengths
-        pieces = [_cut(piece, share) if piece in elastic else piece for piece in pieces]
+            return None  # alternatives of different lengths
+        pieces = [_shorten(piece, share) if piece in elastic else piece for piece in pieces]
     missing = shortest - sum(piece.least for piece in pieces)
     for n, piece in enumerate(pieces):
         if missing <= 0:
@@ -254,14 +261,15 @@ def _fitted(pieces: list[_Piece], shortest: int, longest: int | None) -> list[_P
     return pieces if missing <= 0 else None
 
 
-def _cut(piece: _Piece, share: int) -> _Piece:
-    """Not longer than at the least and `share` characters more."""
+def _shorten(piece: _Piece, share: int) -> _Piece:
+    """Limit the piece to `share` characters more than its shortest text."""
     low, high = piece.times
-    upto = (piece.least + share) // (piece.longest or 1)
-    return replace(piece, times=(low, max(low, upto if high is None else min(high, upto))))
+    limit = (piece.least + share) // (piece.longest or 1)
+    return replace(piece, times=(low, max(low, limit if high is None else min(high, limit))))
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
+    """Return the sum; None (no limit) if any count is None."""
     total = 0
     for count in counts:
         if count is None:
@@ -271,23 +279,26 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
 
 def _one_of(ranges: Ranges) -> _Piece:
-    """One character as written in a literal. Raises `NoGrammar` if there is none."""
+    """Return the piece for one character of ``ranges``, as written in a Python literal.
+
+    Raises `NoGrammar` if no literal contains such a character.
+    """
     inside: Callable[[int], bool] = lambda code: any(low <= code <= high for low, high in ranges)  # noqa: E731
-    parts = [literal(written) for sign, written in _ESCAPED.items() if inside(ord(sign))]
+    parts = [literal(escape) for sign, escape in _ESCAPED.items() if inside(ord(sign))]
     plain = _without((*_CONTROLS, *((ord(sign),) * 2 for sign in _ESCAPED)), tuple(sorted(ranges)))
     if plain:
         parts.insert(0, f"[{''.join(map(_range, plain))}]")
     if not parts:
-        raise NoGrammar("a character that no literal holds")
+        raise NoGrammar("a character that no literal contains")
     return _Piece(either(parts))
 
 
 def _range(bounds: tuple[int, int]) -> str:
-    low, high = map(_written, bounds)
+    low, high = map(_escape_in_set, bounds)
     return low if low == high else f"{low}-{high}"
 
 
-def _written(code: int) -> str:
+def _escape_in_set(code: int) -> str:
     if chr(code).isascii() and chr(code).isalnum():
         return chr(code)
     if code < 0x80:

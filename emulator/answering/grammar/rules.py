@@ -1,4 +1,4 @@
-"""The rules of a grammar while it is written. Knows nothing of schemas."""
+"""Collect the rules of a grammar. Knows nothing of schemas."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Mapping
 from emulator.answering.grammar.strings import CHARACTER
 
 LONGEST = 300_000
-"""Characters of a grammar. One that is longer costs the server more than it gives."""
+"""The most characters of a grammar. A longer grammar costs the server more than it is worth."""
 
 _DEPTH = 5
-"""Of a value of which a schema says nothing."""
+"""How deeply arrays and objects may be nested in a value that no schema describes."""
 
 
 class UnusableGrammar(ValueError):
-    """The tools need more rules than a server should be asked to keep, or none of them can be called."""
+    """The grammar would be too long, or none of the tools can be called."""
 
 
 class NoValue(ValueError):
-    """Nothing that could be written here is valid."""
+    """No value is valid by the schema, or the grammar cannot express one."""
 
 
 class GrammarRules:
@@ -33,7 +33,7 @@ class GrammarRules:
         return name in self._rules
 
     def add(self, name: str, body: str) -> str:
-        """Returns the name. Raises `UnusableGrammar`."""
+        """Add or replace a rule and return its name. Raises `UnusableGrammar`."""
         self._rules[name] = body
         self._length += len(name) + len(body)
         if self._length > LONGEST:
@@ -41,7 +41,7 @@ class GrammarRules:
         return name
 
     def leaf(self, name: str) -> str:
-        """A rule of `LEAVES`, added with those that it needs at its first use."""
+        """Return the name of a rule of `LEAVES`. Its first use adds the rule and those that it refers to."""
         if name not in self:
             self.add(
                 name, re.sub("<([a-z0-9-]+)>", lambda found: self.leaf(found[1]), LEAVES[name])
@@ -49,7 +49,7 @@ class GrammarRules:
         return name
 
     def text(self) -> str:
-        """One rule a line, ``root`` first."""
+        """Return the grammar: one rule per line, ``root`` first."""
         names = sorted(self._rules, key=lambda name: name != "root")
         return "".join(f"{name} ::= {self._rules[name]}\n" for name in names)
 
@@ -78,4 +78,4 @@ def _leaves() -> Mapping[str, str]:
 
 
 LEAVES = _leaves()
-"""Rules that depend on no schema, by JSON type; <name> refers to another."""
+"""The rules that depend on no schema, by JSON type. ``<name>`` in a rule refers to another of these rules."""

@@ -1,4 +1,4 @@
-"""Strings and numbers, as what a schema says of them. Knows nothing of arrays and objects."""
+"""GBNF for the strings and numbers that a schema allows. Knows nothing of arrays and objects."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipl
 
 
 def string(view: Mapping[str, Any]) -> str:
-    """A string of a length or pattern; the rule ``character`` is to be there. Raises `NoValue`."""
+    """Return the expression for a string with limits on its length, or with a pattern. Raises `NoValue`.
+
+    The grammar must contain the rule ``character``.
+    """
     least, most = view.get("minLength", 0), view.get("maxLength")
     # 3.0 is an integer in JSON.
-    written = strings.text(int(least), None if most is None else int(most), view.get("pattern"))
-    if written is None:
+    expression = strings.text(int(least), None if most is None else int(most), view.get("pattern"))
+    if expression is None:
         raise NoValue
-    return written
+    return expression
 
 
 def number(kind: str, view: Mapping[str, Any]) -> str:
-    """An ``integer`` or ``number`` between bounds. Raises `NoValue`."""
+    """Return the expression for an ``integer`` or ``number`` (`kind`) between bounds. Raises `NoValue`."""
     low, above = _bound(view, "minimum", "exclusiveMinimum", max)
     high, below = _bound(view, "maximum", "exclusiveMaximum", min)
     of = Decimal(repr(view["multipleOf"])) if "multipleOf" in view else None
@@ -34,21 +37,21 @@ def number(kind: str, view: Mapping[str, Any]) -> str:
     most = None if high is None else ceil(high) - 1 if below else floor(high)
     if kind == "number" and (of is None or Decimal(1).scaleb(of.adjusted()) == of < 1):
         places = None if of is None else -of.adjusted()
-        written = numbers.decimals(low, high, above_low=above, below_high=below, places=places)
+        expression = numbers.decimals(low, high, above_low=above, below_high=below, places=places)
     elif of is None:
-        written = numbers.whole(least, most)
+        expression = numbers.whole(least, most)
     else:
-        # The least integer that `of` divides: 5 for 2.5.
-        written = numbers.multiples(of.as_integer_ratio()[0], least, most)
-    if written is None:
+        # The smallest integer that is a multiple of `of`: 5 for 2.5.
+        expression = numbers.multiples(of.as_integer_ratio()[0], least, most)
+    if expression is None:
         raise NoValue
-    return written
+    return expression
 
 
 def _bound(
     view: Mapping[str, Any], keyword: str, exclusive: str, narrower: Callable[..., Decimal]
 ) -> tuple[Decimal | None, bool]:
-    """The narrower of two bounds, and whether it is itself excluded."""
+    """Return the narrower of two bounds, and whether the bound itself is excluded."""
     found = [
         (Decimal(repr(view[name])), name == exclusive)
         for name in (exclusive, keyword)
@@ -57,11 +60,11 @@ def _bound(
     if not found:
         return None, False
     bound = narrower(value for value, _ in found)
-    return bound, any(is_out for value, is_out in found if value == bound)
+    return bound, any(is_excluded for value, is_excluded in found if value == bound)
 
 
 def is_text(value: Any) -> bool:
-    """Whether it can be written: half of a surrogate pair is no text."""
+    """Return True if `value` can be encoded; half of a surrogate pair cannot."""
     try:
         python(value).encode()
     except UnicodeEncodeError:

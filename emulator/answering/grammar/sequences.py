@@ -1,4 +1,4 @@
-"""Members in a row, and definitions within themselves: what every kind of value is put together of."""
+"""What lists, objects and calls have in common: sequences with optional parts, and recursive definitions."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from emulator.answering.grammar.rules import GrammarRules, NoValue
 from emulator.tools.schema import Definitions, Schema, children, reference
 
-_MOST_SEEN = 200
+_MAX_REFERENCES = 200
 
 
 def chain(
     rules: GrammarRules, parts: Sequence[tuple[str, bool]], place: str, least: int, most: int | None
 ) -> str:
-    """Some of the parts in order, with commas between: those that are required first, then any of the
-    others, but `least` to `most` in all.
+    """Return the expression for `least` to `most` of the parts, separated by commas.
+
+    ``parts`` are pairs: an expression, and whether it is required. The required parts come first, then any of
+    the others, each group in its order. Rules get names that start with ``place``. Raises `NoValue`.
     """
     required = [part for part, is_required in parts if is_required]
     optional = [part for part, is_required in parts if not is_required]
@@ -24,14 +26,14 @@ def chain(
     is_free = most == len(parts) and least <= len(required)
 
     def tail(n: int, count: int) -> str:
-        """Of the optional parts those from `n`, behind `count` parts."""
+        """Return the rule for the optional parts from `n` on, after `count` parts."""
         if n == len(optional) or count == most:
             return ""
         name = f"{place}-then-{n}" + (f"-{count}" if not is_free else "" if count else "-first")
         if name not in rules:
             rules.add(name, "")
-            written = tail(n + 1, 1 if is_free and count else count + 1)
-            one = f"{comma if count else ''}{optional[n]} {written}".strip()
+            following = tail(n + 1, 1 if is_free and count else count + 1)
+            one = f"{comma if count else ''}{optional[n]} {following}".strip()
             remaining = len(optional) - n - 1
             if count + remaining < least:
                 rules.add(name, one)
@@ -41,18 +43,19 @@ def chain(
         return name
 
     comma = '", " '
-    begun = f" {comma}".join(required)
-    return f"{begun} {tail(0, len(required))}".strip()
+    beginning = f" {comma}".join(required)
+    return f"{beginning} {tail(0, len(required))}".strip()
 
 
 class Recursion:
-    """Which definitions hold themselves; one that holds very many others is taken to do so."""
+    """Finds definitions that contain themselves. One with very many references counts as recursive."""
 
     def __init__(self, definitions: Definitions) -> None:
         self._definitions = definitions
         self._known: dict[str, bool] = {}
 
-    def of(self, name: str) -> bool:
+    def affects(self, name: str) -> bool:
+        """Return True if the definition ``name`` is recursive."""
         if name not in self._known:
             self._known[name] = self._leads_back(name)
         return self._known[name]
@@ -60,7 +63,7 @@ class Recursion:
     def _leads_back(self, name: str) -> bool:
         seen: set[str] = set()
         waiting: list[Schema] = [self._definitions.get(name, {})]
-        while waiting and name not in seen and len(seen) < _MOST_SEEN:
+        while waiting and name not in seen and len(seen) < _MAX_REFERENCES:
             node = waiting.pop()
             found = reference(node)
             if found is not None and found not in seen:

@@ -1,7 +1,7 @@
-"""Strings of a length or of a pattern, as GBNF of the Python literals that mean them.
+"""GBNF for the Python literals of strings with limits on their length, or with a pattern.
 
-A character represents itself except for quotes, backslashes, line ends and tabs, which are escaped. Knows
-nothing of schemas.
+Quotes, backslashes, line ends and tabs are escaped in a literal; every other character represents itself.
+Knows nothing of schemas.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from emulator.answering.grammar.notation import counted
 from emulator.answering.grammar.patterns import NoGrammar, Pattern
 
 CHARACTER = r'[^"\\\x00-\x1f\x7f] | "\\" ["\\nt]'
-"""The rule ``character``: one of a string's. No \\u: it could spell half of a surrogate pair."""
+"""The rule ``character``: one character in a literal. No \\u escapes: half of a surrogate pair is invalid."""
 
 
 def text(shortest: int = 0, longest: int | None = None, pattern: str | None = None) -> str | None:
-    """The literals, quotes included; the rule `CHARACTER` is to be there. None: there are none.
+    """Return the expression for the literals with their quotes, or None if no string is valid.
 
-    A pattern without a grammar is left to the validation; so are lengths that a pattern could only keep to if
-    it were counted together with them.
+    The grammar must contain the rule `CHARACTER`. If a pattern cannot be translated, alone or together with
+    the lengths, the grammar keeps only the lengths and the host checks the pattern.
     """
     if longest is not None and shortest > longest:
         return None

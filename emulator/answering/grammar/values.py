@@ -1,8 +1,9 @@
-"""A schema as GBNF of the Python literals that are valid by it.
+"""Translate a schema into GBNF for the Python literals that it allows.
 
-What a context-free grammar cannot say, or could only say with very many rules, is left to the validation:
-``not``, ``contains``, ``uniqueItems`` of free items, conditions on more than one member, patterns with
-look-around, the exactly of ``oneOf`` where alternatives overlap. Knows nothing of calls or prose.
+The grammar ignores what a context-free grammar cannot express, or only with very many rules: ``not``,
+``contains``, ``uniqueItems`` unless items have an enum, conditions on more than one member, patterns with
+look-around, and the "exactly one" of ``oneOf`` where alternatives overlap. The host validates these. Knows
+nothing of calls or prose.
 """
 
 from __future__ import annotations
@@ -24,17 +25,18 @@ from emulator.tools.expanded_schema import ExpandedSchema
 from emulator.tools.schema import Schema, reference
 
 MAX_DEPTH = 28
-"""Schemas inside of one another; deeper values are not offered."""
+"""How deeply schemas may be nested; the grammar excludes deeper values."""
 MAX_LEVELS = 6
-"""Of definitions that hold themselves."""
-_REMARKS = frozenset({"title", "description", "default", "examples", "$defs"})
+"""How deeply recursive definitions may be nested in one another."""
+_ANNOTATIONS = frozenset({"title", "description", "default", "examples", "$defs"})
+"""Keywords that constrain nothing."""
 
 
 class Values:
-    """The values of one tool's schema; `prefix` keeps its rules apart from other tools'.
+    """Writes the values of one tool's schema into `rules`; `prefix` makes its rules' names unique.
 
-    With a `source`, strings and numbers are copied from it where it has any that are valid, and an enum is
-    held to the values that it mentions.
+    With a `source`, strings and numbers are copied from it if it contains valid ones, and an enum allows only
+    the values that it mentions.
     """
 
     def __init__(
@@ -56,10 +58,10 @@ class Values:
         self._impossible: set[str] = set()
 
     def members(self, schema: Schema, place: str, lead: Callable[[str], str]) -> str:
-        """The inside of an object or of a call's brackets. Raises `NoValue`.
+        """Return the expression for an object's members, or for a call's arguments. Raises `NoValue`.
 
-        In schema order, the required ones first, with commas between. `lead` gives what stands before a
-        member's value: ``city=`` or ``"city": ``.
+        Members are in schema order, required ones first. `lead` returns the text before a member's value:
+        ``city=`` or ``"city": ``.
         """
         found: list[str] = []
         for n, shape in enumerate(variants(schema, self._reading)):
@@ -71,12 +73,12 @@ class Values:
                     continue
         if not found:
             raise NoValue
-        # Of no members nothing is written: an empty alternative is the last one.
-        distinct = sorted(dict.fromkeys(found), key=lambda written: not written)
-        return distinct[0] if len(distinct) == 1 else either(w or '""' for w in distinct)
+        # An object without members is an empty alternative, which must be the last one.
+        distinct = sorted(dict.fromkeys(found), key=lambda expression: not expression)
+        return distinct[0] if len(distinct) == 1 else either(e or '""' for e in distinct)
 
     def value(self, schema: Schema, place: str) -> str:
-        """The expression for a value of `schema`; rules that it needs are called after `place`."""
+        """Return the expression for a value of `schema`. The names of new rules start with `place`."""
         self._depth += 1
         try:
             if self._depth > MAX_DEPTH:
@@ -90,7 +92,9 @@ class Values:
             raise NoValue
         if not isinstance(schema, dict):
             return self._rules.leaf("value")
-        constraints = {keyword: part for keyword, part in schema.items() if keyword not in _REMARKS}
+        constraints = {
+            keyword: part for keyword, part in schema.items() if keyword not in _ANNOTATIONS
+        }
         if constraints.keys() == {"allOf"} and len(constraints["allOf"]) == 1:
             return self._value(constraints["allOf"][0], place)
         if constraints.keys() == {"$ref"} and (name := reference(schema)) is not None:
@@ -179,11 +183,11 @@ class Values:
             return ""
         entry = either(entries)
         more = counted(max(least - 1, 0), None if most is None else int(most) - 1)
-        written = f'{entry} (", " {entry}){more}' if most != 1 else entry
-        return written if least else f"({written})?"
+        all_entries = f'{entry} (", " {entry}){more}' if most != 1 else entry
+        return all_entries if least else f"({all_entries})?"
 
     def _entries(self, view: dict[str, Any], place: str) -> list[str]:
-        """Of a dictionary: a key of each kind, and its value."""
+        """Return an expression for each kind of entry of a dictionary: a key and its value."""
         names = view.get("propertyNames", True)
         pairs = [
             ({"type": "string", "pattern": pattern}, part)
@@ -209,7 +213,10 @@ class Values:
         place: str,
         lead: Callable[[str], str],
     ) -> str:
-        """The members of one shape, `present` and not its other open ones among them."""
+        """Return the expression for the members of one shape.
+
+        Of its undecided members it contains those in `present`, and no others.
+        """
         chosen: list[tuple[str, bool]] = []
         for n, (name, schema) in enumerate(shape.properties.items()):
             required = name in shape.required or name in present
@@ -226,8 +233,11 @@ class Values:
         return chain(self._rules, chosen, place, shape.least, shape.most)
 
     def _definition(self, name: str) -> str:
-        """The rule of a definition, made at its first use; of one that holds itself some levels."""
-        recursive = self._recursion.of(name)
+        """Return the rule of a definition, which its first use adds.
+
+        A recursive definition has one rule for each level of nesting, up to `MAX_LEVELS`.
+        """
+        recursive = self._recursion.affects(name)
         self._level += recursive
         plain = re.sub("[^a-zA-Z0-9]", lambda found: f"-{ord(found[0]):x}-", name)
         rule = f"{self._prefix}-def-{plain}"
@@ -246,8 +256,9 @@ class Values:
         return rule
 
     def _has_evidence(self, name: str, schema: Schema) -> bool:
-        """Whether an optional member may be filled: a choice or number that the source lacks would be made
-        up.
+        """Return False if the model would have to invent the value of an optional member.
+
+        That is the case for an enum, a boolean or a number that the source does not contain.
         """
         if self._source is None or not isinstance(schema, dict):
             return True

@@ -1,8 +1,8 @@
-"""The text that a reply may contain next to calls, such that nothing in it can be read as a call.
+"""The text that a reply may contain next to calls. No part of it can be mistaken for a call.
 
-`PROSE` is for very small models: words, without characters that only code has. `words` is for all others:
-any text, also code of other languages in fences, but nothing that the readers take for a call in any
-syntax, and no Python block except the one that the grammar continues. Of tools it knows the names.
+`PROSE` is for very small models: words, without the characters that occur only in code. `words` is for all
+other models: any text, and code of other languages in fences, but nothing that a reader would parse as a call
+in any syntax, and no Python block except the one that the grammar continues. Knows only the names of tools.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from emulator.reading.tool_names import ToolNames
 PROSE: Mapping[str, str] = {
     "prose": r'(sign | [B-Z] head | "A" action)? ("\n" line)*',
     "line": r"(sign | [ \t]* [0-9-] some | [b-zB-Z] head | [aA] action)?",
-    # What begins with neither a letter nor a fence: a list, a quotation.
+    # Starts with neither a letter nor a fence: a list, a quotation.
     "sign": r"[ \t]* (bracket | [^\n \t(\[{<\\_`~a-zA-Z0-9-] some)",
-    # A first word that goes on as only words do.
+    # A first word, followed by what can only follow a word of prose.
     "head": r"[a-zA-Z0-9]* tail?",
     "tail": r"[ \t]+ opened | [^\n \t(\[{<\\_=`.a-zA-Z0-9-] some | [.-] ([ \t] opened)?",
     # ... but "Action: get_weather": text that starts with "Acti" is often a call.
     "action": 'tail? | [abd-zA-Z0-9] head | "c" act',
     "act": 'tail? | [a-su-zA-Z0-9] head | "t" (tail? | [a-hj-zA-Z0-9] head)',
-    # A bracket opens behind a blank, so never directly behind a name.
+    # A bracket opens after a blank, so never directly after a name.
     "some": r"[^\n \t(\[{<\\]* ([ \t]+ opened)?",
     "opened": "bracket | some",
     "bracket": r'"(" opened | "[" [^\n \t(\[{<\\_]* ([ \t]+ opened)?',
 }
-"""Text that opens with a capital or a sign: a small model that should call else writes
-``convert_to_miles = 6``, or the sum that it had better not do by itself.
+"""Text that starts with a capital letter or a sign. Without that rule a small model that should call a tool
+writes ``convert_to_miles = 6``, or calculates a sum itself.
 """
 
 
@@ -49,23 +49,23 @@ _IDENTIFIER = (
 )
 _QUOTE = one_of("\"'“”")
 _BEGIN = one_of("\n>]")
-"""Of a line, or of what follows the tags of reasoning."""
+"""Precedes the first character of a line, or of the text after a tag of reasoning."""
 _STEP = (
     *(_BEGIN, Many(one_of(" \t>*")), *map(one_of, ("Aa", "Cc", "Tt", "Ii", "Oo", "Nn"))),
     Many(one_of(" \t_*0123456789")),
 )
 
-# A line's first name is no function's: it might be a slip of one that is offered.
+# A line cannot start with a function call, even of an unknown function: it may be a misspelled tool.
 _CODE = ((_BEGIN, Many(one_of(" \t>([*")), _IDENTIFIER, "("),)
 _TAGS = (
     either(("<|", "<｜", "<tool", "<TOOL", "<function", "<start_", "<invoke", "<call", "<execute")),
     either(("</tool", "</TOOL", "</function", "</invoke", "</parameter", "<parameter", "<end_")),
     either(("[TOOL_", "[/TOOL_", "[tool_", "[ARGS]", "]<]", "functools[")),
-    # Any namespace, and what may be a slip of a function's name.
+    # Tags with any namespace, and tags that may be a misspelled function name.
     ("<", maybe("/"), _LETTER, Many(One(_LETTER.mask | _DIGIT.mask)), one_of("_:|｜")),
 )
 _DATA = (
-    # The other keys of a call in JSON, next to its name. That can be spelt in escapes.
+    # The keys of a JSON call other than its name. Escapes are excluded because they could spell the name.
     (
         *(one_of("{\"'“”"), _SPACE, either((*CALLS_KEYS, *ARGUMENT_KEYS))),
         *(maybe(_QUOTE), _SPACE, ":"),
@@ -90,8 +90,9 @@ _COMMAND = (
 )
 _PATCHES = ("*** Begin Patch", ("apply_patch", _BLANKS, "<<"))
 
-_NO_LANGUAGES = ("py", "ipy", "tool", "func", "call", "code", "xml", "yaml", "yml")
-"""Their beginnings. What a fence of YAML or without a label is, its lines say in too many ways."""
+_LABEL_PREFIXES = ("py", "ipy", "tool", "func", "call", "code", "xml", "yaml", "yml")
+"""The first letters of labels that a fence of code must not have. Such a fence may contain calls. YAML and
+fences without a label are excluded because too many forms of calls are possible in them."""
 
 _SHAPES: Mapping[str, str] = {
     "words": r'(passage "\n")* (text | passage)',
@@ -99,23 +100,24 @@ _SHAPES: Mapping[str, str] = {
     "fence": r'"```" (data info "\n" text | language info "\n" [ \t\n]* first ("\n" inside)*) "\n```" [ \t]*',
     "info": r"([ \t]+ ([^ \t\n`(] [^\n`(]*)?)?",
     "data": r"[jJ] [sS] [oO] [nN] [cClL5]?",
-    # ... up to what would close it.
+    # A line that does not close the fence.
     "inside": r'[ \t]* ([^ \t\n`] [^\n]* | "`" ([^\n`] [^\n]* | "`" ([^\n`] [^\n]*)?)?)?',
 }
 
 
-_LONGEST = 1500
-"""Characters of all names together. The rules of more would be longer than what they hold."""
+_MAX_NAME_CHARS = 1500
+"""For all names together. With more, the rules would be longer than they are worth."""
 
 
 @lru_cache(maxsize=64)
 def words(tools: frozenset[str]) -> Mapping[str, str]:
-    """The rules, ``words`` among them; ``tools`` are all names that lead to the offered functions.
+    """Return the rules for text next to calls; the first is ``words``.
 
-    Of very many tools a name may be followed by anything.
+    ``tools`` are all names of the offered functions. If there are very many, the rules do not exclude text
+    that only their names would make a call.
     """
     offered = ToolNames(tools)
-    tools = tools if sum(map(len, tools)) <= _LONGEST else frozenset()
+    tools = tools if sum(map(len, tools)) <= _MAX_NAME_CHARS else frozenset()
     names = tools | (COMMAND_TOOLS if offered.command else frozenset())
     patches = _PATCHES if offered.patch else ()
     commands = (_COMMAND,) if offered.command or offered.patch else ()
@@ -123,9 +125,9 @@ def words(tools: frozenset[str]) -> Mapping[str, str]:
     others = (*_CODE, *_TAGS, *_DATA, *_LINES, *_FENCES)
     return {
         **_SHAPES,
-        **without("text", (*others, *patches, *commands, _named(names))),
-        **without("first", (*_first(names), *patches), allowed=~one_of("\n")),
-        **without("language", (*_LANGUAGES, *shells), allowed=_LABEL),
+        **without("text", (*others, *patches, *commands, _call_starts(names))),
+        **without("first", (*_forbidden_first_lines(names), *patches), allowed=~one_of("\n")),
+        **without("language", (*_FORBIDDEN_LABELS, *shells), allowed=_LABEL),
     }
 
 
@@ -133,22 +135,22 @@ def _any_case(text: str) -> object:
     return tuple(one_of({letter.lower(), letter.upper()}) for letter in text)
 
 
-def _named(names: Collection[str]) -> object:
-    """A function's name, followed by text that makes it a call."""
-    behind = (
+def _call_starts(names: Collection[str]) -> object:
+    """Return the expression for a function's name followed by text that makes it a call."""
+    endings = (
         *((_BLANKS, one_of("(:{\"'“”>\n")), (_BLANKS, END)),
         (_BLANK, _BLANKS, either(("json", "commentary", "analysis"))),
     )
-    return (~_WORD, maybe("function"), either(names), either(behind))
+    return (~_WORD, maybe("function"), either(names), either(endings))
 
 
-def _first(names: Collection[str]) -> Collection[object]:
-    """What the first line in a fence of code is not: empty, its end, or a call, perhaps printed."""
+def _forbidden_first_lines(names: Collection[str]) -> Collection[object]:
+    """Return what the first line in a fence of code must not be: empty, the fence's end, or a call."""
     lead = Many(either((one_of(" \t[("), "await ", "print(", (_IDENTIFIER, " = "))))
-    spaces = Many((_IDENTIFIER, "."))
-    return (("\n", _BLANKS, either((END, "```"))), ("\n", lead, spaces, either(names), "("))
+    namespaces = Many((_IDENTIFIER, "."))
+    return (("\n", _BLANKS, either((END, "```"))), ("\n", lead, namespaces, either(names), "("))
 
 
 _LABEL = One(_LETTER.mask | _DIGIT.mask | one_of("+#.-").mask)
-_LANGUAGES = (("\n", END), ("\n", either(map(_any_case, (*_NO_LANGUAGES, "json")))))
-"""What the label of a fence of code is not."""
+_FORBIDDEN_LABELS = (("\n", END), ("\n", either(map(_any_case, (*_LABEL_PREFIXES, "json")))))
+"""What the label of a fence of code must not be."""
