@@ -1,4 +1,4 @@
-"""The documented command, and the door to the application.
+"""The documented start command, and the module from which `create_app` can be imported.
 
 python app.py [--api-key KEY] [--base-url URL] [--port 8001]
 python app.py doctor
@@ -17,7 +17,7 @@ __all__ = ["create_app", "main"]
 
 
 def __getattr__(name: str) -> Any:
-    """`create_app` once it is asked for: the command needs it late or never, and its import takes long."""
+    """Import `create_app` at its first use: its import is slow, and the command needs it late or never."""
     if name == "create_app":
         from emulator.web.app import create_app
 

@@ -48,7 +48,7 @@ NOT_CONFIGURED = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command that the command line names; ``serve`` if it names none."""
+    """Run the command in ``arguments`` (default: ``sys.argv``); without a command, ``serve``."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
     if "--version" in argv:
         print(f"tool-emulator {emulator.__version__}")
@@ -73,8 +73,8 @@ def _help(*, everything: bool) -> None:
     from emulator.command_line import settings_help
 
     more = "" if everything else " All settings: --help-all"
-    listed = settings_help(everything=everything)
-    print(USAGE.format(program=_program(), settings=listed, more=more), end="")
+    settings = settings_help(everything=everything)
+    print(USAGE.format(program=_program(), settings=settings, more=more), end="")
 
 
 def _serve(arguments: Sequence[str]) -> int:
@@ -98,7 +98,7 @@ def _doctor(arguments: Sequence[str]) -> int:
 
 
 def _upstream(arguments: Sequence[str]) -> int:
-    """Returns 0, or `NOT_CONFIGURED`."""
+    """Show the configured upstream. Returns 0, or `NOT_CONFIGURED`."""
     configuration = _configuration([argument for argument in arguments if argument != "--ask"])
     print(configuration.upstream)
     if "--ask" in arguments and not configuration.settings.local_model:
@@ -110,7 +110,7 @@ def _upstream(arguments: Sequence[str]) -> int:
 
 
 def _explain(arguments: Sequence[str]) -> int:
-    """Returns 0, or 1 if the reply is not usable."""
+    """Show how tools and a reply are read. Returns 0, or 1 if the reply is not usable."""
     parser = argparse.ArgumentParser(
         prog=f"{_program()} explain",
         description="Show what a model sees of the tools, and how the proxy would read a reply.",
@@ -141,7 +141,9 @@ def _chat(arguments: Sequence[str]) -> int:
     try:
         from emulator.terminal.command import main as chat
     except ImportError as error:
-        _exit_with(f"chat needs more: pip install 'tool-use-api-emulator[chat]' ({error.name})")
+        _exit_with(
+            f"chat needs more packages: pip install 'tool-use-api-emulator[chat]' ({error.name})"
+        )
     return chat(_program(), arguments)
 
 
@@ -149,12 +151,12 @@ def _keys(arguments: Sequence[str]) -> int:
     """Print a new client key on standard error, and its entry for the keys file on standard output."""
     if len(arguments) != 2 or arguments[0] != "new":
         _exit_with(f"usage: {_program()} keys new NAME >> keys.toml")
-    from emulator.client_keys import ClientKeysUnusable, entry, new_key
+    from emulator.client_keys import InvalidClientKeys, entry, new_key
 
     key = new_key()
     try:
         table = entry(arguments[1], key)
-    except ClientKeysUnusable as error:
+    except InvalidClientKeys as error:
         _exit_with(str(error))
     _print_messages(f"The key of {arguments[1]}, which is not shown again: {key}")
     print(table, flush=True)
@@ -184,16 +186,16 @@ def _configuration(arguments: Sequence[str], *, listens: bool = True) -> Configu
     return configuration
 
 
-def _exit_with(lines: str, code: int = 2) -> NoReturn:
-    """Print ``lines`` and exit. 2 is the exit code for an invalid command line."""
-    _print_messages(lines)
+def _exit_with(message: str, code: int = 2) -> NoReturn:
+    """Print ``message`` and exit. 2 is the exit code for an invalid command line."""
+    _print_messages(message)
     sys.exit(code)
 
 
-def _print_messages(*lines: str) -> None:
-    """Print to standard error, for people. Output for programs goes to standard output."""
-    for line in filter(None, lines):
-        print(line, file=sys.stderr, flush=True)
+def _print_messages(*messages: str) -> None:
+    """Print messages for people to standard error; standard output is for programs. Skips empty messages."""
+    for message in filter(None, messages):
+        print(message, file=sys.stderr, flush=True)
 
 
 def _program() -> str:

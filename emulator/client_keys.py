@@ -41,7 +41,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.@-]{0,63}", re.ASCII)
 _MOST_BYTES = 4 * 2**20
 
 
-class ClientKeysUnusable(ValueError):
+class InvalidClientKeys(ValueError):
     """The message names the file, the key's table and the problem. It never contains a value."""
 
 
@@ -106,7 +106,7 @@ class ClientKeys:
     """The keys of one file, as last read. Safe to share between threads."""
 
     def __init__(self, path: str) -> None:
-        """Raises `ClientKeysUnusable`."""
+        """Raises `InvalidClientKeys`."""
         self._path = path
         self._reading = threading.Lock()
         self._grants = read(path)
@@ -120,7 +120,7 @@ class ClientKeys:
         with self._reading:
             try:
                 self._grants = read(self._path)
-            except ClientKeysUnusable as error:
+            except InvalidClientKeys as error:
                 log.error("client keys unchanged: their file is invalid", reason=str(error))
             else:
                 log.info("client keys reloaded", file=self._path, keys=len(self._grants))
@@ -135,41 +135,41 @@ def new_key() -> str:
 
 
 def entry(name: str, key: str) -> str:
-    """Return the table to append to the file for ``key``. Raises `ClientKeysUnusable` for an invalid name."""
+    """Return the table to append to the file for ``key``. Raises `InvalidClientKeys` for an invalid name."""
     if not _NAME.fullmatch(name):
-        raise ClientKeysUnusable(
+        raise InvalidClientKeys(
             f"{name[:80]!r} cannot name a key: use at most 64 letters, digits and _ . @ -"
         )
     return f'["{name}"]\nsha256 = "{hashed(key.encode())}"\n'
 
 
 def read(path: str) -> Mapping[str, Grant]:
-    """Read the file. Returns the grants by hash. Raises `ClientKeysUnusable`."""
+    """Read the file. Returns the grants by hash. Raises `InvalidClientKeys`."""
     try:
         with Path(path).expanduser().open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
-            raise ClientKeysUnusable(f"{path} is larger than {_MOST_BYTES} bytes")
+            raise InvalidClientKeys(f"{path} is larger than {_MOST_BYTES} bytes")
         tables = tomllib.loads(data.decode())
     except OSError as error:
-        raise ClientKeysUnusable(f"{path} cannot be read: {error.strerror}") from error
+        raise InvalidClientKeys(f"{path} cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         # The parser's message may quote the file, so only its line number is shown.
         line = re.search(r"line \d+", str(error))
         place = f" ({line[0]})" if line else ""
-        raise ClientKeysUnusable(f"{path} is not TOML{place}") from None
+        raise InvalidClientKeys(f"{path} is not TOML{place}") from None
     grants: dict[str, Grant] = {}
     for name, table in tables.items():
         grant = _grant(path, name, table)
         if other := grants.get(grant.sha256):
-            raise ClientKeysUnusable(f"{path}: {other.name!r} and {name!r} have the same key")
+            raise InvalidClientKeys(f"{path}: {other.name!r} and {name!r} have the same key")
         grants[grant.sha256] = grant
     return grants
 
 
 def _grant(path: str, name: str, table: object) -> Grant:
     if not _NAME.fullmatch(name) or not isinstance(table, dict):
-        raise ClientKeysUnusable(
+        raise InvalidClientKeys(
             f"{path}: {name[:80]!r} is not a key: write a table [NAME] with its sha256"
         )
     try:
@@ -177,4 +177,4 @@ def _grant(path: str, name: str, table: object) -> Grant:
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(map(str, (name, *first["loc"])))
-        raise ClientKeysUnusable(f"{path}: {place}: {first['msg'].lower()}") from None
+        raise InvalidClientKeys(f"{path}: {place}: {first['msg'].lower()}") from None

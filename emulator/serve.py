@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from emulator import start_messages
-from emulator.client_keys import ClientKeysUnusable
+from emulator.client_keys import InvalidClientKeys
 from emulator.client_keys import read as read_keys
 from emulator.configuration import Configuration
 from emulator.settings import Settings
@@ -34,14 +34,14 @@ _MODELS_SECONDS = 2.0
 """How long the example request waits for the upstream to name a model."""
 
 PrintMessages = Callable[..., None]
-"""Prints lines for people."""
+"""Prints messages for people; see `cli`."""
 
 
 class CannotServe(Exception):
-    """The reason in one line, and the command's exit code: 2 for invalid settings."""
+    """The server cannot start. ``code`` is the command's exit code: 2 for invalid settings."""
 
-    def __init__(self, line: str, code: int = 2) -> None:
-        super().__init__(line)
+    def __init__(self, reason: str, code: int = 2) -> None:
+        super().__init__(reason)
         self.code = code
 
 
@@ -55,16 +55,16 @@ def serve(configuration: Configuration, print_messages: PrintMessages) -> None:
         raise CannotServe(str(error), code=1) from error
     print_messages(*configuration.notes)
     settings = settings.model_copy(update={"port": listener.getsockname()[1]})
-    with ExitStack() as running:
-        folder = _run_folder(settings, running)
+    with ExitStack() as cleanup:
+        folder = _run_folder(settings, cleanup)
         # gunicorn forks, so everything that has threads or child processes starts in the worker.
         from emulator.web.server.master import Server
 
         if settings.local_model:
-            settings = _with_local_model(settings, running)
-        served, keeper = _shared(settings, folder)
+            settings = _with_local_model(settings, cleanup)
+        worker_settings, keeper = _prepare_workers(settings, folder)
 
-        def ready(app: Flask, first: bool) -> None:
+        def on_ready(app: Flask, first: bool) -> None:
             if settings.workers > 1:
                 log.info("a worker serves", pid=os.getpid())
             if first and settings.local_model:
@@ -86,7 +86,7 @@ def serve(configuration: Configuration, print_messages: PrintMessages) -> None:
         def make_app() -> Flask:
             from emulator.web.app import create_app
 
-            return create_app(served, keeper=keeper)
+            return create_app(worker_settings, keeper=keeper)
 
         if settings.workers > 1:
             # Several workers share the imported modules. A single worker imports them itself, so that the
@@ -94,13 +94,13 @@ def serve(configuration: Configuration, print_messages: PrintMessages) -> None:
             import emulator.web.app  # noqa: F401
         gc.collect()
         gc.freeze()  # the collector writes to each object it visits, which would unshare its memory page
-        Server(served, make_app, listener, ready, keeper).run()
+        Server(worker_settings, make_app, listener, on_ready, keeper).run()
 
 
 def _start_worker(
     app: Flask, settings: Settings, print_messages: PrintMessages, first: bool
 ) -> None:
-    """Runs when a worker listens. The ``first`` worker also prints an example request."""
+    """Runs in the background once a worker accepts requests. The first worker prints an example request."""
     services: Services = app.extensions["emulator"]
     services.reachability.start_check()
     if first:
@@ -109,8 +109,9 @@ def _start_worker(
         print(start_messages.first_request(settings, model), flush=True)
     if settings.warm_kernels:
         services.warm_up()
-    # A full collection stops all threads while it visits every object: 0.1 to 0.4 s with 1,000 streams. What
-    # is loaded now stays forever and is not visited again; new objects are visited less often.
+    # A full collection stops all threads while it visits every object: 0.1 to 0.4 s with 1,000 streams.
+    # Frozen objects, which live as long as the process anyway, are not visited again; the higher thresholds
+    # make collections of new objects rarer.
     gc.freeze()
     gc.set_threshold(5_000, 10, 20)
 
@@ -127,19 +128,18 @@ def _check_files(settings: Settings) -> None:
     if settings.client_keys_file:
         try:
             read_keys(settings.client_keys_file)
-        except ClientKeysUnusable as error:
+        except InvalidClientKeys as error:
             raise CannotServe(f"client_keys_file: {error}") from error
 
 
-def _with_local_model(settings: Settings, running: ExitStack) -> Settings:
-    """Start the embedded model, which stops with ``running``, and return settings that use it as the
-    upstream."""
+def _with_local_model(settings: Settings, cleanup: ExitStack) -> Settings:
+    """Start the embedded model and return settings that use it as the upstream. ``cleanup`` stops it."""
     from pydantic import SecretStr
 
     from emulator.upstream import local_model
 
     try:
-        url = running.enter_context(local_model.serve())
+        url = cleanup.enter_context(local_model.serve())
     except local_model.LocalModelError as error:
         raise CannotServe(str(error), code=1) from error
     return settings.model_copy(
@@ -157,21 +157,24 @@ def _prefill_opening(settings: Settings) -> None:
     ).start()
 
 
-def _run_folder(settings: Settings, running: ExitStack) -> Path | None:
-    """The folder that the workers of this run share. It must exist before the first metric is counted."""
+def _run_folder(settings: Settings, cleanup: ExitStack) -> Path | None:
+    """Make the folder that the workers of this run share; return None if there is only one worker.
+
+    It must exist before the first metric is counted.
+    """
     if settings.workers == 1:
         return None
     from emulator.shared.run_folder import run_folder
 
-    return running.enter_context(run_folder())
+    return cleanup.enter_context(run_folder())
 
 
-def _shared(settings: Settings, folder: Path | None) -> tuple[Settings, Keeper | None]:
-    """The settings for each worker, and the keeper process if there are several workers."""
+def _prepare_workers(settings: Settings, folder: Path | None) -> tuple[Settings, Keeper | None]:
+    """Return the settings for each worker, and the keeper process if there are several workers."""
     if folder is None:
         return settings, None
     from emulator.storage.worker_storage import with_worker_storage
     from emulator.web.server.keeper import Keeper
 
-    served = with_worker_storage(settings, folder)
-    return served, Keeper(served, folder)
+    worker_settings = with_worker_storage(settings, folder)
+    return worker_settings, Keeper(worker_settings, folder)

@@ -1,8 +1,8 @@
-"""Answer requests: choose the upstream, the path (relayed, native, emulated) and, if it fails, another
-upstream.
+"""Answer requests: choose an upstream and a mode, and try another upstream if that one fails.
 
-Every front gets its answers here, streaming or not, with tools or without. The turns of an emulated answer
-are in `answerer`. Knows nothing of chunks, items or Flask.
+The modes: *relayed* (no tools: the upstream's answer is passed on), *native* (the upstream makes tool calls)
+and *emulated* (this proxy turns the model's text into tool calls; see `answerer`). Every front gets its
+answers here, streaming or not. Knows nothing of chunks, items or Flask.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from emulator.settings import Order, Settings
 from emulator.storage.files import Files
 from emulator.storage.key_value import KeyValueStore
 from emulator.traces.trace import Mode
-from emulator.upstream.retries import may_do_elsewhere
+from emulator.upstream.retries import may_succeed_elsewhere
 from emulator.upstream.routes import Route
 from emulator.upstream.upstreams import Upstreams
 from sandbox.engine import Engine
 
 log = structlog.get_logger()
 
-# The usual types. Clients choose the names of others, so these must not become metric labels.
-_COUNTED = ("web_search", "file_search", "image_generation", "mcp", "computer", "tool_search")
+# The types of hosted tools with a metric label. Clients can invent other types, which must not become labels.
+_LABELED_TYPES = ("web_search", "file_search", "image_generation", "mcp", "computer", "tool_search")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +67,7 @@ class Pipeline:
         interpreter_by_default: bool = False,
         order: Order | None = None,
     ) -> AnswerRequest:
-        """Parse ``chat``; ``client`` owns the containers and files that may be used, ``order`` comes from a
-        header.
+        """Parse ``chat``. The request may use ``client``'s containers and files; ``order`` is from a header.
 
         Raises `BadRequest` naming the place, `NotFound` for an unknown file or model, `Forbidden` for a model
         that the client's key does not allow.
@@ -84,7 +83,7 @@ class Pipeline:
             order=order,
         )
         if self.store is None and request.order == "auto":
-            # Without a store withheld calls are lost: the model would have to write them again.
+            # Withheld calls would be lost without a store, and the model would have to write them again.
             request = replace(request, order="dataflow")
         _report_unsupported(request.unsupported_tools)
         if request.interpreter is not None:
@@ -112,23 +111,23 @@ class Pipeline:
         routes = [request.route, *self._fallbacks(request)]
         for route in routes[:-1]:
             has_output = False
-            silent: list[AnswerEvent] = []
+            events_before_output: list[AnswerEvent] = []
             try:
                 for event in self._answer(request.with_route(route), until):
                     if has_output or isinstance(event, UpstreamAccepted):
                         yield event
                         continue
-                    silent.append(event)
+                    events_before_output.append(event)
                     if has_output := _is_output(event):
-                        yield from silent
+                        yield from events_before_output
             except UpstreamFailed as error:
                 # Output that was sent is final: another model would continue it differently.
-                if has_output or not may_do_elsewhere(error):
+                if has_output or not may_succeed_elsewhere(error):
                     raise
                 metrics.FALLBACKS.inc()
                 log.warning("asking another upstream", failed=route.target.name, why=error.message)
             else:
-                yield from silent if not has_output else ()
+                yield from events_before_output if not has_output else ()
                 return
         yield from self._answer(request.with_route(routes[-1]), until)
 
@@ -146,7 +145,7 @@ class Pipeline:
             )
 
     def _fallbacks(self, request: AnswerRequest) -> list[Route]:
-        """Other upstreams for this request. They must make as many choices in one answer."""
+        """Return the other upstreams for this request that make the same number of choices per answer."""
         fallbacks = self.upstreams.routes.fallbacks(request.route)
         return [
             route
@@ -196,7 +195,7 @@ class Pipeline:
 
 
 def _record(request: AnswerRequest, mode: Mode) -> None:
-    """Record the path, the upstream and the tools in the trace."""
+    """Record the mode, the upstream and the tools in the trace."""
     trace = traces.current.get()
     if trace is None:
         return
@@ -228,5 +227,5 @@ def _report_unsupported(kinds: Sequence[str]) -> None:
         return
     log.info("unsupported tools removed", types=[kind[:64] for kind in kinds[:16]])
     for kind in kinds:
-        label = next((name for name in _COUNTED if kind.startswith(name)), "other")
+        label = next((name for name in _LABELED_TYPES if kind.startswith(name)), "other")
         metrics.TOOLS_DROPPED.labels(label).inc()

@@ -37,12 +37,12 @@ class ChunkWriter:
     """Writes the chunks of one answer with one or more choices.
 
     ``legacy`` writes calls as ``function_call``, for requests that sent ``functions``. Links to files start
-    with ``host``.
+    with ``origin``.
     """
 
-    def __init__(self, model: str, *, legacy: bool = False, host: str = "") -> None:
+    def __init__(self, model: str, *, legacy: bool = False, origin: str = "") -> None:
         self._legacy = legacy
-        self._host = host
+        self._origin = origin
         self._model = model
         self._choices: dict[int, _ChoiceWriter] = {}
         """The writers of the choices whose chunks are made here, not relayed."""
@@ -93,7 +93,7 @@ class ChunkWriter:
     def _choice(self, index: int) -> _ChoiceWriter:
         choice = self._choices.get(index)
         if choice is None:
-            choice = _ChoiceWriter(self._base, index, self._host, legacy=self._legacy)
+            choice = _ChoiceWriter(self._base, index, self._origin, legacy=self._legacy)
             self._choices[index] = choice
         return choice
 
@@ -115,7 +115,7 @@ def _follows_immediately(event: AnswerEvent) -> bool:
 class _ChoiceWriter:
     """Writes the chunks of one choice that is not relayed."""
 
-    def __init__(self, base: dict[str, Any], index: int, host: str, *, legacy: bool) -> None:
+    def __init__(self, base: dict[str, Any], index: int, origin: str, *, legacy: bool) -> None:
         self._base = base
         self._index = index
         self._legacy = legacy
@@ -123,7 +123,7 @@ class _ChoiceWriter:
         """Empty after the first chunk."""
         self._call_deltas = CallDeltas()
         self._calls = _CallWriter(legacy=legacy)
-        self._code = CodeAsText(host)
+        self._code = CodeAsText(origin)
         self.usage: Usage | None = None
         """Set when the choice has finished."""
 

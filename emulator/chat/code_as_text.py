@@ -26,10 +26,10 @@ _IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".svg", ".gif", ".webp")
 
 
 class CodeAsText:
-    """Turns the events of cells into reasoning and content. Links start with ``host``: ``http://...``."""
+    """Turns the events of cells into reasoning and content. Links start with ``origin``: ``http://...``."""
 
-    def __init__(self, host: str) -> None:
-        self._host = host
+    def __init__(self, origin: str) -> None:
+        self._origin = origin
         self._files: dict[str, CreatedFile] = {}
         self._code: str | None = None
         """The last delta of the cell that the model is writing; None outside of a cell."""
@@ -72,21 +72,21 @@ class CodeAsText:
         """The links to created files, at the end of the answer."""
         if self._files and finish.reason != "tool_calls":
             separator = "\n\n" if self._has_content else ""
-            yield ContentDelta(separator + markdown(tuple(self._files.values()), self._host))
+            yield ContentDelta(separator + markdown(tuple(self._files.values()), self._origin))
 
 
 def _closing_fence(code: str) -> ReasoningDelta:
     return ReasoningDelta("```\n" if code.endswith("\n") else "\n```\n")
 
 
-def markdown(files: Sequence[CreatedFile], host: str) -> str:
+def markdown(files: Sequence[CreatedFile], origin: str) -> str:
     """One line for each file: images are embedded, other files linked."""
-    return "\n".join(_link(file, host) for file in files)
+    return "\n".join(_link(file, origin) for file in files)
 
 
-def _link(file: CreatedFile, host: str) -> str:
+def _link(file: CreatedFile, origin: str) -> str:
     name = file.path.rpartition("/")[2]
     # The name comes from the sandbox: it must not end the link and inject other Markdown.
     label = "".join(c if c.isalnum() or c in " ._-" else "_" for c in name)
-    url = f"{host}/v1/containers/{quote(file.container_id)}/files/{quote(file.file_id)}/content"
+    url = f"{origin}/v1/containers/{quote(file.container_id)}/files/{quote(file.file_id)}/content"
     return f"{'!' if name.lower().endswith(_IMAGE_SUFFIXES) else ''}[{label}]({url})"

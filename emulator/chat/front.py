@@ -12,14 +12,14 @@ from emulator.upstream.interface import Chunk
 
 
 def complete(
-    pipeline: Pipeline, answer_request: AnswerRequest, host: str = ""
+    pipeline: Pipeline, answer_request: AnswerRequest, origin: str = ""
 ) -> Iterator[Chunk | list[Chunk] | UpstreamAccepted]:
     """Return the chunks of the answer; `UpstreamAccepted` precedes the chunks of each upstream reply.
 
-    Links to files start with ``host``. The iterator raises `EmulatorError`.
+    Links to files start with ``origin`` (``https://origin:port``). The iterator raises `EmulatorError`.
     """
     request = answer_request.chat
     answers = (pipeline.answer(answer_request) for _ in range(answer_request.choice_count))
-    writer = ChunkWriter(request.model, legacy=request.is_legacy, host=host)
+    writer = ChunkWriter(request.model, legacy=request.is_legacy, origin=origin)
     # A plain answer always includes its usage.
     return writer.write(answers, include_usage=request.include_usage or not request.stream)

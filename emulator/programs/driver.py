@@ -5,13 +5,12 @@ makes new ones. So streaming (a program that grows by a statement), resuming (a 
 and changing the engine are the same operation. The engines are tried in order:
 
 * a program of plain calls (`plain_calls`) needs no engine;
-* ``Unsupported``: the next engine runs the program, from its first line. Calls of the unsuccessful run
-  are not made;
-* ``SandboxUnavailable`` of the next engine: the program is rejected with what the earlier engine did not
-  support, because the model can change that;
+* ``Unsupported``: the next engine runs the program from its first line. Calls of the failed run are dropped;
+* ``SandboxUnavailable``, after an earlier engine raised ``Unsupported``: the program is rejected, and the
+  message names the unsupported feature, because the model can avoid it;
 * an exception of the program, a limit or a forbidden operation is final: no other engine is tried. Only
   after a type error does the program run again, with results read the other way (text or JSON);
-* ``SandboxBusy`` and other sandbox errors are not the program's fault and are raised as they are.
+* ``SandboxBusy`` and other sandbox errors are not the program's fault and are raised unchanged.
 
 Knows nothing of HTTP or of the syntax in which the model wrote the program.
 """
@@ -49,7 +48,7 @@ from sandbox.errors import (
 )
 
 _MAX_REREAD_TOOLS = 3
-"""After a type error, the results of so many tools are read the other way, one tool at a time."""
+"""After a type error, the results of at most this many tools are read the other way, one tool at a time."""
 _PLAIN_RUNS = metrics.PROGRAM_RUNS.labels("none", "ran")
 
 
@@ -140,10 +139,9 @@ class Driver:
 
 
 def _tools_to_reread(recorded: Sequence[CallRecord]) -> Iterator[frozenset[str]]:
-    """Sets of tools whose results may be read the other way: the latest callers one by one, then all
-    together."""
-    called = [one.call.name for one in reversed(recorded) if one.known and one.text is not None]
-    names = list(dict.fromkeys(called))
+    """Yield sets of tools whose results to read the other way: each of the latest, then all together."""
+    latest = [one.call.name for one in reversed(recorded) if one.known and one.text is not None]
+    names = list(dict.fromkeys(latest))
     for name in names[:_MAX_REREAD_TOOLS]:
         yield frozenset({name})
     if len(names) > 1:

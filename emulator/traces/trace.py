@@ -20,11 +20,11 @@ from emulator.events import ToolCall, Usage
 State = Literal["running", "answered", "called", "failed", "left"]
 """``called``: the answer consists of calls; ``left``: the client disconnected first."""
 Mode = Literal["", "emulated", "native", "relayed", "passed"]
-"""Who makes calls: this proxy (``emulated``), the upstream (``native``), or nobody, since the request has no
-tools (``relayed``). ``passed``: not a request for an answer; it was passed on unchanged."""
+"""``emulated``: this proxy turns text into calls; ``native``: the upstream makes calls; ``relayed``:
+no tools; ``passed``: not a request for an answer, passed on unchanged; "": not known yet."""
 
 MAX_WIRE_BYTES = 2**20
-"""For the raw events of one turn, and for those of the response."""
+"""The limit for the raw events of one turn, and for those of the response."""
 MAX_BLOCKS = 200
 MAX_TIMES = 200
 
@@ -61,7 +61,7 @@ class RecordedBlock:
     problem: str = ""
     """Why it could not be parsed."""
     quoted: bool = False
-    """It repeats a text of someone else, and therefore calls nothing."""
+    """It quotes a text that the model did not write, so its calls are not made."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Turn:
 
     @property
     def is_unusable(self) -> bool:
-        """The reply was rejected, and the model asked again."""
+        """Return True if the reply was rejected and the model was asked again."""
         return self.verdict not in ("", "answered", "ran")
 
     def add_block(self, block: RecordedBlock) -> None:
@@ -153,7 +153,7 @@ class Trace:
     client_name: str = ""
     """The operator's name of the client."""
     propagated: dict[str, str] = field(default_factory=dict)
-    """Headers that go with each request to an upstream."""
+    """Headers that are added to each request to an upstream."""
     records_wire: bool = True
     """Whether raw bytes are recorded."""
     background: bool = False
@@ -161,7 +161,7 @@ class Trace:
     _zero: float = field(default_factory=time.perf_counter)
 
     model: str = ""
-    """The client's name of it."""
+    """The model's name, as the client wrote it."""
     upstream: str = ""
     profile: str = ""
     mode: Mode = ""
@@ -233,7 +233,10 @@ class Trace:
             self.wire.add(time.perf_counter() - self._zero, data)
 
     def end(self, *, disconnected: bool = False) -> bool:
-        """The response was sent, or its client disconnected. Returns False if this was known already."""
+        """End the record when the response was sent or its client disconnected.
+
+        Returns False if it had ended already.
+        """
         with _ENDING:
             if self.seconds is not None:
                 return False
@@ -252,7 +255,7 @@ current: ContextVar[Trace | None] = ContextVar("trace", default=None)
 
 
 def propagated_headers() -> Mapping[str, str]:
-    """The headers of the current request that go with each request to an upstream."""
+    """Return the headers of the current request that are added to each request to an upstream."""
     trace = current.get()
     return {} if trace is None else trace.propagated
 
@@ -264,7 +267,7 @@ def current_turn() -> Turn | None:
 
 
 def event_recorder() -> Callable[[Sequence[bytes]], None] | None:
-    """Returns what records raw events of the current turn, those that arrive together in one call.
+    """Return a function that records raw events of the current turn, one call for those that arrive together.
 
     Returns None if raw bytes are not recorded.
     """

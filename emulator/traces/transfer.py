@@ -77,7 +77,7 @@ def load_trace(text: str | bytes, body: bytes) -> Trace:
 
 
 def _copied_fields(value: Trace | Turn) -> dict[str, Any]:
-    """Its fields. Lists and dicts are copied, since the request's thread may change them."""
+    """Return its public fields. Lists and dicts are copied, since the request's thread may change them."""
     return {
         name: field.copy() if isinstance(field, list | dict) else field
         for name, field in vars(value).items()

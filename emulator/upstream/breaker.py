@@ -34,7 +34,7 @@ class Breaker:
         now: Callable[[], float] = time.monotonic,
         state: memoryview[int] | None = None,
     ) -> None:
-        """With 0 ``failures`` it never opens.
+        """With 0 ``failures`` the breaker never opens.
 
         Several workers may share ``state``. No lock protects it between processes: if two write at the same
         time, a failure may not be counted, or two requests may try.

@@ -1,8 +1,8 @@
 """One upstream: builds its requests and reads its responses. Chats are always streamed.
 
-A chat's bytes are read raw and each event is decoded once, into a plain dict. The ``openai`` SDK gives the
-types of what it reads (`Model`; a `Chunk` is the JSON of its chat completion chunk) and the name by which
-requests introduce themselves. Only this module imports it. Knows nothing of tools.
+A chat's bytes are read raw and each event is decoded once, into a plain dict. From the ``openai`` SDK come
+only `Model` and the version in the User-Agent header; a `Chunk` is the JSON of the SDK's chat completion
+chunk. No other module imports the SDK at run time. Knows nothing of tools.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from emulator.upstream.sse import EventTooLarge, SSEDecoder
 from emulator.upstream.transport import Transport, UpstreamResponse
 
 _MAX_REFUSAL = 64 * 1024
-"""Bytes of a refusal that are read."""
+"""Bytes of a refusal's body that are read; the rest is ignored."""
 _MAX_LISTING = 16 * 2**20
-"""Bytes of a model list that are read."""
+"""The largest model list, in bytes."""
 _UNREACHED = (502, 504)
 
 
@@ -60,7 +60,7 @@ class OpenAIUpstream:
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, str] | None = None,
     ) -> None:
-        """``headers`` and ``query`` go with each request."""
+        """``headers`` and ``query`` are added to each request."""
         self._key = settings.api_key.get_secret_value()
         self._headers = {
             "accept": "application/json",
@@ -86,65 +86,66 @@ class OpenAIUpstream:
         until: float = math.inf,
         key: str | None = None,
     ) -> UpstreamReply:
-        """As `Upstream.open`."""
+        """See `Upstream.open`."""
         _check_deadline(until)
         body = json_codec.dumps({**fields, "messages": messages, "stream": True})
         url = f"{self._url}/chat/completions"
-        place = _Place(url, key or self._key)
-        sent = self._headers | self._operator_headers | _request_headers(key)
-        response = self._send(place, until, "POST", f"{url}{self._query_string}", sent, body)
-        return _ChatReply(response, until, place)
+        endpoint = _Endpoint(url, key or self._key)
+        headers = self._headers | self._operator_headers | _request_headers(key)
+        url = f"{url}{self._query_string}"
+        response = self._send(endpoint, until, "POST", url, headers, body)
+        return _ChatReply(response, until, endpoint)
 
     def pass_on(
         self, request: PassedOnRequest, until: float = math.inf, key: str | None = None
     ) -> PassedOnResponse:
-        """As `Upstream.pass_on`."""
+        """See `Upstream.pass_on`."""
         url = request.url(self._url, self._query)
-        name = f"The upstream {self._server}, asked for /{request.path},"
+        upstream = f"The upstream {self._server}, asked for /{request.path},"
         selected = {name: request.headers[name] for name in SENT_HEADERS if name in request.headers}
         headers = {**self._headers, "accept": "*/*", **selected}
         if "content-type" not in selected:
             del headers["content-type"]
         headers |= {**self._operator_headers, **_request_headers(key)}
-        place = _Place(self._server, key or self._key, name, f"{name} says: ")
-        response = self._send(place, until, request.method, url, headers, request.body)
-        body = UpstreamBody(response, name)
+        endpoint = _Endpoint(self._server, key or self._key, upstream, f"{upstream} says: ")
+        response = self._send(endpoint, until, request.method, url, headers, request.body)
+        body = UpstreamBody(response, upstream)
         return PassedOnResponse(
             response.status, select_headers(response.headers, RETURNED_HEADERS), body
         )
 
     def models(self, key: str | None = None) -> list[Model]:
-        """As `Upstream.models`."""
-        place = _Place(f"{self._url}/models", key or self._key)
-        listing = self._get_json(place, f"{place.url}{self._query_string}", key)
+        """See `Upstream.models`."""
+        endpoint = _Endpoint(f"{self._url}/models", key or self._key)
+        listing = self._get_json(endpoint, f"{endpoint.url}{self._query_string}", key)
         rows = listing.get("data") if isinstance(listing, dict) else None
         return [Model.model_construct(**row) for row in rows or () if isinstance(row, dict)]
 
     def at_root(self, path: str) -> object:
-        """As `Upstream.at_root`."""
+        """See `Upstream.at_root`."""
         url = urljoin(self._url, path)
         with suppress(UpstreamFailed):
-            return self._get_json(_Place(url, self._key), url, None)
+            return self._get_json(_Endpoint(url, self._key), url, None)
         return None
 
     def close(self) -> None:
         self._transport.close()
 
-    def _get_json(self, place: _Place, url: str, key: str | None) -> Any:
+    def _get_json(self, endpoint: _Endpoint, url: str, key: str | None) -> Any:
         headers = self._headers | self._operator_headers | _request_headers(key)
         seconds = self._connect_seconds
-        response = self._send(place, math.inf, "GET", url, headers, read_seconds=seconds)
+        response = self._send(endpoint, math.inf, "GET", url, headers, read_seconds=seconds)
         try:
             return json_codec.loads(response.read_at_most(_MAX_LISTING, math.inf))
         except HTTPError as error:
-            raise place.name_in(broken_response(error)) from error
+            raise endpoint.annotate(broken_response(error)) from error
         except json_codec.NotJSON as error:
             invalid = UpstreamFailed("The upstream's model list is not valid JSON.")
-            raise place.name_in(invalid) from error
+            raise endpoint.annotate(invalid) from error
 
     def _send(
         self,
-        place: _Place,
+        endpoint: _Endpoint,
         until: float,
         method: str,
         url: str,
@@ -156,20 +157,22 @@ class OpenAIUpstream:
         try:
             response = self._transport.send(method, url, headers, body, read_seconds)
         except HTTPError as error:
-            raise place.name_in(connection_failure(error, place.upstream)) from error
+            raise endpoint.annotate(connection_failure(error, endpoint.upstream)) from error
         if 200 <= response.status < 300:
             return response
         data = b""
         with suppress(HTTPError):  # the status says enough
             data = response.read_at_most(_MAX_REFUSAL, until)
-        raise place.name_in(refusal(response.status, response.headers, data, place.message_prefix))
+        raise endpoint.annotate(
+            refusal(response.status, response.headers, data, endpoint.message_prefix)
+        )
 
 
 class _ChatReply(UpstreamReply):
-    def __init__(self, response: UpstreamResponse, until: float, place: _Place) -> None:
+    def __init__(self, response: UpstreamResponse, until: float, endpoint: _Endpoint) -> None:
         super().__init__()
         self.headers = select_headers(response.headers, ("x-ratelimit-",))
-        self._place = place
+        self._endpoint = endpoint
         self._response = response
         self._until = until
         self._stopping = stop_on_disconnect(response.shut_down)
@@ -179,12 +182,12 @@ class _ChatReply(UpstreamReply):
         return self
 
     def close(self) -> None:
-        """As the base class."""
+        """See the base class."""
         self._stopping.__exit__(None, None, None)
         self._response.close()
 
     def __iter__(self) -> Iterator[Chunk]:
-        """The chunks. Raises `UpstreamFailed` on a broken, malformed or unfinished answer."""
+        """Yield the chunks. Raises `UpstreamFailed` if the answer is broken, malformed or unfinished."""
         decoder, received, record = SSEDecoder(), self.received, traces.event_recorder()
         has_output = False
         try:
@@ -203,23 +206,23 @@ class _ChatReply(UpstreamReply):
                     try:
                         chunk = read_chunk(event, received)
                     except UpstreamFailed as error:
-                        raise self._place.name_in(error) from error
+                        raise self._endpoint.annotate(error) from error
                     if received.has_output and not has_output:
                         has_output = True
                         self.on_first_output()
                     self.more_arrived = index < last
                     yield chunk
         except (HTTPError, EventTooLarge) as error:
-            raise self._place.name_in(broken_response(error)) from error
+            raise self._endpoint.annotate(broken_response(error)) from error
         if not received.has_finish:
-            raise self._place.name_in(
+            raise self._endpoint.annotate(
                 UpstreamFailed("The upstream ended its answer without a finish_reason.")
             )
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where a request was sent."""
+class _Endpoint:
+    """The URL and key of a request that was sent."""
 
     url: str
     key: str
@@ -228,10 +231,10 @@ class _Place:
     message_prefix: str = ""
     """Precedes the message of a refusal."""
 
-    def name_in(self, error: UpstreamFailed) -> UpstreamFailed:
-        """The error as clients see it: with the URL where that may be the fault, and without the key."""
+    def annotate(self, error: UpstreamFailed) -> UpstreamFailed:
+        """Return the error as clients see it: without the key, and with the URL if that may be wrong."""
         error = without_key(error, self.key)
-        # A 404 with a code is about an unknown model; one without may mean that the URL lacks its /v1.
+        # A 404 with a code means an unknown model; without a code the URL may lack its /v1.
         may_be_wrong = error.status in _UNREACHED or (error.status in (404, 405) and not error.code)
         if may_be_wrong and self.url not in error.message:
             return replace(error, message=f"{error.message} ({self.url})")
@@ -239,7 +242,7 @@ class _Place:
 
 
 def _request_headers(key: str | None) -> dict[str, str]:
-    """Headers that differ from request to request."""
+    """Return the headers that differ between requests."""
     bearer = {} if key is None else {"authorization": f"Bearer {key}"}
     return {**bearer, **loops.headers(), **traces.propagated_headers()}
 

@@ -72,7 +72,7 @@ def broken_response(error: Exception, upstream: str = "The upstream") -> Upstrea
 def refusal(
     status: int, headers: Mapping[str, str], data: bytes, message_prefix: str = ""
 ) -> UpstreamFailed:
-    """The error for a response whose status is not 2xx: its own status, words and retry advice.
+    """The error for a response whose status is not 2xx: with its status, message and retry advice.
 
     ``data`` is the beginning of the body. A redirection becomes a 502: following it would send the operator's
     key to another server.
@@ -82,11 +82,11 @@ def refusal(
         body = json_codec.loads(data)
     error = body.get("error", body) if isinstance(body, dict) else body
     fields = error if isinstance(error, dict) else {}
-    words = message_of(error) or data[:_MAX_QUOTED].decode(errors="replace").strip()
+    message = message_of(error) or data[:_MAX_QUOTED].decode(errors="replace").strip()
     redirects = status < 400
     code = fields.get("code")
     return UpstreamFailed(
-        f"{message_prefix}{words or f'nothing (status {status})'}",
+        f"{message_prefix}{message or f'nothing (status {status})'}",
         param=param if isinstance(param := fields.get("param"), str) else None,
         code="upstream_redirects" if redirects else None if code is None else str(code),
         headers=select_headers(headers, (*RETRY_ADVICE, "x-ratelimit-")),

@@ -153,12 +153,12 @@ class Upstream(Protocol):
         """
 
     def pass_on(self, request: PassedOnRequest, until: float, key: str | None) -> PassedOnResponse:
-        """Send a request that is not a chat as it is. Raises `BadRequest` and `UpstreamFailed`."""
+        """Send a request that is not a chat, unchanged. Raises `BadRequest` and `UpstreamFailed`."""
 
     def models(self, key: str | None) -> list[Model]:
         """The upstream's model list; fields that it omits are None. Raises `UpstreamFailed`."""
 
     def at_root(self, path: str) -> object:
-        """The JSON at a path of the server, outside its base URL; None if there is none."""
+        """The JSON at a path of the server, outside its base URL; None if the request fails."""
 
     def close(self) -> None: ...

@@ -50,7 +50,7 @@ def is_temporary(error: UpstreamFailed) -> bool:
     return error.status in (408, 409, 429) or error.status >= 500
 
 
-def may_do_elsewhere(error: UpstreamFailed) -> bool:
+def may_succeed_elsewhere(error: UpstreamFailed) -> bool:
     """Return True if another upstream may succeed: the fault is this upstream's, and time remains."""
     is_upstreams_fault = error.status in (408, 429) or error.status >= 500
     return is_upstreams_fault and error.code != "answer_timeout"

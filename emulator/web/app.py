@@ -59,10 +59,10 @@ def create_app(
     now: Callable[[], float] = time.time,
     keeper: Keeper | None = None,
 ) -> Flask:
-    """Build the Flask application. ``app.extensions["emulator"]`` holds its `Services`; call `close` there.
+    """Build the Flask application. Close its `Services`, in ``app.extensions["emulator"]``, at the end.
 
-    ``upstream`` replaces every upstream that the settings name; ``engines`` run tool programs; ``kernels``
-    returns the engine for a container's memory limit; ``keeper`` holds what several workers share.
+    ``upstream`` replaces every upstream in the settings; ``engines`` run tool programs; ``kernels`` returns
+    the engine for a container's memory limit; ``keeper`` is the process that several workers share.
     """
     services = open_services(settings, upstream, engines, kernels, now, keeper)
     try:
@@ -85,12 +85,12 @@ def create_app(
 
 
 def _add_api(app: Flask, services: Services) -> None:
-    """Add the endpoints of clients at ``/v1`` and, for clients whose base URL lacks it, at ``/``."""
+    """Add the API at ``/v1``, and at ``/`` for clients whose base URL lacks the ``/v1``."""
     settings, stores, pipeline = services.settings, services.stores, services.pipeline
     api = Blueprint("api", __name__)
     require_key(api, settings, services.client_keys, services.now)
     add_limits(app, api, settings, services.state)
-    # After the checks: requests that they refuse are not recorded.
+    # Added after the checks, so that requests which they refuse are not recorded.
     recording = Recording(app, api, services.requests.traces)
 
     upload = partial(read_upload, stores.blobs.scratch, settings.max_file_bytes)
@@ -110,10 +110,10 @@ def _add_inspector(app: Flask, services: Services) -> None:
     settings, requests = services.settings, services.requests
     pages = Pages(settings)
     recognize = recognizer(settings, services.client_keys, services.now)
-    inspector = make_inspector(Access(settings, recognize, services.state), pages, requests.shown)
+    inspector = make_inspector(Access(settings, recognize, services.state), pages, requests.reader)
     playground = Playground(services.pipeline, services.responses, requests.traces)
-    add_playground(inspector, pages, playground, settings, requests.shown)
-    add_containers(inspector, pages, services.interpreter, requests.shown)
+    add_playground(inspector, pages, playground, settings, requests.reader)
+    add_containers(inspector, pages, services.interpreter, requests.reader)
     add_status(
         inspector,
         pages,
@@ -122,13 +122,13 @@ def _add_inspector(app: Flask, services: Services) -> None:
         services.reachability,
         services.pipeline.engines,
         services.kernel_counts,
-        requests.shown,
+        requests.reader,
     )
     app.register_blueprint(inspector)
 
 
 def _add_hooks(app: Flask, settings: Settings) -> None:
-    """Add what runs around every route: in this order before it, in the reverse order after it."""
+    """Add the hooks around every route. Those before it run in this order, those after it in reverse."""
     app.before_request(request_log.begin)
     app.before_request(loop_guard(settings))
     app.before_request(guard(settings))
@@ -138,10 +138,10 @@ def _add_hooks(app: Flask, settings: Settings) -> None:
 
 
 def _add_wsgi_middleware(app: Flask, services: Services) -> None:
-    """Surround the application; the last one added sees a request first."""
+    """Wrap the application in WSGI middleware. The middleware added last sees a request first."""
     keeper = services.keeper
     disconnects = Disconnects(app.wsgi_app)
-    services.owned.callback(disconnects.close)
+    services.cleanup.callback(disconnects.close)
     counts = WorkerCounts(COUNTS) if keeper is None else keeper.counts
-    # Flask's documented way.
+    # Flask documents this assignment as the way to add WSGI middleware.
     app.wsgi_app = Admission(disconnects, services.settings, counts)  # type: ignore[method-assign]

@@ -1,8 +1,8 @@
-"""The parts of a worker process that live longer than a request, and how they are opened.
+"""The services of a worker process: the objects that live longer than a request.
 
-`open_services` opens them from the bottom up: stores first, then what uses them. Each is registered with an
-`ExitStack`, so parts close in reverse order, also when a later part cannot be opened. With several workers a
-``keeper`` is given: the parts that workers share are then reached through it.
+`open_services` opens each service after those that it uses and registers it with an `ExitStack`. So services
+close in reverse order, also if a later one cannot be opened. With several workers, the ``keeper`` process
+owns what they share, and the services here are its clients.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stores:
-    """What survives the process."""
+    """The stores for data that outlives a request."""
 
     key_values: KeyValueStore | None
-    """Programs and responses; None if the store cannot be opened."""
+    """Holds programs and responses. None if the store cannot be opened."""
     blobs: BlobStore
     files: Files
     containers: Containers
@@ -62,12 +62,12 @@ class Stores:
 
 @dataclass(frozen=True)
 class RecordedRequests:
-    """What happens in each request, and what the inspector shows of it."""
+    """The traces of requests: one side for recording, one for reading."""
 
     traces: Traces
     """Records the requests of this worker."""
-    shown: TraceReader
-    """The requests of all workers."""
+    reader: TraceReader
+    """Returns the requests of all workers to the inspector."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Services:
 
     settings: Settings
     client_keys: ClientKeys | None
-    """The keys of the setting ``client_keys_file``."""
+    """The keys in the file that the setting ``client_keys_file`` names; None without that setting."""
     stores: Stores
     state: SharedState
     upstreams: Upstreams
@@ -90,10 +90,10 @@ class Services:
     background: BackgroundResponses
     keeper: Keeper | None
     now: Callable[[], float]
-    owned: ExitStack = field(repr=False)
+    cleanup: ExitStack = field(repr=False)
 
     def close(self) -> None:
-        self.owned.close()
+        self.cleanup.close()
 
     def warm_up(self) -> None:
         warm_up(self.pipeline)
@@ -111,14 +111,14 @@ def open_services(
     now: Callable[[], float] = time.time,
     keeper: Keeper | None = None,
 ) -> Services:
-    """Open all services. ``upstream``, ``engines`` and ``kernels``, if given, stay the caller's to close.
+    """Open all services. The caller closes ``upstream``, ``engines`` and ``kernels`` if it passes them.
 
-    Raises `EmulatorError` or `SandboxUnavailable` if a part cannot be opened.
+    Raises `EmulatorError` or `SandboxUnavailable` if a service cannot be opened.
     """
     with ExitStack() as opening:
         client_keys = ClientKeys(settings.client_keys_file) if settings.client_keys_file else None
-        machine = LocalState() if keeper is None else KeeperState(keeper.client)
-        state = with_redis(settings.store, machine)
+        local_state = LocalState() if keeper is None else KeeperState(keeper.client)
+        state = with_redis(settings.store, local_state)
         budgets = None if client_keys is None else Budgets(state)
         upstreams = _open_upstreams(opening, settings, upstream, budgets, keeper)
         if engines is None:
@@ -155,7 +155,7 @@ def open_services(
             background=_open_background(opening, settings, requests.traces, key_values, keeper),
             keeper=keeper,
             now=now,
-            owned=opening.pop_all(),
+            cleanup=opening.pop_all(),
         )
 
 
@@ -180,7 +180,7 @@ def _open_upstreams(
 def _open_engines(
     opening: ExitStack, settings: Settings, keeper: Keeper | None
 ) -> Sequence[Engine]:
-    """The engines that run tool programs."""
+    """Open the engines that run tool programs."""
     acquire_slot = None
     if keeper is not None:
         slots = (PROGRAM_KERNELS, settings.max_kernels, 0.0)
@@ -208,7 +208,7 @@ def _open_interpreter(
     kernels: Callable[[str], KernelEngine] | None,
     keeper: Keeper | None,
 ) -> AnyInterpreter:
-    """The code interpreter; its kernels run in the keeper if there is one."""
+    """Open the code interpreter. If there is a keeper, the kernels run there."""
     if keeper is None:
         return open_interpreter(opening, settings, stores.containers, stores.files, kernels)
     return RemoteInterpreter(keeper.client, stores.containers)
@@ -253,13 +253,13 @@ def _open_background(
     key_values: KeyValueStore | None,
     keeper: Keeper | None,
 ) -> BackgroundResponses:
-    # Other processes may poll or cancel a response that this one makes.
-    several = keeper is not None or isinstance(key_values, RedisStore)
+    # Other processes may receive the request that polls or cancels a response of this process.
+    is_shared = keeper is not None or isinstance(key_values, RedisStore)
     background = BackgroundResponses(
         max(1, settings.threads // settings.workers),
         settings.answer_seconds,
         traces,
-        Signals(key_values) if key_values is not None and several else None,
+        Signals(key_values) if key_values is not None and is_shared else None,
     )
     opening.callback(background.close)
     return background

@@ -7,8 +7,8 @@ Laws:
 
 * A kernel may run where this project is not installed: these modules import the standard library, IPython and
   one another (tests/sandbox/test_inside.py).
-* Calls leave in the order in which the code makes them. A cell may wait for several at the same time
-  (`cells`, `tasks`); which of them share a message is for the host to decide.
+* Calls are sent in the order in which the code makes them. A cell may wait for several at the same time
+  (`cells`, `tasks`); the host decides which of them share a message.
 * A program is run again from its start, so everything that differs between runs is fixed: the clock and
   random numbers (`clock`), the order of threads (`threads`) and of sets of tasks.
 

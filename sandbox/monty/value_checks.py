@@ -10,7 +10,7 @@ from sandbox.engine import CHECK_PREFIX
 
 
 def without_checks(tree: ast.Module) -> ast.Module:
-    """The program as the host was given it. Modifies ``tree``."""
+    """Return the program as it was before the checks were inserted. Modifies ``tree``."""
     stripped: ast.Module = _StripChecks().visit(tree)
     return stripped
 
@@ -19,6 +19,6 @@ class _StripChecks(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         match node:
-            case ast.Call(ast.Name(id=name), [only], []) if name.startswith(CHECK_PREFIX):
-                return only
+            case ast.Call(ast.Name(id=name), [argument], []) if name.startswith(CHECK_PREFIX):
+                return argument
         return node

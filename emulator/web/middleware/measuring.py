@@ -30,7 +30,7 @@ class KernelCounts:
         return [(pool, counts) for pool, counts in pools if counts]
 
     def count(self, _trace: Trace | None = None) -> None:
-        """Set the gauges: when metrics are read, and after each answer, as any worker may serve them."""
+        """Set the gauges: when this worker serves the metrics, and after each answer, if another one does."""
         for pool, counts in self.counts():
             for state, number in counts.items():
                 _gauge(pool, state).set(number)

@@ -57,20 +57,20 @@ def json_reply(value: object, status: int = 200) -> Response:
 
 
 def plain_answer(
-    events: Iterator[Any], fold: Callable[[Iterator[Any]], object], dropped: Sequence[str]
+    events: Iterator[Any], fold: Callable[[Iterator[Any]], object], unsupported_tools: Sequence[str]
 ) -> Response:
-    """Return an answer in one piece; ``fold`` makes it of the events after the first."""
+    """Return a non-streaming answer. ``fold`` builds it from the events after the first."""
     accepted = next(events)
-    return with_answer_headers(json_reply(fold(events)), accepted, dropped)
+    return with_answer_headers(json_reply(fold(events)), accepted, unsupported_tools)
 
 
 def streamed_answer(
-    events: Events, settings: Settings, dropped: Sequence[str] = (), frames: Frames = CHAT
+    events: Events, settings: Settings, unsupported_tools: Sequence[str] = (), frames: Frames = CHAT
 ) -> Response:
     """Return an answer as a stream. An error that occurs quickly is raised here, so it has its own status."""
     stream = EventStream(events, settings.ping_seconds, frames)
     first = stream.first()
-    return with_answer_headers(stream_reply(stream), first, dropped)
+    return with_answer_headers(stream_reply(stream), first, unsupported_tools)
 
 
 def stream_reply(stream: EventStream | Iterable[bytes]) -> Response:
@@ -96,13 +96,17 @@ class _StreamResponse(Response):
         return body
 
 
-def with_answer_headers(response: Response, first: object, dropped: Sequence[str]) -> Response:
+def with_answer_headers(
+    response: Response, first: object, unsupported_tools: Sequence[str]
+) -> Response:
     """Add headers about how the answer was made, and return the response.
 
-    ``first`` is the answer's first event, if it was made in time; ``dropped`` are types of tools left out.
+    ``first`` is the answer's first event, or None if it did not arrive in time.
     """
-    if dropped:
-        types = (re.sub(r"[^\w.-]", "_", kind[:64], flags=re.ASCII) for kind in dropped[:16])
+    if unsupported_tools:
+        types = (
+            re.sub(r"[^\w.-]", "_", kind[:64], flags=re.ASCII) for kind in unsupported_tools[:16]
+        )
         response.headers["x-emulator-dropped-tools"] = ", ".join(types)
     if isinstance(first, UpstreamAccepted):
         response.headers.update(first.headers)

@@ -14,7 +14,7 @@ import openai
 import pytest
 
 from emulator.cli import main
-from emulator.client_keys import ClientKeysUnusable, entry, new_key, read
+from emulator.client_keys import InvalidClientKeys, entry, new_key, read
 from tests.conftest import StartProxy
 from tests.support.other_endpoints import other_endpoints
 from tests.support.processes import REDIS_MISSING, proxy, redis_server
@@ -279,7 +279,7 @@ def test_what_is_wrong_with_a_file_is_told_without_its_values(
 ) -> None:
     path = tmp_path / "keys.toml"
     path.write_text(text)
-    with pytest.raises(ClientKeysUnusable) as raised:
+    with pytest.raises(InvalidClientKeys) as raised:
         read(str(path))
     assert said in str(raised.value)
     assert str(path) in str(raised.value)
