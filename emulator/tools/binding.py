@@ -8,21 +8,18 @@ Whatever a sandbox passes in, the result is valid arguments or a BindError.
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from emulator.tools import command_arguments
-from emulator.tools.coercion import Coercion, walk
+from emulator.tools.coercion import Coercion
 from emulator.tools.diagnosis import Diagnosis
 from emulator.tools.expanded_schema import ExpandedSchema
 from emulator.tools.problems import BindError, Problem, format_call, shorten
+from emulator.tools.schema import SchemaError, guard_values
 from emulator.tools.tool import Tool
 from emulator.tools.type_trees import Parameter, TypeTree
-
-_CONTAINERS = (list, tuple, dict)
-_JSON = (bool, int, float, str, *_CONTAINERS, type(None))
 
 MAX_DEPTH = 32
 MAX_VALUES = 50_000
@@ -32,7 +29,7 @@ MAX_CHARS = 2**20
 
 def bind(tool: Tool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments object for a call of `tool`. Raises BindError."""
-    problems = _not_json_problems(args, kwargs)
+    problems = _guard(args, kwargs)
     if problems:
         raise BindError(f"{tool.python_name}(...)", problems)
     plain = [_copy(arg) for arg in args]
@@ -95,46 +92,18 @@ def _misplaced(tool: Tool, positional: int, keywords: Sequence[str]) -> list[Pro
     return problems
 
 
-def _not_json_problems(args: Sequence[Any], kwargs: Mapping[Any, Any]) -> list[Problem]:
+def _guard(args: Sequence[Any], kwargs: Mapping[Any, Any]) -> list[Problem]:
     """Return the problem of a value that is not JSON or exceeds the limits. Values come from a
     sandbox, so nothing is assumed.
     """
     if not all(isinstance(key, str) and _is_text(key) for key in kwargs):
         return [Problem("", "an argument's name must be text")]
     named = [*((f"argument {n}", arg) for n, arg in enumerate(args, 1)), *kwargs.items()]
-    values = chars = 0
-    for place, value in named:
-        nodes = walk(value) if isinstance(value, _CONTAINERS) else ((value, 1),)
-        for node, depth in nodes:
-            values += 1
-            if depth > MAX_DEPTH:
-                return [Problem(shorten(place), f"nested deeper than {MAX_DEPTH} levels")]
-            if values > MAX_VALUES:
-                return [Problem("", f"more than {MAX_VALUES} values")]
-            if isinstance(node, str):
-                chars += len(node)
-            elif isinstance(node, dict):
-                chars += sum(len(key) for key in node if isinstance(key, str))
-            if chars > MAX_CHARS:
-                return [Problem(shorten(place), f"more than {MAX_CHARS} characters in one call")]
-            reason = _not_json(node)
-            if reason:
-                return [Problem(shorten(place), reason, "JSON", type(node).__name__)]
+    try:
+        guard_values(named, MAX_DEPTH, MAX_VALUES, MAX_CHARS)
+    except SchemaError as error:
+        return [Problem(shorten(error.param), error.message, "JSON")]
     return []
-
-
-def _not_json(node: Any) -> str:
-    if isinstance(node, float) and not math.isfinite(node):
-        return f"{node} is not a JSON number"
-    if isinstance(node, int) and node.bit_length() > 1024:
-        return "number too large"
-    if isinstance(node, str) and not _is_text(node):
-        return "contains half of a surrogate pair, which is not Unicode text"
-    if isinstance(node, dict) and not all(isinstance(k, str) and _is_text(k) for k in node):
-        return "an object's keys must be text"
-    if not isinstance(node, _JSON):
-        return f"{type(node).__name__} is not a JSON value"
-    return ""
 
 
 def _is_text(text: str) -> bool:
@@ -142,7 +111,7 @@ def _is_text(text: str) -> bool:
 
 
 def _copy(value: Any) -> Any:
-    """Copy a value, with tuples as lists. `_not_json_problems` has limited the depth."""
+    """Copy a value, with tuples as lists. `guard_values` has limited the depth."""
     if isinstance(value, dict):
         return {key: _copy(child) for key, child in value.items()}
     return [_copy(child) for child in value] if isinstance(value, list | tuple) else value

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from emulator.tools import expansion, names
 from emulator.tools.expanded_schema import ExpandedSchema
-from emulator.tools.schema import Schema
+from emulator.tools.schema import Schema, guard_values
 from emulator.tools.validator import same
 
+#: Limits of an object or array that is written as text.
+MAX_DEPTH = 64
+MAX_VALUES = 50_000
 #: Limit of alternatives tried for one call, for long lists of wide unions. Further values are not coerced.
 MAX_ATTEMPTS = 20_000
 
@@ -191,18 +194,6 @@ def _choice(value: Any, choices: list[Any]) -> Any:
     return readings[0] if len(readings) == 1 else value
 
 
-def walk(value: Any) -> Iterator[tuple[Any, int]]:
-    """Yield every value inside `value` with its depth, without recursion."""
-    pending: list[tuple[Any, int]] = [(value, 1)]
-    while pending:
-        node, depth = pending.pop()
-        yield node, depth
-        if isinstance(node, dict):
-            pending.extend((child, depth + 1) for child in node.values())
-        elif isinstance(node, list | tuple):
-            pending.extend((child, depth + 1) for child in node)
-
-
 def _item(view: dict[str, Any], n: int) -> Schema:
     first = view.get("prefixItems", [])
     part: Schema = first[n] if n < len(first) else view.get("items", True)
@@ -214,14 +205,11 @@ def _parse_json(text: str) -> Any:
     if text.strip()[:1] not in ("{", "["):
         return _NOT_COERCED
     try:
-        parsed = json.loads(text, parse_constant=_refuse)
+        parsed = json.loads(text)
+        guard_values([("", parsed)], MAX_DEPTH, MAX_VALUES, len(text))
     except (ValueError, RecursionError):
         return _NOT_COERCED
-    return parsed if all(depth <= 64 for _, depth in walk(parsed)) else _NOT_COERCED
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")
+    return parsed
 
 
 def _letters_and_digits(text: str) -> str:

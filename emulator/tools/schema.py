@@ -5,7 +5,7 @@ any recursive code.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 #: A schema inside another: an object, or true (anything) or false (nothing).
@@ -56,31 +56,42 @@ error.
 
 def guard(value: object, param: str) -> None:
     """Check that `value`, at `param` in the request, is JSON within the limits. Raises SchemaError."""
+    guard_values([(param, value)], MAX_DEPTH, MAX_VALUES, MAX_CHARACTERS)
+
+
+def guard_values(
+    roots: Iterable[tuple[str, object]], depths: int, most_values: int, most_characters: int
+) -> None:
+    """Check that the values, each with its place, are JSON and together within the limits.
+
+    Works without recursion and assumes nothing about them. Raises SchemaError.
+    """
     values = characters = 0
-    pending: list[tuple[object, _Place, int]] = [(value, (None, param), 1)]
-    while pending:
-        node, place, depth = pending.pop()
-        values += 1
-        if depth > MAX_DEPTH:
-            raise SchemaError(f"nested deeper than {MAX_DEPTH} levels", param)
-        if values > MAX_VALUES:
-            raise SchemaError(f"more than {MAX_VALUES} values", param)
-        if isinstance(node, dict):
-            for key, child in node.items():
-                characters += _length(key, place)
-                pending.append((child, (place, key), depth + 1))
-        elif isinstance(node, list | tuple):
-            pending.extend((child, (place, n), depth + 1) for n, child in enumerate(node))
-        elif isinstance(node, str):
-            characters += _length(node, place)
-        elif isinstance(node, float) and not math.isfinite(node):
-            raise SchemaError(f"{node} is not a JSON number", _place_text(place))
-        elif isinstance(node, int) and node.bit_length() > MAX_BITS:
-            raise SchemaError("number too large", _place_text(place))
-        elif not isinstance(node, int | float | None):
-            raise SchemaError(f"{kind_of(node)} is not a JSON value", _place_text(place))
-        if characters > MAX_CHARACTERS:
-            raise SchemaError(f"more than {MAX_CHARACTERS} characters", param)
+    for root, value in roots:
+        pending: list[tuple[object, _Place, int]] = [(value, (None, root), 1)]
+        while pending:
+            node, place, depth = pending.pop()
+            values += 1
+            if depth > depths:
+                raise SchemaError(f"nested deeper than {depths} levels", root)
+            if values > most_values:
+                raise SchemaError(f"more than {most_values} values", root)
+            if isinstance(node, dict):
+                for key, child in node.items():
+                    characters += _length(key, place)
+                    pending.append((child, (place, key), depth + 1))
+            elif isinstance(node, list | tuple):
+                pending.extend((child, (place, n), depth + 1) for n, child in enumerate(node))
+            elif isinstance(node, str):
+                characters += _length(node, place)
+            elif isinstance(node, float) and not math.isfinite(node):
+                raise SchemaError(f"{node} is not a JSON number", _place_text(place))
+            elif isinstance(node, int) and node.bit_length() > MAX_BITS:
+                raise SchemaError("number too large", _place_text(place))
+            elif not isinstance(node, int | float | None):
+                raise SchemaError(f"{kind_of(node)} is not a JSON value", _place_text(place))
+            if characters > most_characters:
+                raise SchemaError(f"more than {most_characters} characters", root)
 
 
 def guard_application(schema: dict[str, Any], param: str) -> None:
@@ -179,7 +190,8 @@ def _length(text: object, place: _Place) -> int:
     if text.isascii():
         return len(text)
     try:
-        return len(text.encode())
+        text.encode()
     except UnicodeEncodeError:
         message = "contains half of a surrogate pair, which is not Unicode text"
         raise SchemaError(message, _place_text(place)) from None
+    return len(text)

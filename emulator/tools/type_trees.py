@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from emulator.tools.schema import Schema
+from emulator.tools.schema import Schema, kind_of
 from emulator.tools.validator import same
 
 TypeTree = dict[str, Any]
@@ -120,20 +120,7 @@ def choice(values: list[Any]) -> TypeTree:
 
 
 def _kind_of(value: object) -> str:
-    for python, kind in _KINDS:
-        if isinstance(value, python):
-            return kind
-    return "null"
-
-
-_KINDS: tuple[tuple[type, str], ...] = (
-    (bool, "boolean"),
-    (int, "integer"),
-    (float, "number"),
-    (str, "string"),
-    (list, "array"),
-    (dict, "object"),
-)
+    return "integer" if type(value) is int else kind_of(value)
 
 
 def bounds(view: dict[str, Any], kind: str) -> TypeTree:
