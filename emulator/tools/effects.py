@@ -126,7 +126,7 @@ def effect_of(
         return Effect.ORDERED
     if declared is None and _only_reads(words, description[:_EXAMINED]):
         return Effect.READS
-    return Effect.ORDERED if _is_sequential(words) else Effect.ACTS
+    return Effect.ACTS if _SEQUENTIAL.isdisjoint(words) else Effect.ORDERED
 
 
 def hints_of(*places: Mapping[str, Any]) -> dict[str, Any]:
@@ -253,11 +253,6 @@ def _stem(word: str) -> str:
         if word.endswith(ending) and (base in READING or base in ACTING):
             return base
     return word.removesuffix("s")
-
-
-def _is_sequential(words: list[str]) -> bool:
-    verbs = [word for word in words if word in ACTING or word in _SEQUENTIAL]
-    return bool(verbs) and not _SEQUENTIAL.isdisjoint(verbs)
 
 
 def _split(name: str) -> list[str]:

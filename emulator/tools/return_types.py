@@ -11,15 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from emulator.tools.type_trees import SCALARS
+
 _KEYS = ("output_schema", "outputSchema", "x-output-schema")
 _JSON = re.compile(r"\breturns?\s+(?:an?\s+|the\s+)?(?:valid\s+)?JSON\b", re.IGNORECASE)
 _TEXT = re.compile(
     r"\breturns?\s+(?:an?\s+|the\s+)?(?:plain|raw)(?:\s+|-)(?:text|string)\b", re.IGNORECASE
 )
-_TYPES = {
-    "string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None",
-    "object": "dict[str, Any]", "array": "list[Any]",
-}  # fmt: skip
+_TYPES = {**SCALARS, "object": "dict[str, Any]", "array": "list[Any]"}
 _MAX_KEYS = 24
 _MAX_NAME = 64
 

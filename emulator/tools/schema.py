@@ -82,16 +82,22 @@ def guard_values(
                     pending.append((child, (place, key), depth + 1))
             elif isinstance(node, list | tuple):
                 pending.extend((child, (place, n), depth + 1) for n, child in enumerate(node))
-            elif isinstance(node, str):
-                characters += _length(node, place)
-            elif isinstance(node, float) and not math.isfinite(node):
-                raise SchemaError(f"{node} is not a JSON number", _place_text(place))
-            elif isinstance(node, int) and node.bit_length() > MAX_BITS:
-                raise SchemaError("number too large", _place_text(place))
-            elif not isinstance(node, int | float | None):
-                raise SchemaError(f"{kind_of(node)} is not a JSON value", _place_text(place))
+            else:
+                characters += _scalar_length(node, place)
             if characters > most_characters:
                 raise SchemaError(f"more than {most_characters} characters", root)
+
+
+def _scalar_length(node: object, place: _Place) -> int:
+    if isinstance(node, str):
+        return _length(node, place)
+    if isinstance(node, float) and not math.isfinite(node):
+        raise SchemaError(f"{node} is not a JSON number", _place_text(place))
+    if isinstance(node, int) and node.bit_length() > MAX_BITS:
+        raise SchemaError("number too large", _place_text(place))
+    if not isinstance(node, int | float | None):
+        raise SchemaError(f"{kind_of(node)} is not a JSON value", _place_text(place))
+    return 0
 
 
 def guard_application(schema: dict[str, Any], param: str) -> None:

@@ -146,10 +146,8 @@ class _Cleaner:
         if not isinstance(value, list | tuple):
             raise SchemaError(f"enum must be an array, not {kind_of(value)}", place)
         if value:
-            out[keyword] = list(
-                {_equality_key(choice): choice for choice in reversed(value)}.values()
-            )
-            out[keyword].reverse()
+            written = {json.dumps(choice, sort_keys=True): choice for choice in value}
+            out[keyword] = list(written.values())
 
     def required(self, out: dict[str, Any], keyword: str, value: object, place: str) -> None:
         if value is None or isinstance(value, bool):
@@ -266,15 +264,6 @@ def _as_object(root: dict[str, Any], definitions: Definitions, param: str) -> di
     if "object" not in (kind if isinstance(kind, list) else [kind]):
         raise SchemaError(f"parameters must be of type object, not {kind}", at(param, "type"))
     return {**root, "type": "object"}
-
-
-def _equality_key(value: object) -> tuple[str, Any]:
-    """Return a key that is equal for values that are equal in JSON: 1 and 1.0 are, 1 and true are
-    not.
-    """
-    if isinstance(value, dict | list):
-        return "compound", json.dumps(value, sort_keys=True)
-    return kind_of(value), value
 
 
 def _pointer(reference: str, place: str) -> tuple[str, ...]:

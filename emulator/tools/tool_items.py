@@ -5,17 +5,15 @@ Knows nothing of the other items: Python names are chosen for all of them togeth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from emulator.events import ToolKind
 from emulator.tools import schema_cleaning
 from emulator.tools.custom_tools import custom_input
-from emulator.tools.effects import Effect, effect_of, hints_of
-from emulator.tools.lark_grammar import LarkGrammar
-from emulator.tools.return_types import ReturnType, find_return_type
+from emulator.tools.effects import effect_of, hints_of
+from emulator.tools.return_types import find_return_type
 from emulator.tools.schema import SchemaError
+from emulator.tools.tool import Tool
 
 MAX_NAME = 128
 
@@ -23,22 +21,11 @@ MAX_NAME = 128
 _NAME_PUNCTUATION = frozenset("_-.:/")
 
 
-@dataclass(frozen=True)
-class ToolItem:
-    """One item of a ``tools`` array, parsed but without a Python name."""
+def read_item(item: Mapping[str, Any], place: str, taken: Collection[str]) -> Tool:
+    """Parse the item at `place` (``tools[2]``), without its Python name and its arguments.
 
-    name: str
-    description: str
-    parameters: dict[str, Any]
-    kind: ToolKind
-    place: str
-    effect: Effect
-    return_type: ReturnType
-    grammar: LarkGrammar | None
-
-
-def read_item(item: Mapping[str, Any], place: str) -> ToolItem:
-    """Parse the item at `place` (``tools[2]``). Raises SchemaError whose `param` begins with it."""
+    Raises SchemaError whose `param` begins with `place`; also if the name is `taken`.
+    """
     kind = item.get("type", "function")
     if kind not in ("function", "custom"):
         raise SchemaError(f"tools of type {kind!r} are not supported", f"{place}.type")
@@ -54,6 +41,8 @@ def read_item(item: Mapping[str, Any], place: str) -> ToolItem:
             f" at most {MAX_NAME} of them",
             f"{place}.name",
         )
+    if name in taken:
+        raise SchemaError(f"two tools are called {name!r}", f"{place}.name")
     description = inside.get("description")
     if description is not None and not isinstance(description, str):
         raise SchemaError("description must be text", f"{place}.description")
@@ -65,17 +54,12 @@ def read_item(item: Mapping[str, Any], place: str) -> ToolItem:
         name,
         description or "",
         # Free text is often a command, a patch or a program.
-        ["code"] if kind == "custom" else _names(parameters),
+        ["code"] if kind == "custom" else list(parameters.get("properties", ())),
         hints=hints_of(item, inside),
         schema=written if isinstance(written, Mapping) else {},
     )
     returns = find_return_type(description or "", inside, item)
-    return ToolItem(name, description or "", parameters, kind, place, effect, returns, grammar)
-
-
-def _names(parameters: Mapping[str, Any]) -> list[str]:
-    properties = parameters.get("properties")
-    return list(properties) if isinstance(properties, Mapping) else []
+    return Tool(name, "", description or "", parameters, (), kind, effect, returns, grammar)
 
 
 def _is_name(name: str) -> bool:

@@ -10,7 +10,7 @@ import difflib
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -20,7 +20,7 @@ from emulator.tools.problems import BindError, Problem
 from emulator.tools.schema import SchemaError, guard, kind_of
 from emulator.tools.schema_models import Catalog, SchemaModel
 from emulator.tools.tool import Tool
-from emulator.tools.tool_items import ToolItem, read_item
+from emulator.tools.tool_items import read_item
 from emulator.tools.type_trees import annotation
 
 __all__ = ["BindError", "Problem", "SchemaError", "Tool", "Toolset"]
@@ -173,29 +173,21 @@ def _parse(array: _ToolArray) -> Toolset:
     tools, skip = array.tools, array.skip
     for n, definition in enumerate(tools):
         guard(definition, f"tools[{n}]")
-    items: dict[str, ToolItem] = {}
+    items: dict[str, Tool] = {}
     for n, written in enumerate(tools):
         if not isinstance(written, Mapping):
             raise SchemaError(f"a tool must be an object, not {kind_of(written)}", f"tools[{n}]")
         if written.get("type") in tuple(skip):
             continue
-        item = read_item(written, f"tools[{n}]")
-        if item.name in items:
-            raise SchemaError(f"two tools are called {item.name!r}", f"{item.place}.name")
+        item = read_item(written, f"tools[{n}]", items)
         items[item.name] = item
     python_names = names.callable_names(items)
     catalog = Catalog(frozenset(python_names.values()))
     parsed = tuple(
-        Tool(
-            name,
-            python_names[name],
-            item.description,
-            item.parameters,
-            catalog.parameters(item.parameters, item.parameters.get("$defs", {})),
-            item.kind,
-            item.effect,
-            item.return_type,
-            item.grammar,
+        replace(
+            item,
+            python_name=python_names[name],
+            arguments=catalog.parameters(item.parameters, item.parameters.get("$defs", {})),
         )
         for name, item in items.items()
     )

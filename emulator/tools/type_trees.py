@@ -26,7 +26,7 @@ _BOUNDS: dict[str, tuple[str, ...]] = {
     "array": ("minItems", "maxItems"),
 }
 
-_SCALARS = {"string": "str", "number": "float", "integer": "int", "boolean": "bool", "null": "None"}
+SCALARS = {"string": "str", "number": "float", "integer": "int", "boolean": "bool", "null": "None"}
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def annotation(tree: TypeTree) -> str:
     if kind == "object":
         values = tree.get("additionalProperties")
         return f"dict[str, {annotation(values)}]" if values else "dict[str, Any]"
-    return _SCALARS.get(str(kind), "Any")
+    return SCALARS.get(str(kind), "Any")
 
 
 def _is_of(value: Any, tree: TypeTree) -> bool:
