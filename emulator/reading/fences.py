@@ -49,26 +49,19 @@ def _documentation(text: TextBuffer, fence: Fence) -> Scanner:
     begins = True
     while True:
         line = text.line()
-        if line is None:
-            part = text.text[text.at :]
-            # As long as the line has only backticks, it may still become the closing fence.
-            if part and not (begins and not part.lstrip(" \t" + fence.run[0])):
-                end = closing_fence(part, fence) if begins else None
-                if end is not None:
-                    yield Text(text.take(end))
-                    return Position.MID_LINE
-                begins = False
-                yield Text(text.take(len(part)))
-            if text.final:
-                return Position.LINE_START
+        ended = line is not None or text.final
+        line = line or text.text[text.at :]
+        # As long as the line has only backticks, it may still become the closing fence.
+        if ended or not begins or line.lstrip(" \t" + fence.run[0]):
+            end = closing_fence(line, fence) if begins else None
+            yield Text(text.take(len(line) if end is None else end))
+            if end is not None:
+                return Position.MID_LINE
+            begins = line.endswith("\n") or (begins and not line)
+        if text.final and not len(text):
+            return Position.LINE_START
+        if not ended:
             yield None
-            continue
-        end = closing_fence(line, fence) if begins else None
-        if end is not None:
-            yield Text(text.take(end))
-            return Position.MID_LINE
-        begins = line.endswith("\n")
-        yield Text(text.take(len(line)))
 
 
 def _fenced_code(text: TextBuffer, fence: Fence, names: ToolNames, *, lexed: bool) -> Scanner:
