@@ -21,7 +21,7 @@ _LEAD = (
     r"[ \t]*(?P<lead>(?:>>>[ \t]*"
     r"|(?:assistant|analysis|commentary)?[ \t]*(?:assistant|commentary)?[ \t]*to=|call:))?"
 )
-_NAME = r"(?P<glued>function(?!s\b)(?=[A-Za-z]))?(?P<name>[A-Za-z_][\w.\-]{0,200}?)(?::\d{1,4})?"
+_NAME = r"(?:function(?!s\b)(?=[A-Za-z]))?(?P<name>[A-Za-z_][\w.\-]{0,200}?)(?::\d{1,4})?"
 _JSON = r"(?:[ \t]*(?:commentary|analysis)?[ \t]*(?:json)?)\s*(?:```\w{0,20}\s*)?(?=\{)"
 _PAIRS = rf"\s*(?:<tool_sep{SUFFIX}>\s*)?(?=<{PREFIX}arg_key{SUFFIX}>)"
 _HEADER = re.compile(rf"{_LEAD}{_NAME}(?:{_JSON}|(?P<pairs>{_PAIRS}))")
@@ -64,7 +64,7 @@ def match_header(head: str, whole: bool, names: ToolNames) -> tuple[Verdict, int
         lead = (match["lead"] or "").strip()
         if lead == "to=" and not match["name"].startswith("functions."):
             lead = ""  # an e-mail address, for example
-        if lead or names.find(match["name"]) or (match["glued"] and _glued(match, names)):
+        if lead or names.find(match["name"]):
             return Verdict.YES, match.end()
         return Verdict.NO, 0
     return (Verdict.NO if whole or not _may_open(head, names) else Verdict.MAYBE), 0
@@ -78,17 +78,15 @@ def plain_header_length(head: str, whole: bool, names: ToolNames) -> int:
     return length if verdict is Verdict.YES and head[length : length + 1] == "{" and not led else 0
 
 
-def _glued(match: re.Match[str], names: ToolNames) -> bool:
-    return names.find(match["name"]) is not None
-
-
 def _may_open(head: str, names: ToolNames) -> bool:
     text = head.strip(" \t")
     squeezed = re.sub(r"[ \t]+", "", text[:_LEADING])
     if any(lead.startswith(squeezed) for lead in _LEADS):
         return True
     match = _PART.match(head)
-    if match is None or not all(_any_word_starts_with(word) for word in match["words"].split()):
+    if match is None or not all(
+        any(known.startswith(word) for known in _WORDS) for word in match["words"].split()
+    ):
         return False
     word, rest = match["word"] or "", match["rest"]
     if match["lead"]:
@@ -97,10 +95,6 @@ def _may_open(head: str, names: ToolNames) -> bool:
         if names.find(name) is not None or (name and not rest and names.may_become(name)):
             return True
     return False
-
-
-def _any_word_starts_with(written: str) -> bool:
-    return any(word.startswith(written) for word in _WORDS)
 
 
 def scan_named_calls(text: TextBuffer, names: ToolNames) -> Scanner:
