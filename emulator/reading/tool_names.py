@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property, lru_cache
 
 from emulator.command_tools import COMMAND_TOOLS, PATCH_TOOL
@@ -21,7 +20,6 @@ from emulator.reading.lexing import outside_strings_only
 NAMESPACES = frozenset(
     "functions function tools tool default_api api tool_api client self multi_tool_use".split()
 )
-_NAMESPACES = sorted(NAMESPACES)
 
 #: A name as models write it: with dots, hyphens and Markdown's backslashes.
 WRITTEN_NAME = re.compile(r"[^\W\d](?:\w|\\_)*(?:[.\-][^\W\d](?:\w|\\_)*)*")
@@ -100,13 +98,7 @@ class ToolNames(Collection[str]):
         namespace, dot, rest = name.partition(".")
         if dot and namespace in NAMESPACES and self.may_become(rest):
             return True
-        return _any_starts_with(name, self._in_order) or (
-            not dot and _any_starts_with(name, _NAMESPACES)
-        )
-
-    @cached_property
-    def _in_order(self) -> Sequence[str]:
-        return sorted(self._python)
+        return any(known.startswith(name) for known in (*self._python, *NAMESPACES))
 
     def near(self, written: str) -> str | None:
         """Return the offered name of which ``written`` may be a misspelling, or None."""
@@ -121,16 +113,9 @@ class ToolNames(Collection[str]):
         if self._odd is None:
             return source
         odd = self._odd
-        return outside_strings_only(lambda code: odd.sub(self._found, code))(source)
-
-    def _found(self, match: re.Match[str]) -> str:
-        return self._python[match.group()]
-
-
-def _any_starts_with(text: str, words: Sequence[str]) -> bool:
-    """Return True if one of the sorted ``words`` begins with ``text``."""
-    at = bisect_left(words, text)
-    return at < len(words) and words[at].startswith(text)
+        return outside_strings_only(
+            lambda code: odd.sub(lambda match: self._python[match.group()], code)
+        )(source)
 
 
 @lru_cache(maxsize=64)  # clients send the same tools with every request
