@@ -6,7 +6,8 @@ A block in such a dialect holds few, short calls, so it is read when it has ende
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from itertools import count
 
 from emulator.reading.calls import JSON, call_statement, find_calls, unquoted_scalar
 from emulator.reading.loose_json import values
@@ -159,33 +160,29 @@ def read_yaml(text: str, names: ToolNames) -> list[Statement]:
     if node is None:
         return []
     try:
-        value = _Yaml().value(node)
+        value = _yaml_value(node, count(1))
     except RecursionError:
         raise unreadable("the YAML is nested too deep") from None
     return [call_statement(name, args, names, 1) for name, args in find_calls(value, names)]
 
 
-class _Yaml:
-    """Converts nodes to JSON. YAML 1.1 reads `NO` as False and a date as a date; a model means
+def _yaml_value(node: object, numbers: Iterator[int]) -> JSON:
+    """Convert a node to JSON. YAML 1.1 reads `NO` as False and a date as a date; a model means
     text.
     """
+    import yaml
 
-    def __init__(self) -> None:
-        self._seen = 0
-
-    def value(self, node: object) -> JSON:
-        import yaml
-
-        self._seen += 1
-        if self._seen > _YAML_NODES:
-            raise unreadable(f"the YAML has more than {_YAML_NODES} values")
-        match node:
-            case yaml.MappingNode(value=pairs):
-                return {str(self.value(key)): self.value(item) for key, item in pairs}
-            case yaml.SequenceNode(value=items):
-                return [self.value(item) for item in items]
-            case yaml.ScalarNode(value=text, style=None):
-                return None if text in ("", "~") else unquoted_scalar(text)
-            case yaml.ScalarNode(value=text):
-                return str(text)
-        raise TypeError(node)
+    if next(numbers) > _YAML_NODES:
+        raise unreadable(f"the YAML has more than {_YAML_NODES} values")
+    match node:
+        case yaml.MappingNode(value=pairs):
+            return {
+                str(_yaml_value(key, numbers)): _yaml_value(item, numbers) for key, item in pairs
+            }
+        case yaml.SequenceNode(value=items):
+            return [_yaml_value(item, numbers) for item in items]
+        case yaml.ScalarNode(value=text, style=None):
+            return None if text in ("", "~") else unquoted_scalar(text)
+        case yaml.ScalarNode(value=text):
+            return str(text)
+    raise TypeError(node)
