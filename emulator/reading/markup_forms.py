@@ -17,10 +17,14 @@ from emulator.reading.markup_arguments import MARK, parse_children, parse_gemma,
 from emulator.reading.markup_block import MarkupBlock
 from emulator.reading.statements import unreadable
 
-_NAME = r"(?P<{0}>[\w.\-:/]{{1,200}})"
+
+def _name(key: str) -> str:
+    return rf"(?P<{key}>[\w.\-:/]{{1,200}})"
 
 
-Read = Callable[[MarkupBlock, re.Match[str], str], tuple[list[tuple[str, JSON]], int]]
+#: The calls that are read, as (name, arguments), and the index after them.
+Calls = tuple[list[tuple[str, JSON]], int]
+Read = Callable[[MarkupBlock, re.Match[str], str], Calls]
 
 
 @dataclass(frozen=True)
@@ -40,9 +44,7 @@ _CHILD_FOLLOWS = re.compile(r"\s*<[A-Za-z_]")
 _BAD_ARGUMENTS = re.compile(r"\s*(?:```\w*\s*)?(?P<text>[^\s<\[`][^\n]{0,200})")
 
 
-def _json_or_none(
-    block: MarkupBlock, match: re.Match[str], name: str
-) -> tuple[list[tuple[str, JSON]], int]:
+def _json_or_none(block: MarkupBlock, match: re.Match[str], name: str) -> Calls:
     """Read the arguments as a JSON object; no arguments if nothing or another tag follows."""
     begins = _JSON_FOLLOWS.match(block.text, match.end())
     if begins is not None:
@@ -62,9 +64,7 @@ def _json_or_none(
     return [(name, None)], match.end()
 
 
-def _elements(
-    block: MarkupBlock, match: re.Match[str], name: str
-) -> tuple[list[tuple[str, JSON]], int]:
+def _elements(block: MarkupBlock, match: re.Match[str], name: str) -> Calls:
     if _JSON_FOLLOWS.match(block.text, match.end()):
         return _json_or_none(block, match, name)
     found = block.elements.arguments(match.end(), framed=match.group().startswith("<"))
@@ -88,23 +88,15 @@ def _elements(
     return [(name, arguments)], end
 
 
-def _gemma(
-    block: MarkupBlock, match: re.Match[str], name: str
-) -> tuple[list[tuple[str, JSON]], int]:
-    arguments, end = parse_gemma(block.text, match.end())
-    return [(name, arguments)], end
+def _own_syntax(parse: Callable[[str, int], tuple[dict[str, JSON], int]]) -> Read:
+    def read(block: MarkupBlock, match: re.Match[str], name: str) -> Calls:
+        arguments, end = parse(block.text, match.end())
+        return [(name, arguments)], end
+
+    return read
 
 
-def _marked(
-    block: MarkupBlock, match: re.Match[str], name: str
-) -> tuple[list[tuple[str, JSON]], int]:
-    arguments, end = parse_marked(block.text, match.end())
-    return [(name, arguments)], end
-
-
-def _command(
-    block: MarkupBlock, start: int, name: str
-) -> tuple[list[tuple[str, JSON]], int] | None:
+def _command(block: MarkupBlock, start: int, name: str) -> Calls | None:
     """``<execute_command><command>ls</command></execute_command>``, ``<bash>ls</bash>``."""
     end = block.text.find(f"</{name}>", start)
     inner = block.text[start:end]
@@ -116,16 +108,12 @@ def _command(
         return [(called, [inner.strip("\n")])], end
     if block.names.find(name):
         return None
-    for key in COMMAND_PARAMETERS & arguments.keys():
-        return [
-            (called, [arguments[key]])
-        ], end  # the other arguments belong to another agent's tool
-    return None
+    # The other arguments belong to another agent's tool.
+    keys = COMMAND_PARAMETERS & arguments.keys()
+    return ([(called, [arguments[next(iter(keys))]])], end) if keys else None
 
 
-def _element(
-    block: MarkupBlock, match: re.Match[str], name: str
-) -> tuple[list[tuple[str, JSON]], int]:
+def _element(block: MarkupBlock, match: re.Match[str], name: str) -> Calls:
     if match.group().endswith("/>"):
         return [(name, None)], match.end()
     if match.lastgroup == "element" and block.names.runs_commands(name):
@@ -144,16 +132,14 @@ def _element(
 _QUOTED = re.compile(r"(?P<quote>[\"'])(?P<text>.*)(?P=quote)\]\s*\Z", re.DOTALL)
 
 
-def _history_line(
-    block: MarkupBlock, match: re.Match[str], name: str
-) -> tuple[list[tuple[str, JSON]], int]:
+def _history_line(block: MarkupBlock, match: re.Match[str], name: str) -> Calls:
     value = _QUOTED.match(block.text, match.end())
     if value is None:
         raise unreadable("the call is cut off", line=block.line(match.start()))
     return [(name, [value["text"]])], len(block.text)
 
 
-def _json(block: MarkupBlock, match: re.Match[str], _: str) -> tuple[list[tuple[str, JSON]], int]:
+def _json(block: MarkupBlock, match: re.Match[str], _: str) -> Calls:
     value, end = block.json(match.start())
     return list(find_calls(value, block.names)) or list(_by_key(value)), end
 
@@ -166,16 +152,12 @@ def _by_key(value: JSON) -> Iterator[tuple[str, JSON]]:
                 yield from item.items()
 
 
-def _name(key: str) -> str:
-    return _NAME.format(key)
-
-
 FORMS: tuple[MarkupForm, ...] = (
     MarkupForm(
         "marked",
         "MiniMax M3",
         rf"{re.escape(MARK)}\s*<invoke name=[\"']?(?P<marked>[^\"'>]{{1,200}})[\"']?>",
-        _marked,
+        _own_syntax(parse_marked),
     ),
     MarkupForm(
         "equals",
@@ -251,7 +233,12 @@ FORMS: tuple[MarkupForm, ...] = (
         r"\[tool_call:\s*(?P<announced>[\w.\-]{1,200})\s+for\s+(?=[\"'])",
         _history_line,
     ),
-    MarkupForm("gemma", "call:f{a:<escape>1<escape>}", rf"\bcall:{_name('gemma')}(?=\{{)", _gemma),
+    MarkupForm(
+        "gemma",
+        "call:f{a:<escape>1<escape>}",
+        rf"\bcall:{_name('gemma')}(?=\{{)",
+        _own_syntax(parse_gemma),
+    ),
     MarkupForm(
         "element",
         "<f><a>1</a></f>",

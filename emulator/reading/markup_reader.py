@@ -44,7 +44,8 @@ def read_markup(text: str, names: ToolNames) -> list[Statement]:
         if form.key == "python":
             return found + _python(block, match.start())
         name = re.sub(r":\d{1,6}\Z", "", _name_of(block, match, form))
-        if form.key in _OFFERED_ONLY and not (names.find(name) or _is_command(form, name, names)):
+        is_command = form.key == "element" and names.runs_commands(name)
+        if form.key in _OFFERED_ONLY and not (names.find(name) or is_command):
             at = match.end()
             continue
         line = block.line(match.start())
@@ -58,10 +59,6 @@ def read_markup(text: str, names: ToolNames) -> list[Statement]:
             hint='write {"name": "function", "arguments": {"argument": value}} between the tags',
         )
     return found
-
-
-def _is_command(form: MarkupForm, name: str, names: ToolNames) -> bool:
-    return form.key == "element" and names.runs_commands(name)
 
 
 _REST_OF_NAME = re.compile(r"commentary|analysis")
