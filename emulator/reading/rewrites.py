@@ -167,34 +167,26 @@ _STUB_MODULES = frozenset(
 
 def _drop_import(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
     assert isinstance(node, (ast.Import, ast.ImportFrom))
-    if isinstance(node, ast.ImportFrom) and node.module in _SCHEMA_MODULES:
-        return []
+    aliases: list[ast.stmt] = []
     if isinstance(node, ast.Import):
         others = [a for a in node.names if a.asname or not _is_stub_module(a.name, names)]
-        return _remaining_import(node, others, lambda: ast.Import(others))
-    offered = {alias.name: name for alias in node.names if (name := names.find(alias.name))}
-    others = [a for a in node.names if a.name not in offered and node.module not in _STUB_MODULES]
-    remaining = _remaining_import(
-        node, others, lambda: ast.ImportFrom(node.module, others, node.level)
-    )
-    aliases: list[ast.stmt] = [
-        ast.Assign([ast.Name(alias.asname, ast.Store())], ast.Name(offered[alias.name], ast.Load()))
-        for alias in node.names
-        if alias.asname and alias.name in offered
-    ]
-    return remaining + aliases if isinstance(remaining, list) else remaining
+        remaining: ast.stmt = ast.Import(others)
+    else:
+        from_stubs = node.module in _STUB_MODULES or node.module in _SCHEMA_MODULES
+        others = [a for a in node.names if not (from_stubs or names.find(a.name))]
+        remaining = ast.ImportFrom(node.module, others, node.level)
+        aliases = [
+            ast.Assign([ast.Name(alias.asname, ast.Store())], ast.Name(name, ast.Load()))
+            for alias in node.names
+            if alias.asname and (name := names.find(alias.name))
+        ]
+    if len(others) == len(node.names):
+        return node
+    return [remaining, *aliases] if others else aliases
 
 
 def _is_stub_module(name: str, names: ToolNames) -> bool:
     return name in _STUB_MODULES or names.find(name) is not None
-
-
-def _remaining_import(
-    node: ast.stmt, aliases: list[ast.alias], rebuild: Callable[[], ast.stmt]
-) -> ast.stmt | list[ast.stmt]:
-    if len(aliases) == len(getattr(node, "names", ())):
-        return node
-    return [rebuild()] if aliases else []
 
 
 def _main_guard(node: ast.AST, _: ToolNames) -> ast.AST | list[ast.stmt]:
