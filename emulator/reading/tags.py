@@ -10,7 +10,6 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from emulator.command_tools import COMMAND_TOOLS
 from emulator.reading.argument_scan import ArgumentScan
@@ -95,17 +94,10 @@ LEFTOVER = frozenset(
 LEFTOVER_LINES = frozenset({"</parameter>", "</function>", "</invoke>", "<parameter name="})
 
 
-class BodyScan(Protocol):
-    """Tracks where the values inside a block are; see `argument_scan.ArgumentScan`."""
-
-    @property
-    def whole(self) -> bool: ...
-    def feed(self, text: str) -> None: ...
-    def closes(self, following: str, *, final: bool) -> Verdict: ...
-
-
 class CodeScan:
-    """Python between tags: a tag inside a string does not close the block."""
+    """Python between tags: a tag inside a string does not close the block. The methods are those of
+    `ArgumentScan`.
+    """
 
     def __init__(self) -> None:
         self._scan = PythonScan()
@@ -144,7 +136,7 @@ class Tag:
     endless: bool = False
     by_name: bool = False
 
-    def body(self) -> BodyScan:
+    def body(self) -> CodeScan | ArgumentScan:
         """Return a scanner of the block's content."""
         return CodeScan() if self.dialect == "python" else ArgumentScan(by_name=self.by_name)
 
