@@ -44,38 +44,32 @@ def to_number(value: Any) -> Any:
     return _NOT_COERCED
 
 
-def to_boolean(value: Any) -> Any:
-    """``"true"`` in any case; 1 and ``"yes"`` are not booleans."""
-    return (
-        _BOOLEANS.get(value.strip().lower(), _NOT_COERCED)
-        if isinstance(value, str)
-        else _NOT_COERCED
-    )
-
-
 def to_string(value: Any) -> Any:
     """A whole number has one spelling (``zip=10115``); 1.10 and true do not."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else _NOT_COERCED
 
 
-def to_null(value: Any) -> Any:
-    """``"null"`` or ``"None"``, if only null is allowed."""
-    return (
-        None
-        if isinstance(value, str) and value.strip().lower() in ("null", "none")
-        else _NOT_COERCED
+_WORDS: dict[str, dict[str, Any]] = {
+    "boolean": {"true": True, "false": False},
+    "null": {"null": None, "none": None},
+}
+
+
+def _to_word(kind: str) -> Callable[[Any], Any]:
+    """``"true"`` in any case is a boolean; 1 and ``"yes"`` are not."""
+    words = _WORDS[kind]
+    return lambda value: (
+        words.get(value.strip().lower(), _NOT_COERCED) if isinstance(value, str) else _NOT_COERCED
     )
 
-
-_BOOLEANS = {"true": True, "false": False}
 
 #: type -> conversion of a value of another type.
 SCALARS: dict[str, Callable[[Any], Any]] = {
     "integer": to_integer,
     "number": to_number,
-    "boolean": to_boolean,
+    "boolean": _to_word("boolean"),
     "string": to_string,
-    "null": to_null,
+    "null": _to_word("null"),
 }
 
 
