@@ -68,7 +68,9 @@ class CallRewriter(OperandRewriter):
                 else Inspection.DEEP
             )
             if isinstance(argument, ast.Starred):
-                yield Slot(argument, "value", max(inspection, Inspection.ITEMS), is_starred=True)
+                # The arguments are its items, so what inspects an argument inspects it deeper.
+                starred = Inspection.DEEP if inspection else Inspection.ITEMS
+                yield Slot(argument, "value", starred, is_starred=True)
             else:
                 yield Slot(node.args, place, inspection)
         for word in node.keywords:
