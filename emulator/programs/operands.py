@@ -60,16 +60,19 @@ class OperandRewriter:
         """``node`` with its operands evaluated in the order of ``slots``, before any is inspected.
 
         An operand that needs a check before a later operand with calls is stored in a temporary variable
-        first: these calls can still be made although the check stops the run.
+        first: these calls can still be made although the check stops the run. Where Python
+        allows no temporary variables, each operand is checked at once, and such calls wait for a later run.
         """
         values = [slot.value for slot in slots]
         last = max((n for n, value in enumerate(values) if self.facts.is_active(value)), default=0)
-        if not any(self.facts.needs_check(slot.value, slot.inspection) for slot in slots[:last]):
+        early = [s for s in slots[:last] if self.facts.needs_check(s.value, s.inspection)]
+        no_temporaries = self.iterable_depth > 0 or any(slot.is_starred for slot in slots)
+        if no_temporaries and any(slot.inspection is Inspection.DEEP for slot in early):
+            raise NotAnalyzable  # a later operand may put a placeholder into what has been checked
+        if no_temporaries or not early:
             for slot in slots:
                 slot.value = self.checked(slot.value, slot.inspection)
             return node
-        if self.iterable_depth or any(slot.is_starred for slot in slots):
-            raise NotAnalyzable
         stored: list[ast.expr] = []
         for slot in slots[: last + 1]:
             if isinstance(slot.value, ast.Constant):

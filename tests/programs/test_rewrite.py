@@ -92,6 +92,23 @@ REWRITTEN: list[tuple[str, str, str]] = [
         "xs = [1]\nfor x in map(str, xs):\n    xs.append(get(1))",
     ),
     (
+        "a list that grows is checked where the iterable of a comprehension makes calls",
+        "names = []\npairs = [(n, x) for n, x in zip(names, [get(n) for n in names])]",
+        "names = []\npairs = [(n, x) for n, x in zip(_check_items(names), "
+        "_batch(1) or [_check_result(_deferred_1_get(n)) for n in _check_items(names)])]",
+    ),
+    (
+        "but a program waits if these calls could change what was checked deep",
+        "x = get(1)\nys = [y for y in sorted(x, key=get(2))]",
+        "x = get(1)\nys = [y for y in sorted(x, key=get(2))]",
+    ),
+    (
+        "a starred argument is inspected deeper than an argument",
+        "x = [get(1), get(2)]\ny = zip(*x)",
+        "x = _batch(1) or [_check_result(_deferred_1_get(1)), _check_result(_deferred_1_get(2))]\n"
+        "y = zip(*_check_deep(x))",
+    ),
+    (
         "a return ends the program",
         "if get(1):\n    return\nreturn get(2)\nsend(3)",
         "if _check(_check_result(_deferred_0_get(1))):\n    raise SystemExit\n"
