@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Self
 
@@ -99,13 +99,10 @@ class KernelEngine:
         """As `Engine.get_ready`: the waiting kernels start in a moment, and are replaced when used."""
         self._pool.keep_up()
 
+    @contextmanager
     def session(
         self, names: frozenset[str], *, preamble: str = "", seed: int = 0
-    ) -> AbstractContextManager[Session]:
-        return self._session(names, preamble, seed)
-
-    @contextmanager
-    def _session(self, names: frozenset[str], preamble: str, seed: int) -> Iterator[Session]:
+    ) -> Iterator[Session]:
         with self._kernel() as kernel:
             session = KernelSession(kernel, names, self.limits)
             session.open(preamble, seed)
@@ -121,12 +118,12 @@ class KernelEngine:
         Raises SandboxDied if its kernel has ended.
         """
         with self._kernel(parked) as kernel:
-            session = KernelSession(kernel, frozenset(), self.limits, for_cells=True)
+            notebook = Notebook(kernel, self.limits)
             if parked is None:
-                session.open("", 0)
+                notebook.open("", 0)
             else:
-                session.take_over(parked, busy=busy)
-            yield Notebook(session)
+                notebook.take_over(parked, busy=busy)
+            yield notebook
 
     def end(self, parked: ParkedSession) -> None:
         """End a parked session's kernel. Raises SandboxUnavailable, SandboxDied if it has ended."""

@@ -12,15 +12,14 @@ Does not stop: a program that lies about its own files.
 
 import base64
 import binascii
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sandbox.engine import JSON, Step
+from sandbox.engine import JSON, Limits
 from sandbox.errors import SandboxDied, SandboxError
-from sandbox.kernel.parked import ParkedSession
+from sandbox.kernel.connection import KernelConnection
 from sandbox.kernel.session import KernelSession
 from sandbox.kernel.stub import STUB
-from sandbox.outputs import Output
 
 _CHUNK = 768 * 1024
 """Bytes of a file in one message; as base64, far below the largest message."""
@@ -41,63 +40,28 @@ class KernelFileError(SandboxError):
     """A file could not be read or written in the sandbox: it is gone, too large, or the disk is full."""
 
 
-class Notebook:
-    """Used by one thread at a time. While a cell is paused, only `resume_with` and `refuse` are allowed."""
+class Notebook(KernelSession):
+    """A session whose pieces are cells. It can be parked and continued by another process.
 
-    def __init__(self, session: KernelSession) -> None:
-        self._session = session
+    It drops output beyond the limit and reports that; its limit of calls is one for each cell; and a cell
+    may wait for several calls at the same time.
+    """
 
-    @property
-    def ended(self) -> bool:
-        """The kernel has ended, or another process continues with it."""
-        return self._session.ended
+    for_cells = True
 
-    @property
-    def paused(self) -> bool:
-        return self._session.paused
-
-    def park(self) -> ParkedSession | None:
-        """What another process needs to continue, or None if the kernel ends with this process."""
-        return self._session.park()
-
-    def detach(self) -> None:
-        """End this notebook but not its kernel, which another process continues with what `park` returned."""
-        self._session.detach()
-
-    def offer(self, names: frozenset[str], preamble: str = "") -> None:
-        """Let calls of `names`, and of no others, pause from now on. Raises SandboxError."""
-        self._session.offer(names, preamble)
-
-    def run(self, cell: str) -> Iterator[Output | Step]:
-        """Run a cell: outputs as they come, a `Step` last. Raises SandboxError."""
-        return self._session.run(cell)
-
-    def resume_with(self, values: Sequence[JSON]) -> Iterator[Output | Step]:
-        """Return results to a paused cell: of its call, and of the first that are `pending` with it."""
-        return self._session.resume_with(values)
-
-    def refuse(self, message: str) -> Iterator[Output | Step]:
-        """Let a paused cell's call raise TypeError; then as `run`."""
-        return self._session.refuse(message)
-
-    def interrupt(self) -> None:
-        """Raise KeyboardInterrupt in the running cell. Callable from any thread."""
-        self._session.interrupt()
-
-    def kill(self) -> None:
-        """End the kernel now. Callable from any thread."""
-        self._session.kill()
+    def __init__(self, kernel: KernelConnection, limits: Limits) -> None:
+        super().__init__(kernel, frozenset(), limits)
 
     def libraries(self, names: Sequence[str]) -> dict[str, str]:
         """Distributions among `names` that are installed in the sandbox -> their versions."""
-        versions = self._session.evaluate(f"{STUB}.libraries({list(names)!r})")
+        versions = self.evaluate(f"{STUB}.libraries({list(names)!r})")
         if not isinstance(versions, dict):
             raise SandboxDied("the kernel no longer answers as it should")
         return {str(name)[:100]: str(version)[:100] for name, version in versions.items()}
 
     def files(self, most: int = 1000) -> list[KernelFile]:
         """At most `most` regular files in the data folder, without hidden ones."""
-        entries = self._session.evaluate(f"{STUB}.files({most})")
+        entries = self.evaluate(f"{STUB}.files({most})")
         try:
             return [_kernel_file(entry) for entry in _list(entries)[:most]]
         except (TypeError, ValueError) as error:
@@ -115,7 +79,7 @@ class Notebook:
                 return bytes(content)
 
     def _read(self, path: str, start: int) -> bytes:
-        chunk = self._session.evaluate(f"{STUB}.read({path!r}, {start}, {_CHUNK})")
+        chunk = self.evaluate(f"{STUB}.read({path!r}, {start}, {_CHUNK})")
         if not isinstance(chunk, str):
             raise KernelFileError(f"{path} cannot be read")
         try:
@@ -127,13 +91,13 @@ class Notebook:
         """Write a file in the data folder, replacing one that exists. Raises KernelFileError."""
         for start in range(0, len(content) or 1, _CHUNK):
             chunk = base64.b64encode(content[start : start + _CHUNK]).decode()
-            problem = self._session.evaluate(f"{STUB}.write({path!r}, {start}, {chunk!r})")
+            problem = self.evaluate(f"{STUB}.write({path!r}, {start}, {chunk!r})")
             if problem is not None:
                 raise KernelFileError(f"{path} cannot be written: {problem}")
 
     def remove(self, path: str) -> None:
         """Remove a file, if it exists."""
-        self._session.evaluate(f"{STUB}.remove({path!r})")
+        self.evaluate(f"{STUB}.remove({path!r})")
 
 
 def _list(value: JSON) -> list[JSON]:

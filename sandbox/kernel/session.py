@@ -67,23 +67,16 @@ class KernelSession:
     """A `Session` that can also report outputs as they come (`run`, `resume_with`). Used by one thread at a
     time.
 
-    A program's session ends if the program prints more than its limit. A session `for_cells` drops the
-    excess and reports that; its limit of calls is one for each cell; and a cell may wait for several calls
-    at the same time.
+    It ends if the program prints more than its limit; for the cells of people and models see
+    `sandbox.kernel.notebook.Notebook`.
     """
 
-    def __init__(
-        self,
-        kernel: KernelConnection,
-        names: frozenset[str],
-        limits: Limits,
-        *,
-        for_cells: bool = False,
-    ) -> None:
+    for_cells = False
+
+    def __init__(self, kernel: KernelConnection, names: frozenset[str], limits: Limits) -> None:
         self._kernel = kernel
         self._names = names
         self._limits = limits
-        self._for_cells = for_cells
         self._marker = secrets.token_hex(16)
         self._request: str | None = None
         """The id of the execute_request of the current piece, while it is running or paused."""
@@ -92,7 +85,7 @@ class KernelSession:
         self._own_seconds = limits.seconds + _OWN_SECONDS
         """Remaining time of our own expressions."""
         self._pauses = 0
-        self._outputs = PieceOutputs(limits.output, truncate=for_cells)
+        self._outputs = PieceOutputs(limits.output, truncate=self.for_cells)
         self.paused = False
         self._takes_list = False
         """The stub sent its calls as a list and expects a list of results."""
@@ -101,7 +94,7 @@ class KernelSession:
     def open(self, preamble: str, seed: int) -> None:
         """Prepare the kernel for this session. Raises SandboxError."""
         self._run_own(
-            stub.call("open_session", seed=seed, ordered=not self._for_cells),
+            stub.call("open_session", seed=seed, ordered=not self.for_cells),
             self._offer(preamble),
         )
 
@@ -165,7 +158,7 @@ class KernelSession:
         """Start a piece: its outputs as they come, a `Step` last. Raises as `start` does."""
         if self.paused:
             raise RuntimeError("the program is paused: resume it before starting another piece")
-        if not self._for_cells:
+        if not self.for_cells:
             source = settle_awaits(source, self._names, awaited=AWAITED)
             self._check_syntax(source)
         self._begin(source)
@@ -230,8 +223,8 @@ class KernelSession:
             raise SandboxDied("this session has ended")
         self._seconds = self._limits.seconds
         self._own_seconds = self._limits.seconds + _OWN_SECONDS
-        self._outputs = PieceOutputs(self._limits.output, truncate=self._for_cells)
-        if self._for_cells:
+        self._outputs = PieceOutputs(self._limits.output, truncate=self.for_cells)
+        if self.for_cells:
             self._pauses = 0
         with self._ending_on_error():
             self._request = self._kernel.execute(source)
@@ -317,7 +310,7 @@ class KernelSession:
 
     def _outputs_before_pause(self) -> Iterator[Output]:
         """The outputs of the piece before its call, if the kernel's connection may deliver them after it."""
-        if not self._for_cells or (barrier := self._kernel.barrier()) is None:
+        if not self.for_cells or (barrier := self._kernel.barrier()) is None:
             return
         with contextlib.suppress(TimeoutError):  # then they come when the piece continues
             for channel, message in self._kernel.messages(_INTERRUPT_SECONDS):
@@ -336,7 +329,7 @@ class KernelSession:
             return None
         text = prompt.removeprefix(self._marker)
         calls, self._takes_list = stub_messages.read_calls(text, self._names)
-        if self._takes_list and not self._for_cells:
+        if self._takes_list and not self.for_cells:
             raise ValueError("a program's calls come one by one")
         first, *others = calls
         self._pauses += 1
@@ -349,7 +342,7 @@ class KernelSession:
         stdout = self._outputs.printed
         if reply["status"] != "ok":
             error = stub_messages.read_failure(reply, stdout)
-            if error.kind == "MemoryError" and not self._for_cells:
+            if error.kind == "MemoryError" and not self.for_cells:
                 # The limit on address space shows as CPython's own error.
                 raise SandboxLimit("memory")
             raise error

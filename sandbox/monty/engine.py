@@ -12,7 +12,7 @@ continues in Monty, and no other engine runs it.
 import datetime as dt
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, Self
 
 import pydantic_monty as pm
@@ -66,13 +66,10 @@ class MontyEngine:
     def get_ready(self) -> None:
         """Does nothing: workers start faster than a model writes."""
 
+    @contextmanager
     def session(
         self, names: frozenset[str], *, preamble: str = "", seed: int = 0
-    ) -> AbstractContextManager[Session]:
-        return self._session(names, preamble, seed)
-
-    @contextmanager
-    def _session(self, names: frozenset[str], preamble: str, seed: int) -> Iterator[Session]:
+    ) -> Iterator[Session]:
         checkout = self._started().checkout(
             limits=_resource_limits(self.limits),
             os_policy=_os_policy(seed),
