@@ -6,7 +6,6 @@ Does not stop: what no probe tests; tests/sandbox/test_docker.py tests much more
 """
 
 import errno
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -103,10 +102,7 @@ def problem(config: Mapping[str, int | str]) -> SandboxUnavailable | None:
         docker.sweep(host)
     except SandboxUnavailable as error:
         return error
-    for check in checks(image, host):
-        if not check.ok:
-            return SandboxUnavailable(check.detail, check.fix)
-    return None
+    return probes.first_problem(checks(image, host))
 
 
 def checks(image: str, host: str) -> list[Check]:
@@ -135,16 +131,10 @@ def _report(image: str, host: str) -> dict[str, Any]:
     try:
         container.write_stdin(b"\n")
         # Read everything before waiting for the end: a full pipe would block forever.
-        output = container.stderr.read().decode(errors="replace").strip()
+        output = container.stderr.read()
     finally:
         container.kill()
         container.close()
-    lines = output.splitlines() or ["no message"]
-    try:
-        report = json.loads(lines[-1])
-    except ValueError:
-        raise SandboxUnavailable(
-            f"the fences cannot be tested in a container: {lines[-1]}", docker.IMAGE_FIX
-        ) from None
-    assert isinstance(report, dict)
-    return report
+    return probes.read_report(
+        output, "the fences cannot be tested in a container", docker.IMAGE_FIX
+    )

@@ -9,7 +9,7 @@ import errno
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -121,7 +121,11 @@ print(json.dumps(report))
 
 def problem() -> SandboxUnavailable | None:
     """The first required fence that does not hold on this machine; None if all hold."""
-    for check in checks():
+    return first_problem(checks())
+
+
+def first_problem(results: Iterable[Check]) -> SandboxUnavailable | None:
+    for check in results:
         if check.needed and not check.ok:
             return SandboxUnavailable(check.detail, check.fix)
     return None
@@ -173,8 +177,8 @@ def _report() -> dict[str, Any]:
             done = subprocess.run(
                 launch.command,
                 pass_fds=launch.pass_fds,
-                capture_output=True,
-                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
                 timeout=30,
                 check=False,
                 env={},
@@ -186,19 +190,22 @@ def _report() -> dict[str, Any]:
         finally:
             if launch.group is not None:
                 launch.group.remove()
+    failure = f"bubblewrap cannot make a sandbox here (exit code {done.returncode})"
+    return read_report(done.stdout, failure, bubblewrap.PERMIT_FIX)
+
+
+def read_report(output: bytes, failure: str, fix: str) -> dict[str, Any]:
+    """The findings in the last line that a probe printed. Raises SandboxUnavailable."""
+    line = (output.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
     try:
-        report = json.loads(done.stdout)
+        report = json.loads(line)
     except ValueError:
-        words = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise SandboxUnavailable(
-            f"bubblewrap cannot make a sandbox here: {words[-1]}", bubblewrap.PERMIT_FIX
-        ) from None
+        raise SandboxUnavailable(f"{failure}: {line}", fix) from None
     assert isinstance(report, dict)
     return report
 
 
-def missing() -> Iterator[Check]:
+def missing() -> list[Check]:
     """Optional fences that this machine does not have, for a warning to the operator."""
     check = _group()
-    if not check.ok:
-        yield check
+    return [] if check.ok else [check]

@@ -68,7 +68,7 @@ PLACES: Mapping[str, KernelPlace] = {
         provisioner="sandbox.kernel.provisioners:BubblewrapProvisioner",
         problem=lambda _: probes.problem(),
         fences=lambda _: probes.checks(),
-        weak=lambda: [*probes.missing()],
+        weak=probes.missing,
     ),
     "docker": KernelPlace(
         provisioner="sandbox.kernel.docker_provisioner:DockerProvisioner",
