@@ -33,8 +33,9 @@ import contextlib
 import json
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from sandbox.awaits import settle_awaits
@@ -161,8 +162,7 @@ class KernelSession:
         if not self.for_cells:
             source = settle_awaits(source, self._names, awaited=AWAITED)
             self._check_syntax(source)
-        self._begin(source)
-        yield from self._until_step()
+        yield from self._begin(source)
 
     def resume_with(self, values: Sequence[JSON]) -> Iterator[Output | Step]:
         """Return results to the paused call and, in order, to those `pending` with it; then as `run`."""
@@ -214,11 +214,9 @@ class KernelSession:
         return stub.call("offer", names=names, preamble=preamble, marker=self._marker)
 
     def _run_own(self, *calls: str) -> None:
-        self._begin("\n".join(calls))
-        _last_step(self._until_step())
+        _last_step(self._begin("\n".join(calls)))
 
-    def _begin(self, source: str) -> None:
-        """Send a piece."""
+    def _begin(self, source: str) -> Iterator[Output | Step]:
         if self.ended:
             raise SandboxDied("this session has ended")
         self._seconds = self._limits.seconds
@@ -226,8 +224,11 @@ class KernelSession:
         self._outputs = PieceOutputs(self._limits.output, truncate=self.for_cells)
         if self.for_cells:
             self._pauses = 0
-        with self._ending_on_error():
+
+        def send() -> None:
             self._request = self._kernel.execute(source)
+
+        yield from self._until_step(send)
 
     def _check_syntax(self, source: str) -> None:
         """Raise the errors of CPython's compiler for a whole program; IPython would run its first
@@ -246,22 +247,12 @@ class KernelSession:
         if not self.paused:
             raise RuntimeError("the program is not paused")
         self.paused = False
-        with self._ending_on_error():
-            self._kernel.reply(text)
-        yield from self._until_step()
+        yield from self._until_step(partial(self._kernel.reply, text))
 
-    @contextlib.contextmanager
-    def _ending_on_error(self) -> Iterator[None]:
-        """End the session if its kernel takes no message."""
+    def _until_step(self, send: Callable[[], None]) -> Iterator[Output | Step]:
+        """Send, and read messages until the piece pauses or ends, within its remaining time."""
         try:
-            yield
-        except SandboxError:
-            self._end()
-            raise
-
-    def _until_step(self) -> Iterator[Output | Step]:
-        """Read messages until the piece pauses or ends, within its remaining time."""
-        try:
+            send()
             yield from self._read_messages()
         except GeneratorExit:
             if self._request is not None and not self.paused:
