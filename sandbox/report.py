@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sandbox.errors import SandboxUnavailable
+
 
 @dataclass(frozen=True)
 class Check:
@@ -14,6 +16,14 @@ class Check:
     detail: str
     fix: str = ""
     needed: bool = True
+
+
+def first_problem(checks: Sequence[Check]) -> SandboxUnavailable | None:
+    """The first required check that failed, or None."""
+    for each in checks:
+        if each.needed and not each.ok:
+            return SandboxUnavailable(each.detail, each.fix)
+    return None
 
 
 def render(checks: Sequence[Check]) -> str:

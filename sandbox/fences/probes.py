@@ -17,7 +17,7 @@ from typing import Any
 from sandbox.errors import SandboxUnavailable
 from sandbox.fences import bubblewrap, cgroups
 from sandbox.fences.rlimits import SET_LIMITS
-from sandbox.report import Check
+from sandbox.report import Check, first_problem
 
 _MiB = 1024 * 1024
 _MEMORY = 64 * _MiB
@@ -122,13 +122,6 @@ print(json.dumps(report))
 def problem() -> SandboxUnavailable | None:
     """The first required fence that does not hold on this machine; None if all hold."""
     return first_problem(checks())
-
-
-def first_problem(results: Iterable[Check]) -> SandboxUnavailable | None:
-    for check in results:
-        if check.needed and not check.ok:
-            return SandboxUnavailable(check.detail, check.fix)
-    return None
 
 
 def checks() -> list[Check]:

@@ -25,6 +25,7 @@ from sandbox.kernel.places import PLACES
 from sandbox.kernel.session import KernelSession
 from sandbox.kernel.stub import STUB
 from sandbox.pool import AcquireSlot, WarmPool
+from sandbox.report import first_problem
 
 
 class KernelEngine:
@@ -74,7 +75,7 @@ class KernelEngine:
         self._pool: WarmPool[KernelConnection] = WarmPool(
             self._connect, size=warm, most=most, max_age=max_age, acquire_slot=acquire_slot
         )
-        self._probe = partial(row.problem, options)
+        self._fences = partial(row.fences, options)
         self._probe_lock = threading.Lock()
         self._problem: SandboxUnavailable | None = None
         self._probed = replaced
@@ -85,7 +86,7 @@ class KernelEngine:
         with self._probe_lock:
             if not self._probed:
                 leftovers.sweep(cgroups.folders())
-                self._problem = self._probe()
+                self._problem = first_problem(self._fences())
                 self._probed = True
             if self._problem is not None:
                 raise SandboxUnavailable(self._problem.reason, self._problem.fix)

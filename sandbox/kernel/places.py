@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from sandbox.errors import SandboxUnavailable
 from sandbox.fences import docker_probes, probes
 from sandbox.kernel.connection import KernelConnection
 from sandbox.report import Check
@@ -23,11 +22,9 @@ Options = Mapping[str, Any]
 class KernelPlace:
     """One place. Libraries that only it needs are imported when it is used."""
 
-    problem: Callable[[Options], SandboxUnavailable | None]
-    """Why no kernel can run there, or None. Called before the first one; may remove what dead servers
-    left."""
     fences: Callable[[Options], list[Check]]
-    """Tries each fence of the place. Takes up to a second."""
+    """Tries each fence of the place, before the first kernel starts there. Takes up to a second; may remove
+    what dead servers left."""
     provisioner: str | None = None
     """``module:class`` of jupyter_client's provisioner, or None where `connect` makes the kernels."""
     connect: Callable[[Options], Callable[..., KernelConnection]] | None = None
@@ -39,14 +36,10 @@ class KernelPlace:
     """Fences that are missing although kernels run: logged at the start of the server."""
 
 
-def _gateway_problem(options: Options) -> SandboxUnavailable | None:
+def _check_gateway(options: Options) -> list[Check]:
     from sandbox.kernel.gateway import Gateway
 
-    return Gateway(**options).problem()
-
-
-def _check_gateway(options: Options) -> list[Check]:
-    if (problem := _gateway_problem(options)) is not None:
+    if (problem := Gateway(**options).problem()) is not None:
         return [Check("gateway", ok=False, detail=problem.reason, fix=problem.fix)]
     detail = f"{options['url']} offers {options['kernel']}; its fences are its own"
     return [Check("gateway", ok=True, detail=detail)]
@@ -66,26 +59,22 @@ def _unsandboxed() -> Sequence[Check]:
 PLACES: Mapping[str, KernelPlace] = {
     "bubblewrap": KernelPlace(
         provisioner="sandbox.kernel.provisioners:BubblewrapProvisioner",
-        problem=lambda _: probes.problem(),
         fences=lambda _: probes.checks(),
         weak=probes.missing,
     ),
     "docker": KernelPlace(
         provisioner="sandbox.kernel.docker_provisioner:DockerProvisioner",
-        problem=docker_probes.problem,
         fences=lambda options: docker_probes.checks(**options),
         options={"image": "docker_image", "host": "docker_host"},
     ),
     "gateway": KernelPlace(
         connect=_connect_gateway,
-        problem=_gateway_problem,
         fences=_check_gateway,
         options={"url": "gateway_url", "token": "gateway_token", "kernel": "gateway_kernel"},
     ),
     "none": KernelPlace(
         provisioner="sandbox.kernel.provisioners:UnsandboxedProvisioner",
-        problem=lambda _: None,
-        fences=lambda _: probes.checks(),
+        fences=lambda _: [],
         weak=_unsandboxed,
     ),
 }

@@ -24,6 +24,7 @@ from sandbox.errors import SandboxDied, SandboxLimit, SandboxUnavailable
 from sandbox.fences import container, docker, docker_probes
 from sandbox.fences.docker import DockerLimits
 from sandbox.fences.leftovers import mark
+from sandbox.report import first_problem
 from tests.conftest import StartProxy
 from tests.support.places import CONFIG, IN_DOCKER, containers, kernels
 
@@ -268,11 +269,11 @@ def test_all_fences_hold() -> None:
 
 
 def test_an_image_that_is_not_there_is_told() -> None:
-    problem = docker_probes.problem({"image": "nobody/nothing"})
+    problem = first_problem(docker_probes.checks(image="nobody/nothing"))
     assert problem is not None
     assert (problem.reason, problem.fix) == (
         "the Docker engine has no image nobody/nothing:latest",
-        "make kernel-image (docker build), or name another one with --docker-image",
+        "make kernel-image (docker build), or set another image with --docker-image",
     )
 
 
@@ -284,13 +285,13 @@ def test_an_image_without_ipykernel_is_told() -> None:
         made.wait()
         made.commit(repository="bare")
         made.remove()
-    problem = docker_probes.problem({"image": "bare"})
+    problem = first_problem(docker_probes.checks(image="bare"))
     assert problem is not None
     assert "python3 finds ipykernel" in problem.reason
 
 
 def test_an_engine_that_is_not_there_is_told() -> None:
-    problem = docker_probes.problem({"host": "unix:///nonexistent"})
+    problem = first_problem(docker_probes.checks(host="unix:///nonexistent"))
     assert problem is not None
     assert problem.reason.startswith("the Docker engine failed: ")
     assert problem.fix.startswith("start Docker on this machine")

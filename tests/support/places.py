@@ -15,6 +15,7 @@ from sandbox.engine import Limits
 from sandbox.errors import SandboxUnavailable
 from sandbox.fences import docker, docker_probes, probes
 from sandbox.kernel.engine import KernelEngine
+from sandbox.report import first_problem
 
 PLACE = os.environ.get("KERNEL_PLACE", "bubblewrap")
 IN_DOCKER = PLACE == "docker"
@@ -42,7 +43,7 @@ OWN_VARIABLES = {
 @cache
 def problem() -> SandboxUnavailable | None:
     """Why no kernel can be had here, or None."""
-    return docker_probes.problem(CONFIG) if IN_DOCKER else probes.problem()
+    return first_problem(docker_probes.checks(**CONFIG) if IN_DOCKER else probes.checks())
 
 
 def kernels(limits: Limits, **options: Any) -> KernelEngine:
