@@ -79,15 +79,9 @@ class WarmPool(Generic[K]):
         self._refill = threading.Event()
         self._maintainer: threading.Thread | None = None
 
-    def fill(self) -> None:
-        """Start the waiting kernels in the background, and maintain their number."""
-        with self._lock:
-            self._check_open()
-            self._fill()
-            self._start_maintenance()
-
     def keep_up(self) -> None:
-        """As `fill`, but a moment later. Does nothing if maintenance has started."""
+        """Start the waiting kernels in a moment, and maintain their number. Does nothing if maintenance has
+        started."""
         if self._maintainer is None and self._size:
             with self._lock:
                 if not self._closed:

@@ -92,9 +92,9 @@ class KernelEngine:
                 raise SandboxUnavailable(self._problem.reason, self._problem.fix)
 
     def warm_up(self) -> None:
-        """Start the waiting kernels now. Raises as `check`."""
+        """As `get_ready`, after a check. Raises as `check`."""
         self.check()
-        self._pool.fill()
+        self.get_ready()
 
     def get_ready(self) -> None:
         """As `Engine.get_ready`: the waiting kernels start in a moment, and are replaced when used."""

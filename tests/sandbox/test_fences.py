@@ -406,7 +406,7 @@ def _until(what: Callable[[], bool]) -> None:
 
 def test_a_waiting_kernel_that_dies_is_replaced(make_pool: Callable[..., Made]) -> None:
     pool, things, _ = make_pool(size=1, most=4)
-    pool.fill()
+    pool.keep_up()
     _until(lambda: len(things) == 1)
     things[0].living = False
     _until(lambda: len(things) == 2)
@@ -416,7 +416,7 @@ def test_a_waiting_kernel_that_dies_is_replaced(make_pool: Callable[..., Made]) 
 
 def test_a_waiting_kernel_that_grows_old_is_replaced(make_pool: Callable[..., Made]) -> None:
     pool, things, clock = make_pool(size=1, most=4)
-    pool.fill()
+    pool.keep_up()
     _until(lambda: len(things) == 1)
     clock.seconds = 61
     assert things[0].disposed.wait(10)
@@ -437,7 +437,7 @@ def test_a_kernel_that_is_handed_out_grows_as_old_as_it_likes(
 
 def test_a_hand_out_is_made_good_in_the_background(make_pool: Callable[..., Made]) -> None:
     pool, things, _ = make_pool(size=2, most=4)
-    pool.fill()
+    pool.keep_up()
     _until(lambda: len(things) == 2)
     pool.acquire()
     _until(lambda: len(things) == 3)
