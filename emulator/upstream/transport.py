@@ -34,7 +34,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpx2
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import HTTPError, ReadTimeoutError
+from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
 from emulator.client_disconnect import stop_on_disconnect
 from emulator.errors import UpstreamFailed
@@ -67,7 +67,21 @@ class UpstreamResponse:
 
     def read(self) -> bytes:
         """Return the bytes that have arrived, after waiting for some; b"" at the end. Raises `HTTPError`."""
-        return self._response.read1(_READ_SIZE, decode_content=self._is_encoded)
+        raw = self._raw
+        if raw is None or self._is_encoded or not raw.chunked or raw.isclosed():
+            return self._response.read1(_READ_SIZE, decode_content=self._is_encoded)
+        # Fast path for streams of events: urllib3's own layers take a fifth of a chat's CPU.
+        try:
+            data = raw.read1(_READ_SIZE)
+        except (OSError, http.client.HTTPException) as error:
+            self.shut_down()
+            self.close()
+            if isinstance(error, TimeoutError):
+                raise ReadTimeoutError(self._response._pool, None, "Read timed out.") from error
+            raise ProtocolError(f"Connection broken: {error!r}", error) from error
+        if raw.isclosed():
+            self._response.release_conn()
+        return data
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self.read, b"")
@@ -173,6 +187,8 @@ class _RawResponse(http.client.HTTPResponse):
         super().__init__(sock, *args, **options)
         self.socket = sock
         self._decoder = ChunkedDecoder()
+        self._read = self.fp.read1
+        """The next read: first from the buffer, which may hold more than the head, then from the socket."""
 
     def read1(self, n: int = -1) -> bytes:
         """As the base class. urllib3 calls it for each `UpstreamResponse.read`."""
@@ -180,7 +196,8 @@ class _RawResponse(http.client.HTTPResponse):
             return super().read1(n)
         content = b""
         while not content and not self._decoder.ended:
-            data = self.fp.read1(_READ_SIZE)
+            data = self._read(_READ_SIZE)
+            self._read = self.socket.recv
             try:
                 if data:
                     content = self._decoder.feed(data)
