@@ -77,7 +77,8 @@ class UpstreamResponse:
             self.shut_down()
             self.close()
             if isinstance(error, TimeoutError):
-                raise ReadTimeoutError(self._response._pool, None, "Read timed out.") from error
+                pool = self._response._pool  # noqa: SLF001 - as urllib3 itself raises it
+                raise ReadTimeoutError(pool, None, "Read timed out.") from error
             raise ProtocolError(f"Connection broken: {error!r}", error) from error
         if raw.isclosed():
             self._response.release_conn()
