@@ -25,7 +25,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -77,8 +77,7 @@ class UpstreamResponse:
             self.shut_down()
             self.close()
             if isinstance(error, TimeoutError):
-                pool = self._response._pool  # noqa: SLF001 - as urllib3 itself raises it
-                raise ReadTimeoutError(pool, None, "Read timed out.") from error
+                raise ReadTimeoutError(None, None, "Read timed out.") from error  # type: ignore[arg-type]
             raise ProtocolError(f"Connection broken: {error!r}", error) from error
         if raw.isclosed():
             self._response.release_conn()
@@ -188,7 +187,7 @@ class _RawResponse(http.client.HTTPResponse):
         super().__init__(sock, *args, **options)
         self.socket = sock
         self._decoder = ChunkedDecoder()
-        self._read = self.fp.read1
+        self._read: Callable[[int], bytes] = self.fp.read1
         """The next read: first from the buffer, which may hold more than the head, then from the socket."""
 
     def read1(self, n: int = -1) -> bytes:
