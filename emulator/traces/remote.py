@@ -14,8 +14,8 @@ from typing import Any
 
 from emulator.errors import ExecutionFailed
 from emulator.shared.rpc import Handler, KeeperUnavailable, RpcClient
-from emulator.traces.listing import MAX_OF_CONTAINER, TracePage, select_page
-from emulator.traces.related import RelatedRequests, find_related
+from emulator.traces.listing import TracePage
+from emulator.traces.related import RelatedRequests
 from emulator.traces.ring import BASE_BYTES, MAX_PART, Entry, Ring
 from emulator.traces.summary import TraceSummary, checksums
 from emulator.traces.trace import Trace
@@ -47,7 +47,7 @@ class RemoteTraces:
     def related(self, trace: Trace) -> RelatedRequests:
         first_prompt = checksums(trace.turns[0].messages) if trace.turns else ()
         summary = TraceSummary.of(trace).to_json()
-        fields = self._call("related", summary, first_prompt, trace.client)
+        fields = self._call("related", summary, first_prompt)
         return RelatedRequests(tuple(fields["steps"]), fields["continues"])
 
     def in_container(self, container: str, client: str | None) -> list[Trace]:
@@ -84,8 +84,8 @@ class _StoredTrace:
     reported: float
 
 
-class TraceStore:
-    """The keeper's side: each public method answers the call of its name. Limits are as in `Traces`."""
+class TraceStore(Ring[_StoredTrace]):
+    """The keeper's side. Limits are as in `Traces`."""
 
     def __init__(
         self,
@@ -94,72 +94,64 @@ class TraceStore:
         max_seconds: float,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._ring: Ring[_StoredTrace] = Ring(max_traces, max_bytes, max_seconds, now)
+        super().__init__(max_traces, max_bytes, max_seconds, now)
         self._max_trace_bytes = max_bytes // MAX_PART
-        self._now = now
 
     def handlers(self) -> dict[str, Handler]:
-        names = ("put", "page", "get", "related", "in_container", "clear", "wait")
-        calls: dict[str, Handler] = {f"traces.{name}": getattr(self, name) for name in names}
-        return calls | {"traces.count_and_bytes": lambda: self._ring.count_and_bytes}
+        """What answers the calls of `TraceSender` and `RemoteTraces`. Results are JSON values."""
+        return {
+            "traces.put": self._put_batch,
+            "traces.page": self._page_json,
+            "traces.get": self._get_parts,
+            "traces.related": self._related_json,
+            "traces.in_container": lambda *of: [*map(self._parts, self.in_container(*of))],
+            "traces.clear": self.clear,
+            "traces.wait": self.wait,
+            "traces.count_and_bytes": lambda: self.count_and_bytes,
+        }
 
-    def put(self, batch: Sequence[Sequence[Any]], attachments: Sequence[bytes] = ()) -> None:
-        """Store what `TraceSender` sent: of each trace that is sent whole, text and body are attached."""
+    def summary(self, value: _StoredTrace) -> TraceSummary:
+        summary = value.summary
+        is_lost = summary.seconds is None and self._now() - value.reported > _LOST_SECONDS
+        return replace(summary, state="failed", error=_LOST) if is_lost else summary
+
+    def _put_batch(self, batch: Sequence[Sequence[Any]], attachments: Sequence[bytes] = ()) -> None:
+        """Of each trace that is sent whole, text and body are attached."""
         parts = iter(attachments)
         for fields, is_whole in batch:
             text, body = (next(parts), next(parts)) if is_whole else (None, b"")
-            self._put(TraceSummary.from_json(fields, body), text)
+            self._put_one(TraceSummary.from_json(fields, body), text)
 
-    def page(self, parameters: Mapping[str, str], client: str | None) -> dict[str, Any]:
-        found = select_page(self._rows(client), parameters)
-        return {**asdict(replace(found, rows=())), "rows": [row.to_json() for row in found.rows]}
-
-    def get(self, key: str, client: str | None) -> Any:
-        entry = self._ring.get(key, client)
-        return None if entry is None else self._parts(entry.value)
-
-    def related(
-        self, summary: Mapping[str, Any], first_prompt: Sequence[int], client: str
-    ) -> dict[str, Any]:
-        own = TraceSummary.from_json(summary)
-        return asdict(find_related(own, first_prompt, self._rows(client)))
-
-    def in_container(self, container: str, client: str | None) -> Any:
-        stored = [entry.value for entry in self._ring.all(client)]
-        found = [one for one in stored if one.summary.container == container]
-        return [self._parts(one) for one in found[:MAX_OF_CONTAINER]]
-
-    def clear(self, client: str | None) -> int:
-        return self._ring.clear(client)
-
-    def wait(self, version: int, seconds: float) -> int:
-        return self._ring.wait(version, seconds)
-
-    def _put(self, summary: TraceSummary, text: bytes | None) -> None:
+    def _put_one(self, summary: TraceSummary, text: bytes | None) -> None:
         """``text`` is None in a report that the request still runs: its stored contents stay."""
-        known = self._ring.get(summary.id)
+        known = self.get(summary.id)
         if text is None and known is not None:
-            summary, text = replace(summary, body=known.value.summary.body), known.value.text
+            summary, text = replace(summary, body=known.summary.body), known.text
         size = len(summary.body) + len(text or b"") + sum(map(len, summary.words))
         if size > self._max_trace_bytes:
             summary, text, size = replace(summary, body=b"", words=()), None, 0
         has_ended = summary.seconds is not None
         stored = _StoredTrace(summary, text, self._now())
         size += BASE_BYTES
-        self._ring.put(Entry(summary.id, summary.client, summary.began, has_ended, stored, size))
+        self.put(Entry(summary.id, summary.client, summary.began, has_ended, stored, size))
 
-    def _rows(self, client: str | None) -> Sequence[TraceSummary]:
-        return [self._row(entry.value) for entry in self._ring.all(client)]
+    def _page_json(self, parameters: Mapping[str, str], client: str | None) -> dict[str, Any]:
+        found = self.page(parameters, client)
+        return {**asdict(replace(found, rows=())), "rows": [row.to_json() for row in found.rows]}
 
-    def _row(self, stored: _StoredTrace) -> TraceSummary:
-        summary = stored.summary
-        is_lost = summary.seconds is None and self._now() - stored.reported > _LOST_SECONDS
-        return replace(summary, state="failed", error=_LOST) if is_lost else summary
+    def _get_parts(self, key: str, client: str | None) -> Any:
+        stored = self.get(key, client)
+        return None if stored is None else self._parts(stored)
+
+    def _related_json(
+        self, summary: Mapping[str, Any], first_prompt: Sequence[int]
+    ) -> dict[str, Any]:
+        return asdict(self.related_to(TraceSummary.from_json(summary), first_prompt))
 
     def _parts(self, stored: _StoredTrace) -> Any:
         """The arguments of `_trace`."""
         text = None if stored.text is None else stored.text.decode()
-        return self._row(stored).to_json(), text, stored.summary.body.decode("latin-1")
+        return self.summary(stored).to_json(), text, stored.summary.body.decode("latin-1")
 
 
 def _trace(fields: Mapping[str, Any], text: str | None, body: str) -> Trace:

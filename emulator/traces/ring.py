@@ -1,12 +1,20 @@
-"""The most recent requests, limited in number, bytes and age. The oldest are removed first."""
+"""The most recent requests, limited in number, bytes and age. The oldest are removed first.
+
+`Traces` stores the whole traces of one process, and `remote.TraceStore` the serialized ones of several.
+"""
 
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from emulator.traces.listing import MAX_OF_CONTAINER, TracePage, select_page
+from emulator.traces.related import RelatedRequests, find_related
+from emulator.traces.summary import TraceSummary
 
 BASE_BYTES = 2048
 """About the size of a request without its contents."""
@@ -26,8 +34,8 @@ class Entry(Generic[T]):
     size: int = BASE_BYTES
 
 
-class Ring(Generic[T]):
-    """Safe to share between threads."""
+class Ring(ABC, Generic[T]):
+    """With None as ``client``, methods concern the requests of all clients. Safe to share between threads."""
 
     def __init__(
         self, max_entries: int, max_bytes: int, max_seconds: float, now: Callable[[], float]
@@ -41,6 +49,9 @@ class Ring(Generic[T]):
         self._changed = threading.Condition()
         self.version = 0
         """Rises with each change."""
+
+    @abstractmethod
+    def summary(self, value: T) -> TraceSummary: ...
 
     def put(self, entry: Entry[T], *, only_replace: bool = False) -> None:
         """Add ``entry`` or replace the one with its id; ``only_replace``: ignore it if there is none.
@@ -57,23 +68,37 @@ class Ring(Generic[T]):
             self._shrink()
             self._report_change()
 
-    def all(self, client: str | None = None) -> list[Entry[T]]:
-        """The entries of ``client``, or of all with None; the newest first."""
+    def all(self, client: str | None = None) -> list[T]:
+        """The newest first."""
         with self._changed:
             self._shrink()
             entries = [*reversed(self._entries.values())]
         if client is not None:
             entries = [entry for entry in entries if entry.client == client]
-        return sorted(entries, key=lambda entry: entry.began, reverse=True)
+        entries.sort(key=lambda entry: entry.began, reverse=True)
+        return [entry.value for entry in entries]
 
-    def get(self, key: str, client: str | None = None) -> Entry[T] | None:
+    def get(self, key: str, client: str | None = None) -> T | None:
         with self._changed:
             self._shrink()
             entry = self._entries.get(key)
-        return entry if entry is not None and client in (None, entry.client) else None
+        return entry.value if entry is not None and client in (None, entry.client) else None
+
+    def page(self, parameters: Mapping[str, str], client: str | None) -> TracePage:
+        """For ``parameters`` see `select_page`."""
+        return select_page(self._summaries_of(client), parameters)
+
+    def related_to(self, own: TraceSummary, first_prompt: Sequence[int]) -> RelatedRequests:
+        """For ``first_prompt`` see `find_related`."""
+        return find_related(own, first_prompt, self._summaries_of(own.client))
+
+    def in_container(self, container: str, client: str | None) -> list[T]:
+        """The requests that ran cells in a container, the newest first."""
+        found = [value for value in self.all(client) if self.summary(value).container == container]
+        return found[:MAX_OF_CONTAINER]
 
     def clear(self, client: str | None = None) -> int:
-        """Remove the entries of ``client``, or all. Returns their number."""
+        """Remove them. Returns their number."""
         with self._changed:
             keys = [key for key, entry in self._entries.items() if client in (None, entry.client)]
             for key in keys:
@@ -92,6 +117,9 @@ class Ring(Generic[T]):
         """The number of requests, and about their size."""
         with self._changed:
             return len(self._entries), self._bytes
+
+    def _summaries_of(self, client: str | None) -> list[TraceSummary]:
+        return [self.summary(value) for value in self.all(client)]
 
     def _report_change(self) -> None:
         self.version += 1

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from emulator.errors import ClientDisconnected
-from emulator.events import ToolCall, Usage
+from emulator.events import CodeFinished, ToolCall, Usage
 
 State = Literal["running", "answered", "called", "failed", "left"]
 """``called``: the answer consists of calls; ``left``: the client disconnected first."""
@@ -180,8 +180,7 @@ class Trace:
     """The number of all calls that were sent, including an upstream's own."""
     cell: str = ""
     """Code that the client sent to a container itself."""
-    cells: list[Any] = field(default_factory=list)
-    """`CodeFinished` events."""
+    cells: list[CodeFinished] = field(default_factory=list)
     first_output: float | None = None
     """When the first text, reasoning or call was sent to the client."""
     first_call: float | None = None

@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 
 import structlog
 
-from emulator.traces.listing import MAX_OF_CONTAINER, TracePage, select_page
-from emulator.traces.related import RelatedRequests, find_related
+from emulator.traces.listing import TracePage
+from emulator.traces.related import RelatedRequests
 from emulator.traces.ring import BASE_BYTES, MAX_PART, Entry, Ring
 from emulator.traces.sizes import size_of, strip
 from emulator.traces.summary import TraceSummary, checksums
@@ -50,7 +50,7 @@ class TraceReader(Protocol):
         ...
 
 
-class Traces:
+class Traces(Ring[Trace]):
     """See `TraceReader`. Safe to share between threads."""
 
     def __init__(
@@ -66,11 +66,10 @@ class Traces:
 
         Raw bytes are recorded if traces are stored or ``records_wire`` is True.
         """
+        super().__init__(max_traces, max_bytes, max_seconds, now)
         self._is_storing = max_traces > 0
         self._max_trace_bytes = max_bytes // MAX_PART
         self._records_wire = records_wire or self._is_storing
-        self._now = now
-        self._ring: Ring[Trace] = Ring(max_traces, max_bytes, max_seconds, now)
         self._summaries: WeakKeyDictionary[Trace, TraceSummary] = WeakKeyDictionary()
         """Of finished traces that were listed. Most are never looked at."""
         self._on_begin: list[Listener] = []
@@ -102,7 +101,7 @@ class Traces:
         for listener in self._on_begin:
             _call(listener, trace)
         if self._is_storing:
-            self._ring.put(_entry(trace))
+            self.put(_entry(trace))
         return trace
 
     def finish(self, trace: Trace, *, disconnected: bool = False) -> None:
@@ -118,50 +117,18 @@ class Traces:
             strip(trace)
             self._summaries.pop(trace, None)  # made by a reader in the meantime
             size = BASE_BYTES
-        self._ring.put(_entry(trace, size), only_replace=True)
-
-    def all(self, client: str | None = None) -> list[Trace]:
-        """The traces of ``client``, or of all with None; the newest first."""
-        return [entry.value for entry in self._ring.all(client)]
-
-    def page(self, parameters: Mapping[str, str], client: str | None) -> TracePage:
-        return select_page(self._rows(client), parameters)
-
-    def get(self, key: str, client: str | None = None) -> Trace | None:
-        entry = self._ring.get(key, client)
-        return None if entry is None else entry.value
+        self.put(_entry(trace, size), only_replace=True)
 
     def related(self, trace: Trace) -> RelatedRequests:
         first_prompt = checksums(trace.turns[0].messages) if trace.turns else ()
-        return find_related(self._summary(trace), first_prompt, self._rows(trace.client))
+        return self.related_to(self.summary(trace), first_prompt)
 
-    def in_container(self, container: str, client: str | None) -> list[Trace]:
-        found = [trace for trace in self.all(client) if trace.container == container]
-        return found[:MAX_OF_CONTAINER]
-
-    def clear(self, client: str | None = None) -> int:
-        return self._ring.clear(client)
-
-    def wait(self, version: int, seconds: float) -> int:
-        return self._ring.wait(version, seconds)
-
-    @property
-    def version(self) -> int:
-        return self._ring.version
-
-    @property
-    def count_and_bytes(self) -> tuple[int, int]:
-        return self._ring.count_and_bytes
-
-    def _rows(self, client: str | None) -> list[TraceSummary]:
-        return [self._summary(trace) for trace in self.all(client)]
-
-    def _summary(self, trace: Trace) -> TraceSummary:
-        if trace.seconds is None:
-            return TraceSummary.of(trace)  # it still changes
-        summary = self._summaries.get(trace)
+    def summary(self, value: Trace) -> TraceSummary:
+        if value.seconds is None:
+            return TraceSummary.of(value)  # it still changes
+        summary = self._summaries.get(value)
         if summary is None:
-            summary = self._summaries[trace] = TraceSummary.of(trace)
+            summary = self._summaries[value] = TraceSummary.of(value)
         return summary
 
 
