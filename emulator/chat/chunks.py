@@ -135,22 +135,22 @@ class _ChoiceWriter:
                     pass  # `ChunkWriter.write` handles these
                 case ReasoningDelta(text):
                     yield self._chunk({"reasoning_content": text})
-                case ContentDelta():
-                    yield self._chunk({"content": self._code.separated(part).text})
+                case ContentDelta(text):
+                    yield self._chunk({"content": self._code.separated(text)})
                 case CallStarted() | ArgumentsDelta() | ToolCall():
                     for delta in self._calls.deltas(part):
                         yield self._chunk({"content": None, **delta} if self._role else delta)
                 case Finish(reason, usage):
                     self.usage = usage
-                    for links in self._code.links(part):
-                        yield self._chunk({"content": links.text})
+                    if reason != "tool_calls" and (links := self._code.links()):
+                        yield self._chunk({"content": links})
                     if self._role:
                         yield self._chunk({"content": ""})
                     legacy_call = self._legacy and reason == "tool_calls"
                     yield self._chunk({}, "function_call" if legacy_call else reason)
                 case _:
-                    for text_delta in self._code.as_reasoning(part):
-                        yield self._chunk({"reasoning_content": text_delta.text})
+                    for reasoning in self._code.as_reasoning(part):
+                        yield self._chunk({"reasoning_content": reasoning})
 
     def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> Chunk:
         choice = {

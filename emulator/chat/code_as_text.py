@@ -5,7 +5,7 @@ Code and its output are fenced blocks in the reasoning; links to files end the a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from urllib.parse import quote
 
 from emulator.events import (
@@ -14,11 +14,8 @@ from emulator.events import (
     CodeFinished,
     CodeOutput,
     CodeStarted,
-    ContentDelta,
     CreatedFile,
-    Finish,
     Logs,
-    ReasoningDelta,
 )
 
 CodeEvent = CodeStarted | CodeDelta | CodeComplete | CodeOutput | CodeFinished
@@ -37,22 +34,22 @@ class CodeAsText:
         self._has_content = False
         self._after_code = False
 
-    def as_reasoning(self, event: CodeEvent) -> Iterator[ReasoningDelta]:
+    def as_reasoning(self, event: CodeEvent) -> Iterator[str]:
         match event:
             case CodeStarted():
                 self._after_code, self._code = True, "\n"
-                yield ReasoningDelta("\n```python\n")
+                yield "\n```python\n"
             case CodeDelta(text):
                 self._code = text or self._code
-                yield ReasoningDelta(text)
+                yield text
             case CodeComplete(code):
                 self._code = None
                 yield _closing_fence(code)
             case CodeOutput(Logs(text)):
                 if not self._in_output:
                     self._in_output = True
-                    yield ReasoningDelta("\n```text\n")
-                yield ReasoningDelta(text)
+                    yield "\n```text\n"
+                yield text
             case CodeFinished(files=files):
                 if self._code is not None:  # the cell did not run
                     yield _closing_fence(self._code)
@@ -60,31 +57,26 @@ class CodeAsText:
                 self._files |= {file.file_id: file for file in files}
                 if self._in_output:
                     self._in_output = False
-                    yield ReasoningDelta("\n```\n")
+                    yield "\n```\n"
 
-    def separated(self, event: ContentDelta) -> ContentDelta:
-        """Return ``event``, separated by a blank line from content that came before a cell."""
+    def separated(self, text: str) -> str:
+        """Return ``text``, separated by a blank line from content that came before a cell."""
         separate = self._has_content and self._after_code
         self._has_content, self._after_code = True, False
-        return ContentDelta("\n\n" + event.text.lstrip("\n")) if separate else event
+        return "\n\n" + text.lstrip("\n") if separate else text
 
-    def links(self, finish: Finish) -> Iterator[ContentDelta]:
-        """The links to created files, at the end of the answer."""
-        if self._files and finish.reason != "tool_calls":
-            separator = "\n\n" if self._has_content else ""
-            yield ContentDelta(separator + markdown(tuple(self._files.values()), self._origin))
-
-
-def _closing_fence(code: str) -> ReasoningDelta:
-    return ReasoningDelta("```\n" if code.endswith("\n") else "\n```\n")
+    def links(self) -> str:
+        """The links to created files, one a line, for the end of the answer; "" if there are none."""
+        separator = "\n\n" if self._files and self._has_content else ""
+        return separator + "\n".join(_link(file, self._origin) for file in self._files.values())
 
 
-def markdown(files: Sequence[CreatedFile], origin: str) -> str:
-    """One line for each file: images are embedded, other files linked."""
-    return "\n".join(_link(file, origin) for file in files)
+def _closing_fence(code: str) -> str:
+    return "```\n" if code.endswith("\n") else "\n```\n"
 
 
 def _link(file: CreatedFile, origin: str) -> str:
+    """Images are embedded, other files linked."""
     name = file.path.rpartition("/")[2]
     # The name comes from the sandbox: it must not end the link and inject other Markdown.
     label = "".join(c if c.isalnum() or c in " ._-" else "_" for c in name)

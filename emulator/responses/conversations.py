@@ -7,7 +7,8 @@ processes and replicas. Knows nothing of HTTP.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +21,15 @@ from emulator.responses.items import MAX_ITEMS, Json, quoted
 from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
 
 _MAX_ID = 128
+
+
+@contextmanager
+def store_failures(problem: str) -> Iterator[None]:
+    """Raises `StoreUnavailable` with ``problem`` if the block cannot use the store."""
+    try:
+        yield
+    except StoreFailed as error:
+        raise StoreUnavailable(f"{problem} at the moment: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -53,18 +63,19 @@ class Conversations:
     ) -> StoredConversation:
         """Raises `BadRequest`, `StoreUnavailable`."""
         conversation = StoredConversation(new_id("conv_"), int(time.time()), metadata, [*items])
-        self._put(client, conversation)
+        if self.store is None:
+            raise BadRequest("Conversations need a store: set store (docs/settings.md).")
+        value = _serialized(conversation)
+        with store_failures("The conversation cannot be stored"):
+            self.store.put({_key(client, conversation.id): value}, self.seconds)
         return conversation
 
     def get(self, client: str, key: str) -> StoredConversation:
         """Raises `NotFound`, `StoreUnavailable`."""
         value = None
         if self.store is not None and len(key) <= _MAX_ID:
-            try:
+            with store_failures("Conversations cannot be read"):
                 value = self.store.get(_key(client, key))
-            except StoreFailed as error:
-                message = f"Conversations cannot be read at the moment: {error}"
-                raise StoreUnavailable(message) from error
         return _read(key, value)
 
     def update(self, client: str, key: str, metadata: dict[str, str]) -> StoredConversation:
@@ -88,11 +99,8 @@ class Conversations:
         """Raises `NotFound`, `StoreUnavailable`."""
         self.get(client, key)
         assert self.store is not None
-        try:
+        with store_failures("The conversation cannot be deleted"):
             self.store.delete([_key(client, key)])
-        except StoreFailed as error:
-            message = f"The conversation cannot be deleted at the moment: {error}"
-            raise StoreUnavailable(message) from error
 
     def _changed(
         self, client: str, key: str, change: Callable[[StoredConversation], StoredConversation]
@@ -105,22 +113,9 @@ class Conversations:
             changed = change(_read(key, value))
             return _serialized(changed)
 
-        try:
+        with store_failures("The conversation cannot be stored"):
             self.store.change(_key(client, key), write, self.seconds)
-        except StoreFailed as error:
-            message = f"The conversation cannot be stored at the moment: {error}"
-            raise StoreUnavailable(message) from error
         return changed
-
-    def _put(self, client: str, conversation: StoredConversation) -> None:
-        if self.store is None:
-            raise BadRequest("Conversations need a store: set store (docs/settings.md).")
-        value = _serialized(conversation)
-        try:
-            self.store.put({_key(client, conversation.id): value}, self.seconds)
-        except StoreFailed as error:
-            message = f"The conversation cannot be stored at the moment: {error}"
-            raise StoreUnavailable(message) from error
 
 
 def _read(key: str, value: bytes | None) -> StoredConversation:

@@ -242,10 +242,10 @@ def _parse(item: Json, place: str) -> Iterator[Item]:
     if kind in ITEMS:
         yield _parsed(item, place)
     elif kind in tool_items.OUTPUTS:
-        output = tool_items.output(item)
+        output = tool_items.OUTPUTS[kind](item)
         parts = [_text(output, output=False)] if isinstance(output, str) else output
         yield _parsed({"type": "function_call_output", **ids, "output": parts}, place)
-    elif kind in tool_items.CALLS and (call := tool_items.call(item)) is not None:
+    elif kind in tool_items.CALLS and (call := tool_items.CALLS[kind](item)) is not None:
         name, arguments, result = call
         text = json_codec.dumps(arguments).decode()
         yield _parsed({"type": "function_call", **ids, "name": name, "arguments": text}, place)

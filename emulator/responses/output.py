@@ -7,11 +7,10 @@ the response around the item; events have no sequence numbers yet.
 from __future__ import annotations
 
 import base64
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from emulator.events import CallStarted, CodeFinished, Image, Logs, ToolCall, pieces
+from emulator.events import CallStarted, CodeFinished, Image, Logs, ToolCall, ToolKind, pieces
 from emulator.responses.items import Json
 from emulator.responses.tools import CallForm, ClientTool
 
@@ -24,6 +23,12 @@ class ItemWriter:
     def __init__(self, index: int, item: Json) -> None:
         self.index = index
         self.item = item
+        self._texts: list[str] = []
+        """The deltas that were sent."""
+
+    @property
+    def text(self) -> str:
+        return "".join(self._texts)
 
     def start(self) -> Events:
         yield {
@@ -49,11 +54,6 @@ class MessageItemWriter(ItemWriter):
     def __init__(self, index: int, key: str) -> None:
         item = {"id": key, "type": "message", "role": "assistant"}
         super().__init__(index, {**item, "status": "in_progress", "content": []})
-        self._texts: list[str] = []
-
-    @property
-    def text(self) -> str:
-        return "".join(self._texts)
 
     def start(self) -> Events:
         yield from super().start()
@@ -89,7 +89,6 @@ class ReasoningItemWriter(ItemWriter):
 
     def __init__(self, index: int, key: str) -> None:
         super().__init__(index, {"id": key, "type": "reasoning", "summary": []})
-        self._texts: list[str] = []
 
     def start(self) -> Events:
         yield from super().start()
@@ -101,67 +100,55 @@ class ReasoningItemWriter(ItemWriter):
         yield self._event("reasoning_summary_text.delta", summary_index=0, delta=text)
 
     def close(self) -> Events:
-        text = "".join(self._texts)
-        part = {"type": "summary_text", "text": text}
-        yield self._event("reasoning_summary_text.done", summary_index=0, text=text)
+        part = {"type": "summary_text", "text": self.text}
+        yield self._event("reasoning_summary_text.done", summary_index=0, text=self.text)
         yield self._event("reasoning_summary_part.done", summary_index=0, part=part)
         yield self._done(summary=[part])
 
 
-class CallItemWriter(ItemWriter, ABC):
+@dataclass(frozen=True)
+class _CallShape:
+    type: str
+    prefix: str
+    """The prefix of item ids."""
+    field: str
+    """The field of the arguments."""
+    events: str
+
+
+_SHAPES: Mapping[ToolKind, _CallShape] = {
+    "function": _CallShape("function_call", "fc_", "arguments", "function_call_arguments"),
+    "custom": _CallShape("custom_tool_call", "ctc_", "input", "custom_tool_call_input"),
+}
+
+
+class CallItemWriter(ItemWriter):
     """Writes a call of a function or of a custom tool."""
 
-    prefix: ClassVar[str]
-    _field: ClassVar[str]
-    _events: ClassVar[str]
-
-    def __init__(self, index: int, key: str, call: CallStarted, form: CallForm) -> None:
-        item = {"id": key, "call_id": call.id, "name": form.name, self._field: ""}
+    def __init__(
+        self, index: int, key: Callable[[str], str], call: CallStarted, form: CallForm
+    ) -> None:
+        """``key`` makes an id with the given prefix."""
+        shape = self._shape = _SHAPES[call.kind]
+        item = {"id": key(shape.prefix), "call_id": call.id, "name": form.name, shape.field: ""}
         if form.namespace is not None:
             item["namespace"] = form.namespace
+        item["type"] = shape.type
+        self._is_function = call.kind == "function"
+        if self._is_function:  # the items of custom tools have no status
+            item["status"] = "in_progress"
         super().__init__(index, item)
-        self._texts: list[str] = []
 
     def feed(self, text: str) -> Events:
         self._texts.append(text)
-        yield self._event(f"{self._events}.delta", delta=text)
+        yield self._event(f"{self._shape.events}.delta", delta=text)
 
     def close(self, status: str = "completed") -> Events:
-        text = "".join(self._texts)
+        arguments = {self._shape.field: self.text}
         if status == "completed":
-            yield self._arguments_done(text)
-        yield self._done(**{self._field: text, **self._status(status)})
-
-    @abstractmethod
-    def _arguments_done(self, text: str) -> Json:
-        """The event with the complete arguments."""
-
-    def _status(self, status: str) -> Json:
-        """The status field, which the items of custom tools do not have."""
-        return {"status": status} if "status" in self.item else {}
-
-
-class FunctionCallWriter(CallItemWriter):
-    prefix, _field, _events = "fc_", "arguments", "function_call_arguments"
-
-    def __init__(self, index: int, key: str, call: CallStarted, form: CallForm) -> None:
-        super().__init__(index, key, call, form)
-        self.item |= {"type": "function_call", "status": "in_progress"}
-
-    def _arguments_done(self, text: str) -> Json:
-        name = self.item["name"]
-        return self._event(f"{self._events}.done", name=name, arguments=text)
-
-
-class CustomCallWriter(CallItemWriter):
-    prefix, _field, _events = "ctc_", "input", "custom_tool_call_input"
-
-    def __init__(self, index: int, key: str, call: CallStarted, form: CallForm) -> None:
-        super().__init__(index, key, call, form)
-        self.item["type"] = "custom_tool_call"
-
-    def _arguments_done(self, text: str) -> Json:
-        return self._event(f"{self._events}.done", input=text)
+            name = {"name": self.item["name"]} if self._is_function else {}
+            yield self._event(f"{self._shape.events}.done", **name, **arguments)
+        yield self._done(**arguments, **({"status": status} if self._is_function else {}))
 
 
 class ClientToolCallWriter(ItemWriter):
@@ -186,21 +173,12 @@ class ClientToolCallWriter(ItemWriter):
         return {"type": f"response.shell_call_command.{kind}", **place, **fields}
 
 
-def call_writer(
-    index: int, key: Callable[[str], str], call: CallStarted, form: CallForm
-) -> FunctionCallWriter | CustomCallWriter:
-    """Return the writer of a call; ``key`` makes an id with the given prefix."""
-    kind = CustomCallWriter if call.kind == "custom" else FunctionCallWriter
-    return kind(index, key(kind.prefix), call, form)
-
-
 class CodeCallWriter(ItemWriter):
     """Writes a cell of the code interpreter."""
 
     def __init__(self, index: int, key: str, container_id: str) -> None:
         item = {"id": key, "type": "code_interpreter_call", "status": "in_progress"}
         super().__init__(index, {**item, "code": "", "container_id": container_id, "outputs": None})
-        self._texts: list[str] = []
         self._code_complete = False
 
     def start(self) -> Events:
@@ -217,7 +195,7 @@ class CodeCallWriter(ItemWriter):
 
     def close(self, result: CodeFinished) -> Events:
         if not self._code_complete:
-            yield from self._complete_code("".join(self._texts))
+            yield from self._complete_code(self.text)
         if result.status != "incomplete":
             yield self._event("code_interpreter_call.completed")
         yield self._done(status=result.status, outputs=[_output(one) for one in result.outputs])

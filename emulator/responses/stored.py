@@ -13,9 +13,10 @@ from typing import Any
 import structlog
 
 from emulator import json_codec
-from emulator.errors import BadRequest, NotFound, StoreUnavailable
+from emulator.errors import BadRequest, NotFound
 from emulator.events import AnswerEvent, UpstreamAccepted
 from emulator.responses import event_log
+from emulator.responses.conversations import store_failures
 from emulator.responses.event_log import EventLog
 from emulator.responses.items import Json, quoted
 from emulator.responses.writer import ResponseWriter
@@ -108,11 +109,8 @@ class StoredResponses:
             *(_item(client, item["id"]) for item in stored.response["output"]),
         ]
         assert self.store is not None
-        try:
+        with store_failures("The response cannot be deleted"):
             self.store.delete(keys)
-        except StoreFailed as error:
-            message = f"The response cannot be deleted at the moment: {error}"
-            raise StoreUnavailable(message) from error
 
     def history(self, client: str, key: str | None) -> list[Json]:
         """Return the items of a response and of all earlier ones, in order.
@@ -191,11 +189,8 @@ class StoredResponses:
     def _get(self, key: str) -> bytes | None:
         if self.store is None:
             return None
-        try:
+        with store_failures("Responses cannot be read"):
             return self.store.get(key)
-        except StoreFailed as error:
-            message = f"Responses cannot be read at the moment: {error}"
-            raise StoreUnavailable(message) from error
 
 
 class _BoundedReader:

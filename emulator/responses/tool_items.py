@@ -17,16 +17,6 @@ ConvertedCall: TypeAlias = tuple[str, Mapping[str, Any], str | None]
 """A call's name and arguments, and its result if the item has one."""
 
 
-def call(item: Json) -> ConvertedCall | None:
-    """Convert an item of a type in `CALLS`. Returns None if it has no information for a model."""
-    return CALLS[item["type"]](item)
-
-
-def output(item: Json) -> Any:
-    """Return the output of an item of a type in `OUTPUTS`, as text or parts."""
-    return OUTPUTS[item["type"]](item)
-
-
 def _local_shell(item: Json) -> ConvertedCall:
     action = _without_empty(_object(item, "action"))
     action.pop("type", None)
@@ -45,10 +35,6 @@ def _apply_patch(item: Json) -> ConvertedCall:
 def _computer(item: Json) -> ConvertedCall:
     actions = item.get("actions") or [_object(item, "action")]
     return "computer", {"actions": actions}, None
-
-
-def _tool_search(item: Json) -> None:
-    """Skipped: the tools that it found are tools of the request (`tools.added_tools`)."""
 
 
 def _web_search(item: Json) -> ConvertedCall | None:
@@ -99,12 +85,12 @@ CALLS: Mapping[str, Callable[[Json], ConvertedCall | None]] = {
     "shell_call": _shell,
     "apply_patch_call": _apply_patch,
     "computer_call": _computer,
-    "tool_search_call": _tool_search,
     "web_search_call": _web_search,
     "file_search_call": _file_search,
     "mcp_call": _mcp,
     "image_generation_call": _image,
 }
+"""A function returns None for an item without information for a model."""
 
 
 def _shell_output(item: Json) -> str:
@@ -148,10 +134,12 @@ SKIPPED = frozenset(
         "mcp_list_tools",
         "program",
         "program_output",
+        "tool_search_call",
         "tool_search_output",
     }
 )
-"""Types of items without information for a model. The calls of a program are separate items."""
+"""Types of items without information for a model. The calls of a program are separate items, and what a tool
+search finds are tools of the request (`tools.added_tools`)."""
 
 
 def _object(value: Json, name: str) -> Json:

@@ -40,7 +40,6 @@ from emulator.responses.output import (
     ItemWriter,
     MessageItemWriter,
     ReasoningItemWriter,
-    call_writer,
 )
 from emulator.responses.tools import CallForm, to_chat_tools
 
@@ -156,7 +155,7 @@ class ResponseWriter:
                 yield from self._last_message()
                 form = self._form(event)
                 if form.tool is None:
-                    yield from self._start(lambda n: call_writer(n, self._id, event, form))
+                    yield from self._start(lambda n: CallItemWriter(n, self._id, event, form))
             case ArgumentsDelta(text):
                 if isinstance(self._open, CallItemWriter):
                     yield from self._open.feed(text)
