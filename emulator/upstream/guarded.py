@@ -88,16 +88,10 @@ class GuardedUpstream:
         reply.on_close(close)
         return reply
 
-    def pass_on(
-        self,
-        request: PassedOnRequest,
-        until: float,
-        key: str | None,
-        may_repeat: Callable[[UpstreamFailed], bool],
-    ) -> PassedOnResponse:
+    def pass_on(self, request: PassedOnRequest, until: float, key: str | None) -> PassedOnResponse:
         """As `Upstream.pass_on`. The request holds its slot until the response's body is closed."""
         send = partial(self.upstream.pass_on, request, until, key)
-        response, release = self._send(send, until, may_repeat)
+        response, release = self._send(send, until, request.may_repeat)
         response.body.on_close(release)
         return response
 

@@ -50,13 +50,12 @@ class PassedOnRequest:
             query = urlencode([*others, *operator_query.items()])
         return f"{base_url}/{self.path}" + (f"?{query}" if query else "")
 
+    def may_repeat(self, error: UpstreamFailed) -> bool:
+        """Return True if it may be sent again: a POST only if the upstream certainly did not act on it.
 
-def may_repeat(method: str, error: UpstreamFailed) -> bool:
-    """Return True if a request may be sent again: a POST only if the upstream certainly did not act on it.
-
-    That is so without a connection, and if the upstream says when to retry (RFC 9110, 9.2.2 and 10.2.3).
-    """
-    if method == "GET" or error.code == "upstream_down":
-        return True
-    advised = not {"retry-after", "retry-after-ms"}.isdisjoint(error.headers)
-    return error.status in (429, 503) and advised
+        That is so without a connection, and if the upstream says when to retry (RFC 9110, 9.2.2 and 10.2.3).
+        """
+        if self.method == "GET" or error.code == "upstream_down":
+            return True
+        advised = not {"retry-after", "retry-after-ms"}.isdisjoint(error.headers)
+        return error.status in (429, 503) and advised

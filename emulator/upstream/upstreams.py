@@ -24,7 +24,7 @@ from emulator.upstream.guarded import GuardedUpstream, TakeSlot
 from emulator.upstream.interface import Messages, PassedOnResponse, Upstream, UpstreamReply
 from emulator.upstream.metering import Spend, open_metered, pass_on_metered
 from emulator.upstream.named_model import find_model
-from emulator.upstream.pass_through import PassedOnRequest, may_repeat
+from emulator.upstream.pass_through import PassedOnRequest
 from emulator.upstream.permissions import check_model, check_passed_on
 from emulator.upstream.routes import Route, Routes, Target
 
@@ -178,13 +178,7 @@ class Upstreams:
             if route.model != named.name or not grant.any_model:
                 request = replace(request, body=named.replaced_by(route.model))
         key = key_for(target.settings, client)
-        send = partial(
-            self.of(target).pass_on,
-            request,
-            self.deadline(),
-            key,
-            partial(may_repeat, request.method),
-        )
+        send = partial(self.of(target).pass_on, request, self.deadline(), key)
         request_chars = len(request.body) if "json" in content_type else 0
         return pass_on_metered(target.name, request.path, named.name, request_chars, spend, send)
 
