@@ -227,7 +227,7 @@ def test_a_custom_tool_gets_one_text(client: openai.OpenAI, upstream: ScriptedUp
         {"role": "tool", "tool_call_id": call.id, "content": ""},
     ]
     client.chat.completions.create(model="m", messages=history, tools=[CUSTOM])
-    assert "shell(input='ls -l')" in upstream.requests[1]["messages"][-2]["content"]
+    assert 'shell(input="ls -l")' in upstream.requests[1]["messages"][-2]["content"]
 
 
 @pytest.mark.parametrize("mode", ["auto", "required"])
