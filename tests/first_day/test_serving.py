@@ -58,8 +58,8 @@ def test_it_serves_when_it_says_so_and_the_line_to_try_works_and_ctrl_c_ends_it(
             assert (tmp_path / ".local/state/tool-use-api-emulator/programs.sqlite").exists()
             proxy.wait_for('"event": "request"')  # the answer has left before its request has ended
             proxy.interrupt()
-            assert proxy.code() == 0
-        assert not re.search("SIGKILL|memory|Traceback|Ending", proxy.printed), proxy.printed
+            assert proxy.exit_code() == 0
+        assert not re.search("SIGKILL|memory|Traceback|Ending", proxy.output), proxy.output
 
 
 def stream(port: int) -> socket.socket:
@@ -108,8 +108,8 @@ def test_an_open_stream_ends_in_peace_and_a_second_ctrl_c_does_not_wait(tmp_path
             proxy.wait_for("open request(s) have 3600 s to finish; press Ctrl-C again to stop")
             assert b"there" in rest(ending)
             proxy.interrupt()
-            assert proxy.code() == 0
-        assert not re.search("SIGKILL|memory|Traceback", proxy.printed), proxy.printed
+            assert proxy.exit_code() == 0
+        assert not re.search("SIGKILL|memory|Traceback", proxy.output), proxy.output
 
 
 def test_a_taken_port_is_one_line(tmp_path: Path) -> None:

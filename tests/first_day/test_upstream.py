@@ -5,23 +5,22 @@ from __future__ import annotations
 import json
 import re
 import threading
-import time
 import urllib.error
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tests.support.command_line import SECONDS, Served, served
+from tests.support.command_line import served
 from tests.support.forwarder import forwarder
-from tests.support.processes import free_port
+from tests.support.processes import SECONDS, Process, free_port, wait_until
 from tests.support.scripted import ScriptedUpstream
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 EMBEDDING = {"model": "m", "input": "Hi"}
 
 
-def port_of(proxy: Served) -> int:
+def port_of(proxy: Process) -> int:
     printed = proxy.wait_for("Serving http://127.0.0.1:")
     found = re.search(r"Serving http://127\.0\.0\.1:(\d+)/v1 ", proxy.wait_for("/v1 in front"))
     assert found is not None, printed
@@ -131,10 +130,7 @@ def test_an_upstream_that_is_not_there_is_told_by_its_url_and_no_key_of_another_
             assert f"127.0.0.1:{port}" in answer["error"]["message"]
             assert path in answer["error"]["message"]
         with ScriptedUpstream("Hello", port=port) as upstream:
-            deadline = time.monotonic() + SECONDS
-            while asked(f"{here}/readyz")[0] != 200:
-                assert time.monotonic() < deadline, "it is there, and is not seen"
-                time.sleep(0.2)
+            wait_until(lambda: asked(f"{here}/readyz")[0] == 200)
             assert asked(f"{here}/v1/chat/completions", CHAT)[0] == 200
             keys = {exchange.headers.get("authorization") for exchange in upstream.exchanges}
             assert keys == {"Bearer lol"}

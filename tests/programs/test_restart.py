@@ -14,7 +14,7 @@ import pytest
 from openai.types.chat import ChatCompletion
 
 from tests.support.chat import BOTH, calls
-from tests.support.processes import REDIS_MISSING, Process, proxy, redis_server
+from tests.support.processes import REDIS_MISSING, Process, RedisServer, proxy
 from tests.support.programs import CHAIN, LOCAL, TOOLS
 from tests.support.scripted import ScriptedUpstream
 
@@ -30,7 +30,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         return
     if shutil.which("redis-server") is None:
         pytest.skip(REDIS_MISSING)
-    with redis_server(tmp_path) as server:
+    with RedisServer(tmp_path) as server:
         yield server.url
 
 

@@ -33,7 +33,7 @@ from sandbox.kernel.notebook import KernelFile
 from sandbox.outputs import Displayed, Printed
 from tests.conftest import StartProxy
 from tests.support import gateways
-from tests.support.uploads import wait_until
+from tests.support.processes import wait_until
 
 if not gateways.COMMAND:
     pytest.skip("no gateway to test against: `make test-gateway`", allow_module_level=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.support import gateways, nginx
-from tests.support.object_store import ObjectStore, object_store_in
+from tests.support.object_store import ObjectStore
 from tests.support.postgres import Postgres, postgres
-from tests.support.processes import RedisServer, proxy, redis_server
+from tests.support.processes import RedisServer, proxy
 from tests.support.replicas import TOKEN, Replicas
 from tests.support.scripted import ScriptedUpstream
 
@@ -24,7 +24,7 @@ def database() -> Iterator[Postgres]:
 
 @pytest.fixture(scope="session")
 def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    with object_store_in(tmp_path_factory.mktemp("s3")) as server:
+    with ObjectStore(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 
@@ -55,7 +55,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    with redis_server(tmp_path_factory.mktemp("redis"), keeps=True) as server:
+    with RedisServer(tmp_path_factory.mktemp("redis"), durable=True) as server:
         yield server
 
 

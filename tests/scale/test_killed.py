@@ -13,14 +13,13 @@ import openai
 import pytest
 
 from emulator.responses.signals import ALIVE_SECONDS
-from tests.support.processes import RedisServer, proxy
+from tests.support.processes import RedisServer, proxy, wait_until
 from tests.support.programs import INTERPRETER, PRICE
 from tests.support.replicas import (
     Replicas,
     ask_in_vain,
     chat_at,
     results,
-    wait_until,
 )
 from tests.support.scripted import Reply, ScriptedUpstream
 

@@ -14,7 +14,7 @@ import httpx2
 import openai
 import pytest
 
-from tests.support.processes import members
+from tests.support.processes import members, wait_until
 from tests.support.programs import CHAIN, HITS, INTERPRETER, PRICE, TOOLS
 from tests.support.replicas import (
     CELL,
@@ -24,7 +24,6 @@ from tests.support.replicas import (
     begun_anew,
     chat_at,
     results,
-    wait_until,
 )
 from tests.support.scripted import ScriptedUpstream
 
@@ -179,4 +178,4 @@ def test_replicas_of_several_workers_share_through_their_keepers(replicas: Repli
     assert replicas.alternated()
     for process in replicas.processes:
         process.kill(signal.SIGTERM)
-        process.wait_until_gone(lambda group=process.group: not members(group))  # type: ignore[misc]
+        wait_until(lambda group=process.group: not members(group))  # type: ignore[misc]

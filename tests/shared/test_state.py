@@ -16,7 +16,7 @@ import pytest
 from emulator.shared import rpc
 from emulator.shared.rpc import RpcClient, RpcServer
 from emulator.shared.state import KeeperState, LocalState, SharedState, acquire_slot, with_redis
-from tests.support.processes import redis_server
+from tests.support.processes import RedisServer
 
 States = Callable[[], SharedState]
 """Opens the state as one more worker sees it."""
@@ -40,7 +40,7 @@ def keeper(opened: ExitStack, folder: Path) -> States:
 def redis(opened: ExitStack, folder: Path) -> States:
     if shutil.which("redis-server") is None:
         pytest.skip("no redis-server")
-    url = opened.enter_context(redis_server(folder)).database()
+    url = opened.enter_context(RedisServer(folder)).database()
     machine = LocalState()
     return lambda: with_redis(url, machine)
 

@@ -24,8 +24,9 @@ from emulator.storage.containers import Containers
 from emulator.storage.files import Files
 from tests.conftest import StartProxy
 from tests.support.openai_wire import recorded_requests, validator
+from tests.support.processes import wait_until
 from tests.support.raw_http import send
-from tests.support.uploads import CSV, Clock, error_of, form, kept, sdk, wait_until
+from tests.support.uploads import CSV, Clock, error_of, form, kept, sdk
 
 CONTAINER = validator("ContainerResource")
 CONTAINERS = validator("ContainerListResource")

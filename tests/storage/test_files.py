@@ -26,8 +26,9 @@ from emulator.storage.files import PURPOSES, check_name
 from emulator.storage.index import Content
 from tests.conftest import StartProxy
 from tests.support.openai_wire import validator
+from tests.support.processes import wait_until
 from tests.support.raw_http import send
-from tests.support.uploads import CSV, Clock, error_of, form, kept, sdk, wait_until
+from tests.support.uploads import CSV, Clock, error_of, form, kept, sdk
 
 FILE = validator("OpenAIFile")
 FILES = validator("ListFilesResponse")

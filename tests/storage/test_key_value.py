@@ -34,7 +34,7 @@ from emulator.storage.key_value import (
 )
 from tests.conftest import StartProxy
 from tests.support.chat import calls
-from tests.support.processes import REDIS_MISSING, RedisServer, redis_server
+from tests.support.processes import REDIS_MISSING, RedisServer
 from tests.support.programs import CHAIN, HITS, TOOLS, plain, result, started
 from tests.support.scripted import ScriptedUpstream
 
@@ -46,7 +46,7 @@ BOUND = 2**20
 def shared_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     if shutil.which("redis-server") is None:
         pytest.skip(REDIS_MISSING)
-    with redis_server(tmp_path_factory.mktemp("redis")) as server:
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
         yield server
 
 

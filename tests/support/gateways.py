@@ -12,12 +12,10 @@ import shlex
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-import httpx2
-
-from tests.support.processes import Process, free_port
+from tests.support.processes import Process, free_port, listens
 
 COMMAND = shlex.split(os.environ.get("JUPYTER_GATEWAY", ""))
 
@@ -47,7 +45,7 @@ def running(folder: Path, token: str) -> Iterator[str]:
     process = Process(COMMAND, folder / "log", {**os.environ, **variables, **folders})
     url = f"http://127.0.0.1:{port}"
     try:
-        process.wait_until(lambda: _answers(url))
+        process.wait_until(lambda: listens(port))
         yield url
     finally:
         process.kill(signal.SIGTERM)  # as its operator would: it takes its kernels along
@@ -60,10 +58,3 @@ def _kernelspec(folder: Path) -> Path:
     spec = {"argv": argv, "display_name": "Python", "language": "python"}
     (place / "kernel.json").write_text(json.dumps(spec))
     return folder / "share"
-
-
-def _answers(url: str) -> bool:
-    with suppress(httpx2.HTTPError):
-        httpx2.get(f"{url}/api", timeout=5.0)
-        return True
-    return False

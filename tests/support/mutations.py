@@ -1,6 +1,6 @@
-"""Requests of real clients, changed at random: what an application must refuse or serve, never fail at.
+"""Requests of real clients, mutated at random: an application must refuse or serve each, and never fail.
 
-Knows nothing of HTTP. The same seed gives the same requests.
+Knows nothing of HTTP. Hypothesis provides the randomness, and minimizes a request that fails.
 """
 
 from __future__ import annotations
@@ -8,52 +8,25 @@ from __future__ import annotations
 import copy
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+# fmt: off
 HOSTILE: tuple[Any, ...] = (
-    None,
-    True,
-    0,
-    -1,
-    2**31,
-    2**63,
-    2**64,
-    -(2**70),
-    10**400,
-    1e308,
-    0.5,
-    "",
-    " ",
-    "x" * 5000,
-    "\x00",
-    "\ud800",
-    "\u202e\u2066",
-    "\r\ninjected: yes",
-    "../../etc/passwd",
-    "{{7*7}}${7*7}%s%n",
-    "data:image/png;base64,AAAA",
-    "data:,%",
-    "1e999",
-    "NaN",
-    "auto",
-    "none",
-    "required",
-    "function",
-    "#/$defs/none",
-    [],
-    [None],
-    [[[[]]]],
-    {},
-    {"": None},
-    {"type": None},
-    {"type": "function"},
-    {"$ref": "#"},
-    {"type": "auto"},
-    {"anyOf": [{"$ref": "#"}]},
+    None, True, 0, -1, 2**31, 2**63, 2**64, -(2**70), 10**400, 1e308, 0.5, "", " ", "x" * 5000, "\x00",
+    "\ud800", "\u202e\u2066", "\r\ninjected: yes", "../../etc/passwd", "{{7*7}}${7*7}%s%n",
+    "data:image/png;base64,AAAA", "data:,%", "1e999", "NaN", "auto", "none", "required", "function",
+    "#/$defs/none", [], [None], [[[[]]]], {}, {"": None}, {"type": None}, {"type": "function"},
+    {"$ref": "#"}, {"type": "auto"}, {"anyOf": [{"$ref": "#"}]},
 )
+PARAMETERS = ("after", "limit", "order", "purpose", "include", "include[]", "stream", "starting_after")
+VALUES = ("", "1", "-1", "0", "asc", "²", "1e5", "9" * 400, "\x00", "\ud800", "true", "a" * 3000)
+IDS = (
+    "0" * 32, "", "%00", "\x00", "..", "%2e%2e%2f", "\ud800", "'; DROP TABLE files;--", "é" * 50, "a" * 2000,
+)
+# fmt: on
 SCHEMAS: tuple[Any, ...] = (
     {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}},
     {"type": ["string", "null", 5]},
@@ -80,41 +53,21 @@ class Request:
     body: bytes | None = None
 
 
-def requests(
-    rules: list[tuple[str, str]], bodies: list[tuple[str, Any]], seed: int
-) -> Iterator[Request]:
-    """Without end. ``rules`` are (method, rule) of an application, ``bodies`` (path, JSON) of its clients."""
-    dice = random.Random(seed)
-    while True:
-        if dice.random() < 0.75:
-            path, body = dice.choice(bodies)
-            yield Request("POST", path, _written(dice, _mutated(dice, copy.deepcopy(body))))
-        else:
-            method, rule = dice.choice(rules)
-            body = _mutated(dice, copy.deepcopy(dice.choice(bodies)[1]))
-            written = _written(dice, body) if method == "POST" else None
-            yield Request(method, _path(dice, rule), written)
-
-
-def minimal(body: Any, fails: Callable[[Any], bool]) -> Any:
-    """The least of ``body`` that still ``fails``: one member after the other is left out."""
-    changed = True
-    while changed:
-        changed = False
-        for parent, key in list(_places(body)):
-            smaller = copy.deepcopy(body)
-            try:
-                del _at(smaller, parent)[key]
-            except (LookupError, TypeError):
-                continue
-            if fails(smaller):
-                body, changed = smaller, True
-                break
-    return body
+def mutated_request(
+    dice: random.Random, rules: list[tuple[str, str]], bodies: list[tuple[str, Any]]
+) -> Request:
+    """``rules`` are (method, rule) of an application, ``bodies`` (path, JSON) of its clients."""
+    path, body = dice.choice(bodies)
+    method = "POST"
+    if dice.random() < 0.25:
+        method, rule = dice.choice(rules)
+        path = _path(dice, rule)
+    mutated = _mutated(dice, copy.deepcopy(body))
+    return Request(method, path, _written(dice, mutated) if method == "POST" else None)
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Every member of ``value``: the way to what holds it, and its key; the outer ones first."""
+    """Every member of ``value``: the path of its holder, and its key; outer members first."""
     children = list(value.items()) if isinstance(value, dict) else []
     children = list(enumerate(value)) if isinstance(value, list) else children
     for key, _ in children:
@@ -143,7 +96,7 @@ def _mutated(dice: random.Random, body: Any) -> Any:
                 holder[key] = copy.deepcopy(dice.choice(HOSTILE))
             case 3:
                 holder[key] = copy.deepcopy(dice.choice(SCHEMAS))
-            case 4:  # what stands elsewhere
+            case 4:  # another member
                 other, name = dice.choice(places)
                 try:
                     holder[key] = copy.deepcopy(_at(body, other)[name])
@@ -188,51 +141,14 @@ def _path(dice: random.Random, rule: str) -> str:
     for piece in rule.split("/")[1:]:
         path += "/" + (_id(dice, piece) if piece.startswith("<") else piece)
     if dice.random() < 0.5:
-        names = (
-            "after",
-            "limit",
-            "order",
-            "purpose",
-            "include",
-            "include[]",
-            "stream",
-            "starting_after",
-        )
-        values = (
-            "",
-            "1",
-            "-1",
-            "0",
-            "asc",
-            "²",
-            "1e5",
-            "9" * 400,
-            "\x00",
-            "\ud800",
-            "true",
-            "a" * 3000,
-        )
-        pairs = [(dice.choice(names), dice.choice(values)) for _ in range(dice.choice((1, 2)))]
+        pairs = [(dice.choice(PARAMETERS), dice.choice(VALUES)) for _ in range(dice.choice((1, 2)))]
         path += "?" + "&".join(f"{name}={_quoted(value)}" for name, value in pairs)
     return path
 
 
 def _id(dice: random.Random, piece: str) -> str:
-    prefix = {"<file_id>": "file-", "<container_id>": "cntr_", "<response_id>": "resp_"}.get(
-        piece, "exec_"
-    )
-    wild = (
-        "",
-        "%00",
-        "\x00",
-        "..",
-        "%2e%2e%2f",
-        "\ud800",
-        "'; DROP TABLE files;--",
-        "é" * 50,
-        "a" * 2000,
-    )
-    return _quoted(prefix + dice.choice(("0" * 32, *wild)))
+    prefixes = {"<file_id>": "file-", "<container_id>": "cntr_", "<response_id>": "resp_"}
+    return _quoted(prefixes.get(piece, "exec_") + dice.choice(IDS))
 
 
 def _quoted(text: str) -> str:

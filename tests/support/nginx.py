@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shutil
 import signal
-import socket
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.processes import Process, free_port
+from tests.support.processes import Process, free_port, listens
 
 MISSING = "no nginx on PATH: apt-get install nginx-light"
 
@@ -55,13 +54,8 @@ def balanced(urls: Sequence[str], folder: Path) -> Iterator[str]:
     command = [shutil.which("nginx") or "nginx", "-p", str(folder), "-c", str(configuration)]
     server = Process([*command, "-e", str(folder / "errors.log")], folder / "nginx.log")
 
-    def listens() -> bool:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-            return True
-        return False
-
     try:
-        server.wait_until(listens)
+        server.wait_until(lambda: listens(port))
         yield f"http://127.0.0.1:{port}"
     finally:
         server.kill(signal.SIGTERM)

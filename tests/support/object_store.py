@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import signal
 import sys
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.processes import Process, free_port
+from tests.support.processes import Process, RestartableServer, answers, free_port
 
 _numbers = itertools.count()
 
 
-class ObjectStore:
-    """A server that may be stopped and started."""
+class ObjectStore(RestartableServer):
+    """A server on a port of its own."""
+
+    stop_signal = signal.SIGKILL
 
     def __init__(self, folder: Path) -> None:
         self._log = folder / "log"
         self._port = free_port()
-        self._process: Process | None = None
 
     @property
     def variables(self) -> dict[str, str]:
@@ -42,31 +42,9 @@ class ObjectStore:
         made = urllib.request.Request(f"{self._url}/{bucket}", method="PUT")
         urllib.request.urlopen(made).close()
 
-    def start(self) -> None:
-        """Nothing happens if it runs."""
-        if self._process is None:
-            command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1"]
-            self._process = Process([*command, "-p", str(self._port)], self._log)
-            self._process.wait_until(self._answers)
+    def launch(self) -> Process:
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self._port)]
+        return Process(command, self._log)
 
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
-
-    def _answers(self) -> bool:
-        try:
-            urllib.request.urlopen(self._url, timeout=5).close()
-        except OSError:
-            return False
-        return True
-
-
-@contextmanager
-def object_store_in(folder: Path) -> Iterator[ObjectStore]:
-    server = ObjectStore(folder)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
+    def is_ready(self) -> bool:
+        return answers(self._url)

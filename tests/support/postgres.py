@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.ordinary_user import NOBODY
-from tests.support.processes import Process, free_port
+from tests.support.processes import Process, RestartableServer, free_port
 
 _PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 MISSING = "no PostgreSQL: apt-get install postgresql"
@@ -21,11 +21,13 @@ MISSING = "no PostgreSQL: apt-get install postgresql"
 _numbers = itertools.count()
 
 
-class Postgres:
-    """A server in a folder of its own, which may be stopped and started."""
+class Postgres(RestartableServer):
+    """A server in a folder of its own."""
+
+    stop_signal = signal.SIGINT  # its fast shutdown
 
     def __init__(self, folder: Path) -> None:
-        """It refuses to run as root, so it is nobody's there."""
+        """PostgreSQL refuses to run as root; there it runs as nobody."""
         self._folder = folder
         self._as_user = ""
         if os.geteuid() == 0:
@@ -33,30 +35,20 @@ class Postgres:
             os.chown(folder, NOBODY, NOBODY)
         self._port = free_port()
         self._server = f"postgresql+psycopg://emulator@127.0.0.1:{self._port}"
-        self._process: Process | None = None
         made = f"{_PROGRAMS[-1]}/initdb -D {folder}/data -U emulator -A trust --no-sync -E UTF8 --locale=C"
         subprocess.run(
             f"{self._as_user} {made}".split(), check=True, capture_output=True, cwd=folder
         )
 
-    def start(self) -> None:
-        """Nothing happens if it runs."""
-        if self._process is not None:
-            return
+    def launch(self) -> Process:
         folder, port = self._folder, self._port
         run = f"{_PROGRAMS[-1]}/postgres -D {folder}/data -k {folder} -p {port} -c fsync=off"
-        self._process = Process(
-            f"{self._as_user} {run} -c listen_addresses=127.0.0.1".split(),
-            folder / "log",
-            cwd=folder,
-        )
-        ready = f"{_PROGRAMS[-1]}/pg_isready -q -h 127.0.0.1 -p {port}"
-        self._process.wait_until(lambda: subprocess.run(ready.split(), check=False).returncode == 0)
+        command = f"{self._as_user} {run} -c listen_addresses=127.0.0.1".split()
+        return Process(command, folder / "log", cwd=folder)
 
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.kill(signal.SIGINT)  # its fast shutdown
-            self._process = None
+    def is_ready(self) -> bool:
+        ready = f"{_PROGRAMS[-1]}/pg_isready -q -h 127.0.0.1 -p {self._port}"
+        return subprocess.run(ready.split(), check=False).returncode == 0
 
     def database(self) -> str:
         """The URL of a new, empty database."""
@@ -78,10 +70,8 @@ def is_there() -> bool:
 @contextmanager
 def postgres() -> Iterator[Postgres]:
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))
-    server = Postgres(folder)
     try:
-        server.start()
-        yield server
+        with Postgres(folder) as server:
+            yield server
     finally:
-        server.stop()
         shutil.rmtree(folder)

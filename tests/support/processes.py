@@ -10,25 +10,37 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Self
 
 ROOT = Path(__file__).parents[2]
-START_SECONDS = 60.0
+SECONDS = 120.0
+"""The time within which everything awaited must happen."""
 REDIS_MISSING = "no redis-server on PATH: apt-get install redis-server"
+SETTINGS = ("EMULATOR_", "OPENAI_", "DEEPSEEK_")
+"""Prefixes of the variables that configure the proxy."""
+
+
+def wait_until(condition: Callable[[], object], reason: str = "it did not happen") -> None:
+    """Raises AssertionError after a timeout."""
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, reason
+        time.sleep(0.02)
 
 
 class Process:
-    """A process and all that it starts; ``log`` is the file that its output goes to."""
+    """A process in a session of its own, with all that it starts; ``log`` is the file for its output."""
 
     def __init__(
         self,
-        command: list[str],
+        command: Sequence[str],
         log: Path,
-        env: dict[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
         cwd: Path = ROOT,
     ) -> None:
         self.log = log
@@ -44,37 +56,92 @@ class Process:
                 start_new_session=True,
             )
 
-    def wait_until(self, ready: Callable[[], bool]) -> None:
-        """Raises AssertionError with the log if the process ends or is not ready in time."""
-        deadline = time.monotonic() + START_SECONDS
-        while not ready():
-            alive = self._process.poll() is None
-            if not alive or time.monotonic() > deadline:
-                raise AssertionError(f"it did not start:\n{self.log.read_text()}")
-            time.sleep(0.02)
-
     @property
     def group(self) -> int:
-        """The id of its session."""
+        """The id of the session, which is also that of its leader."""
         return self._process.pid
 
-    def wait_until_gone(self, gone: Callable[[], bool]) -> None:
-        """Raises AssertionError if that does not come in time."""
-        deadline = time.monotonic() + START_SECONDS
-        while not gone():
-            assert time.monotonic() < deadline, "something was left behind"
-            time.sleep(0.05)
+    @property
+    def output(self) -> str:
+        """Everything printed so far, on either output."""
+        return self.log.read_text()
+
+    def wait_until(self, condition: Callable[[], object]) -> None:
+        """Raises AssertionError with the output if the process ends before, or after a timeout."""
+        deadline = time.monotonic() + SECONDS
+        while not condition():
+            ended = self._process.poll() is not None and not condition()
+            assert not ended and time.monotonic() < deadline, self.output
+            time.sleep(0.02)
+
+    def wait_for(self, text: str) -> str:
+        """The output, once it contains ``text``. Raises as `wait_until` does."""
+        self.wait_until(lambda: text in self.output)
+        return self.output
+
+    def interrupt(self) -> None:
+        """What Ctrl-C at a terminal does: signal every process of the group."""
+        os.killpg(self.group, signal.SIGINT)
+
+    def exit_code(self) -> int:
+        """Wait for the end."""
+        return self._process.wait(SECONDS)
 
     def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
         """Signal the whole session, and wait for its leader."""
         with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, how)
-        self._process.wait(START_SECONDS)
+            os.killpg(self.group, how)
+        self.exit_code()
+
+
+class RestartableServer(ABC):
+    """A server that tests stop and start again; a context manager in which it runs."""
+
+    stop_signal = signal.SIGTERM
+    _process: Process | None = None
+
+    @abstractmethod
+    def launch(self) -> Process:
+        """Start the process."""
+
+    @abstractmethod
+    def is_ready(self) -> bool:
+        """Return True if it answers."""
+
+    def start(self) -> None:
+        """Does nothing if the server runs."""
+        if self._process is None:
+            self._process = self.launch()
+            self._process.wait_until(self.is_ready)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill(self.stop_signal)
+            self._process = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
 
 
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
+
+
+def without_settings() -> dict[str, str]:
+    """This environment without the variables that configure the proxy."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
+
+
+def listens(port: int) -> bool:
+    """Return True if a server accepts connections on this port of the loopback."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
 
 
 @contextmanager
@@ -89,27 +156,23 @@ def proxy(
     port = free_port()
     options = ["--port", str(port), "--base-url", base_url, "--warm-kernels", "0"]
     options += ["--files-dir", str(log.parent / "files")]
-    clean = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("EMULATOR_", "OPENAI_", "DEEPSEEK_"))
-    }
-    env = clean | {"EMULATOR_CONFIG": os.devnull}
+    env = without_settings() | {"EMULATOR_CONFIG": os.devnull}
     process = Process([*command, *options, *arguments], log, env, cwd)
     url = f"http://127.0.0.1:{port}"
     try:
-        process.wait_until(lambda: _answers(f"{url}/healthz"))
+        process.wait_until(lambda: answers(f"{url}/healthz"))
         yield process, url
     finally:
         process.kill()
 
 
-def _answers(url: str) -> bool:
+def answers(url: str) -> bool:
+    """Return True if a GET of ``url`` succeeds."""
     try:
-        with urllib.request.urlopen(url, timeout=5) as response:
-            return bool(response.status == 200)
-    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        urllib.request.urlopen(url, timeout=5).close()
+    except OSError:
         return False
+    return True
 
 
 def members(group: int) -> list[int]:
@@ -125,14 +188,13 @@ def members(group: int) -> list[int]:
     return found
 
 
-class RedisServer:
-    """A redis-server on a socket in `folder`, to be stopped and started; on disk only if it `keeps`."""
+class RedisServer(RestartableServer):
+    """A redis-server on a socket in `folder`; writes to disk only if it is `durable`."""
 
-    def __init__(self, folder: Path, *, keeps: bool = False) -> None:
+    def __init__(self, folder: Path, *, durable: bool = False) -> None:
         self._folder = folder
-        self._keeps = ["--appendonly", "yes" if keeps else "no", "--appendfsync", "always"]
+        self._durability = ["--appendonly", "yes" if durable else "no", "--appendfsync", "always"]
         self._socket = folder / "redis.sock"
-        self._process: Process | None = None
         self._databases = itertools.count(1)
 
     @property
@@ -140,41 +202,20 @@ class RedisServer:
         return f"unix://{self._socket}"
 
     def database(self) -> str:
-        """The URL of one that is empty yet."""
+        """The URL of an empty database."""
         return f"{self.url}?db={next(self._databases)}"
 
-    def start(self) -> None:
-        """Nothing happens if it runs."""
-        if self._process is not None:
-            return
-        import redis
-
+    def launch(self) -> Process:
         command = [shutil.which("redis-server") or "redis-server"]
         command += ["--port", "0", "--unixsocket", str(self._socket), "--unixsocketperm", "600"]
-        command += ["--databases", "256", "--save", "", *self._keeps, "--dir", str(self._folder)]
-        self._process = Process(command, self._folder / "redis.log")
-        client = redis.Redis.from_url(self.url)
+        command += ["--databases", "256", "--save", "", *self._durability]
+        return Process([*command, "--dir", str(self._folder)], self._folder / "redis.log")
 
-        def answers() -> bool:
+    def is_ready(self) -> bool:
+        import redis
+
+        with redis.Redis.from_url(self.url) as client:
             try:
                 return bool(client.ping())
             except (redis.ConnectionError, redis.BusyLoadingError):
                 return False
-
-        self._process.wait_until(answers)
-        client.close()
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.kill(signal.SIGTERM)
-            self._process = None
-
-
-@contextmanager
-def redis_server(folder: Path, *, keeps: bool = False) -> Iterator[RedisServer]:
-    server = RedisServer(folder, keeps=keeps)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()

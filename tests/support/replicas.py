@@ -177,10 +177,3 @@ def ask_in_vain(url: str, body: Any) -> None:
     """The connection breaks."""
     with pytest.raises((OSError, urllib.error.URLError, json.JSONDecodeError)):
         send(url, body)
-
-
-def wait_until(true: Any) -> None:
-    until = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.05)

@@ -9,14 +9,10 @@ and fails in the ways that real upstreams fail. Does not know how to talk like a
         upstream.reply("Hello!", "```python\\nget_weather('Oslo')\\n```", chunks=4)
         upstream.reply(lambda body: f"You sent {len(body['messages'])} messages")
         client = openai.OpenAI(base_url=upstream.base_url, api_key="any")
-
-By hand: `python tests/support/scripted.py --port 4000 --reply "get_weather(location='London')"`
 """
 
 from __future__ import annotations
 
-import argparse
-import itertools
 import json
 import os
 import socket
@@ -25,7 +21,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
@@ -57,7 +52,7 @@ class Reply:
     `first_delay` passes before the status line, `delay` before each delta but the first (seconds).
     `usage` is sent as real upstreams do: in a plain completion, and in a stream if
     `stream_options.include_usage` is true. None sends none.
-    `finish_reason=None` and `echo_done=False` make a stream that just ends.
+    `finish_reason=None` makes a stream without one.
     `tool_calls` are `{"name": ..., "arguments": dict or str, "id": optional}`.
     A `status` other than 200 answers `body` (JSON, or a str sent as it is) or else an error of
     OpenAI's shape.
@@ -72,7 +67,6 @@ class Reply:
 
     text: str = ""
     reasoning: str = ""
-    reasoning_field: Literal["reasoning_content", "reasoning"] = "reasoning_content"
     chunks: int | Sequence[str] | None = None
     delay: float = 0.0
     first_delay: float = 0.0
@@ -84,7 +78,6 @@ class Reply:
     fault: Fault | None = None
     after: int = 0
     tool_calls: Sequence[Mapping[str, Any]] = ()
-    echo_done: bool = True
     frames: Sequence[bytes] | None = None
 
     def __post_init__(self) -> None:
@@ -116,7 +109,7 @@ class Reply:
         """Everything a stream says between the opening role delta and the finish reason."""
         size = self.chunks if isinstance(self.chunks, int) else None
         for piece in cut(self.reasoning, size):
-            yield {self.reasoning_field: piece}
+            yield {"reasoning_content": piece}
         explicit = None if self.chunks is None or isinstance(self.chunks, int) else self.chunks
         for piece in explicit if explicit is not None else cut(self.text, size):
             yield {"content": piece}
@@ -366,7 +359,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _complete(self, reply: Reply, body: Body) -> None:
         message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
         if reply.reasoning:
-            message[reply.reasoning_field] = reply.reasoning
+            message["reasoning_content"] = reply.reasoning
         if reply.tool_calls:
             message["tool_calls"] = reply.calls()
         choice = {"index": 0, "message": message, "finish_reason": reply.finish_reason}
@@ -418,7 +411,7 @@ class _Handler(BaseHTTPRequestHandler):
         if reply.usage is not None and (body.get("stream_options") or {}).get("include_usage"):
             self._write(sse(base | {"choices": [], "usage": dict(reply.usage)}))
         # In one write: a client that leaves on reading [DONE] has had all of its reply.
-        self.wfile.write((chunk(DONE) if reply.echo_done else b"") + LAST_CHUNK)
+        self.wfile.write(chunk(DONE) + LAST_CHUNK)
 
     def _fault(self, reply: Reply) -> bool:
         """Commit the reply's fault, if it has one. True if nothing more is to be sent."""
@@ -493,41 +486,3 @@ def error_body(status: int, message: str | None = None) -> dict[str, Any]:
     kind = "invalid_request_error" if status < 500 and status != 429 else "server_error"
     text = message or f"scripted status {status}"
     return {"error": {"message": text, "type": kind, "param": None, "code": None}}
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description="A chat completions server that answers what you tell it to."
-    )
-    parser.add_argument("--port", type=int, default=4000)
-    parser.add_argument(
-        "--reply",
-        action="append",
-        help="repeat for several; they are used in turn, round and round",
-    )
-    parser.add_argument(
-        "--reasoning", default="", help="sent as reasoning_content before each reply"
-    )
-    parser.add_argument(
-        "--chunks", type=int, help="characters in a delta (default: the whole reply)"
-    )
-    parser.add_argument("--delay", type=float, default=0.0, help="seconds between deltas")
-    options = parser.parse_args(argv)
-    texts = options.reply or ["```python\nget_weather(location='London')\n```"]
-    turn = itertools.cycle(
-        Reply(text, reasoning=options.reasoning, chunks=options.chunks, delay=options.delay)
-        for text in texts
-    )
-
-    def next_reply(body: Body) -> Reply:
-        print(json.dumps(body, ensure_ascii=False, indent=2), flush=True)
-        return next(turn)
-
-    with ScriptedUpstream(port=options.port, default=next_reply) as upstream:
-        print(f"Answering on {upstream.base_url}; Ctrl-C ends.", flush=True)
-        with suppress(KeyboardInterrupt):
-            threading.Event().wait()
-
-
-if __name__ == "__main__":
-    main()

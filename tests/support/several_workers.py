@@ -1,43 +1,105 @@
-"""A proxy of two workers, which can be asked one at a time."""
+"""A proxy with two workers: its processes, and requests to a chosen worker. Linux only.
+
+The master starts the workers, which listen on one port, and the keeper, which owns
+the shared state and does not listen.
+"""
 
 from __future__ import annotations
 
 import http.client
 import json
+import os
+import re
+import signal
 import socket
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.support.processes import Process, proxy
-from tests.support.raw_http import send
+from tests.support.raw_http import read_until, send
 from tests.support.scripted import Reply, ScriptedUpstream
-from tests.support.workers import Workers
 
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 SILENT = Reply(chunks=["Hello", "x"], fault="silent", after=1)
+_LISTENING = "0A"
 
 
 @dataclass
-class Served:
-    """A proxy, and a request to one of its workers at a time."""
+class TwoWorkers:
+    """A running proxy; ``process`` is its master."""
 
     process: Process
     url: str
-    workers: Workers
+
+    def pids(self) -> list[int]:
+        """The workers: those that listen on the port."""
+        socket = f"socket:[{self._inode()}]"
+        return sorted(pid for pid in self._children() if socket in _open_files(pid))
+
+    def are(self, number: int) -> bool:
+        """Return True if this number of workers serve, and the keeper runs (it closes the port).
+
+        A worker that still starts may hold the store's lock and must not be stopped.
+        """
+        pids = self.pids()
+        return (
+            len(self._children()) == number + 1 and len(pids) == number and self._serve() >= {*pids}
+        )
+
+    def keeper(self) -> int:
+        (pid,) = set(self._children()) - set(self.pids())
+        return pid
+
+    @contextmanager
+    def only(self, pid: int) -> Iterator[None]:
+        """Stop all other workers: connections made in the block reach this one."""
+        others = [other for other in self.pids() if other != pid]
+        for other in others:
+            os.kill(other, signal.SIGSTOP)
+        try:
+            self.process.wait_until(lambda: all(_state(other) == "T" for other in others))
+            yield
+        finally:
+            for other in others:
+                with suppress(ProcessLookupError):
+                    os.kill(other, signal.SIGCONT)
+
+    def kill(self, pid: int) -> None:
+        """``kill -9``, and wait for the replacement."""
+        workers = len(self.pids())
+        os.kill(pid, signal.SIGKILL)
+        self.process.wait_until(lambda: pid not in self._children() and self.are(workers))
+
+    def _serve(self) -> set[int]:
+        """The workers that have logged it; some may be gone."""
+        logged = re.findall(r"^.*a worker serves.*$", self.process.output, re.MULTILINE)
+        return {int(json.loads(line)["pid"]) for line in logged}
+
+    def _children(self) -> list[int]:
+        tasks = Path(f"/proc/{self.process.group}/task/{self.process.group}/children")
+        return [int(pid) for pid in tasks.read_text().split() if _state(int(pid)) not in "ZX"]
+
+    def _inode(self) -> str:
+        port = int(self.url.rpartition(":")[2])
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == _LISTENING and int(fields[1].partition(":")[2], 16) == port:
+                return fields[9]
+        raise AssertionError(f"no process listens on port {port}")
 
     def ask(self, worker: int, path: str, body: Any = None, method: str | None = None) -> Any:
-        with self.workers.only(worker):
+        with self.only(worker):
             status, _, answer = send(f"{self.url}{path}", body, method=method)
         assert status == 200, answer
         return answer
 
     @contextmanager
     def connected(self, worker: int) -> Iterator[Callable[[str, str], Any]]:
-        """Asks this worker while the others go on, over a connection that it has accepted."""
+        """Yields a function that sends requests to this worker over one connection while the others run."""
         host = self.url.removeprefix("http://")
         with closing(http.client.HTTPConnection(host, timeout=60)) as connection:
 
@@ -45,7 +107,7 @@ class Served:
                 connection.request(method, path)
                 return json.loads(connection.getresponse().read())
 
-            with self.workers.only(worker):
+            with self.only(worker):
                 ask("GET", "/healthz")
             yield ask
 
@@ -57,7 +119,7 @@ class Served:
         headers: str = "accept: */*",
         body: dict[str, Any] | None = None,
     ) -> Iterator[None]:
-        """A stream of this worker is open in the block, and has told as much as that."""
+        """Open a stream of this worker, and read it up to ``until``."""
         host, port = self.url.removeprefix("http://").split(":")
         payload = json.dumps({**HELLO, "stream": True, **(body or {})}).encode()
         head = (
@@ -65,20 +127,16 @@ class Served:
             f"content-type: application/json\r\ncontent-length: {len(payload)}\r\n{headers}\r\n\r\n"
         )
         with ExitStack() as opened:
-            with self.workers.only(worker):
+            with self.only(worker):
                 connected = socket.create_connection((host, int(port)), timeout=60)
                 connection = opened.enter_context(connected)
                 connection.sendall(head.encode() + payload)
-                read = b""
-                while until not in read:
-                    data = connection.recv(65536)
-                    assert data, read
-                    read += data
+                read_until(connection, until)
             yield
 
     def looks(self, worker: int) -> tuple[int, str]:
-        """The status, and the code of the error, that a request gets which no model is asked for."""
-        with self.workers.only(worker):
+        """The status and the error code of a request that needs no model."""
+        with self.only(worker):
             status, _, answer = send(f"{self.url}/v1/files")
         return status, answer.get("error", {}).get("code", "")
 
@@ -95,16 +153,33 @@ class Served:
 
 
 @contextmanager
-def served(upstream: ScriptedUpstream, folder: Path, *arguments: str) -> Iterator[Served]:
-    kept = ["--store", str(folder / "store.sqlite"), "--workers", "2"]
-    with proxy(upstream.base_url, folder / "log", *kept, *arguments) as (process, url):
-        workers = Workers(process, url)
-        process.wait_until(lambda: workers.are(2))
-        yield Served(process, url, workers)
+def two_workers(upstream: ScriptedUpstream, folder: Path, *arguments: str) -> Iterator[TwoWorkers]:
+    options = ["--store", str(folder / "store.sqlite"), "--workers", "2"]
+    with proxy(upstream.base_url, folder / "log", *options, *arguments) as (process, url):
+        started = TwoWorkers(process, url)
+        process.wait_until(lambda: started.are(2))
+        yield started
 
 
 def results(message: Any, content: str) -> list[dict[str, Any]]:
+    """The same result for each call of an assistant's message."""
     return [
         {"role": "tool", "tool_call_id": call["id"], "content": content}
         for call in message["tool_calls"]
     ]
+
+
+def _open_files(pid: int) -> set[str]:
+    found = set()
+    with suppress(FileNotFoundError):
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(FileNotFoundError):
+                found.add(str(entry.readlink()))
+    return found
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -53,9 +51,3 @@ def kept(tmp_path: Path) -> list[int]:
 
 def error_of(failure: openai.APIStatusError) -> tuple[int, str | None, str | None]:
     return failure.status_code, failure.param, failure.code
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    while not true():
-        pause.wait(0.01)

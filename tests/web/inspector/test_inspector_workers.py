@@ -25,11 +25,11 @@ from emulator.traces.sizes import size_of
 from emulator.traces.summary import TraceSummary
 from emulator.traces.transfer import dump_trace, load_trace
 from tests.support.inspected import Inspected
+from tests.support.processes import wait_until
 from tests.support.programs import CHAIN, HITS, TOOLS
 from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
-from tests.support.several_workers import SILENT, Served, results, served
-from tests.support.uploads import wait_until
+from tests.support.several_workers import SILENT, TwoWorkers, results, two_workers
 
 VIEWS = ("pipeline", "program", "repairs", "timing", "stream", "copy")
 REPAIRED = '```python\nget_weather(town="Oslo")\n```'
@@ -40,8 +40,8 @@ needs_proc = pytest.mark.skipif(
 Start = Callable[..., Inspected]
 
 
-def page(one: Served, worker: int, path: str, **headers: str) -> tuple[int, str]:
-    with one.workers.only(worker):
+def page(one: TwoWorkers, worker: int, path: str, **headers: str) -> tuple[int, str]:
+    with one.only(worker):
         status, _, text = send_text(f"{one.url}{path}", headers)
     return status, html.unescape(text)
 
@@ -60,8 +60,8 @@ def test_a_request_of_one_worker_is_shown_by_another(
 ) -> None:
     """A program over two requests, each served by another worker, is one program."""
     upstream.reply(Reply(CHAIN, reasoning="Hm."))
-    with served(upstream, tmp_path) as one:
-        first, second = one.workers.pids()
+    with two_workers(upstream, tmp_path) as one:
+        first, second = one.pids()
         messages: list[Any] = [{"role": "user", "content": "Go & find it."}]
         searched = one.chat(first, messages, TOOLS)
         messages += results(searched, HITS)
@@ -86,7 +86,7 @@ def test_a_request_of_one_worker_is_shown_by_another(
         after = page(one, first, f"/inspector/requests/{found[0]}/program")[1]
         assert "Resumed without the model" in after
         assert re.findall(r"/inspector/requests/(\w+)", page(one, second, "/?q=%26%20find")[1])
-        with one.workers.only(second):
+        with one.only(second):
             _, _, cleared = send(f"{one.url}/inspector/clear", {})
         assert cleared == {"cleared": 2}
         assert "No requests yet." in page(one, first, "/")[1]
@@ -98,11 +98,11 @@ def test_a_running_request_and_a_sign_in_are_known_to_all_workers(tmp_path: Path
     ann = {"authorization": "Bearer ann-key-1234"}
     with (
         ScriptedUpstream(default=SILENT) as upstream,
-        served(upstream, tmp_path, *keys) as one,
+        two_workers(upstream, tmp_path, *keys) as one,
         ExitStack() as opened,
     ):
-        first, second = one.workers.pids()
-        with one.workers.only(first):
+        first, second = one.pids()
+        with one.only(first):
             status, headers, _ = send(f"{one.url}/inspector/sign-in", {"key": "ann-key-1234"})
             assert status == 200
             opened.enter_context(one.stream(first, headers="authorization: Bearer ann-key-1234"))
@@ -116,13 +116,13 @@ def test_a_running_request_and_a_sign_in_are_known_to_all_workers(tmp_path: Path
         key = _only(one, second, ann)
         assert page(one, second, key, **bob)[0] == 404
 
-        one.workers.kill(one.workers.keeper())
+        one.kill(one.keeper())
         assert page(one, second, "/", **signed_in)[0] == 401
         # A request that still runs is reported to the new keeper.
         one.process.wait_until(lambda: _only(one, second, ann) == key)
 
 
-def _only(one: Served, worker: int, headers: dict[str, str]) -> str:
+def _only(one: TwoWorkers, worker: int, headers: dict[str, str]) -> str:
     """The path of the only request that is shown, or that of the list."""
     found = re.findall(
         r"/inspector/requests/\w+", page(one, worker, "/?show=running", **headers)[1]

@@ -17,10 +17,10 @@ from emulator.cli import main
 from emulator.client_keys import InvalidClientKeys, entry, new_key, read
 from tests.conftest import StartProxy
 from tests.support.other_endpoints import other_endpoints
-from tests.support.processes import REDIS_MISSING, proxy, redis_server
+from tests.support.processes import REDIS_MISSING, RedisServer, proxy, wait_until
 from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
-from tests.support.uploads import form, wait_until
+from tests.support.uploads import form
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 CHAT = {"model": "small", "messages": MESSAGES}
@@ -250,7 +250,7 @@ def test_tokens_of_what_is_passed_through_are_paid_for(
 def test_replicas_share_budgets_in_redis_and_do_without_it(open_to: Any, tmp_path: Path) -> None:
     if shutil.which("redis-server") is None:
         pytest.skip(REDIS_MISSING)
-    with redis_server(tmp_path) as server:
+    with RedisServer(tmp_path) as server:
         urls = [open_to({"store": server.url}, alice="tokens_per_day = 20") for _ in range(2)]
         assert [asking(url, "alice")()[0] for url in (*urls, *urls)] == [200, 200, 429, 429]
         server.stop()
@@ -325,9 +325,9 @@ def test_a_signal_reads_the_file_anew_and_a_broken_one_changes_nothing(
         wait_until(lambda: statuses() == [401, 200])
         path.write_text("[broken\n")
         os.kill(process.group, signal.SIGHUP)
-        wait_until(lambda: "their file is invalid" in process.log.read_text())
+        wait_until(lambda: "their file is invalid" in process.output)
         assert statuses() == [401, 200]
-        log = process.log.read_text()
+        log = process.output
         assert alice not in log and bob not in log
     refused = pytest.raises(AssertionError, match=r"client_keys_file: .* is not TOML \(line 1\)")
     with refused, proxy(upstream.base_url, tmp_path / "second", *options):

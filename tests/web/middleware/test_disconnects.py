@@ -23,11 +23,11 @@ from sandbox.engine import Limits
 from sandbox.monty.engine import MontyEngine
 from tests.conftest import StartProxy
 from tests.support.places import needs_bubblewrap
+from tests.support.processes import wait_until
 from tests.support.raw_http import read_until, send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.serving import serve
 from tests.support.tools import GET_WEATHER
-from tests.support.uploads import wait_until
 
 NEVER = {"ping_seconds": 3600.0, "upstream_seconds": 3600.0, "answer_seconds": 3600.0}
 ASK = [{"role": "user", "content": "Hi"}]

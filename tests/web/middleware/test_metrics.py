@@ -14,10 +14,10 @@ import pytest
 from app import create_app
 from emulator.settings import Settings
 from tests.conftest import StartProxy
+from tests.support.processes import wait_until
 from tests.support.programs import CHAIN, HITS, TOOLS
 from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
-from tests.support.uploads import wait_until
 
 DASHBOARD = Path(__file__).parents[3] / "deploy" / "grafana" / "dashboard.json"
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {}}}

@@ -15,10 +15,11 @@ import structlog
 from emulator import logs
 from sandbox.fences import probes
 from tests.conftest import StartProxy
+from tests.support.processes import wait_until
 from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER
-from tests.support.uploads import form, wait_until
+from tests.support.uploads import form
 
 SECRET = "sk-the-operators-own-key"
 CLIENT = "a-clients-own-key"

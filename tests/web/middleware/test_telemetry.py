@@ -12,9 +12,9 @@ import pytest
 
 from tests.conftest import StartProxy
 from tests.support.other_endpoints import other_endpoints
+from tests.support.processes import wait_until
 from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
-from tests.support.uploads import wait_until
 
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {}}}
 CHAT: dict[str, Any] = {"model": "small", "messages": [{"role": "user", "content": "a secret"}]}

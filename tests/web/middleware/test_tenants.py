@@ -19,10 +19,11 @@ from pydantic import BaseModel
 from app import create_app
 from emulator.settings import Settings
 from tests.conftest import StartProxy
+from tests.support.processes import wait_until
 from tests.support.programs import CHAIN, HITS, TOOLS
 from tests.support.raw_http import send
 from tests.support.scripted import ScriptedUpstream
-from tests.support.uploads import form, wait_until
+from tests.support.uploads import form
 
 Json = dict[str, Any]
 Ask = Callable[..., tuple[int, Any]]

@@ -14,11 +14,11 @@ import pytest
 from emulator.events import ToolCall
 from emulator.protocol import ChatCompletionRequest
 from emulator.traces import Trace, Traces, timeline
+from tests.support.processes import wait_until
 from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.serving import serve
 from tests.support.tools import GET_WEATHER
-from tests.support.uploads import wait_until
 
 CALL = '```python\nget_weather(location="Oslo")\n```'
 HELLO: list[Any] = [{"role": "user", "content": "Weather in Oslo?"}]

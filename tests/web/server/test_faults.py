@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 
 from tests.support.bad_upstream import BEHAVIOURS, BadUpstream
-from tests.support.processes import proxy
+from tests.support.processes import proxy, wait_until
 from tests.support.raw_http import send
 from tests.support.tools import GET_WEATHER
-from tests.support.uploads import wait_until
 
 pytestmark = pytest.mark.faults
 
@@ -137,5 +136,5 @@ def test_a_damaged_store_costs_the_programs_and_not_the_service(tmp_path: Path) 
             body = request("good", stream=False, tools=tools)
             assert send(f"{url}/v1/chat/completions", body)[0] == 200
         assert send(f"{url}/v1/responses/resp_none")[0] == 404
-        assert "store off" in process.log.read_text()
+        assert "store off" in process.output
     assert store.read_bytes().startswith(b"SQLite format 3\x00\xff")

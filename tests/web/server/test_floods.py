@@ -19,10 +19,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import StartProxy
-from tests.support.processes import REDIS_MISSING, proxy, redis_server
+from tests.support.processes import REDIS_MISSING, RedisServer, proxy, wait_until
 from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
-from tests.support.uploads import wait_until
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 STREAM = CHAT | {"stream": True}
@@ -252,7 +251,7 @@ def test_replicas_share_the_limits_in_redis_and_do_without_it(
 ) -> None:
     if shutil.which("redis-server") is None:
         pytest.skip(REDIS_MISSING)
-    with redis_server(tmp_path) as server:
+    with RedisServer(tmp_path) as server:
         options: dict[str, Any] = {"store": server.url, "client_requests_per_minute": 2}
         urls = [start_proxy(**options) for _ in range(2)]
         assert [ask(url)[0] for url in (*urls, *urls)] == [200, 200, 429, 429]

@@ -22,11 +22,11 @@ from typing import Any
 import pytest
 
 from tests.support.places import needs_bubblewrap
-from tests.support.processes import REDIS_MISSING, Process, proxy, redis_server
+from tests.support.processes import REDIS_MISSING, Process, RedisServer, proxy, wait_until
 from tests.support.programs import CHAIN, HITS, TOOLS
 from tests.support.raw_http import read_until, send
 from tests.support.scripted import Reply, ScriptedUpstream
-from tests.support.uploads import CSV, form, wait_until
+from tests.support.uploads import CSV, form
 
 pytestmark = pytest.mark.faults
 
@@ -230,7 +230,7 @@ def test_a_read_only_disk_costs_what_is_kept_and_not_the_service(
         assert response[0] == 200
         assert send(f"{url}/v1/responses/{response[2]['id']}")[0] == 404
         assert upload(url, "f.csv", CSV)[0] == 200
-        log = process.log.read_text()
+        log = process.output
         assert "store off" in log and "files are kept for this run only" in log
 
 
@@ -239,7 +239,7 @@ def test_a_redis_that_goes_and_comes_back(upstream: ScriptedUpstream, tmp_path: 
         pytest.skip(REDIS_MISSING)
     upstream.default = "Hello."
     limits = ("--requests-per-minute", "1000")
-    with redis_server(tmp_path) as redis:
+    with RedisServer(tmp_path) as redis:
         store = ("--store", redis.url)
         with proxy(upstream.base_url, tmp_path / "log", *store, *limits) as (_, url):
             chat = f"{url}/v1/chat/completions", {"model": "m", "messages": ASK, "tools": TOOLS}

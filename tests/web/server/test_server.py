@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support.places import needs_bubblewrap
-from tests.support.processes import members, proxy
+from tests.support.processes import members, proxy, wait_until
 from tests.support.raw_http import read_until, send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER
@@ -64,7 +64,7 @@ def test_three_hundred_streams_are_held_open_at_the_same_time(tmp_path: Path) ->
             url,
         ),
     ):
-        process.wait_until(lambda: "Try:" in process.log.read_text())  # behind it all is settled
+        process.wait_for("Try:")  # behind it all is settled
         before = collections(url)
         host = url.removeprefix("http://")
         address = (host.split(":")[0], int(host.split(":")[1]))
@@ -108,7 +108,7 @@ def test_a_terminated_server_leaves_no_process_behind(tmp_path: Path) -> None:
         process.wait_until(lambda: any("ipykernel" in command for _, command in below(group)))
         started = {one for one, _ in below(group)}
         process.kill(signal.SIGTERM)
-        process.wait_until_gone(lambda: not members(group) and not started & running())
+        wait_until(lambda: not members(group) and not started & running())
 
 
 def below(process: int) -> list[tuple[int, str]]:
@@ -167,7 +167,7 @@ def test_connections_beyond_the_limit_of_descriptors_do_not_end_the_server(tmp_p
             half = opened.enter_context(socket.create_connection((host, int(port)), timeout=60))
             half.sendall(b"GET / HTTP")
         assert send(f"{url}/healthz")[0] == 200
-        assert "Exception in worker" not in process.log.read_text()
+        assert "Exception in worker" not in process.output
 
 
 CHUNKED = b"transfer-encoding: chunked\r\n"
@@ -203,4 +203,4 @@ def test_a_body_that_cannot_be_read_is_the_clients_fault(tmp_path: Path) -> None
                     answer = connection.recv(65536)
                 # Whoever sends no more may find the connection closed.
                 assert answer[9:12] in (b"400", b"408", b""), (path, what, answer)
-        assert "request failed" not in process.log.read_text()
+        assert "request failed" not in process.output

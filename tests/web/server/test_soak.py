@@ -15,11 +15,11 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.support.processes import proxy
+from tests.support.processes import proxy, wait_until
 from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER
-from tests.support.uploads import CSV, form, sdk, wait_until
+from tests.support.uploads import CSV, form, sdk
 
 REQUESTS = int(os.environ.get("SOAK_REQUESTS", "200"))
 WARM_UP = 200

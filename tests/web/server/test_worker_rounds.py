@@ -14,7 +14,7 @@ from gunicorn.config import Config
 from gunicorn.glogging import Logger
 
 from emulator.web.server.worker import Worker
-from tests.support.uploads import wait_until
+from tests.support.processes import wait_until
 
 _KEEPS = 16 + 1
 """So many connections leave room for one: whoever comes next takes the place of another."""

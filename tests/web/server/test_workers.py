@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from tests.support.places import needs_bubblewrap
-from tests.support.processes import members
+from tests.support.processes import members, wait_until
 from tests.support.programs import CHAIN, HITS, INTERPRETER, PRICE, TOOLS
 from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
-from tests.support.several_workers import HELLO, SILENT, results, served
+from tests.support.several_workers import HELLO, SILENT, results, two_workers
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/task").exists(), reason="the processes are found in Linux' /proc"
@@ -33,8 +33,8 @@ def test_what_one_worker_has_begun_another_goes_on_with_when_it_is_killed(
 ) -> None:
     """A program and a cell that wait, a container's variables and files, a chain of responses."""
     upstream.reply(CHAIN, CELL, "Good day.", "Twelve.", "It is good.")
-    with served(upstream, tmp_path) as one:
-        first, second = one.workers.pids()
+    with two_workers(upstream, tmp_path) as one:
+        first, second = one.pids()
         program: list[Any] = [{"role": "user", "content": "Go."}]
         searched = one.chat(first, program, TOOLS)
         cell: list[Any] = [{"role": "user", "content": "How much?"}]
@@ -44,8 +44,8 @@ def test_what_one_worker_has_begun_another_goes_on_with_when_it_is_killed(
         execute = f"/v1/containers/{container}/execute"
         one.ask(first, execute, {"code": "x = 41\nopen('/mnt/data/a.txt', 'w').write('kept')"})
 
-        one.workers.kill(first)
-        assert second in one.workers.pids()
+        one.kill(first)
+        assert second in one.pids()
 
         program += results(searched, HITS)
         booked = one.chat(second, program, TOOLS)
@@ -67,9 +67,9 @@ def test_a_background_response_is_polled_and_cancelled_at_any_worker(tmp_path: P
     """One that was made by a worker that is killed is told as failed; it was in progress for an hour."""
     with (
         ScriptedUpstream(default=SILENT) as upstream,
-        served(upstream, tmp_path) as one,
+        two_workers(upstream, tmp_path) as one,
     ):
-        first, second = one.workers.pids()
+        first, second = one.pids()
         ask = {"model": "m", "input": "Hi", "background": True}
         cancelled, lost = (one.ask(first, "/v1/responses", ask)["id"] for _ in range(2))
         polled = one.ask(second, f"/v1/responses/{cancelled}")
@@ -81,7 +81,7 @@ def test_a_background_response_is_polled_and_cancelled_at_any_worker(tmp_path: P
             )
             one.process.wait_until(upstream.aborted.is_set)
 
-            one.workers.kill(first)
+            one.kill(first)
             one.process.wait_until(
                 lambda: ask_second("GET", f"/v1/responses/{lost}")["status"] == "failed"
             )
@@ -90,10 +90,10 @@ def test_a_background_response_is_polled_and_cancelled_at_any_worker(tmp_path: P
 def test_new_connections_go_to_the_worker_that_has_fewer(tmp_path: Path) -> None:
     with (
         ScriptedUpstream(default="Hi.") as upstream,
-        served(upstream, tmp_path) as one,
+        two_workers(upstream, tmp_path) as one,
         ExitStack() as opened,
     ):
-        first, second = one.workers.pids()
+        first, second = one.pids()
         for _ in range(20):
             opened.enter_context(one.connected(first))
 
@@ -130,16 +130,16 @@ def test_where_each_core_has_a_worker_it_stays_there_and_kernels_go_where_they_l
     try:
         with (
             ScriptedUpstream(default=CHAIN) as upstream,
-            served(upstream, tmp_path, "--engines", "kernel", "--warm-kernels", "1") as one,
+            two_workers(upstream, tmp_path, "--engines", "kernel", "--warm-kernels", "1") as one,
         ):
             for _ in range(2):
-                pids = one.workers.pids()
+                pids = one.pids()
                 assert [os.sched_getaffinity(pid) for pid in pids] != [two, two]
                 assert set.union(*(os.sched_getaffinity(pid) for pid in pids)) == two
                 assert all(_threads_stay(pid) for pid in pids)
-                one.workers.kill(pids[0])
-            assert os.sched_getaffinity(one.workers.keeper()) == two
-            one.chat(one.workers.pids()[0], [{"role": "user", "content": "Go."}], TOOLS)
+                one.kill(pids[0])
+            assert os.sched_getaffinity(one.keeper()) == two
+            one.chat(one.pids()[0], [{"role": "user", "content": "Go."}], TOOLS)
             one.process.wait_until(lambda: {*_kernels(one.process.group)} == {frozenset(two)})
     finally:
         os.sched_setaffinity(0, before)
@@ -163,10 +163,10 @@ def test_limits_and_counts_are_those_of_all_workers_together(tmp_path: Path) -> 
     limits = ["--client-requests-per-minute", "4", "--client-open-requests", "2"]
     with (
         ScriptedUpstream(default=SILENT) as upstream,
-        served(upstream, tmp_path, *limits) as one,
+        two_workers(upstream, tmp_path, *limits) as one,
         ExitStack() as opened,
     ):
-        first, second = one.workers.pids()
+        first, second = one.pids()
         for worker in (first, second):
             opened.enter_context(one.stream(worker))
         assert one.looks(first) == (429, "too_many_open_requests")
@@ -185,13 +185,13 @@ def test_a_killed_worker_has_no_open_requests_and_what_it_had_counted_counts(
     limits = ["--client-requests-per-minute", "2", "--client-open-requests", "1"]
     with (
         ScriptedUpstream(default=SILENT) as upstream,
-        served(upstream, tmp_path, *limits) as one,
+        two_workers(upstream, tmp_path, *limits) as one,
         ExitStack() as opened,
     ):
-        first, second = one.workers.pids()
+        first, second = one.pids()
         opened.enter_context(one.stream(first))
         assert one.looks(second) == (429, "too_many_open_requests")
-        one.workers.kill(first)
+        one.kill(first)
         assert one.looks(second)[0] == 200
         assert one.looks(second) == (429, "rate_limit_exceeded")
 
@@ -200,14 +200,14 @@ def test_requests_beyond_what_all_workers_serve_together_are_refused(tmp_path: P
     """And those of a worker that is killed make room."""
     with (
         ScriptedUpstream(default=SILENT) as upstream,
-        served(upstream, tmp_path, "--threads", "2", "--waiting-requests", "0") as one,
+        two_workers(upstream, tmp_path, "--threads", "2", "--waiting-requests", "0") as one,
         ExitStack() as opened,
     ):
-        first, second = one.workers.pids()
+        first, second = one.pids()
         for _ in range(2):
             opened.enter_context(one.stream(first))
         assert one.looks(second) == (503, "overloaded")
-        one.workers.kill(first)
+        one.kill(first)
         opened.enter_context(one.stream(second))
 
 
@@ -215,14 +215,14 @@ def test_an_upstream_gets_no_more_requests_from_two_workers_than_from_one(tmp_pa
     """Whose place is that of a worker which is killed gives it up."""
     with (
         ScriptedUpstream(default=SILENT) as upstream,
-        served(upstream, tmp_path, "--upstream-requests", "1", "--ping-seconds", "0.2") as one,
+        two_workers(upstream, tmp_path, "--upstream-requests", "1", "--ping-seconds", "0.2") as one,
         ExitStack() as opened,
     ):
-        first, second = one.workers.pids()
+        first, second = one.pids()
         opened.enter_context(one.stream(first))
         opened.enter_context(one.stream(second, until=b": ping"))
         assert len(upstream.requests) == 1
-        one.workers.kill(first)
+        one.kill(first)
         one.process.wait_until(lambda: len(upstream.requests) == 2)
 
 
@@ -233,19 +233,19 @@ def test_kernels_of_programs_are_counted_by_all_workers_together(tmp_path: Path)
     options = "--engines kernel --max-kernels 1 --warm-kernels 0 --program-seconds 600".split()
     with (
         ScriptedUpstream(default=CHAIN).reply(endless) as upstream,
-        served(upstream, tmp_path, *options) as one,
+        two_workers(upstream, tmp_path, *options) as one,
         ExitStack() as opened,
     ):
-        first, second = one.workers.pids()
+        first, second = one.pids()
         opened.enter_context(one.stream(first, body={"tools": TOOLS}))
         asked = {**HELLO, "tools": TOOLS}
 
         def status() -> int:
-            with one.workers.only(second):
+            with one.only(second):
                 return send(f"{one.url}/v1/chat/completions", asked)[0]
 
         one.process.wait_until(lambda: status() == 503)
-        one.workers.kill(first)
+        one.kill(first)
         assert status() == 200
 
 
@@ -253,11 +253,11 @@ def test_an_upstream_that_is_down_for_one_worker_is_left_alone_by_all(tmp_path: 
     options = ("--breaker-failures", "1", "--breaker-seconds", "600", "--upstream-retries", "0")
     with (
         ScriptedUpstream(default=Reply(status=503)) as upstream,
-        served(upstream, tmp_path, *options) as one,
+        two_workers(upstream, tmp_path, *options) as one,
     ):
         codes = []
-        for worker in one.workers.pids():
-            with one.workers.only(worker):
+        for worker in one.pids():
+            with one.only(worker):
                 _, _, answer = send(f"{one.url}/v1/chat/completions", HELLO)
             codes.append(answer["error"]["code"])
         assert codes[0] != "upstream_down"
@@ -267,21 +267,21 @@ def test_an_upstream_that_is_down_for_one_worker_is_left_alone_by_all(tmp_path: 
 
 @needs_bubblewrap
 def test_kernels_outlive_all_workers_and_nothing_outlives_the_end(tmp_path: Path) -> None:
-    with ScriptedUpstream() as upstream, served(upstream, tmp_path) as one:
-        before = one.workers.pids()
+    with ScriptedUpstream() as upstream, two_workers(upstream, tmp_path) as one:
+        before = one.pids()
         container = one.ask(before[0], "/v1/containers", {"name": "c"})["id"]
         execute = f"/v1/containers/{container}/execute"
         one.ask(before[0], execute, {"code": "x = 41"})
         for pid in before:
-            one.workers.kill(pid)
-        after = one.workers.pids()
+            one.kill(pid)
+        after = one.pids()
         assert one.ask(after[1], execute, {"code": "print(x + 1)"})["stdout"] == "42\n"
 
-        one.workers.kill(one.workers.keeper())
+        one.kill(one.keeper())
         failed = one.ask(after[0], execute, {"code": "print(x)"})
         assert "NameError" in failed["stderr"]
         assert any("was restarted" in note for note in failed["notes"])
         assert one.ask(after[1], execute, {"code": "1"})["notes"] == []
 
         one.process.kill(signal.SIGTERM)
-        one.process.wait_until_gone(lambda: not members(one.process.group))
+        wait_until(lambda: not members(one.process.group))
