@@ -1,7 +1,7 @@
-"""What agents' own prompts teach instead of calls: commands in fences and elements, patches, quoted calls.
+"""Syntaxes that agents' own prompts teach instead of calls: commands, patches, quoted calls.
 
-Each row: the offered tools, a reply, and the statements that must be read from it. docs/formats.md shows the
-rows, and the tests use them.
+Each row: a name, the agent, the offered tools, a reply, and the statements that must be read from it.
+docs/formats.md shows the rows, and the tests use them.
 """
 
 from __future__ import annotations
@@ -31,74 +31,34 @@ _PATCHED = (f"apply_patch({PATCH!r})",)
 _LISTED = ("shell(**{'command': ['bash', '-lc', 'ls']})",)
 _WORDS = {"command": ["bash", "-lc", "ls"]}
 
+# fmt: off
 AGENT_SYNTAXES = (
     AgentSyntax("a shell's fence", "mini-SWE-agent", _BASH, "```bash\nls -la\n```", _LS),
-    AgentSyntax(
-        "a shell's fence after prose", "Aider", _BASH, "I look.\n\n```sh\nls -la\n```\n", _LS
-    ),
-    AgentSyntax(
-        "an element with a command",
-        "Cline, Roo Code",
-        _BASH,
-        "<execute_command>\n<command>ls -la</command>\n"
-        "<requires_approval>false</requires_approval>\n</execute_command>",
-        _LS,
-    ),
-    AgentSyntax(
-        "an element around a command",
-        "OpenHands",
-        _BASH,
-        "<execute_bash>ls -la</execute_bash>",
-        _LS,
-    ),
-    AgentSyntax(
-        "an element named after the tool", "OpenHands", _BASH, "<bash>\nls -la\n</bash>", _LS
-    ),
-    AgentSyntax(
-        "a line of a history", "Gemini CLI, Qwen Code", _BASH, "[tool_call: bash for 'ls -la']", _LS
-    ),
+    AgentSyntax("a shell's fence after prose", "Aider", _BASH, "I look.\n\n```sh\nls -la\n```\n", _LS),
+    AgentSyntax("an element with a command", "Cline, Roo Code", _BASH,
+                "<execute_command>\n<command>ls -la</command>\n"
+                "<requires_approval>false</requires_approval>\n</execute_command>", _LS),
+    AgentSyntax("an element around a command", "OpenHands", _BASH,
+                "<execute_bash>ls -la</execute_bash>", _LS),
+    AgentSyntax("an element named after the tool", "OpenHands", _BASH, "<bash>\nls -la\n</bash>", _LS),
+    AgentSyntax("a line of a history", "Gemini CLI, Qwen Code", _BASH,
+                "[tool_call: bash for 'ls -la']", _LS),
     AgentSyntax("a command as a list of words", "Codex", _SHELL, json.dumps(_WORDS), _LISTED),
-    AgentSyntax(
-        "a list of words in a fence",
-        "Codex",
-        _SHELL,
-        f"```json\n{json.dumps(_WORDS)}\n```",
-        _LISTED,
-    ),
+    AgentSyntax("a list of words in a fence", "Codex", _SHELL,
+                f"```json\n{json.dumps(_WORDS)}\n```", _LISTED),
     AgentSyntax("a patch", "Codex", _APPLY, PATCH, _PATCHED),
     AgentSyntax("a patch in a fence", "Codex", _APPLY, f"Here:\n\n```diff\n{PATCH}\n```", _PATCHED),
-    AgentSyntax(
-        "a patch as a heredoc", "Codex", _APPLY, f"apply_patch <<'EOF'\n{PATCH}\nEOF\n", _PATCHED
-    ),
-    AgentSyntax(
-        "a heredoc in a shell's fence",
-        "Codex",
-        ("shell", "apply_patch"),
-        f"```bash\napply_patch <<'EOF'\n{PATCH}\nEOF\n```",
-        _PATCHED,
-    ),
-    AgentSyntax(
-        "a patch in a list of words",
-        "Codex",
-        _APPLY,
-        json.dumps({"command": ["apply_patch", PATCH]}),
-        _PATCHED,
-    ),
-    AgentSyntax(
-        "quoted calls in a list",
-        "BFCL's outputs",
-        ("search",),
-        "['search(query=\"a\")', 'search(query=\"b\")']",
-        ("search(query='a')", "search(query='b')"),
-    ),
-    AgentSyntax(
-        "quoted calls in a fence of JSON",
-        "BFCL's outputs",
-        ("search",),
-        "```json\n['search(query=\"a\")']\n```",
-        ("search(query='a')",),
-    ),
+    AgentSyntax("a patch as a heredoc", "Codex", _APPLY, f"apply_patch <<'EOF'\n{PATCH}\nEOF\n", _PATCHED),
+    AgentSyntax("a heredoc in a shell's fence", "Codex", ("shell", "apply_patch"),
+                f"```bash\napply_patch <<'EOF'\n{PATCH}\nEOF\n```", _PATCHED),
+    AgentSyntax("a patch in a list of words", "Codex", _APPLY,
+                json.dumps({"command": ["apply_patch", PATCH]}), _PATCHED),
+    AgentSyntax("quoted calls in a list", "BFCL's outputs", ("search",),
+                "['search(query=\"a\")', 'search(query=\"b\")']", ("search(query='a')", "search(query='b')")),
+    AgentSyntax("quoted calls in a fence of JSON", "BFCL's outputs", ("search",),
+                "```json\n['search(query=\"a\")']\n```", ("search(query='a')",)),
 )
+# fmt: on
 
 #: Replies without a command: the same replies without such a tool, and prose about commands.
 WORDS = {

@@ -1,8 +1,4 @@
-"""An upstream that fails in the way that the request's ``model`` names. Writes bytes; knows no HTTP library.
-
-with BadUpstream() as upstream:
-    ask(proxy_before(upstream.base_url), model="html")
-"""
+"""An upstream that fails in the way that the request's ``model`` names. Writes bytes."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ import json
 import socketserver
 import threading
 from collections.abc import Callable, Iterator
+from io import BufferedIOBase
 from typing import Any, Self
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
@@ -20,8 +17,8 @@ def event(value: Any) -> bytes:
 
 
 def delta(content: str = "", finish: str | None = None) -> bytes:
-    said = {"content": content} if content else {}
-    choice = {"index": 0, "delta": said, "finish_reason": finish}
+    written = {"content": content} if content else {}
+    choice = {"index": 0, "delta": written, "finish_reason": finish}
     return event({"id": "x", "object": "chat.completion.chunk", "choices": [choice]})
 
 
@@ -35,7 +32,7 @@ DONE = b"data: [DONE]\n\n"
 HTML = b"<html><body>It works!</body></html>"
 LIMITED = {"error": {"message": "slow down", "type": "requests", "code": "rate_limit_exceeded"}}
 
-# What to write, in pieces; None is to say nothing more and hold the connection.
+# The pieces to write; None sends nothing more and keeps the connection open.
 BEHAVIOURS: dict[str, Callable[[], Iterator[bytes | None]]] = {
     "good": lambda: iter((OK, delta("Hello there"), delta(finish="stop"), DONE)),
     "hang before the head": lambda: iter((None,)),
@@ -63,7 +60,7 @@ BEHAVIOURS: dict[str, Callable[[], Iterator[bytes | None]]] = {
     "no [DONE]": lambda: iter((OK, delta("Hello there"), delta(finish="stop"))),
     "429": lambda: iter((status(429, LIMITED, "retry-after: 7"),)),
     "one huge event": lambda: (piece for piece in (OK, b"data: ", *[b"x" * 2**20] * 100)),
-    "endless": lambda: _endless(),  # noqa: PLW0108 - it stands below
+    "endless": lambda: _endless(),  # noqa: PLW0108 - defined below
 }
 
 
@@ -73,15 +70,25 @@ def _endless() -> Iterator[bytes]:
         yield delta("more and more ") * 50
 
 
+def read_json(stream: BufferedIOBase) -> Any:
+    """The body of the HTTP/1.1 request in ``stream``, or None."""
+    size = 0
+    while (line := stream.readline()) not in (b"\r\n", b""):
+        name, _, value = line.partition(b":")
+        if name.lower() == b"content-length":
+            size = int(value)
+    return json.loads(stream.read(size)) if size else None
+
+
 class _Handler(socketserver.StreamRequestHandler):
-    server: _Server
+    server: BadUpstream
 
     def handle(self) -> None:
-        body = self._body()
-        if body is None:  # whether there is an upstream at all: there is
+        body = read_json(self.rfile)
+        if body is None:  # the check that the upstream exists
             self.wfile.write(status(200, {"object": "list", "data": []}))
             return
-        self.server.asked.append(body)
+        self.server.begun.append(body)
         try:
             for piece in BEHAVIOURS[body["model"]]():
                 if piece is None:
@@ -91,48 +98,33 @@ class _Handler(socketserver.StreamRequestHandler):
         except OSError:
             pass
         finally:
-            self.server.left.append(threading.get_ident())
-
-    def _body(self) -> Any:
-        size = 0
-        while (line := self.rfile.readline()) not in (b"\r\n", b""):
-            name, _, value = line.partition(b":")
-            if name.lower() == b"content-length":
-                size = int(value)
-        return json.loads(self.rfile.read(size)) if size else None
+            self.server.ended.append(body)
 
 
-class _Server(socketserver.ThreadingTCPServer):
+class BadUpstream(socketserver.ThreadingTCPServer):
+    """A context manager in which it serves; ``open`` is the number of answers that have not ended."""
+
     allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.asked: list[Any] = []
-        self.left: list[int] = []
-
-
-class BadUpstream:
-    """``open`` is how many of its answers have not ended."""
-
-    def __init__(self) -> None:
-        self._server = _Server()
-        self._thread = threading.Thread(target=self._server.serve_forever, args=[0.02], daemon=True)
+        self.begun: list[Any] = []
+        self.ended: list[Any] = []
 
     @property
     def base_url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
     @property
     def open(self) -> int:
-        return len(self._server.asked) - len(self._server.left)
+        return len(self.begun) - len(self.ended)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        threading.Thread(target=self.serve_forever, args=[0.02], daemon=True).start()
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+    def __exit__(self, *error: object) -> None:
+        self.shutdown()
+        self.server_close()

@@ -1,11 +1,10 @@
 """`python -m tests.support.docker_engine COMMAND...`: run a command before a Docker engine of its own.
 
-The engine keeps all it has in a temporary folder, and runs in mount and network namespaces of its own,
-so that it cannot change this machine's; what could be left all the same (control groups, processes,
-folders) is looked for at the end. Its one image is a Debian or Ubuntu as apt knows it here, with what
-kernels need of the extra `interpreter` (tests/support/debian_images.py).
+The engine keeps its data in a temporary folder, and runs in its own mount and network namespaces, so that it
+cannot change this machine's. Its one image is this machine's Debian or Ubuntu with the packages that kernels
+need of the extra `interpreter` (tests/support/debian_images.py).
 
-Needs root, and what PACKAGES installs. Says why, and runs nothing, where that cannot be had.
+Needs root, and installs PACKAGES. Without them it prints the reason and runs nothing.
 """
 
 import contextlib
@@ -21,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.support import debian_images
-from tests.support.debian_images import Missing, run
+from tests.support.debian_images import Missing
 
 PACKAGES = ("docker.io", "containerd", "runc", "iptables", "debootstrap")
 COMMANDS = ("dockerd", "containerd", "runc", "docker-init", "debootstrap", "unshare")
@@ -35,25 +34,22 @@ def main(command: list[str]) -> int:
 def with_engine(
     command: list[str], images: Callable[[str], dict[str, str]], *, own_network: bool = True
 ) -> int:
-    """Run `command` before an engine; its status, which is also 1 where the engine left something behind.
+    """Run `command` with an engine; returns its exit status.
 
-    `images` gets the engine's URL, gives it its images, and answers with variables for the command. Without a
+    `images` gets the engine's URL, loads images into it, and returns variables for the command. Without a
     network of its own, the engine's containers can share this machine's (``--network host``).
     """
     try:
         if platform.system() != "Linux" or os.geteuid() != 0:
             raise Missing("a Docker engine is started only by root on Linux")
         install()
-        before = traces()
         with (
             tempfile.TemporaryDirectory(prefix="docker-engine-") as folder,
             engine(Path(folder), own_network=own_network) as host,
         ):
             known = {"DOCKER_HOST": host, **images(host)}
             done = subprocess.run(command, check=False, env=os.environ | known)
-        if left := settled(before, folder):
-            sys.stderr.write(f"the engine has left behind: {', '.join(sorted(left))}\n")
-        return done.returncode or bool(left)
+        return done.returncode
     except Missing as why:
         sys.stderr.write(f"skipped, there is no Docker engine: {why}\n")
         return 0
@@ -100,7 +96,7 @@ def _missing() -> list[str]:
 
 @contextlib.contextmanager
 def engine(folder: Path, *, own_network: bool = True) -> Iterator[str]:
-    """A running engine; gives its URL."""
+    """A running engine; yields its URL."""
     socket = folder / "docker.sock"
     (folder / "daemon.json").write_text("{}")  # not this machine's
     dockerd = [
@@ -123,8 +119,8 @@ def engine(folder: Path, *, own_network: bool = True) -> Iterator[str]:
         until = time.monotonic() + START_SECONDS
         while not _answers(f"unix://{socket}"):
             if process.poll() is not None or time.monotonic() > until:
-                said = log.read_text(errors="replace").strip().splitlines()
-                raise Missing(f"dockerd does not start: {(said or ['no message'])[-1]}")
+                printed = log.read_text(errors="replace").strip().splitlines()
+                raise Missing(f"dockerd does not start: {(printed or ['no message'])[-1]}")
             time.sleep(0.1)
         yield f"unix://{socket}"
     finally:
@@ -161,46 +157,6 @@ def imported(host: str, archive: Path, name: str, tag: str = "latest") -> None:
 
     with contextlib.closing(docker.DockerClient(base_url=host, timeout=300)) as client:
         client.api.import_image_from_file(str(archive), repository=name, tag=tag)
-
-
-def traces(folder: str = "") -> set[str]:
-    """What Docker engines have changed on this machine, and what is left of the one in `folder`.
-
-    Others may start engines here at the same time; theirs run in namespaces of their own too.
-    """
-    found = {str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{_group()}")}
-    for place in ("/run", "/opt", "/var/lib", "/sys/class/net"):
-        if Path(place).is_dir():
-            found |= {
-                str(path)
-                for path in Path(place).iterdir()
-                if path.name.startswith(("docker", "containerd", "runc", "netns", "br-"))
-            }
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            about = (process / "cmdline").read_text(errors="replace") + (
-                process / "cgroup"
-            ).read_text()
-            if _group() in about or (folder and folder in about):
-                found.add(f"process {process.name} ({(process / 'comm').read_text().strip()})")
-    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    found |= {f"mount {point}" for point in mounts if "docker" in point or "netns" in point}
-    found |= {
-        f"{path} = {path.read_text().strip()}"
-        for path in Path("/proc/sys/net").glob("ipv*/**/*forward*")
-    }
-    if shutil.which("iptables-save"):
-        rules = run("iptables-save").splitlines()
-        found |= {f"rule {line}" for line in rules if not line.startswith("#")}
-    return found
-
-
-def settled(before: set[str], folder: str) -> set[str]:
-    """What there is that was not, once ended processes have had time to go."""
-    until = time.monotonic() + 10
-    while (left := traces(folder) - before) and time.monotonic() < until:
-        time.sleep(0.1)
-    return left
 
 
 if __name__ == "__main__":

@@ -17,6 +17,24 @@ EMBEDDED = {
     "usage": {"prompt_tokens": 1, "total_tokens": 1},
 }
 PIECES = ("one", " two")
+REFUSAL = {"error": {"message": "no such model", "type": "x", "param": "model", "code": "y"}}
+
+
+def _completion(piece: str) -> bytes:
+    chunk = {"id": "c", "object": "text_completion", "choices": [{"text": piece}]}
+    return f"data: {json.dumps(chunk)}\n\n".encode()
+
+
+_EMBEDDED = (200, "application/json", json.dumps(EMBEDDED).encode())
+ANSWERS: dict[str, tuple[Any, ...]] = {
+    "/embeddings": _EMBEDDED,
+    "/batches": _EMBEDDED,
+    "/audio/speech": (200, "audio/mpeg", SOUND),
+    "/audio/transcriptions": (200, "application/json", b'{"text": "hello"}'),
+    "/completions": (200, "text/event-stream", *map(_completion, PIECES), b"data: [DONE]\n\n"),
+    "/moderations": (404, "application/json", json.dumps(REFUSAL).encode()),
+}
+"""Path -> status, content type and pieces of the body."""
 
 
 class OtherEndpoints(ThreadingHTTPServer):
@@ -26,9 +44,9 @@ class OtherEndpoints(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
         self.refusals: list[tuple[int, dict[str, str]]] = []
-        """Status and headers of the next answers, before all others."""
+        """Status and headers of the next answers, instead of those of ANSWERS."""
         self.may_end = threading.Event()
-        """Streams wait for it behind their first event."""
+        """Streams wait for it after their first event."""
         self.may_end.set()
 
     @property
@@ -52,51 +70,25 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         pass
 
-    def do_GET(self) -> None:
-        self._answer()
-
-    def do_HEAD(self) -> None:
-        self._answer()
-
     def do_POST(self) -> None:
-        self._answer()
-
-    def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.server.asked.append((self.command, self.path, headers, body))
+        path = self.path.partition("?")[0].removeprefix("/v1")
         if self.server.refusals:
-            status, told = self.server.refusals.pop(0)
-            self.send_response(status)
-            for name, value in {**told, "content-length": "0"}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            return
-        match self.path.partition("?")[0].removeprefix("/v1"):
-            case "/embeddings" | "/batches":
-                self._send(200, "application/json", json.dumps(EMBEDDED).encode())
-            case "/audio/speech":
-                self._send(200, "audio/mpeg", SOUND)
-            case "/audio/transcriptions":
-                self._send(200, "application/json", b'{"text": "hello"}')
-            case "/completions":
-                events = [
-                    json.dumps(
-                        {"id": "c", "object": "text_completion", "choices": [{"text": piece}]}
-                    )
-                    for piece in PIECES
-                ]
-                stream = [f"data: {event}\n\n".encode() for event in [*events, "[DONE]"]]
-                self._send(200, "text/event-stream", *stream)
-            case "/elsewhere":
-                self.send_response(307)
-                self.send_header("location", "http://127.0.0.1:1/steal")
-                self.end_headers()
-            case "/moderations":
-                error = {"message": "no such model", "type": "x", "param": "model", "code": "y"}
-                self._send(404, "application/json", json.dumps({"error": error}).encode())
-            case _:
-                self._send(404, "text/html", b"<h1>Not found</h1>")
+            self._send_head(*self.server.refusals.pop(0))
+        elif path == "/elsewhere":
+            self._send_head(307, {"location": "http://127.0.0.1:1/steal"})
+        else:
+            self._send(*ANSWERS.get(path, (404, "text/html", b"<h1>Not found</h1>")))
+
+    do_GET = do_HEAD = do_POST  # noqa: N815 - the base class looks for these names
+
+    def _send_head(self, status: int, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "content-length": "0"}.items():
+            self.send_header(name, value)
+        self.end_headers()
 
     def _send(self, status: int, kind: str, *pieces: bytes) -> None:
         self.send_response(status)

@@ -1,7 +1,7 @@
-"""Random cells of a notebook that call tools, and CPython with the same tools as their reference.
+"""Random notebook cells that call tools, and CPython with the same tools as the reference.
 
-Two tools only read, one acts, and one runs code; a result tells what the call was about. The cells share
-variables, alias and grow lists, loop, comprehend, gather, and give tools to executors.
+Two tools only read, one acts, and one runs code; a result contains the argument of its call. The cells share
+variables, alias and grow lists, loop, comprehend, gather, and pass tools to executors.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ d = {}
 
 
 class Record(dict[str, Any]):
-    """A result, which may be awaited too."""
+    """A result that may also be awaited."""
 
-    __hash__ = object.__hash__  # type: ignore[assignment]  # asyncio.gather looks for what it is given twice
+    __hash__ = object.__hash__  # type: ignore[assignment]  # asyncio.gather removes duplicates
 
     def __await__(self) -> Generator[Any, Any, Record]:
         yield from ()
@@ -61,7 +61,7 @@ def reference(cells: Sequence[str]) -> tuple[list[tuple[str, str]], str]:
 
 
 def stretches(made: Sequence[tuple[str, str]]) -> Iterator[tuple[str, ...]]:
-    """The calls in order, where calls that only read may change places with those beside them."""
+    """The calls in order; neighbouring calls that only read are sorted, because they may change places."""
     reading: list[str] = []
     for name, about in made:
         if name.startswith("get_"):
@@ -115,7 +115,7 @@ class CellWriter:
         return self.pick("['e', 'ff']", "xs[:3]", "('g', a)", "{'h': 1, 'i': 2}", "list(d)[:3]")
 
     def block(self, pad: str, count: int, depth: int = 0) -> str:
-        kinds = [self.assign, self.assign, self.grow, self.show, self.collect, self.comprehend]
+        kinds = [self.assign, self.assign, self.grow, self.show, self.comprehend]
         if depth < 2:
             kinds += [self.branch, self.loop, self.attempt]
         if not pad:
@@ -127,16 +127,13 @@ class CellWriter:
         return pad + self.pick(
             f"a = {self.text()}",
             f"b = {self.call()}['of'][-3:]",
-            f"n = {self.read()}['value'] % 5",
             f"n, a = {self.call()}['value'] % 5, {self.text()}",
-            f"{self.name()} = {self.call()}\n{pad}{self.name()} = {self.call()}",
             "ys = xs[:]",
             "xs = ys",
         )
 
     def grow(self, pad: str, _: int) -> str:
         return pad + self.pick(
-            f"xs.append({self.text()})",
             f"d[{self.text()}] = {self.read()}['value']",
             f"ys.append({self.call()}['of'][-3:])",
             f"xs[0] = {self.text()}",
@@ -146,26 +143,8 @@ class CellWriter:
         return pad + self.pick(
             f"print({self.call()}['value'], {self.read()}['of'])",
             f"print(f\"{{{self.read()}['value']}}!\")",
-            f"print([{self.call()}['of'], {self.call()}['value']])",
             f"{self.call()}",
         )
-
-    def collect(self, pad: str, _: int) -> str:
-        """A loop that only collects, or nearly so."""
-        item = self.name()
-        body = self.pick(
-            f"xs.append({self.call(1, item)}['of'][-3:])",
-            f"d[{item}] = {self.call(1, item)}['value']",
-            f"{self.call(1, item)}",
-            f"print({item}, {self.call(1, item)}['value'])",
-            f"n += {self.read(1, item)}['value'] % 3",
-            f"a = {self.read(0, item)}['of'][-3:]",
-            f"a = {self.read(1, item)}['of'][-3:]\n{pad}    n = {self.call(1, 'a')}['value'] % 4",
-            f"ys.append({item})\n{pad}    print({self.call(1, item)}['of'])",
-            f"r = {self.read(1, item)}\n{pad}    if r['value'] > 1:\n{pad}        ys.append(r['of'][-3:])",
-        )
-        over = self.pick(self.some(), "list(xs)", f"map(str, {self.some()})")
-        return f"{pad}for {item} in {over}:\n{pad}    {body}"
 
     def comprehend(self, pad: str, _: int) -> str:
         item = self.name()
@@ -173,9 +152,7 @@ class CellWriter:
         return pad + self.pick(
             f"print([{inner}['value'] for {item} in {self.some()}])",
             f"print({{{item}: {inner}['of'] for {item} in {self.some()}}})",
-            f"n = sum([{inner}['value'] for {item} in {self.some()} if {item}]) % 5",
             f"print(any({inner}['value'] > 1 for {item} in {self.some()}))",
-            f"print([{inner}['of'] for {item} in map(lambda q: {self.call(1, 'q')}['of'], {self.some()})])",
             f"xs = [{self.text()}, {self.call()}['of'][-3:]]",
         )
 
@@ -212,11 +189,7 @@ class CellWriter:
 
     def gather(self, pad: str, depth: int) -> str:
         name = self.name()
-        steps = self.pick(
-            f"    x = await {self.read(1, 'q')}\n    y = await {self.read(1, 'q')}\n",
-            f"    x = await {self.read(1, 'q')}\n    y = await get_stock(x['of'])\n",
-            "    x = await get_price(q)\n    d[q] = x['value']\n    y = {'of': q}\n",
-        )
+        steps = f"    x = await {self.read(1, 'q')}\n    y = await get_stock(x['of'])\n"
         return (
             f"async def {name}(q):\n{steps}    return x['value'], y['of']\n"
             f"print(await asyncio.gather(*({name}(q) for q in {self.some()})))"

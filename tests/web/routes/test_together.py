@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.conftest import StartProxy
-from tests.support.bad_upstream import DONE, OK, delta, event
+from tests.support.bad_upstream import DONE, OK, delta, event, read_json
 
 GO_ON = threading.Semaphore(0)
 WORDS = delta("One ") + delta("two ") + delta("three")
@@ -27,11 +27,7 @@ REPLIES: dict[str, tuple[bytes | None, ...]] = {
 
 class _Handler(socketserver.StreamRequestHandler):
     def handle(self) -> None:
-        length = 0
-        while (line := self.rfile.readline()) not in (b"\r\n", b""):
-            name, _, value = line.partition(b":")
-            length = int(value) if name.lower() == b"content-length" else length
-        for piece in REPLIES[json.loads(self.rfile.read(length))["model"]]:
+        for piece in REPLIES[read_json(self.rfile)["model"]]:
             if piece is None:
                 assert GO_ON.acquire(timeout=30)
             else:
