@@ -1,11 +1,12 @@
-"""What programs try, and the required result. The tests run these tables; docs/security.md shows them.
+"""What hostile programs try, and the result. The tests run these tables; docs/security.md shows them.
 
-`python -m tests.support.promises` writes the page. Each attempt is the body of a function, run with `host`
-(facts of this machine) and `syscall` at hand: it gets out if it returns something true. A control
-runs the same attempt in a plain interpreter of this user, where it must succeed: else its failure in
-a sandbox would prove nothing.
+`python -m tests.support.promises` writes the tables of the page. An attempt is the body of a function that
+may use `host` (facts of this machine) and `syscall`; it escapes if it returns something true. A control runs
+the same attempt in an ordinary interpreter of this user, where it must succeed: otherwise its failure in a
+sandbox would prove nothing.
 """
 
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +17,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 
 @dataclass(frozen=True)
 class Attempt:
-    """One way out. `control`: where it succeeds without a sandbox, a key of CONTROLS, or why nobody tries.
+    """One attempt to escape. `control`: where it succeeds without a sandbox (a key of CONTROLS).
 
-    `in_docker`: result in a container, where that is another thing than in bubblewrap.
+    `in_docker`: the result in a container, if it differs from bubblewrap.
     """
 
     area: str
@@ -40,7 +41,7 @@ def syscall(number, *arguments):
 
 
 def program(attempt: Attempt, host: object) -> str:
-    """The attempt as a program whose last value is whether it got out."""
+    """The attempt as a program whose last value says whether it escaped."""
     body = "\n".join(f"    {line}" for line in attempt.body.splitlines())
     return f"{PRELUDE}host = {host!r}\ndef attempt():\n{body}\nbool(attempt())"
 
@@ -236,21 +237,16 @@ ACTING: dict[str, tuple[str, str, tuple[str, ...]]] = {
 }
 """A program, what looks at its value where no kernel does, and what may come of it."""
 
-MODULES = (
-    "fences/bubblewrap", "fences/docker", "fences/container", "fences/docker_probes", "fences/seccomp",
-    "fences/cgroups", "fences/leftovers", "kernel/provisioners", "kernel/docker_provisioner",
-    "kernel/engine", "kernel/session", "kernel/notebook", "kernel/jupyter", "kernel/gateway", "monty/engine",
-)  # fmt: skip
+_IN_DOCKER = {"stopped": "stopped", "succeeds": "succeeds, within the container"}
+_TABLES = re.compile(
+    r"(?<=the tables that the tests run. -->\n).*(?=\n<!-- End of the tables)", re.DOTALL
+)
 
 
 def page() -> str:
-    """docs/security.md."""
-    areas = list(dict.fromkeys(attempt.area for attempt in ATTEMPTS))
-    first, *others = (
-        " | ".join(("", name or "fence", *cells, "")).strip() for name, cells in _FENCES.items()
-    )
-    lines = [_INTRODUCTION.format(fences="\n".join([first, "|---" * 4 + "|", *others]))]
-    for area in areas:
+    """docs/security.md with current tables."""
+    lines: list[str] = []
+    for area in dict.fromkeys(attempt.area for attempt in ATTEMPTS):
         lines += [
             f"\n### {area.capitalize()}\n",
             "| a program tries to | bubblewrap | docker | monty | without a sandbox |",
@@ -267,117 +263,22 @@ def page() -> str:
         f"Unavailable to a program in a kernel (ENOSYS): {names}. In "
         "Docker the same; an engine before version 23 answers EPERM.",
     ]
-    for heading, table, comes in (
+    for heading, table, result in (
         ("Memory", MEMORY, "`SandboxLimit`, or the program's own `MemoryError`"),
         ("Time", LOOPS, "`SandboxTimeout`: interrupt, then kill"),
         ("Output", OUTPUT, "`SandboxLimit`, or `SandboxDied` if the kernel fails first"),
         ("Crashes", DEATHS, "`SandboxDied`, in this session alone"),
     ):
-        lines += [
-            f"\n### {heading}\n",
-            "| a program in a kernel tries | result |",
-            "|---|---|",
-        ]
-        lines += [f"| {what} | {comes} |" for what in table]
+        lines += [f"\n### {heading}\n", "| a program in a kernel tries | result |", "|---|---|"]
+        lines += [f"| {what} | {result} |" for what in table]
     lines += [
         "\n### Values with hostile methods\n",
         "| a program in a kernel has | result |",
         "|---|---|",
     ]
-    for what, (_, _, comes) in ACTING.items():
-        lines += [f"| {what} | {', '.join(f'`{each}`' for each in comes)} |"]
-    links = [f"[{name}](../sandbox/{name}.py)" for name in MODULES]
-    lines += [
-        "\n## What each fence stops, and what it does not\n",
-        "Each module of the sandbox begins with *Stops:* and *Does not stop:*:",
-        f"{', '.join(links)}.",
-    ]
-    return "\n".join(lines).rstrip() + "\n"
-
-
-_FENCES = {
-    "": ("kernel in bubblewrap", "kernel in docker", "monty"),
-    "another interpreter": (
-        "no: CPython", "no: CPython",
-        "a Rust interpreter without files, network, processes, imports",
-    ),
-    "namespaces": (
-        "user (unless root), pid, net, ipc, uts, mount, cgroup",
-        "pid, net, ipc, uts, mount, cgroup", "no",
-    ),
-    "file system": (
-        "interpreter and system libraries, read-only; /mnt/data and /tmp private and sized",
-        "the image, read-only; /mnt/data and /tmp private and sized", "none",
-    ),
-    "system calls": (
-        "an allowlist (seccomp)", "the same allowlist",
-        "all that this user has, for the interpreter's worker",
-    ),
-    "memory, processes": (
-        "rlimits per process; a control group for all, as root or where one is delegated",
-        "rlimits per process; a control group for all", "memory of the interpreter",
-    ),
-    "processor": ("shared with all", "one of them", "shared with all"),
-    "user": (
-        "one uid per session as root, else `nobody` in a user namespace",
-        "one uid per session as root, else the server's", "the server's",
-    ),
-    "running time, output, calls": ("limited", "limited", "limited"),
-}  # fmt: skip
-
-_IN_DOCKER = {"stopped": "stopped", "succeeds": "succeeds, within the container"}
-
-_INTRODUCTION = """\
-# Security
-
-<!-- Written by `python -m tests.support.promises` from the tables that the tests run. Do not edit. -->
-
-The code that runs here is written by a model, possibly under the influence of an attacker. **The host
-decides**: names and
-arguments of calls are bound and validated outside the sandbox, nothing from a sandbox is unpickled or
-evaluated, and a hostile program can forge a call, never an invalid one.
-
-`python app.py doctor` tests the fences on your machine. If one does not hold, the kernel engine is off,
-with the reason
-and the remedy; it never becomes a weaker sandbox. Only the explicit `--sandbox none` runs the model's code
-under your account, with a warning at every start.
-
-Programs run in monty. What monty cannot run runs in a kernel, in the place that `--sandbox` names:
-
-{fences}
-
-Starting containers needs root, or a user who may use the engine, which is equal to root on its machine;
-programs never
-see the engine. Each kernel is a new process in its own sandbox, started in advance: kernels forked from a
-common parent would share namespaces, uid and files, so that sessions could read each other.
-
-## Prompt injection
-
-Whoever writes a web page, mail or file that a tool returns can write to the model. **No proxy can tell
-whether a model obeys such a text or its user.** What the proxy does (`tests/answering/test_quotations.py`):
-
-- A call that appears, apart from white space, in a message of the user, a tool or the system does not run.
-  It stays prose,
-  and the model is asked once whether it means it; if it repeats the call, the call runs. This holds for
-  every syntax, inside
-  sentences and blocks, quoted mails, JSON strings and HTML. With `--repair-attempts 0` a quotation stays
-  prose. Cells of the code interpreter are checked too (`tests/interpreter/test_quoted_cells.py`).
-- A call that the model itself has made before with the same arguments is its own.
-- Drafts in reasoning and truncated blocks make no calls.
-- Names and arguments must satisfy the tools' schemas, and code runs behind the fences above.
-
-What it cannot do:
-
-- A model that obeys and writes the call in its own words, with other arguments or in another syntax, is not
-  stopped, nor is one that confirms when asked.
-- Texts that the client does not send as text (images, files) cannot be compared.
-- So a tool that strangers must not trigger needs a person's approval, in the client.
-
-## What programs try
-
-`tests/sandbox/test_escape.py` runs every row: in bubblewrap as root and, if it can read the interpreter, as
-an ordinary user; in containers of a real engine by `make test-docker`.\
-"""
+    for what, (_, _, errors) in ACTING.items():
+        lines.append(f"| {what} | {', '.join(f'`{each}`' for each in errors)} |")
+    return _TABLES.sub(lambda _: "\n".join(lines) + "\n", PAGE.read_text())
 
 
 if __name__ == "__main__":
