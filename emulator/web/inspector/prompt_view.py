@@ -6,6 +6,8 @@ import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import takewhile
+from operator import eq
 from typing import Any, Literal
 
 from emulator.traces import Turn
@@ -54,7 +56,7 @@ def prompt_view(turn: Turn, before: Turn | None, label: str) -> PromptView:
             shown.append(MessageView(role, text, "cached"))
             continue
         if same and other is not None and other[0] == role:
-            cached += _common(other[1], text)
+            cached += sum(takewhile(bool, map(eq, other[1], text)))
             shown.append(MessageView(role, text, "changed", tuple(diff(other[1], text))))
         else:
             shown.append(MessageView(role, text, "new"))
@@ -90,15 +92,3 @@ def diff(old: str, new: str) -> list[DiffLine]:
         ("place", line) if line.startswith("@@") else (kinds[line[0]], line[1:])
         for line in [*difflib.unified_diff(before, after, lineterm="", n=3)][2:]
     ]
-
-
-def _common(one: str, other: str) -> int:
-    """Return the length of the common prefix, by bisection."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[:middle] == other[:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
