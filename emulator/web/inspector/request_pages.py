@@ -7,7 +7,7 @@ another site could make a browser send a form, but not JSON (`browser_guard`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
 
@@ -100,23 +100,10 @@ def _add_requests(inspector: Blueprint, pages: Pages, recorded: TraceReader) -> 
         if trace is None or view not in VIEWS:
             raise NotFound("This request is not stored (any more).")
         related = recorded.related(trace)
-        values: dict[str, Any]
-        if view == "pipeline":
-            values = {
-                "turns": [*request_view.turns(trace, *_turn_before(trace, related))],
-                "resumed": program_view.program_views(trace)[:1] if trace.resumed else [],
-            }
-        else:
-            values = _VALUES[view](trace)
         return pages.page(
             f"{view}.html", viewer=viewer(), trace=trace, view=view, views=VIEWS, here="requests",
-            steps=related.steps, replays=bool(path_of(trace.path)), **values,
+            steps=related.steps, replays=bool(path_of(trace.path)), **_values(view, trace, related, recorded),
         )  # fmt: skip
-
-    def _turn_before(trace: Trace, related: RelatedRequests) -> tuple[Turn | None, str]:
-        """Return the turn whose prompt the first turn of ``trace`` continues, and the id of its request."""
-        before = recorded.get(related.continues, trace.client) if related.continues else None
-        return (None, "") if before is None or not before.turns else (before.turns[-1], before.id)
 
     @inspector.post("/inspector/clear")
     def clear() -> Response:
@@ -127,6 +114,36 @@ def _add_requests(inspector: Blueprint, pages: Pages, recorded: TraceReader) -> 
         response = stream_reply(_changes(recorded))
         response.headers.update({**HEADERS, "cache-control": "no-cache"})
         return response
+
+
+def _values(
+    view: str, trace: Trace, related: RelatedRequests, recorded: TraceReader
+) -> dict[str, Any]:
+    """Return what one of `VIEWS` shows besides the trace itself."""
+    match view:
+        case "pipeline":
+            return {
+                "turns": [*request_view.turns(trace, *_turn_before(trace, related, recorded))],
+                "resumed": program_view.program_views(trace)[:1] if trace.resumed else [],
+            }
+        case "program":
+            return {"programs": program_view.program_views(trace)}
+        case "repairs":
+            return {"repairs": [*request_view.repairs(trace)]}
+        case "timing":
+            return {"bars": request_view.waterfall(trace)}
+        case "stream":
+            return {"streams": [*request_view.streams(trace)]}
+    host = request.host_url.rstrip("/")
+    return {"curl": snippets.curl(trace, host), "python": snippets.python(trace, host)}
+
+
+def _turn_before(
+    trace: Trace, related: RelatedRequests, recorded: TraceReader
+) -> tuple[Turn | None, str]:
+    """Return the turn whose prompt the first turn of ``trace`` continues, and the id of its request."""
+    before = recorded.get(related.continues, trace.client) if related.continues else None
+    return (None, "") if before is None or not before.turns else (before.turns[-1], before.id)
 
 
 def viewer() -> Viewer:
@@ -152,33 +169,3 @@ def _changes(recorded: TraceReader) -> Iterator[bytes]:
             event = ServerSentEvent(str(now), event="changed", retry=_RETRY_MILLISECONDS, sep="\n")
             yield event.encode()
         version = now
-
-
-def _program(trace: Trace) -> dict[str, Any]:
-    return {"programs": program_view.program_views(trace)}
-
-
-def _repairs(trace: Trace) -> dict[str, Any]:
-    return {"repairs": [*request_view.repairs(trace)]}
-
-
-def _timing(trace: Trace) -> dict[str, Any]:
-    return {"bars": request_view.waterfall(trace)}
-
-
-def _stream(trace: Trace) -> dict[str, Any]:
-    return {"streams": [*request_view.streams(trace)]}
-
-
-def _copy(trace: Trace) -> dict[str, Any]:
-    host = request.host_url.rstrip("/")
-    return {"curl": snippets.curl(trace, host), "python": snippets.python(trace, host)}
-
-
-_VALUES: dict[str, Callable[[Trace], dict[str, Any]]] = {
-    "program": _program,
-    "repairs": _repairs,
-    "timing": _timing,
-    "stream": _stream,
-    "copy": _copy,
-}
