@@ -88,6 +88,7 @@ _ERROR: dict[str, Any] = {
         }
     },
 }
+_ERROR_REFERENCE = {"$ref": "#/components/schemas/Error"}
 _FORM: dict[str, Any] = {
     "type": "object",
     "required": ["file"],
@@ -113,7 +114,7 @@ def document(app: Flask) -> dict[str, Any]:
         "info": {"title": "Tool Use API Emulator", "version": __version__},
         "paths": paths,
         "components": {
-            "schemas": {**_schemas(), "Error": _ERROR},
+            "schemas": {**_models()[1]["$defs"], "Error": _ERROR},
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -138,12 +139,12 @@ def _operation(rule: Rule, name: str) -> dict[str, Any]:
         ],
         "responses": {
             "200": {"description": "The answer", "content": _answer(name)},
-            "default": {"description": "An error", "content": _content(_reference("Error"))},
+            "default": {"description": "An error", "content": _content(_ERROR_REFERENCE)},
         },
     }
     contents: dict[str, Any] = {}
     if (model := BODIES.get(name)) is not None:
-        contents |= _content(_reference(_names()[model]))
+        contents |= _content(_models()[0][model, "validation"])
     if name in FORMS:
         contents["multipart/form-data"] = {"schema": _FORM}
     if contents:
@@ -166,25 +167,12 @@ def _content(schema: dict[str, Any]) -> dict[str, Any]:
     return {"application/json": {"schema": schema}}
 
 
-def _reference(name: str) -> dict[str, Any]:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
 @cache
-def _made() -> tuple[dict[Any, Any], dict[str, Any]]:
+def _models() -> tuple[dict[Any, Any], dict[str, Any]]:
+    """(model, mode) -> a reference to its schema; and the schemas."""
     from pydantic.json_schema import models_json_schema  # slow, and only this page needs it
 
     models = [model for model in dict.fromkeys(BODIES.values()) if model is not None]
     return models_json_schema(
         [(model, "validation") for model in models], ref_template="#/components/schemas/{model}"
     )
-
-
-def _schemas() -> dict[str, Any]:
-    schemas: dict[str, Any] = _made()[1]["$defs"]
-    return schemas
-
-
-def _names() -> dict[type[BaseModel], str]:
-    """Model -> its name among the schemas."""
-    return {model: schema["$ref"].rpartition("/")[2] for (model, _), schema in _made()[0].items()}
