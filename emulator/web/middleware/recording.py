@@ -61,7 +61,9 @@ class Recording:
             trace.is_complete = not trace.background and not has_disconnected()
         else:
             body = cast("Iterable[bytes]", response.response)  # no stream here is of str
-            response.response = _RecordedBody(body, trace, disconnect)
+            response.response = _recorded(body, trace, disconnect)
+            if hasattr(body, "close"):
+                response.call_on_close(body.close)
 
         @response.call_on_close
         def finish() -> None:
@@ -72,27 +74,14 @@ class Recording:
         return response
 
 
-class _RecordedBody:
-    """A response body that adds each chunk to the trace before it is sent."""
-
-    def __init__(
-        self, body: Iterable[bytes], trace: Trace, disconnect: ClientDisconnect | None
-    ) -> None:
-        self._body = body
-        self._trace = trace
-        self._disconnect = disconnect
-
-    def __iter__(self) -> Iterator[bytes]:
-        record = self._trace.record_response
-        for data in self._body:
-            record(data)
-            yield data
-        self._trace.is_complete = self._disconnect is None or not self._disconnect.happened
-
-    def close(self) -> None:
-        close = getattr(self._body, "close", None)
-        if close is not None:
-            close()
+def _recorded(
+    body: Iterable[bytes], trace: Trace, disconnect: ClientDisconnect | None
+) -> Iterator[bytes]:
+    """Add each chunk to the trace before it is sent."""
+    for data in body:
+        trace.record_response(data)
+        yield data
+    trace.is_complete = disconnect is None or not disconnect.happened
 
 
 def _is_text(content_type: str | None) -> bool:
