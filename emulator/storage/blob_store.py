@@ -15,6 +15,7 @@ without one.
 
 from __future__ import annotations
 
+import math
 import secrets
 import sqlite3
 import tempfile
@@ -40,20 +41,9 @@ _LEFTOVER_SECONDS = 3600.0
 class BlobStore:
     """Safe to share between threads."""
 
-    def __init__(self, path: Path, *, now: Callable[[], float] = time.time) -> None:
-        """The folder of one machine. Raises ``OSError`` or ``sqlite3.Error`` if it cannot be used."""
-        with ExitStack() as opened:
-            contents = FolderContents(path)
-            opened.callback(contents.close)
-            index = SQLiteIndex(path)
-            opened.callback(index.close)
-            self._set_up(index, contents, now)
-            if contents.lock_alone():
-                self._remove_leftovers()
-                contents.lock_shared()
-            self._opened = opened.pop_all()
-
-    def _set_up(self, index: Index, contents: Contents, now: Callable[[], float]) -> None:
+    def __init__(self, index: Index, contents: Contents, now: Callable[[], float]) -> None:
+        self.owned = ExitStack()
+        """Closed with this store."""
         self._index = index
         self._contents = contents
         self._now = now
@@ -61,14 +51,7 @@ class BlobStore:
         self._stamp_lock = threading.Lock()
 
     def close(self) -> None:
-        self._opened.close()
-
-    def on_close(self, task: Callable[[], None]) -> None:
-        """Call ``task`` after everything else has been closed."""
-        with ExitStack() as opened:
-            opened.callback(task)
-            opened.push(self._opened.pop_all())
-            self._opened = opened.pop_all()
+        self.owned.close()
 
     def now(self) -> int:
         """Unix time."""
@@ -108,40 +91,39 @@ class BlobStore:
         """A nameless file, which disappears when it is closed or the process dies."""
         return self._contents.scratch()
 
-    def _remove_leftovers(self) -> None:
-        """No other process has the folder: remove contents without a row, and the reverse."""
-        stored = {key: found.bytes for key, found in self._contents.list_stored().items()}
-        with self.transaction() as rows:
-            known = dict(rows.all("SELECT key, bytes FROM contents"))
-            for key in [key for key in known if stored.get(key) != known[key]]:
-                rows.remove_contents("SELECT :key", key=key)
-                stored[key] = 0
-                del known[key]
-        self._contents.remove(*(stored.keys() - known.keys()))
+    def remove_leftovers(self, *, alone: bool) -> None:
+        """Remove contents without a row; ``alone``, also rows whose contents are missing or cut off.
 
-
-class SharedBlobStore(BlobStore):
-    """The blob store of several replicas."""
-
-    def __init__(
-        self, index: Index, contents: Contents, *, now: Callable[[], float] = time.time
-    ) -> None:
-        """Closes ``index`` and ``contents`` with itself. Raises `StorageFailed`."""
-        with ExitStack() as opened:
-            opened.callback(contents.close)
-            opened.callback(index.close)
-            self._set_up(index, contents, now)
-            self._remove_leftovers()
-            self._opened = opened.pop_all()
-
-    def _remove_leftovers(self) -> None:
-        """Other replicas may be writing: remove only contents that have had no row for an hour."""
-        then = self._now() - _LEFTOVER_SECONDS
+        Unless ``alone``, other replicas may be writing: contents count only after an hour without a row.
+        """
+        until = math.inf if alone else self._now() - _LEFTOVER_SECONDS
         stored = self._contents.list_stored()
         with self.transaction() as rows:
-            known = {key for (key,) in rows.all("SELECT key FROM contents")}
-        leftovers = [key for key in stored.keys() - known if stored[key].modified < then]
+            known = dict(rows.all("SELECT key, bytes FROM contents"))
+            for key in list(known) if alone else ():
+                if key not in stored or stored[key].bytes != known[key]:
+                    rows.remove_contents("SELECT :key", key=key)
+        leftovers = [key for key in stored.keys() - known if stored[key].modified < until]
         self._contents.remove(*leftovers)
+
+
+def open_folder(
+    path: Path, *, now: Callable[[], float] = time.time, cleanup: Callable[[], None] | None = None
+) -> BlobStore:
+    """The folder of one machine. Raises ``OSError`` or ``sqlite3.Error`` if it cannot be used."""
+    with ExitStack() as opened:
+        if cleanup is not None:
+            opened.callback(cleanup)
+        contents = FolderContents(path)
+        opened.callback(contents.close)
+        index = SQLiteIndex(path)
+        opened.callback(index.close)
+        store = BlobStore(index, contents, now)
+        if contents.lock_alone():
+            store.remove_leftovers(alone=True)
+            contents.lock_shared()
+        store.owned.push(opened.pop_all())
+    return store
 
 
 def open_blob_store(
@@ -157,16 +139,14 @@ def open_blob_store(
         return _open_shared(path, index, now)
     if path != TEMPORARY:
         try:
-            return BlobStore(Path(path).expanduser(), now=now)
+            return open_folder(Path(path).expanduser(), now=now)
         except (OSError, sqlite3.Error) as error:
             log.warning("files are kept for this run only", reason=str(error))
     temporary = tempfile.TemporaryDirectory(prefix="emulator-files-")
-    folder = BlobStore(Path(temporary.name), now=now)
-    folder.on_close(temporary.cleanup)
-    return folder
+    return open_folder(Path(temporary.name), now=now, cleanup=temporary.cleanup)
 
 
-def _open_shared(path: str, index: str, now: Callable[[], float]) -> BlobStore:
+def _open_shared(path: str, index_url: str, now: Callable[[], float]) -> BlobStore:
     """Raises `StorageFailed`."""
     from emulator.storage.object_contents import ObjectContents
     from emulator.storage.shared_index import SharedIndex
@@ -179,9 +159,11 @@ def _open_shared(path: str, index: str, now: Callable[[], float]) -> BlobStore:
             contents = FolderContents(Path(path).expanduser(), shared=True)
     except OSError as error:
         raise StorageFailed(f"files_dir cannot be used: {error}.") from error
-    try:
-        opened = SharedIndex(index)
-    except BaseException:
-        contents.close()
-        raise
-    return SharedBlobStore(opened, contents, now=now)
+    with ExitStack() as opened:
+        opened.callback(contents.close)
+        index = SharedIndex(index_url)
+        opened.callback(index.close)
+        store = BlobStore(index, contents, now)
+        store.remove_leftovers(alone=False)
+        store.owned.push(opened.pop_all())
+    return store

@@ -11,7 +11,7 @@ from pathlib import Path
 import structlog
 
 from emulator.settings import Settings
-from emulator.storage.blob_store import TEMPORARY, BlobStore
+from emulator.storage.blob_store import TEMPORARY, open_folder
 from emulator.storage.key_value import open_store
 
 log = structlog.get_logger()
@@ -31,9 +31,9 @@ def with_worker_storage(settings: Settings, folder: Path) -> Settings:
     if settings.files_dir != TEMPORARY:
         files = Path(settings.files_dir).expanduser()
     try:
-        BlobStore(files).close()
+        open_folder(files).close()
     except (OSError, sqlite3.Error) as error:
         log.warning("files are kept for this run only", reason=str(error))
         files = folder / "files"
-        BlobStore(files).close()
+        open_folder(files).close()
     return settings.model_copy(update={"store": store, "files_dir": str(files)})

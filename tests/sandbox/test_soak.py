@@ -19,7 +19,7 @@ from emulator.engines import InterpreterEngines
 from emulator.errors import NotFound
 from emulator.interpreter.interpreter import Interpreter
 from emulator.settings import Settings
-from emulator.storage.blob_store import BlobStore
+from emulator.storage.blob_store import open_folder
 from emulator.storage.container_rows import Container
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
@@ -116,7 +116,7 @@ def test_containers_that_have_gone_leave_no_kernel_behind(tmp_path: Path) -> Non
     clock = [time.time()]
     settings = Settings(warm_interpreters=0)
     kernels = InterpreterEngines(settings)
-    folder = BlobStore(tmp_path, now=lambda: clock[0])
+    folder = open_folder(tmp_path, now=lambda: clock[0])
     containers = Containers(folder, Files(folder, settings), settings)
     interpreter = Interpreter(containers, kernels, settings)
     toolset = Toolset.parse([ASK])
@@ -151,7 +151,7 @@ def test_a_container_in_use_does_not_expire(tmp_path: Path) -> None:
     clock = [time.time()]
     settings = Settings(warm_interpreters=0)
     kernels = InterpreterEngines(settings)
-    folder = BlobStore(tmp_path, now=lambda: clock[0])
+    folder = open_folder(tmp_path, now=lambda: clock[0])
     containers = Containers(folder, Files(folder, settings), settings)
     interpreter = Interpreter(containers, kernels, settings)
     container = containers.create("", expires_minutes=1)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from emulator.errors import BadRequest, StorageFailed
-from emulator.storage.blob_store import BlobStore, open_blob_store
+from emulator.storage.blob_store import BlobStore, open_blob_store, open_folder
 from emulator.storage.files import PURPOSES, check_name
 from emulator.storage.index import Content
 from tests.conftest import StartProxy
@@ -343,7 +343,7 @@ def test_only_its_owner_can_look_into_the_folder(client: openai.OpenAI, tmp_path
 
 
 def test_what_a_crash_left_is_removed_at_the_next_start(tmp_path: Path) -> None:
-    with_row = BlobStore(tmp_path)
+    with_row = open_folder(tmp_path)
     with with_row.transaction() as rows:
         rows.run("CREATE TABLE things (content TEXT REFERENCES contents ON DELETE CASCADE)")
     keys = [put(with_row, BytesIO(content)) for content in (b"whole", b"cut off", b"lost")]
@@ -352,7 +352,7 @@ def test_what_a_crash_left_is_removed_at_the_next_start(tmp_path: Path) -> None:
     os.truncate(contents / keys[1], 3)
     (contents / keys[2]).unlink()
     (contents / "0123").write_bytes(b"no row")
-    again = BlobStore(tmp_path)
+    again = open_folder(tmp_path)
     with again.transaction() as rows:
         assert rows.all("SELECT content FROM things") == [(keys[0],)]
     assert [place.name for place in contents.iterdir()] == [keys[0]]
@@ -367,9 +367,9 @@ def put(folder: BlobStore, content: BytesIO) -> str:
 
 def test_a_folder_that_another_proxy_uses_is_left_as_it_is(tmp_path: Path) -> None:
     """The second proxy must not take the first one's unfinished uploads for leftovers."""
-    first = BlobStore(tmp_path)
+    first = open_folder(tmp_path)
     with first.writing(BytesIO(b"half"), lambda _size: None) as unfinished:
-        BlobStore(tmp_path).close()
+        open_folder(tmp_path).close()
         assert isinstance(unfinished, Content)
         with first.open(unfinished.key) as content:
             assert content.read() == b"half"
@@ -377,7 +377,7 @@ def test_a_folder_that_another_proxy_uses_is_left_as_it_is(tmp_path: Path) -> No
 
 
 def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
-    folder = BlobStore(tmp_path)
+    folder = open_folder(tmp_path)
     (tmp_path / "contents" / "link").symlink_to("/etc/hostname")
     with pytest.raises(StorageFailed, match="symbolic"):
         folder.open("link")
@@ -395,7 +395,7 @@ def test_a_folder_that_cannot_be_used_is_replaced_for_this_run(tmp_path: Path) -
 
 
 def test_a_folder_of_another_version_is_left_as_it_is(tmp_path: Path) -> None:
-    BlobStore(tmp_path).close()
+    open_folder(tmp_path).close()
     with sqlite3.connect(tmp_path / "index.sqlite") as index:
         index.execute("PRAGMA user_version=0")
     before = (tmp_path / "index.sqlite").read_bytes()
@@ -408,7 +408,7 @@ def test_a_folder_of_another_version_is_left_as_it_is(tmp_path: Path) -> None:
 def test_ids_sort_in_the_order_in_which_they_were_made_also_when_time_stands_still(
     tmp_path: Path,
 ) -> None:
-    folder = BlobStore(tmp_path, now=lambda: 2e9)
+    folder = open_folder(tmp_path, now=lambda: 2e9)
     ids = [folder.new_id("x_") for _ in range(100)]
     assert ids == sorted(set(ids))
     folder.close()
