@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 MAX_VALUE_BYTES = 4 * 2**20
-_BATCH_KEYS = 500
 
 
 class StoreFailed(Exception):
@@ -39,10 +38,3 @@ class KeyValueStore(Protocol):
         """Remove the values of ``keys``, if there are any. Raises `StoreFailed`."""
 
     def close(self) -> None: ...
-
-
-def key_batches(keys: Collection[str]) -> Iterator[list[str]]:
-    """The keys in lists that are short enough for one query."""
-    listed = list(keys)
-    for start in range(0, len(listed), _BATCH_KEYS):
-        yield listed[start : start + _BATCH_KEYS]

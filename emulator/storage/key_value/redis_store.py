@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from emulator.storage.key_value.interface import Change, StoreFailed, key_batches
+from emulator.storage.key_value.interface import Change, StoreFailed
 
 PAUSE_SECONDS = 5.0
 """An unreachable Redis is not used for this long, since every try may cost a time-out."""
@@ -75,12 +75,11 @@ class RedisStore:
         return bytes(value) if value is not None else None
 
     def get_many(self, keys: Collection[str]) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
-        for some in key_batches(keys):
-            with self._connected():
-                values = self._redis.mget([f"emulator:{key}" for key in some])
-            found |= {k: bytes(v) for k, v in zip(some, values, strict=True) if v is not None}
-        return found
+        if not keys:
+            return {}
+        with self._connected():
+            values = self._redis.mget([f"emulator:{key}" for key in keys])
+        return {k: bytes(v) for k, v in zip(keys, values, strict=True) if v is not None}
 
     def delete(self, keys: Collection[str]) -> None:
         if keys:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
-from emulator.storage.key_value.interface import Change, StoreFailed, key_batches
+from emulator.storage.key_value.interface import Change, StoreFailed
 
 
 class SQLiteStore:
@@ -79,18 +79,12 @@ class SQLiteStore:
             raise StoreFailed(str(error)) from error
 
     def get_many(self, keys: Collection[str]) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
-        for some in key_batches(keys):
-            marks = ", ".join("?" * len(some))
-            query = (
-                f"SELECT key, CAST(value AS BLOB) FROM kept WHERE key IN ({marks}) AND expires >= ?"
-            )
-            try:
-                with self._lock, closing(self._connection.cursor()) as cursor:
-                    found |= dict(cursor.execute(query, (*some, self._now())).fetchall())
-            except sqlite3.Error as error:
-                raise StoreFailed(str(error)) from error
-        return found
+        try:
+            with self._lock:
+                values = {key: self._value(key) for key in keys}
+        except sqlite3.Error as error:
+            raise StoreFailed(str(error)) from error
+        return {key: value for key, value in values.items() if value is not None}
 
     def delete(self, keys: Collection[str]) -> None:
         try:
