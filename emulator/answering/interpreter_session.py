@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from emulator.answering.prompt import SandboxDescription
 from emulator.errors import BadRequest, NotFound
 from emulator.interpreter.attachments import with_files_in_container
-from emulator.interpreter.interface import AnyInterpreter
+from emulator.interpreter.remote import AnyInterpreter
 from emulator.protocol import ChatCompletionRequest, Message
 from emulator.settings import MemoryLimit, Settings
 from emulator.storage.container_rows import Container

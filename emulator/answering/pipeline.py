@@ -27,7 +27,7 @@ from emulator.answering.usage_counter import estimate_tokens
 from emulator.errors import BadRequest, UpstreamFailed
 from emulator.events import AnswerEvent, RelayedChunk, UpstreamAccepted
 from emulator.interpreter.attachments import with_file_contents
-from emulator.interpreter.interface import AnyInterpreter
+from emulator.interpreter.remote import AnyInterpreter
 from emulator.protocol import ChatCompletionRequest
 from emulator.settings import Order, Settings
 from emulator.storage.files import Files

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import ConfigDict, TypeAdapter
 
@@ -102,6 +102,10 @@ class RemoteInterpreter:
             yield from map(
                 _load, self._keeper.stream(f"interpreter.{name}", *map(_dump, arguments))
             )
+
+
+AnyInterpreter: TypeAlias = Interpreter | RemoteInterpreter
+"""The interpreter as requests see it: in this process, or in the keeper."""
 
 
 def handlers(interpreter: Interpreter) -> dict[str, Handler]:

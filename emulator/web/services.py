@@ -18,9 +18,8 @@ from emulator.answering.native.probe import ToolProbe
 from emulator.answering.pipeline import Pipeline
 from emulator.client_keys import ClientKeys
 from emulator.engines import PROGRAM_KERNELS, open_engines
-from emulator.interpreter.interface import AnyInterpreter
 from emulator.interpreter.opening import open_interpreter
-from emulator.interpreter.remote import RemoteInterpreter
+from emulator.interpreter.remote import AnyInterpreter, RemoteInterpreter
 from emulator.responses.background import BackgroundResponses
 from emulator.responses.conversations import Conversations
 from emulator.responses.front import ResponseFront

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from emulator.errors import NotFound
 from emulator.events import Image
-from emulator.interpreter.interface import AnyInterpreter
 from emulator.interpreter.pending_cell import ApprovalDecision
+from emulator.interpreter.remote import AnyInterpreter
 from emulator.protocol import parse_body
 from emulator.storage.paging import Page
 from emulator.traces import TraceReader

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from flask import Blueprint, Response, request
 from pydantic import Field
 
-from emulator.interpreter.interface import AnyInterpreter
+from emulator.interpreter.remote import AnyInterpreter
 from emulator.protocol import Lenient, parse_body
 from emulator.settings import MemoryLimit
 from emulator.storage.container_files import ROOT
