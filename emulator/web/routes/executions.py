@@ -8,7 +8,7 @@ sent as events while the code runs. In a container with ``approval`` every execu
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -18,12 +18,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from emulator import traces
 from emulator.events import CodeFinished, Image, Logs, RunStatus, UpstreamAccepted
 from emulator.interpreter.execution import Execution
-from emulator.interpreter.interface import AnyInterpreter
 from emulator.interpreter.interpreter import Progress
 from emulator.interpreter.pending_cell import ApprovalDecision, PendingCell
+from emulator.interpreter.remote import AnyInterpreter
 from emulator.protocol import parse_body
 from emulator.settings import Settings
-from emulator.storage.container_rows import Container
 from emulator.traces import Trace
 from emulator.web.routes.replies import client, json_reply, stream_reply
 from emulator.web.routes.streaming import EventStream
@@ -63,7 +62,9 @@ def add_routes(
         container = containers.get(client(), container_id)
         if (trace := traces.current.get()) is not None:
             trace.container, trace.cell, trace.streamed = container.id, body.code, body.stream
-        events = _events(interpreter, container, body.code)
+        # The context is read here: another thread, with another context, may read the events.
+        timed = traces.record_time("sandbox cell")
+        events = _events(interpreter.run(container, body.code), trace, timed)
         if body.stream:
             stream = EventStream(events, settings.ping_seconds)
             stream.first()  # a quick error keeps its own status
@@ -99,24 +100,11 @@ def add_routes(
 
 
 def _events(
-    interpreter: AnyInterpreter, container: Container, code: str
-) -> Iterator[dict[str, Any] | UpstreamAccepted]:
-    # The context is read here: another thread, with another context, may read the events.
-    return _run(
-        interpreter, container, code, traces.current.get(), traces.record_time("sandbox cell")
-    )
-
-
-def _run(
-    interpreter: AnyInterpreter,
-    container: Container,
-    code: str,
-    trace: Trace | None,
-    timed: AbstractContextManager[None],
+    steps: Iterator[Progress], trace: Trace | None, timed: AbstractContextManager[None]
 ) -> Iterator[dict[str, Any] | UpstreamAccepted]:
     yield UpstreamAccepted()
     with timed:
-        for step in interpreter.run(container, code):
+        for step in steps:
             if trace is not None:
                 _record(trace, step)
             if (event := _event(step)) is not None:
@@ -141,14 +129,8 @@ def _record(trace: Trace, step: Progress) -> None:
     if trace.first_output is None:
         trace.first_output = trace.now()
     if isinstance(step, Execution):
-        trace.cells.append(CodeFinished(_STATUS[step.status], step.outputs, step.files))
-
-
-_STATUS: Mapping[str, RunStatus] = {
-    "completed": "completed",
-    "failed": "failed",
-    "declined": "failed",
-}
+        status: RunStatus = "completed" if step.status == "completed" else "failed"
+        trace.cells.append(CodeFinished(status, step.outputs, step.files))
 
 
 def _cell_json(cell: PendingCell) -> dict[str, Any]:
