@@ -75,7 +75,7 @@ def ask(folder: Path, engines: list[str], parameters: Any, call: str) -> Any:
             NESTED,
             'go(to={"city": "Oslo"})',
             '{"to":{"city":"Oslo"}}',
-            ["datamodel_code_generator", "pydantic"],
+            ["datamodel_code_generator"],
         ),
     ],
     ids=["plain tools", "nested schemas"],
