@@ -187,7 +187,7 @@ def test_without_the_script_links_lead_through_the_turns(browser: Browser, url: 
 def test_a_recorded_request_lends_its_tools_to_the_playground(page: Page) -> None:
     requests(page)
     page.goto("/inspector/playground")
-    page.get_by_label("Tools of").select_option(index=1)
+    page.get_by_label("Tools from").select_option(index=1)
     page.get_by_role("button", name="Use these").click()
     expect(page.get_by_label("Tools (JSON)")).to_have_value(re.compile("get_weather"))
 
@@ -244,7 +244,7 @@ def test_a_model_is_asked_on_the_page_and_the_list_learns_of_it(page: Page, url:
     before = listing.locator(".requests tbody tr").count()
     page.goto("/inspector/playground")
     page.get_by_role("button", name="Ask").click()
-    expect(page.locator("#answer")).to_contain_text("See what happened")
+    expect(page.locator("#answer")).to_contain_text("Show this request")
     expect(page.locator("#answer")).to_contain_text("<script>")
     listing.bring_to_front()
     expect(listing.locator(".requests tbody tr")).to_have_count(before + 1)
