@@ -24,9 +24,8 @@ import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from contextvars import Context
-from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import structlog
 from limits import RateLimitItemPerMinute
@@ -45,8 +44,7 @@ _REDIS_SCHEMES = {"redis://": "redis://", "rediss://": "rediss://", "unix://": "
 """Ours -> those of the ``limits`` library."""
 
 
-@dataclass(frozen=True)
-class Rate:
+class Rate(NamedTuple):
     """A client's requests in the last 60 seconds, as the answer's headers report them."""
 
     allowed: bool
@@ -137,11 +135,8 @@ class LocalState:
 
     def handlers(self) -> dict[str, Handler]:
         """The functions that `KeeperState` calls."""
-        names = ("spend", "spent", "acquire", "release", "put", "get", "delete")
-        return {
-            "state.hit": lambda *arguments: vars(self.hit(*arguments)),
-            **{f"state.{name}": getattr(self, name) for name in names},
-        }
+        names = ("hit", "spend", "spent", "acquire", "release", "put", "get", "delete")
+        return {f"state.{name}": getattr(self, name) for name in names}
 
 
 class KeeperState:
@@ -152,8 +147,7 @@ class KeeperState:
         self._own = LocalState()
 
     def hit(self, key: str, limit: int) -> Rate:
-        rate = self._call("hit", key, limit)
-        return rate if isinstance(rate, Rate) else Rate(**rate)
+        return Rate(*self._call("hit", key, limit))
 
     def spend(self, key: str, tokens: int, seconds: int) -> None:
         self._call("spend", key, tokens, seconds)
