@@ -10,7 +10,7 @@ validated on arrival; what a kernel wrote is data on both sides.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, TypeAlias
 
 from pydantic import ConfigDict, TypeAdapter
@@ -85,7 +85,7 @@ class RemoteInterpreter:
         self._call("delete", client, container_id)
 
     def pending_cells(self, container_id: str) -> Sequence[PendingCell]:
-        return [*self._stream("pending_cells", container_id)]
+        return [_load(cell) for cell in self._call("pending_cells", container_id)]
 
     def decide(
         self, container_id: str, execution_id: str, decision: ApprovalDecision
@@ -115,12 +115,18 @@ def handlers(interpreter: Interpreter) -> dict[str, Handler]:
         return lambda *arguments: _dump(method(*map(_load, arguments)))
 
     def streamed(method: Callable[..., Any]) -> Handler:
-        return lambda *arguments: _dump_each(iter(method(*map(_load, arguments))))
+        def stream(*arguments: Any) -> Iterator[Any]:
+            with closing(method(*map(_load, arguments))) as steps:
+                yield from map(_dump, steps)
+
+        return stream
 
     return {
         "interpreter.run": streamed(interpreter.run),
         "interpreter.resume": streamed(interpreter.resume),
-        "interpreter.pending_cells": streamed(interpreter.pending_cells),
+        "interpreter.pending_cells": called(
+            lambda container_id: [*map(_dump, interpreter.pending_cells(container_id))]
+        ),
         **{
             f"interpreter.{name}": called(getattr(interpreter, name))
             for name in ("waiting_cell", "libraries", "has_been_used", "delete", "decide")
@@ -154,14 +160,6 @@ def _load(message: Sequence[Any]) -> Any:
         case _:
             (value,) = _KINDS[kind].validate_python((fields,))
             return value
-
-
-def _dump_each(values: Iterator[Any]) -> Iterator[Any]:
-    try:
-        yield from map(_dump, values)
-    finally:
-        if close := getattr(values, "close", None):
-            close()
 
 
 @contextmanager

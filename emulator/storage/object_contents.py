@@ -29,7 +29,8 @@ class ObjectContents:
             import fsspec
         except ImportError as error:
             raise StorageFailed(
-                f"files_dir {_scheme(url)} needs fsspec: pip install fsspec, and its package for this store"
+                f"files_dir {url.partition('://')[0]}:// needs fsspec: pip install fsspec, and its "
+                "package for this store"
             ) from error
         with _storage_errors("cannot be opened"):
             # A cached instance would also list objects that other replicas have removed.
@@ -110,7 +111,3 @@ def _storage_errors(how: str) -> Iterator[None]:
         raise FileStoreUnavailable(
             f"The proxy's object store {how}: {type(error).__name__}."
         ) from error
-
-
-def _scheme(url: str) -> str:
-    return f"{url.partition('://')[0]}://"

@@ -56,7 +56,8 @@ class Pages:
             "pretty_text": lambda text: pretty(text.encode(errors="replace")),
             "cut": _cut,
         }
-        self._static = {name: _asset(name) for name in _STATIC}
+        folder = files("emulator.web.inspector") / "static"
+        self._static = {name: (folder / name).read_bytes() for name in _STATIC}
         version = hashlib.sha256(b"".join(self._static.values())).hexdigest()[:12]
         self._environment.globals["version"] = version
 
@@ -108,7 +109,3 @@ def _seconds(value: float | None) -> str:
     if value is None:
         return "…"
     return f"{1000 * value:.0f} ms" if value < 10 else f"{value:.1f} s"
-
-
-def _asset(name: str) -> bytes:
-    return (files("emulator.web.inspector") / "static" / name).read_bytes()
