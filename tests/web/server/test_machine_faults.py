@@ -119,7 +119,8 @@ def mid_turn(url: str, kept: Kept, upstream: ScriptedUpstream) -> Iterator[str]:
     upstream.reply(SILENT)
     seen = len(upstream.exchanges)
     with begun_json(url, "/v1/chat/completions", {"model": "m", "messages": ASK, "tools": TOOLS}):
-        wait_until(lambda: len(upstream.exchanges) > seen and upstream.exchanges[-1].sent > 0)
+        # Not the last one: the check at the start may arrive after this request.
+        wait_until(lambda: any(exchange.sent > 0 for exchange in upstream.exchanges[seen:]))
         yield ""
 
 
