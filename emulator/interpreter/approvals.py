@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 
 import structlog
@@ -31,18 +30,15 @@ _LOOK_SECONDS = 0.5
 class Approvals:
     """Safe to share between threads."""
 
-    def __init__(
-        self, records: ApprovalRecords | None = None, now: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, records: ApprovalRecords | None = None) -> None:
         """``records`` are those of all replicas, if there are several."""
         self._records = records
-        self._now = now
         self._lock = threading.Lock()
         self._pending: dict[str, PendingCell] = {}
 
     def add(self, execution_id: str, container_id: str, code: str) -> PendingCell:
         """A new pending cell. `wait` and `remove` must follow."""
-        cell = PendingCell(execution_id, container_id, code, self._now())
+        cell = PendingCell(execution_id, container_id, code, time.time())
         with self._lock:
             self._pending[cell.id] = cell
         if not self._synchronize(cell):

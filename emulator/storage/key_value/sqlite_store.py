@@ -6,7 +6,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from emulator.storage.key_value.interface import Change, StoreFailed
@@ -55,47 +55,41 @@ class SQLiteStore:
     def put(self, values: Mapping[str, bytes], seconds: float | None = None) -> None:
         until = self._now() + (self._ttl if seconds is None else seconds)
         rows = [(key, value, until) for key, value in values.items()]
-        try:
-            with self._lock, self._connection as connection:
-                self._put(connection, rows)
-        except sqlite3.Error as error:
-            raise StoreFailed(str(error)) from error
+        with self._locked() as connection, connection:
+            self._put(connection, rows)
 
     def change(self, key: str, change: Change, seconds: float | None = None) -> None:
         until = self._now() + (self._ttl if seconds is None else seconds)
-        try:
-            with self._lock, self._connection as connection:
-                # IMMEDIATE: no other process writes between this read and this write.
-                connection.execute("BEGIN IMMEDIATE")
-                self._put(connection, [(key, change(self._value(key)), until)])
-        except sqlite3.Error as error:
-            raise StoreFailed(str(error)) from error
+        with self._locked() as connection, connection:
+            # IMMEDIATE: no other process writes between this read and this write.
+            connection.execute("BEGIN IMMEDIATE")
+            self._put(connection, [(key, change(self._value(key)), until)])
 
     def get(self, key: str) -> bytes | None:
-        try:
-            with self._lock:
-                return self._value(key)
-        except sqlite3.Error as error:
-            raise StoreFailed(str(error)) from error
+        with self._locked():
+            return self._value(key)
 
     def get_many(self, keys: Collection[str]) -> dict[str, bytes]:
-        try:
-            with self._lock:
-                values = {key: self._value(key) for key in keys}
-        except sqlite3.Error as error:
-            raise StoreFailed(str(error)) from error
+        with self._locked():
+            values = {key: self._value(key) for key in keys}
         return {key: value for key, value in values.items() if value is not None}
 
     def delete(self, keys: Collection[str]) -> None:
-        try:
-            with self._lock, self._connection as connection:
-                connection.executemany("DELETE FROM kept WHERE key = ?", [(key,) for key in keys])
-        except sqlite3.Error as error:
-            raise StoreFailed(str(error)) from error
+        with self._locked() as connection, connection:
+            connection.executemany("DELETE FROM kept WHERE key = ?", [(key,) for key in keys])
 
     def close(self) -> None:
         with self._lock:
             self._connection.close()
+
+    @contextmanager
+    def _locked(self) -> Iterator[sqlite3.Connection]:
+        """The connection, for this thread alone. Raises `StoreFailed`."""
+        try:
+            with self._lock:
+                yield self._connection
+        except sqlite3.Error as error:
+            raise StoreFailed(str(error)) from error
 
     def _put(self, connection: sqlite3.Connection, rows: list[tuple[str, bytes, float]]) -> None:
         connection.execute("DELETE FROM kept WHERE expires < ?", (self._now(),))
@@ -117,11 +111,7 @@ class SQLiteStore:
 
     def _used(self, connection: sqlite3.Connection) -> int:
         """Bytes of the pages in use. Adding up the lengths of values would read all rows in each `put`."""
-        pages = _pragma(connection, "page_count")
-        if (
-            pages * self._page_size > self._max_bytes
-        ):  # else the number of free pages does not matter
-            pages -= _pragma(connection, "freelist_count")
+        pages = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
         return pages * self._page_size
 
 

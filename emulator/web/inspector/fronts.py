@@ -41,6 +41,9 @@ class AnswerView:
     calls: tuple[PlaygroundCall, ...] = ()
     body: Json | None = None
     """The request with this answer appended: results can be added to it."""
+    error: str = ""
+    request_id: str = ""
+    """The id under which the request was recorded."""
 
 
 def _ask_chat(front: ResponseFront, body: Json, client: str) -> AnswerView:

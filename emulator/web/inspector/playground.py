@@ -19,21 +19,12 @@ from emulator.web.inspector.fronts import PATHS, AnswerView, Json
 
 
 @dataclass(frozen=True)
-class PlaygroundAnswer:
-    request_id: str
-    """The id under which the request was recorded."""
-    path: str
-    answer: AnswerView
-    error: str = ""
-
-
-@dataclass(frozen=True)
 class Playground:
     pipeline: Pipeline
     responses: ResponseFront
     requests: Traces
 
-    def send(self, path: str, body: Json, client: str, profile: str = "") -> PlaygroundAnswer:
+    def send(self, path: str, body: Json, client: str, profile: str = "") -> AnswerView:
         """Send a request to ``path``, one of `PATHS`. An error is part of the answer: nothing is raised.
 
         ``profile``, if given, is used instead of the one that the model's name selects.
@@ -42,13 +33,12 @@ class Playground:
         sent = dumps({**body, "stream": False})
         trace = self.requests.begin(request_id, "POST", path, str(client), sent, path)
         token = traces.current.set(trace)
-        answer = AnswerView()
         failure: EmulatorError | None = None
         pipeline = replace(self.pipeline, profile=profile) if profile else self.pipeline
         try:
             answer = PATHS[path].ask(replace(self.responses, pipeline=pipeline), body, client)
         except EmulatorError as error:
-            failure = error
+            failure, answer = error, AnswerView(error=error.message)
         finally:
             traces.current.reset(token)
         if trace is not None:
@@ -58,6 +48,4 @@ class Playground:
             else:
                 trace.set_error(failure.message, failure.code)
             self.requests.finish(trace)
-        return PlaygroundAnswer(
-            request_id, path, answer, "" if failure is None else failure.message
-        )
+        return replace(answer, request_id=request_id)

@@ -106,8 +106,8 @@ def add_playground(
         profile = _check_profile(form.profile, profiles)
         answer = playground.send(form.path, _body(form), viewer().sends_as, profile)
         return pages.page(
-            "_answer.html", answer=answer, profile=form.profile,
-            body=json_codec.dumps(answer.answer.body).decode(),
+            "_answer.html", answer=answer, path=form.path, profile=form.profile,
+            body=json_codec.dumps(answer.body).decode(),
         )  # fmt: skip
 
 

@@ -41,15 +41,12 @@ def read_body(settings: Settings) -> bytes:
 def order() -> Order | None:
     """Return which calls may share a message according to the request's header. Raises `BadRequest`."""
     value = request.headers.get(_ORDER_HEADER, "").strip().lower()
-    for known in _ORDERS:
-        if value == known:
-            return known
-    if value:
+    if value and value not in _ORDERS:
         raise BadRequest(
             f"The header {_ORDER_HEADER} is {value[:40]!r}; it can be {', '.join(_ORDERS)}.",
             _ORDER_HEADER,
         )
-    return None
+    return value or None
 
 
 def json_reply(value: object, status: int = 200) -> Response:
