@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from emulator.reading.calls import JSON, loads
 from emulator.reading.lexing import JsonScan, outside_strings_only, split_strings
-from emulator.reading.repairs import Repair, straight_quotes
+from emulator.reading.repairs import Repair, repaired_texts, straight_quotes
 from emulator.reading.statements import unreadable
 from sandbox.parsing import literal
 
@@ -106,21 +106,14 @@ REPAIRS: tuple[Repair, ...] = (
 
 def parse(text: str, line: int = 1) -> JSON:
     """Parse one value. Raises Unreadable, with the error that the original text caused."""
-    try:
-        return loads(text)
-    except RecursionError:
-        raise unreadable("JSON nested too deep", line=line) from None
-    except ValueError as error:
-        complaint = error
-    repaired = text
-    for repair in REPAIRS:
-        changed = repair.apply(repaired)
-        if changed != repaired:
-            repaired = changed
-            try:
-                return loads(repaired)
-            except ValueError:
-                continue
+    complaint: ValueError | None = None
+    for repaired in repaired_texts(text, REPAIRS):
+        try:
+            return loads(repaired)
+        except RecursionError:
+            raise unreadable("JSON nested too deep", line=line) from None
+        except ValueError as error:
+            complaint = complaint or error
     try:  # single quotes, triple quotes, implicit concatenation: a Python literal
         value = literal(_words(_JSON_TO_PYTHON)(repaired))
         json.dumps(value, allow_nan=False)

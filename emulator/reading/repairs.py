@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import html
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from emulator.reading.lexing import outside_strings_only, split_strings
@@ -78,25 +78,27 @@ REPAIRS: tuple[Repair, ...] = (
 )
 
 
+def repaired_texts(source: str, repairs: Iterable[Repair]) -> Iterator[str]:
+    """Yield `source`, then the text after each of the repairs that changes it."""
+    yield source
+    for repair in repairs:
+        changed = repair.apply(source)
+        if changed != source:
+            source = changed
+            yield source
+
+
 def parse_repaired(source: str, names: ToolNames) -> tuple[ast.Module, str]:
     """Return the tree and the text of `source`, repaired only as far as needed.
 
     Raises the SyntaxError of the original text.
     """
-    text = source
-    spelt = names.respell(text)
-    try:
-        return parse(spelt), spelt
-    except SyntaxError as error:
-        first = error
-    for repair in REPAIRS:
-        changed = repair.apply(text)
-        if changed == text:
-            continue
-        text = changed
+    first: SyntaxError | None = None
+    for text in repaired_texts(source, REPAIRS):
         spelt = names.respell(text)
         try:
             return parse(spelt), spelt
-        except SyntaxError:
-            continue
+        except SyntaxError as error:
+            first = first or error
+    assert first is not None
     raise first
