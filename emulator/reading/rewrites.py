@@ -21,7 +21,7 @@ from emulator.reading.tool_names import ToolNames
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A change of the tree at nodes of type `on`. `apply` returns a node, several, or none
+    """A change of the tree at nodes of the types `on`. `apply` returns a node, several, or none
     (dropped).
 
     `apply` returns the node itself if the row does not apply. Rows with `top` apply to top-level
@@ -29,7 +29,7 @@ class Rewrite:
     """
 
     why: str
-    on: type[ast.AST] | tuple[type[ast.AST], ...]
+    on: tuple[type[ast.AST], ...]
     apply: Callable[[ast.AST, ToolNames], ast.AST | list[ast.stmt]]
     top: bool = False
 
@@ -215,21 +215,20 @@ def _language(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
     return node
 
 
-def _types(on: type[ast.AST] | tuple[type[ast.AST], ...]) -> tuple[type[ast.AST], ...]:
-    return on if isinstance(on, tuple) else (on,)
-
-
 REWRITES: tuple[Rewrite, ...] = (
-    Rewrite("JSON's true, false and null in Python", ast.Name, _constants),
-    Rewrite("emoji as two escapes, as JSON writes them", ast.Constant, _characters),
-    Rewrite("stubs are plain functions, not coroutines", ast.Await, _drop_await),
+    Rewrite("JSON's true, false and null in Python", (ast.Name,), _constants),
+    Rewrite("emoji as two escapes, as JSON writes them", (ast.Constant,), _characters),
+    Rewrite("stubs are plain functions, not coroutines", (ast.Await,), _drop_await),
     Rewrite("functions that await stubs become plain too", tuple(_SYNC), _make_synchronous),
-    Rewrite("plain functions need no asyncio.run or gather", ast.Call, _drop_driver),
-    Rewrite("functions.f, wire names and f.invoke(...) mean the stub f", ast.Call, _rename),
-    Rewrite("the language's name on a line of its own", ast.Expr, _language, top=True),
-    Rewrite("the body of a main guard is the program", ast.If, _main_guard, top=True),
+    Rewrite("plain functions need no asyncio.run or gather", (ast.Call,), _drop_driver),
+    Rewrite("functions.f, wire names and f.invoke(...) mean the stub f", (ast.Call,), _rename),
+    Rewrite("the language's name on a line of its own", (ast.Expr,), _language, top=True),
+    Rewrite("the body of a main guard is the program", (ast.If,), _main_guard, top=True),
     Rewrite(
-        "`Result: sunny` is prose that happens to parse", ast.AnnAssign, _drop_annotation, top=True
+        "`Result: sunny` is prose that happens to parse",
+        (ast.AnnAssign,),
+        _drop_annotation,
+        top=True,
     ),
     Rewrite(
         "a repeated declaration of a stub would hide the real one; models are already defined",
@@ -240,16 +239,16 @@ REWRITES: tuple[Rewrite, ...] = (
     Rewrite(
         "stubs and models need no import", (ast.Import, ast.ImportFrom), _drop_import, top=True
     ),
-    Rewrite("a call written as a string", ast.Expr, _unquote_calls, top=True),
-    Rewrite("a call written as a dict", ast.Expr, _json_calls, top=True),
+    Rewrite("a call written as a string", (ast.Expr,), _unquote_calls, top=True),
+    Rewrite("a call written as a dict", (ast.Expr,), _json_calls, top=True),
 )
 
 
 _TOP = tuple(row for row in REWRITES if row.top)
-_TOP_TYPES = frozenset(on for row in _TOP for on in _types(row.on))
+_TOP_TYPES = frozenset(on for row in _TOP for on in row.on)
 _INNER = {
-    on: tuple(row for row in REWRITES if not row.top and on in _types(row.on))
-    for on in {on for row in REWRITES if not row.top for on in _types(row.on)}
+    on: tuple(row for row in REWRITES if not row.top and on in row.on)
+    for on in {on for row in REWRITES if not row.top for on in row.on}
 }
 
 
