@@ -13,21 +13,18 @@ from emulator.reading.calls import JSON, call_statement, find_calls, unquoted_sc
 from emulator.reading.loose_json import values
 from emulator.reading.python_reader import PythonReader
 from emulator.reading.repairs import parse_repaired
-from emulator.reading.statements import MAX_BLOCK, Reader, Statement, unreadable
+from emulator.reading.statements import MAX_BLOCK, Statement, unreadable
 from emulator.reading.tool_names import ToolNames
 
 ReadBlock = Callable[[str, ToolNames], list[Statement]]
 
 
-def block_reader(read: ReadBlock) -> Callable[[Collection[str]], Reader]:
-    """Return a factory of readers that collect the block and call `read` at its end."""
-    return lambda names: _Whole(read, ToolNames.of(names))
+class BlockReader:
+    """Collects the block and calls `read` at its end; see `statements.Reader`."""
 
-
-class _Whole:
-    def __init__(self, read: ReadBlock, names: ToolNames) -> None:
+    def __init__(self, read: ReadBlock, names: Collection[str]) -> None:
         self._read = read
-        self._names = names
+        self._names = ToolNames.of(names)
         self._parts: list[str] = []
         self._size = 0
 

@@ -7,10 +7,11 @@ each reader is in its own module.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 
 from emulator.reading.commands import read_command, read_patch
 from emulator.reading.data_readers import (
-    block_reader,
+    BlockReader,
     read_json,
     read_leftover,
     read_react,
@@ -37,13 +38,13 @@ __all__ = [
 #: offered names: Python names, or a mapping of written to Python name.
 READERS: dict[str, Callable[[Collection[str]], Reader]] = {
     "python": PythonReader,
-    "json": block_reader(read_json),
-    "markup": block_reader(read_markup),
-    "react": block_reader(read_react),
-    "yaml": block_reader(read_yaml),
-    "command": block_reader(read_command),
-    "patch": block_reader(read_patch),
-    "leftover": block_reader(read_leftover),
+    "json": partial(BlockReader, read_json),
+    "markup": partial(BlockReader, read_markup),
+    "react": partial(BlockReader, read_react),
+    "yaml": partial(BlockReader, read_yaml),
+    "command": partial(BlockReader, read_command),
+    "patch": partial(BlockReader, read_patch),
+    "leftover": partial(BlockReader, read_leftover),
 }
 
 
