@@ -15,7 +15,6 @@ from emulator.reading.lexing import PythonScan
 from emulator.reading.python_syntax import BUILTINS, calls_tool
 from emulator.reading.repairs import parse_repaired
 from emulator.reading.scanner import Verdict
-from emulator.reading.text_buffer import HEAD
 from emulator.reading.tool_names import WRITTEN_NAME, ToolNames
 from sandbox.parsing import walk
 
@@ -32,6 +31,8 @@ def may_be_code(head: str, whole: bool, names: ToolNames) -> Verdict:
     """Test whether a line that begins with `head` may be code; with `whole`, no more of the line
     will come.
     """
+    if not names:
+        return Verdict.NO
     maybe = Verdict.NO if whole else Verdict.MAYBE
     wrappers = _WRAPPERS.match(head)
     at = wrappers.end() if wrappers else 0
@@ -124,7 +125,7 @@ class BareCode:
 
     def is_prose_start(self, partial: str) -> bool:
         """Return True if a line that begins with `partial` can only be prose."""
-        return not self._scan.open and _is_sentence(partial[:HEAD])
+        return not self._scan.open and _is_sentence(partial)
 
     def take(self, line: str) -> LineKind:
         """Return the kind of the logical line that `line` ends, or CONTINUES if it does not end."""

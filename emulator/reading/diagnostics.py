@@ -101,7 +101,7 @@ def locate(diagnostic: Diagnostic, text: str, line: int, *, sole: bool = True) -
     own lines. The call concerned begins in ``line`` of the block. If other calls begin in the same
     line (not ``sole``), only a word that occurs there once is marked.
     """
-    start = _offset(text, line)
+    start = sum(len(one) + 1 for one in text.split("\n")[: line - 1])
     for word in _words(diagnostic.message):
         sought = re.compile(rf"(?<![\w.\-]){re.escape(word)}(?![\w\-])")
         found = sought.search(text, start)
@@ -116,15 +116,6 @@ def _words(message: str) -> list[str]:
     called = _CALLED_FUNCTION.match(message)
     words = [named["argument"] or named["path"]] if named else []
     return [*words, called.group()] if called else words
-
-
-def _offset(text: str, line: int) -> int:
-    at = 0
-    for _ in range(line - 1):
-        at = text.find("\n", at) + 1
-        if not at:
-            return 0
-    return at
 
 
 def _at(diagnostic: Diagnostic, text: str, place: int, *, marked: bool = True) -> Diagnostic:

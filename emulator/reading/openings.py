@@ -225,11 +225,6 @@ def _match_line(head: str, whole: bool, begins: bool, test: Callable[[str], bool
     return Verdict.MAYBE
 
 
-def match_code(head: str, whole: bool, names: ToolNames) -> Verdict:
-    """Code outside a fence; see `bare_code.may_be_code`."""
-    return may_be_code(head, whole, names) if names else Verdict.NO
-
-
 def match_named_call(head: str, whole: bool, names: ToolNames) -> Verdict:
     """A name followed by JSON; see `named_calls.match_header`."""
     return match_header(head, whole, names)[0] if names else Verdict.NO
@@ -271,5 +266,5 @@ LINES: tuple[tuple[str, Callable[[str, bool, ToolNames], Verdict]], ...] = (
     ("react", match_react),
     ("json", match_json),
     ("yaml", match_yaml),
-    ("code", match_code),
+    ("code", may_be_code),
 )

@@ -308,7 +308,7 @@ class Splitter:
 
     def _reasoning_tag(self, tag: str) -> Scanner:
         self._opened = True
-        yield Reasoning("", self._text.take(len(tag)))
+        yield from self._silent(tag)
         return (yield from self._reasoning((REASONING[tag],)))
 
     def _unopened_close(self, closing: str) -> Scanner:
