@@ -160,9 +160,8 @@ class Coercion:
             if valid and not self.expanded.admits(value, part):
                 continue
             coerced = self.value(value, part, wrapped=wrapped)
-            if self.expanded.admits(coerced, schema) and not any(
-                _is_identical(coerced, r) for r in readings
-            ):
+            known = any(type(coerced) is type(each) and same(coerced, each) for each in readings)
+            if not known and self.expanded.admits(coerced, schema):
                 readings.append(coerced)
         if len(readings) == 1:
             return readings[0]
@@ -209,7 +208,3 @@ def _parse_json(text: str) -> Any:
 def _letters_and_digits(text: str) -> str:
     """Return only the letters and digits: ``Km/h`` and ``km_h`` are the same choice."""
     return "".join(c for c in text.casefold() if c.isalnum())
-
-
-def _is_identical(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and same(one, other)

@@ -55,11 +55,11 @@ class Members:
         return [(matcher(pattern), schema) for pattern, schema in self.patterns.items()]
 
 
-def expand(schema: Schema, definitions: Definitions, seen: Seen = frozenset()) -> dict[str, Any]:
+def expand(schema: Schema, definitions: Definitions) -> dict[str, Any]:
     """Return `schema` as one object without ``$ref`` and ``allOf``. Its own keywords take
     precedence.
     """
-    return expand_seen(schema, definitions, seen)[0]
+    return expand_seen(schema, definitions)[0]
 
 
 def expand_seen(

@@ -13,12 +13,11 @@ from collections.abc import Collection, Iterable
 
 KEYWORDS = frozenset(keyword.kwlist)
 
-_ANNOTATING = frozenset({"Any", "Literal", "Annotated", "BaseModel", "ConfigDict", "Field"})
-_CONSTRUCTING = frozenset({"_construct"})
+_STUBS = frozenset("Any Literal Annotated BaseModel ConfigDict Field _construct".split())
 
 #: Names that a stub must not shadow: a program needs ``print`` and ``list``, the stubs need their
 #: annotations, and the preamble needs its helper function.
-RESERVED = KEYWORDS | frozenset(dir(builtins)) | _ANNOTATING | _CONSTRUCTING
+RESERVED = KEYWORDS | frozenset(dir(builtins)) | _STUBS
 
 #: Plural ending -> singular ending. The first match wins.
 _SINGULARS = (
