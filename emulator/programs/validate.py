@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -24,19 +24,13 @@ _BUILTINS = frozenset(dir(builtins))
 
 def check(program: Program, toolset: Toolset) -> list[Diagnostic]:
     """The errors in the calls of ``program``, in line order."""
-    nodes = list(walk(program.tree))
-    defined = _defined(nodes, toolset)
-    found: list[Diagnostic] = []
-    for node in nodes:
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
-            continue
-        name = node.func.id
-        if name in toolset.names:
-            found += _argument_errors(node, name, program, toolset)
-        elif name not in defined:
-            found.append(_unknown(node, name, program, toolset).diagnostic)
+    found = [unknown.diagnostic for unknown in unknown_calls(program, toolset)]
+    for node in walk(program.tree):
         if len(found) >= MAX_DIAGNOSTICS:
             break
+        match node:
+            case ast.Call(func=ast.Name(id=name)) if name in toolset.names:
+                found += _argument_errors(node, name, program, toolset)
     return sorted(found, key=lambda diagnostic: (diagnostic.line, diagnostic.column))
 
 
@@ -55,7 +49,8 @@ class UnknownCall:
 def unknown_calls(program: Program, toolset: Toolset) -> list[UnknownCall]:
     """The calls of functions that do not exist."""
     nodes = list(walk(program.tree))
-    defined = _defined(nodes, toolset)
+    bound = (name for node in nodes for name in (*bound_names(node), *imported_names(node)))
+    defined = {*_BUILTINS, *toolset.constructors, *toolset.names, *bound}
     unknown = (
         _unknown(node, node.func.id, program, toolset)
         for node in nodes
@@ -85,9 +80,3 @@ def _unknown(node: ast.Call, name: str, program: Program, toolset: Toolset) -> U
     hint = f"did you mean {near}?" if near else f"offered are {', '.join(offered)[:600]}"
     message = f'there is no function "{name}"'
     return UnknownCall(program.diagnostic(message, node.lineno, node.col_offset + 1, hint), near)
-
-
-def _defined(nodes: Iterable[ast.AST], toolset: Toolset) -> set[str]:
-    """Every name that can be called: builtins, tools, and all names that the program binds anywhere."""
-    bound = (name for node in nodes for name in (*bound_names(node), *imported_names(node)))
-    return {*_BUILTINS, *toolset.constructors, *toolset.names, *bound}
