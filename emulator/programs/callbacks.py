@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable
 
-from sandbox.parsing import children, walk
+from emulator.programs.scopes import own_nodes
+from sandbox.parsing import walk
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -20,7 +21,11 @@ def blocking_functions(
     bodies: dict[str, list[_Function]] = {}
     for each in functions:
         bodies.setdefault(each.name, []).append(each)
-    generators = {name for name, defs in bodies.items() if any(map(_is_generator, defs))}
+    generators = {
+        each.name
+        for each in functions
+        if any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own_nodes(each.body))
+    }
     coroutines = {
         each.name for each in functions if isinstance(each, ast.AsyncFunctionDef)
     } - generators
@@ -40,14 +45,3 @@ def blocking_functions(
 
 def _names_in(node: ast.AST) -> list[str]:
     return [inner.id for inner in walk(node) if isinstance(inner, ast.Name)]
-
-
-def _is_generator(function: ast.AST) -> bool:
-    waiting = list(children(function))
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, (ast.Yield, ast.YieldFrom)):
-            return True
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            waiting += children(node)
-    return False

@@ -104,7 +104,7 @@ def _local_variables(parameters: set[str], body: Sequence[ast.stmt]) -> set[str]
     nodes."""
     variables = set(parameters)
     others: set[str] = set()
-    for node in _own_nodes(body):
+    for node in own_nodes(body):
         names = variables if isinstance(node, ast.Name) else others
         names.update(bound_names(node), imported_names(node))
     for statement in body:
@@ -114,14 +114,15 @@ def _local_variables(parameters: set[str], body: Sequence[ast.stmt]) -> set[str]
     return variables - others
 
 
-def _own_nodes(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:
-    """The nodes of a function without those of inner scopes, but with the targets of ``:=`` in
-    comprehensions."""
+def own_nodes(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:
+    """The nodes of a function without those of inner scopes, but with the first iterable of a comprehension,
+    and the targets of ``:=`` in it."""
     waiting: list[ast.AST] = list(body)
     while waiting:
         node = waiting.pop()
         yield node
         if isinstance(node, _Comprehension):
+            waiting.append(node.generators[0].iter)
             waiting += [n.target for n in walk(node) if isinstance(n, ast.NamedExpr)]
         elif not isinstance(
             node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
