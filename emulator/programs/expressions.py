@@ -139,10 +139,7 @@ class ExpressionRewriter(CallRewriter):
 
     def _subscript(self, node: ast.Subscript) -> ast.expr:
         slots = [Slot(node, "value", Inspection.ITSELF)]
-        if isinstance(node.slice, ast.Slice):
-            parts = [name for name in ("lower", "upper", "step") if getattr(node.slice, name)]
-            slots += [Slot(node.slice, name, Inspection.DEEP) for name in parts]
-        elif any(isinstance(part, ast.Slice) for part in walk(node.slice)):
+        if any(isinstance(part, ast.Slice) for part in walk(node.slice)):
             node.slice = self._index(node.slice)
         else:
             slots.append(Slot(node, "slice", Inspection.DEEP))
