@@ -5,20 +5,16 @@ The host calls these functions through `sandbox.inside.stub`.
 
 import atexit
 import base64
+import contextlib
 import importlib.metadata
 import os
 import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 _DEPTH = 8
-
-# Bound here, before any program: one that replaces parts of `os` does not break this module.
-_scandir, _open, _close, _lstat, _pread, _pwrite = (
-    os.scandir, os.open, os.close, os.lstat, os.pread, os.pwrite,
-)  # fmt: skip
-_makedirs, _unlink, _join, _dirname = os.makedirs, os.unlink, os.path.join, os.path.dirname
 
 DATA = os.getcwd()  # noqa: PTH109
 """The data folder: where the kernel starts, or what `own_folder` made."""
@@ -53,7 +49,7 @@ def files(most: int) -> list[list[str | int]]:
     """[path, size, modification time in ns] of regular files that are not hidden. Links are not followed."""
     found: list[list[str | int]] = []
     for path in _walk(DATA, "", _DEPTH):
-        status = _lstat(_join(DATA, path))
+        status = Path(DATA, path).lstat()
         if stat.S_ISREG(status.st_mode):
             found.append([path, status.st_size, status.st_mtime_ns])
         if len(found) >= most:
@@ -63,7 +59,7 @@ def files(most: int) -> list[list[str | int]]:
 
 def _walk(folder: str, prefix: str, depth: int) -> Iterator[str]:
     try:
-        entries = sorted(_scandir(folder), key=lambda entry: entry.name)
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
         return
     for entry in entries:
@@ -79,41 +75,39 @@ def _walk(folder: str, prefix: str, depth: int) -> Iterator[str]:
 def read(path: str, start: int, size: int) -> str | None:
     """`size` bytes of a file from `start` as base64, or None if it cannot be read."""
     try:
-        descriptor = _open(_join(DATA, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(Path(DATA, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
     try:
-        return base64.b64encode(_pread(descriptor, size, start)).decode()
+        return base64.b64encode(os.pread(descriptor, size, start)).decode()
     except OSError:
         return None
     finally:
-        _close(descriptor)
+        os.close(descriptor)
 
 
 def write(path: str, start: int, content: str) -> str | None:
     """Write base64 `content` at `start`; 0 empties the file first. Return None, or why it failed."""
-    whole = _join(DATA, path)
+    whole = Path(DATA, path)
     try:
-        _makedirs(_dirname(whole), exist_ok=True)
+        whole.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-        descriptor = _open(whole, flags | (0 if start else os.O_TRUNC), 0o644)
+        descriptor = os.open(whole, flags | (0 if start else os.O_TRUNC), 0o644)
     except OSError as error:
         return error.strerror or "it cannot be opened"
     try:
         remaining = base64.b64decode(content)
         while remaining:
-            size = _pwrite(descriptor, remaining, start)
+            size = os.pwrite(descriptor, remaining, start)
             remaining, start = remaining[size:], start + size
     except OSError as error:
         return error.strerror or "it cannot be written"
     finally:
-        _close(descriptor)
+        os.close(descriptor)
     return None
 
 
 def remove(path: str) -> None:
     """Remove a file, if it exists."""
-    try:
-        _unlink(_join(DATA, path))
-    except OSError:
-        return
+    with contextlib.suppress(OSError):
+        Path(DATA, path).unlink()

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import zmq
 from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 
 from sandbox.errors import SandboxDied, SandboxLimit, SandboxUnavailable
@@ -39,11 +39,8 @@ class _Manager(AsyncKernelManager):
     """
 
     def __init__(self, spec: KernelSpec) -> None:
-        super().__init__(
-            kernel_spec_manager=_OneSpec(spec),
-            transport="ipc",
-            connection_file="/dev/null/unused",
-        )
+        super().__init__(transport="ipc", connection_file="/dev/null/unused")
+        self._kernel_spec = spec  # otherwise it looks for installed ones
 
     def write_connection_file(self, **kwargs: Any) -> None:
         """The kernel reads its connection from an inherited descriptor."""
@@ -56,15 +53,6 @@ class _Manager(AsyncKernelManager):
 
     def _connect_control_socket(self) -> None:
         """The kernel is stopped by signals; the control channel is unused."""
-
-
-class _OneSpec(KernelSpecManager):
-    def __init__(self, spec: KernelSpec) -> None:
-        super().__init__()
-        self._spec = spec
-
-    def get_kernel_spec(self, kernel_name: str) -> KernelSpec:  # noqa: ARG002
-        return self._spec
 
 
 def _context() -> zmq.Context[zmq.Socket[bytes]]:

@@ -110,14 +110,11 @@ class KernelSession:
         address = self._kernel.address()
         if address is None or self.ended:
             return None
-        names = tuple(sorted(self._names))
-        if not self.paused:
-            return ParkedSession(address, self._marker, names)
         return ParkedSession(
             address,
             self._marker,
-            names,
-            self._request,
+            tuple(sorted(self._names)),
+            self._request if self.paused else None,
             self._takes_list,
             self._pauses,
             self._seconds,
