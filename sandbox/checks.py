@@ -36,7 +36,7 @@ def check_place(place: str, options: Options) -> list[Check]:
     if place == "none":
         place = "bubblewrap"  # what the operator does without
     row = PLACES[place]
-    if row.provisioner is None:
+    if row.shared:
         return row.fences(options)
     name = f"kernel ({place})"
     return [

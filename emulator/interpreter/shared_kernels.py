@@ -47,7 +47,7 @@ class SharedKernels:
         self._store = store
         self._records = KernelRecords(store)
         self._slots: KernelSlots | None = None  # each machine has kernels for its own memory
-        if PLACES[settings.sandbox].connect is not None:
+        if PLACES[settings.sandbox].shared:
             self._slots = KernelSlots(store, settings.max_kernels)
         self._engine = engine
         self._settings = settings

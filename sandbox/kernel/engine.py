@@ -10,7 +10,7 @@ Does not stop: what neither of these stops.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Self
@@ -48,37 +48,28 @@ class KernelEngine:
         most: int = 16,
         max_age: float = 3600.0,
         preload: Sequence[str] = (),
-        connect: Callable[..., KernelConnection] | None = None,
         acquire_slot: AcquireSlot | None = None,
         **config: int | str,
     ) -> None:
-        """`preload` are modules that a waiting kernel imports, if they are installed. `connect` replaces the
-        place: it makes a kernel from the source of its setup, and what confines the kernel is not checked
-        here. `acquire_slot`: see `WarmPool`. `config` has options of the place and traits of its
-        provisioner."""
+        """`preload` are modules that a waiting kernel imports, if they are installed. `acquire_slot`: see
+        `WarmPool`. `config` has options of the place and traits of its provisioner."""
         self.limits = limits or Limits()
         self.place = place
-        replaced = connect is not None
         if place not in PLACES:
             raise ValueError(f"unknown place {place!r}; known: {', '.join(PLACES)}")
         row = PLACES[place]
         options = {name: value for name, value in config.items() if name in row.options}
-        if connect is None and row.connect is not None:
-            connect = row.connect(options)
-        shared = connect is not None
-        setup = f"{STUB}.prepare({self.limits.output}, {tuple(preload)!r}, shared={shared})"
-        if connect is None:
-            assert row.provisioner is not None
-            connect = _start_locally(row.provisioner, {"memory": self.limits.memory, **config})
+        setup = f"{STUB}.prepare({self.limits.output}, {tuple(preload)!r}, shared={row.shared})"
+        connect = row.connect({"memory": self.limits.memory, **config})
         self._connect = partial(connect, setup)
-        self._outlives_process = shared
+        self._outlives_process = row.shared
         self._pool: WarmPool[KernelConnection] = WarmPool(
             self._connect, size=warm, most=most, max_age=max_age, acquire_slot=acquire_slot
         )
         self._fences = partial(row.fences, options)
         self._probe_lock = threading.Lock()
         self._problem: SandboxUnavailable | None = None
-        self._probed = replaced
+        self._probed = False
 
     def check(self) -> None:
         """Raises SandboxUnavailable if kernels cannot run in this place: that turns this engine off, and
@@ -156,20 +147,3 @@ class KernelEngine:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
-
-
-def _start_locally(
-    provisioner: str, config: Mapping[str, int | str]
-) -> Callable[..., KernelConnection]:
-    """Returns a function that starts a kernel on this machine, from the source of its setup.
-
-    jupyter_client is imported with the first kernel: it takes 17 MiB.
-    """
-
-    def start(setup: str) -> KernelConnection:
-        from sandbox.kernel.jupyter import JupyterKernel
-        from sandbox.kernel.provisioners import kernel_spec
-
-        return JupyterKernel(kernel_spec(provisioner, config), setup)
-
-    return start

@@ -15,7 +15,7 @@ from sandbox.kernel.connection import KernelConnection
 from sandbox.report import Check
 
 Options = Mapping[str, Any]
-"""Values for the keys of `KernelPlace.options`, and traits of the place's provisioner."""
+"""Values for the keys of `KernelPlace.options`; `KernelPlace.connect` also gets traits of the provisioner."""
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,28 @@ class KernelPlace:
     fences: Callable[[Options], list[Check]]
     """Tries each fence of the place, before the first kernel starts there. Takes up to a second; may remove
     what dead servers left."""
-    provisioner: str | None = None
-    """``module:class`` of jupyter_client's provisioner, or None where `connect` makes the kernels."""
-    connect: Callable[[Options], Callable[..., KernelConnection]] | None = None
-    """Returns a function that makes a kernel from the source of its setup, or connects to one ``at`` an
-    address."""
+    connect: Callable[[Options], Callable[..., KernelConnection]]
+    """Returns a function that makes a kernel from the source of its setup; if kernels are `shared`, also one
+    that connects to the kernel ``at`` an address."""
+    shared: bool = False
+    """Kernels outlive this process, and may have the same working directory."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Option -> the setting that has its value."""
     weak: Callable[[], Sequence[Check]] = tuple
     """Fences that are missing although kernels run: logged at the start of the server."""
+
+
+def _connect_locally(provisioner: str, config: Options) -> Callable[..., KernelConnection]:
+    """Starts kernels on this machine; `provisioner` is ``module:class`` of jupyter_client's."""
+
+    def start(setup: str) -> KernelConnection:
+        # Imported with the first kernel: jupyter_client takes 17 MiB.
+        from sandbox.kernel.jupyter import JupyterKernel
+        from sandbox.kernel.provisioners import kernel_spec
+
+        return JupyterKernel(kernel_spec(provisioner, config), setup)
+
+    return start
 
 
 def _check_gateway(options: Options) -> list[Check]:
@@ -45,9 +58,10 @@ def _check_gateway(options: Options) -> list[Check]:
     return [Check("gateway", ok=True, detail=detail)]
 
 
-def _connect_gateway(options: Options) -> Callable[..., KernelConnection]:
+def _connect_gateway(config: Options) -> Callable[..., KernelConnection]:
     from sandbox.kernel.gateway import Gateway, GatewayKernel
 
+    options = {name: config[name] for name in PLACES["gateway"].options if name in config}
     return partial(GatewayKernel, Gateway(**options))
 
 
@@ -58,22 +72,23 @@ def _unsandboxed() -> Sequence[Check]:
 
 PLACES: Mapping[str, KernelPlace] = {
     "bubblewrap": KernelPlace(
-        provisioner="sandbox.kernel.provisioners:BubblewrapProvisioner",
+        connect=partial(_connect_locally, "sandbox.kernel.provisioners:BubblewrapProvisioner"),
         fences=lambda _: probes.checks(),
         weak=probes.missing,
     ),
     "docker": KernelPlace(
-        provisioner="sandbox.kernel.docker_provisioner:DockerProvisioner",
+        connect=partial(_connect_locally, "sandbox.kernel.docker_provisioner:DockerProvisioner"),
         fences=lambda options: docker_probes.checks(**options),
         options={"image": "docker_image", "host": "docker_host"},
     ),
     "gateway": KernelPlace(
         connect=_connect_gateway,
+        shared=True,
         fences=_check_gateway,
         options={"url": "gateway_url", "token": "gateway_token", "kernel": "gateway_kernel"},
     ),
     "none": KernelPlace(
-        provisioner="sandbox.kernel.provisioners:UnsandboxedProvisioner",
+        connect=partial(_connect_locally, "sandbox.kernel.provisioners:UnsandboxedProvisioner"),
         fences=lambda _: [],
         weak=_unsandboxed,
     ),

@@ -8,7 +8,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Iterator, Mapping
-from functools import partial
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from sandbox.errors import (
     SandboxUnavailable,
 )
 from sandbox.kernel.engine import KernelEngine
-from sandbox.kernel.gateway import Gateway, GatewayKernel
+from sandbox.kernel.gateway import Gateway
 from sandbox.kernel.notebook import KernelFile
 from sandbox.outputs import Displayed, Printed
 from tests.conftest import StartProxy
@@ -54,16 +54,19 @@ def gateway(folder: Path) -> Iterator[Gateway]:
         yield Gateway(url, TOKEN)
 
 
+def place(gateway: Gateway) -> dict[str, Any]:
+    return {"place": "gateway", **asdict(gateway)}
+
+
 @pytest.fixture(scope="module")
 def engine(gateway: Gateway) -> Iterator[Engine]:
-    with KernelEngine(LIMITS, warm=1, connect=partial(GatewayKernel, gateway)) as opened:
+    with KernelEngine(LIMITS, warm=1, **place(gateway)) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
 def notebooks(gateway: Gateway) -> Iterator[KernelEngine]:
-    there = partial(GatewayKernel, gateway)
-    with KernelEngine(Limits(seconds=10.0), warm=0, connect=there) as opened:
+    with KernelEngine(Limits(seconds=10.0), warm=0, **place(gateway)) as opened:
         yield opened
 
 
@@ -103,7 +106,7 @@ def test_no_kernel_is_left_at_the_gateway(gateway: Gateway) -> None:
 
     before = kernels()
     with (
-        KernelEngine(LIMITS, warm=0, connect=partial(GatewayKernel, gateway)) as engine,
+        KernelEngine(LIMITS, warm=0, **place(gateway)) as engine,
         engine.session(frozenset({"ask"})) as session,
     ):
         session.start("ask()")
@@ -117,8 +120,8 @@ def test_a_wrong_token_is_told(gateway: Gateway) -> None:
     assert problem is not None
     assert "401" in problem.reason
     with (
-        KernelEngine(LIMITS, warm=0, connect=partial(GatewayKernel, wrong)) as engine,
-        pytest.raises(SandboxUnavailable, match="the gateway starts no kernel: 401"),
+        KernelEngine(LIMITS, warm=0, **place(wrong)) as engine,
+        pytest.raises(SandboxUnavailable, match="401"),
     ):
         engine.session(frozenset()).__enter__()
 
