@@ -58,13 +58,11 @@ class BackgroundResponses:
         seconds: float,
         requests: Traces,
         signals: Signals | None = None,
-        now: Callable[[], float] = time.time,
     ) -> None:
         self._most = most
         self._signals = signals
         self._seconds = seconds
         self._requests = requests
-        self._now = now
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
 
@@ -107,7 +105,7 @@ class BackgroundResponses:
         """Return the response, marked as failed if its process has died. ``again`` reads it once more."""
         if response["status"] not in _LIVE:
             return response
-        lost = response["created_at"] + self._seconds < self._now()
+        lost = response["created_at"] + self._seconds < time.time()
         if self._signals is not None and not self._signals.is_running(response["id"]):
             response, lost = again(), True  # it may have ended in the meantime
         if not lost or response["status"] not in _LIVE:

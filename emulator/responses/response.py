@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from emulator.events import new_id
 from emulator.responses.items import Json
 from emulator.responses.request import ResponseRequest
 
 
-def initial_response(request: ResponseRequest, *, now: Callable[[], float] = time.time) -> Json:
+def initial_response(request: ResponseRequest) -> Json:
     """Return a response in progress: the request's fields, with defaults for those that it omits."""
     text = request.text.model_dump(by_alias=True, exclude_none=True) if request.text else {}
     response = {
         "id": new_id("resp_"),
         "object": "response",
-        "created_at": int(now()),
+        "created_at": int(time.time()),
         "completed_at": None,
         "status": "in_progress",
         "background": bool(request.background),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 import structlog
@@ -29,12 +29,12 @@ _KEY_REFUSED = (401, 403)
 class Reachability:
     """Safe to share between threads."""
 
-    def __init__(self, upstreams: Upstreams, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, upstreams: Upstreams) -> None:
         self._upstreams = upstreams
-        self._now = now
         self._lock = threading.Lock()
         self._problems: dict[str, str] = {}
-        self._servers: dict[str, ServerKind] = {}
+        self.servers: Mapping[str, ServerKind] = {}
+        """Base URLs with the kind of server found there; unidentified servers are omitted."""
         self._is_checking = False
         self._checked_at = 0.0
         self._checked = threading.Event()
@@ -51,13 +51,9 @@ class Reachability:
     def problems(self) -> Mapping[str, str]:
         """The base URLs of upstreams that did not answer, with the reason."""
         problems = self._problems
-        if problems and self._now() - self._checked_at > _RECHECK_SECONDS:
+        if problems and time.monotonic() - self._checked_at > _RECHECK_SECONDS:
             self.start_check()
         return problems
-
-    def servers(self) -> Mapping[str, ServerKind]:
-        """Base URLs with the kind of server found there; unidentified servers are omitted."""
-        return self._servers
 
     def model(self, seconds: float) -> str:
         """The name of an available model; "" if none is known within ``seconds``."""
@@ -81,7 +77,7 @@ class Reachability:
         try:
             self.check()
         finally:
-            self._checked_at = self._now()
+            self._checked_at = time.monotonic()
             self._is_checking = False
             self._checked.set()
 
@@ -102,9 +98,9 @@ class Reachability:
             return error.message
         server = identify_server(url, [model.owned_by for model in models], upstream.at_root)
         if server is not UNKNOWN:
-            if self._servers.get(url) is not server:
+            if self.servers.get(url) is not server:
                 log.info("upstream %s is %s", url, server)
-            self._servers = {**self._servers, url: server}
+            self.servers = {**self.servers, url: server}
         if models and not self._model:
             self._model = target.client_name(str(models[0].id or ""))
         return ""
@@ -121,6 +117,6 @@ def describe_upstreams(settings: Settings) -> Iterator[str]:
             if reason := reachability.problems().get(url):
                 yield f"{url} does not answer: {reason}"
             else:
-                yield f"{url} is {reachability.servers().get(url, 'a server of unknown kind')}"
+                yield f"{url} is {reachability.servers.get(url, 'a server of unknown kind')}"
     finally:
         upstreams.close()

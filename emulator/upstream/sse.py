@@ -14,6 +14,7 @@ from sse_starlette import ServerSentEvent
 from emulator import json_codec
 
 _DATA_FIELD = b"data: "
+_MAX_EVENT_BYTES = 16 * 2**20
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
@@ -24,13 +25,12 @@ class EventTooLarge(ValueError):
 class SSEDecoder:
     """Bytes in, the data of each complete event out."""
 
-    def __init__(self, max_event_bytes: int = 16 * 2**20) -> None:
+    def __init__(self) -> None:
         self._rest = bytearray()
         """The incomplete line."""
         self._data: list[bytes] = []
         """The data lines of the incomplete event."""
         self._size = 0
-        self._max = max_event_bytes
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the data of the events that ``data`` completes. Raises `EventTooLarge`."""
@@ -39,13 +39,13 @@ class SSEDecoder:
             lines = data[:-2].split(b"\n\n")
             events = [line[6:] for line in lines if line[:6] == _DATA_FIELD]
             if len(events) == len(lines) and data.count(b"\n") == 2 * len(lines):
-                if len(data) > self._max:
-                    raise EventTooLarge(f"an event is larger than {self._max} bytes")
+                if len(data) > _MAX_EVENT_BYTES:
+                    raise EventTooLarge(f"an event is larger than {_MAX_EVENT_BYTES} bytes")
                 self._size = 0
                 return events
         self._size += len(data)
-        if self._size > self._max:
-            raise EventTooLarge(f"an event is larger than {self._max} bytes")
+        if self._size > _MAX_EVENT_BYTES:
+            raise EventTooLarge(f"an event is larger than {_MAX_EVENT_BYTES} bytes")
         ended = self._rest.endswith(b"\r")
         self._rest += data
         if not (ended or b"\n" in data or b"\r" in data):

@@ -74,7 +74,6 @@ class Upstreams:
         settings: Settings,
         open_upstream: OpenUpstream | None = None,
         budget: TokenBudget | None = None,
-        now: Callable[[], float] = time.monotonic,
         take_slot: TakeSlot | None = None,
         breaker_state: Callable[[str], memoryview[int]] | None = None,
     ) -> None:
@@ -85,7 +84,6 @@ class Upstreams:
         self._answer_seconds = settings.answer_seconds
         self._open_upstream = open_upstream or _open_upstream
         self._closes_upstreams = open_upstream is None
-        self._now = now
         self._budget = budget
         self._lock = threading.Lock()
         self._guarded: dict[str, GuardedUpstream] = {}
@@ -198,12 +196,12 @@ class Upstreams:
         """One upstream's list, requested at most once a minute for each key."""
         key = key_for(target.settings, client)
         until, models = self._listings.get((target.name, key), (0.0, []))
-        if self._now() < until:
+        if time.monotonic() < until:
             return models
         models = self.of(target).upstream.models(key)
         if len(self._listings) >= _MAX_LISTINGS:
             self._listings.clear()
-        self._listings[target.name, key] = (self._now() + _LISTING_SECONDS, models)
+        self._listings[target.name, key] = (time.monotonic() + _LISTING_SECONDS, models)
         return models
 
 

@@ -28,7 +28,7 @@ def add_routes(
     def readyz() -> Response:
         if problems := reachability.problems():
             return json_reply({"status": "an upstream does not answer", "upstreams": problems}, 503)
-        servers = {url: server.name for url, server in reachability.servers().items()}
+        servers = {url: server.name for url, server in reachability.servers.items()}
         return json_reply({"status": "ready"} | ({"servers": servers} if servers else {}))
 
     @app.get("/metrics")
