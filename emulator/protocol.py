@@ -154,7 +154,7 @@ class ChatCompletionRequest(Lenient):
         except TypeError:  # nested too deeply
             return ""
 
-    def upstream_fields(self, dropped: Collection[str] = ()) -> dict[str, Any]:
+    def upstream_fields(self, withheld_fields: Collection[str] = ()) -> dict[str, Any]:
         """The fields that the client sent and that go upstream unchanged."""
         fields = self.model_dump(
             exclude=_LONG, exclude_unset=True, exclude_none=True, by_alias=True
@@ -162,7 +162,7 @@ class ChatCompletionRequest(Lenient):
         return {
             name: value
             for name, value in fields.items()
-            if name not in EMULATED and name not in dropped
+            if name not in EMULATED and name not in withheld_fields
         }
 
 

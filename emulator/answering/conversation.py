@@ -65,10 +65,10 @@ class Conversation:
                 if self._store is not None:
                     save_ended(self._store, self._client, ended, self._messages)
         programs = drop_overlaps(programs)
-        shown = [program_transcript(one, self._messages, toolset) for one in programs]
+        program_spans = [program_transcript(one, self._messages, toolset) for one in programs]
         inside = {at for one in programs for at in range(one.start + 1, one.stop)}
-        again = [one for one in self._repairs() if one.start not in inside]
-        return sorted([*again, *shown], key=lambda one: (one.start, one.stop))
+        repair_spans = [one for one in self._repairs() if one.start not in inside]
+        return sorted([*repair_spans, *program_spans], key=lambda one: (one.start, one.stop))
 
     def save_repair_messages(
         self, exchange: Sequence[ModelMessage], words: str, calls: Sequence[ToolCall]

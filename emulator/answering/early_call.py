@@ -64,12 +64,12 @@ class EarlyCall:
         self._examined = -1
         self._text: OpenText | None = None
         self._rest = ""
-        self._over = False
+        self._finished = False
         self._sent: list[str] = []
         self.started: CallStarted | None = None
 
     def feed(self, text: str) -> Iterator[CallStarted | ArgumentsDelta]:
-        if self._over:
+        if self._finished:
             return
         if self._text is not None:
             yield from self._stream(self._text, text)
@@ -79,7 +79,7 @@ class EarlyCall:
             self._next = len(self._head) + _STEP
             yield from self._examine()
             if len(self._head) > MAX_HEAD:
-                self._over = True
+                self._finished = True
 
     def matches(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Return True if ``name`` and ``arguments`` start with what was sent."""
@@ -138,16 +138,16 @@ class EarlyCall:
         end = _end(more, text.quote)
         piece = self._ready(more, text.quote) if end is None else more[:end]
         self._rest = more[len(piece) :]
-        self._over = end is not None
+        self._finished = end is not None
         if not piece:
             return
         try:
             decoded = self._syntax.decoded(piece, text.prefix + text.quote)
         except (SyntaxError, ValueError):
-            self._over = True
+            self._finished = True
             return
         if any("\ud800" <= character <= "\udfff" for character in decoded):
-            self._over = True
+            self._finished = True
         elif self.started is not None and self.started.kind == "custom":
             yield from self._send(decoded)
         else:

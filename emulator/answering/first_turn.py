@@ -29,8 +29,8 @@ def first_turn(
     chat, toolset, choice = request.chat, request.toolset, request.call_policy
     profile, settings = request.profile, request.settings
     format_text = request.answer_format.instructions if request.answer_format else ""
-    dropped = profile.withholds(settings.drop_fields) | NOT_IN_TOOL_TURNS
-    fields = chat.upstream_fields(dropped)
+    withheld_fields = profile.withholds(settings.drop_fields) | NOT_IN_TOOL_TURNS
+    fields = chat.upstream_fields(withheld_fields)
     fields["stream_options"] = {"include_usage": True}
     no_code = not toolset.tools and session is None
     if profile.few_shot and settings.grammar and no_code:

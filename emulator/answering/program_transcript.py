@@ -29,22 +29,22 @@ def program_transcript(
     ended = placed.program
     span = messages[placed.start : placed.stop]
     ids = set(ended.ids)
-    own = [m for m in span if m.tool_call_id in ids or _calls(m, ids)]
-    results = rendered_results(own, toolset)
-    shown = [results[key] for key in ended.ids if key in results]
+    own_messages = [m for m in span if m.tool_call_id in ids or _calls(m, ids)]
+    results = rendered_results(own_messages, toolset)
+    rendered = [results[key] for key in ended.ids if key in results]
     if ended.failure:
-        shown = _shortened(shown)
+        rendered = _shortened(rendered)
     elif ended.output or ended.statement_calls:
-        shown = [results[key] for key in ended.statement_calls if key in results]
+        rendered = [results[key] for key in ended.statement_calls if key in results]
     outcome = render(
         "ended.jinja",
         failure=ended.failure,
         output=ended.output,
-        results=shown,
+        results=rendered,
         offered=bool(toolset.tools),
     )
     words = span[0].text
-    places = set(map(id, own))
+    places = set(map(id, own_messages))
     others = [m for m in span if id(m) not in places]
     return TranscriptSpan(
         placed.start,
@@ -55,7 +55,7 @@ def program_transcript(
                 "content": render("calls.jinja", text=words, source=ended.source),
             },
             *transcript(others, toolset),
-            {"role": "user", "content": joined(outcome, other_parts(own))},
+            {"role": "user", "content": joined(outcome, other_parts(own_messages))},
         ],
     )
 

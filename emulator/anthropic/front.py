@@ -25,7 +25,7 @@ class MessageStream:
 
     events: Iterator[Json | UpstreamAccepted]
     """The stream's events, `UpstreamAccepted` first. The iterator raises `EmulatorError`."""
-    dropped: tuple[str, ...]
+    unsupported_tools: tuple[str, ...]
     """The types of hosted tools that were removed from the request."""
 
 

@@ -91,10 +91,10 @@ class Approvals:
 
     def decline_all_of(self, container_id: str) -> None:
         """The container is gone: its pending cell will not run, at any replica."""
-        gone = ApprovalDecision(approved=False, reason="the container has gone")
+        rejection = ApprovalDecision(approved=False, reason="the container has gone")
         with suppress(NotFound, ExecutionFailed):
             for cell in self.pending(container_id):
-                self._settle(container_id, cell.id, gone)
+                self._settle(container_id, cell.id, rejection)
 
     def decline_all(self) -> None:
         """This process ends: none of its pending cells will run."""

@@ -279,13 +279,13 @@ class Interpreter:
         except SandboxError as error:  # the cell's output is reported anyway
             kernel.notebook.kill()
             cell.notes.append(f"the files that it wrote were not kept: {error}")
-        over = kernel.notebook.ended
-        if over:
+        has_ended = kernel.notebook.ended
+        if has_ended:
             cell.notes.append(NEW_SESSION)
             self.containers.end_session(container.id)
         cell.notes += kernel.file_sync.notes
         kernel.file_sync.notes.clear()
-        if over or not container.stateful:
+        if has_ended or not container.stateful:
             kernel.end()
         self.containers.touch(container.id)
         return cell.execution(container.id, ended, tuple(files))

@@ -43,10 +43,12 @@ def find_program(messages: Sequence[Message], store: KeyValueStore) -> SavedProg
 def shows_calls(messages: Sequence[Message], calls: Mapping[str, Call]) -> bool:
     """Return True if the history has some of ``calls`` (by id), and each with its name and arguments
     unchanged."""
-    shown = [call for message in messages for call in message.tool_calls or () if call.id in calls]
-    return bool(shown) and all(
+    matching_calls = [
+        call for message in messages for call in message.tool_calls or () if call.id in calls
+    ]
+    return bool(matching_calls) and all(
         parsed_call(call.as_function) == (calls[call.id].name, calls[call.id].arguments)
-        for call in shown
+        for call in matching_calls
     )
 
 

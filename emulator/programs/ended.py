@@ -62,11 +62,15 @@ def completed_program(
     The value of the last expression is output, unless the expression is a call: then its result is shown.
     """
     calls = set(_statement_calls(program.tree.body, toolset))
-    shown = tuple(key for key, site in zip(ids, outcome.call_sites, strict=False) if site in calls)
+    statement_call_ids = tuple(
+        key for key, site in zip(ids, outcome.call_sites, strict=False) if site in calls
+    )
     last = program.tree.body[-1]
     ends_with_call = any(line == last.lineno for line, _ in calls)
     output = outcome.stdout.rstrip("\n") if ends_with_call else outcome.output
-    return EndedProgram(original_source.strip("\n") or program.source, tuple(ids), shown, output)
+    return EndedProgram(
+        original_source.strip("\n") or program.source, tuple(ids), statement_call_ids, output
+    )
 
 
 def shows_only_calls(ended: EndedProgram) -> bool:

@@ -92,75 +92,75 @@ def resume(
     if not saved.origin.matches(client, messages, _first_call(messages, set(saved.ids))):
         return None
     results = results_of(messages, set(saved.ids))
-    answered = replace(
+    updated = replace(
         saved,
         recorded=tuple(
             with_result(one, results[key]) if not one.known and key in results else one
             for key, one in zip(saved.ids, saved.recorded, strict=True)
         ),
     )
-    _trace(answered)
-    if answered.failure:
-        return _resend(answered, messages) if answered.pending() else _abandon(driver, answered)
+    _trace(updated)
+    if updated.failure:
+        return _resend(updated, messages) if updated.pending() else _abandon(driver, updated)
     try:
-        outcome = driver.run(answered.program, answered.recorded, answered.seed)
+        outcome = driver.run(updated.program, updated.recorded, updated.seed)
     except (ProgramTooSlow, ReplayDiverged, SandboxError) as error:
         report_dropped(_REASONS.get(type(error), "sandbox"), error)
         return None
     except ProgramRejected as error:
-        failed = replace(answered, failure=render(error.diagnostics))
+        failed = replace(updated, failure=render(error.diagnostics))
         _trace(failed)
         if isinstance(error, ProgramRaised) and error.calls:
-            return _suspend(answered, error.calls)
+            return _suspend(updated, error.calls)
         return _failed_program(driver, failed, error)
-    _trace(answered, outcome)
+    _trace(updated, outcome)
     if not outcome.pending:
         return completed_program(
             saved.program, outcome, saved.ids, driver.toolset, original_source=saved.original_source
         )
     if not outcome.calls:
-        return _resend(answered, messages)
-    return _suspend(answered, outcome.calls)
+        return _resend(updated, messages)
+    return _suspend(updated, outcome.calls)
 
 
-def _trace(answered: SavedProgram, outcome: Outcome | None = None) -> None:
+def _trace(updated: SavedProgram, outcome: Outcome | None = None) -> None:
     """Record the program in the request's trace, as failed unless there is an ``outcome``."""
     if (trace := traces.current.get()) is None:
         return
     calls = tuple(
         RecordedCall(key, one.call.name, one.call.arguments, one.result, one.known)
-        for key, one in zip(answered.ids, answered.recorded, strict=True)
+        for key, one in zip(updated.ids, updated.recorded, strict=True)
     )
-    source = answered.program.source
+    source = updated.program.source
     if outcome is None:
-        trace.resumed = ResumedProgram(source, calls, outcome="failed", output=answered.failure)
+        trace.resumed = ResumedProgram(source, calls, outcome="failed", output=updated.failure)
     else:
         lines = tuple(line for line, _ in outcome.call_sites)
         state = "waits" if outcome.pending else "ended"
         trace.resumed = ResumedProgram(source, calls, lines, state, outcome.output)
 
 
-def _suspend(answered: SavedProgram, calls: Sequence[Call]) -> ContinuedProgram:
+def _suspend(updated: SavedProgram, calls: Sequence[Call]) -> ContinuedProgram:
     """Send new calls, and store the program under their ids.
 
     The ids are a hash of the program and its results, so a repeated request gets the same ids.
     """
-    digest = hashlib.sha256(answered.dump()).hexdigest()
+    digest = hashlib.sha256(updated.dump()).hexdigest()
     ids = tuple(call_id(digest, position) for position in range(len(calls)))
     after = replace(
-        answered,
-        recorded=(*answered.recorded, *(CallRecord(call) for call in calls)),
-        ids=(*answered.ids, *ids),
+        updated,
+        recorded=(*updated.recorded, *(CallRecord(call) for call in calls)),
+        ids=(*updated.ids, *ids),
     )
     return ContinuedProgram(after, after.pending()[-len(ids) :])
 
 
-def _resend(answered: SavedProgram, messages: Sequence[Message]) -> ContinuedProgram | None:
+def _resend(updated: SavedProgram, messages: Sequence[Message]) -> ContinuedProgram | None:
     """Send the pending calls again, unless that was in vain before. The stored record stays as it is."""
-    if unanswered_rounds(messages, set(answered.ids)) >= MAX_UNANSWERED_ROUNDS:
+    if unanswered_rounds(messages, set(updated.ids)) >= MAX_UNANSWERED_ROUNDS:
         report_dropped("unanswered", LookupError("the client does not answer all calls"))
         return None
-    return ContinuedProgram(None, answered.pending())
+    return ContinuedProgram(None, updated.pending())
 
 
 def _first_call(messages: Sequence[Message], ids: Collection[str]) -> int:

@@ -35,8 +35,8 @@ def _rewrite_inside(statement: ast.stmt, tools: Collection[str]) -> None:
         for inner in getattr(holder, field):
             _rewrite_inside(inner, tools)
             if isinstance(inner, ast.Return):
-                leave = ast.Raise(ast.Name("SystemExit", ast.Load()), None)
-                block += [*_output(inner, tools), _relocated(leave, inner)]
+                exit_program = ast.Raise(ast.Name("SystemExit", ast.Load()), None)
+                block += [*_output(inner, tools), _relocated(exit_program, inner)]
             else:
                 block.append(inner)
         setattr(holder, field, block)

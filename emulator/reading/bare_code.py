@@ -45,7 +45,7 @@ def may_be_code(head: str, whole: bool, names: ToolNames) -> Verdict:
     at = word.end()
     if at == len(head) or head[at:] in ("\\", ".", "-"):
         return maybe
-    if head[at] == "(" and (names.find(word.group()) or names.near(word.group())):
+    if head[at] == "(" and (names.find(word.group()) or names.closest_name(word.group())):
         return Verdict.YES
     lead = head[: word.start()]
     if "print(" in lead or "await " in lead:
@@ -189,7 +189,9 @@ class BareCode:
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
             return False
         word = WRITTEN_NAME.match(node.value)
-        slip = word and node.value[word.end() :][:1] == "(" and self._names.near(word.group())
+        slip = (
+            word and node.value[word.end() :][:1] == "(" and self._names.closest_name(word.group())
+        )
         return bool(slip) or calls_tool(node.value, self._names)
 
     def _is_slip(self, node: ast.expr) -> bool:
@@ -198,7 +200,7 @@ class BareCode:
         """
         match node:
             case ast.Call(func=ast.Name(id=name), args=[], keywords=[_, *_]):
-                return name not in BUILTINS and self._names.near(name) is not None
+                return name not in BUILTINS and self._names.closest_name(name) is not None
         return False
 
     def _is_code(self, node: ast.stmt) -> bool:

@@ -38,10 +38,10 @@ def scan_fence(text: TextBuffer, fence: Fence, names: ToolNames) -> Scanner:
 
 def closing_fence(line: str, fence: Fence) -> int | None:
     """Where the closing fence in `line` ends, if the line begins with one."""
-    begun = line.lstrip(" \t")
-    if not begun.startswith(fence.run):
+    stripped = line.lstrip(" \t")
+    if not stripped.startswith(fence.run):
         return None
-    return len(line) - len(begun.lstrip(fence.run[0]))
+    return len(line) - len(stripped.lstrip(fence.run[0]))
 
 
 def _documentation(text: TextBuffer, fence: Fence) -> Scanner:

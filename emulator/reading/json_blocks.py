@@ -70,9 +70,9 @@ def _value_end(text: TextBuffer, start: int = 0) -> Generator[None, None, int | 
 
 def scan_json_line(text: TextBuffer, names: ToolNames) -> Scanner:
     """Scan JSON at the start of a line that is a call, unless a sentence continues after it."""
-    spoken = yield from quoted_value_length(text, names)
-    if spoken:
-        yield Text(text.take(spoken))
+    quoted_length = yield from quoted_value_length(text, names)
+    if quoted_length:
+        yield Text(text.take(quoted_length))
         return Position.MID_LINE
     return (yield from scan_json_calls(text, names))
 
@@ -83,9 +83,9 @@ def scan_named_line(text: TextBuffer, names: ToolNames) -> Scanner:
     """
     head, whole = text.head()
     header = plain_header_length(head, whole, names)
-    spoken = (yield from quoted_value_length(text, names, header)) if header else 0
-    if spoken:
-        yield Text(text.take(spoken))
+    quoted_length = (yield from quoted_value_length(text, names, header)) if header else 0
+    if quoted_length:
+        yield Text(text.take(quoted_length))
         return Position.MID_LINE
     return (yield from scan_named_calls(text, names))
 

@@ -163,7 +163,9 @@ def names_call(text: str, names: ToolNames) -> bool:
         return False
     # {"name": "Alice", "arguments": {...}} is an answer; "get_wether" and "do_it" are meant as calls.
     name = named["name"]
-    return names.near(name) is not None or bool(re.fullmatch(r"[a-z]+(?:[_.][a-z0-9]+)+", name))
+    return names.closest_name(name) is not None or bool(
+        re.fullmatch(r"[a-z]+(?:[_.][a-z0-9]+)+", name)
+    )
 
 
 _REACT = re.compile(r"[ \t]*\**Action[ \t]*\d*\**:\**[ \t]*(?P<name>[^\n]*)\n?", re.IGNORECASE)

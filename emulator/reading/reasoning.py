@@ -30,9 +30,9 @@ def scan_reasoning(
     first.
     """
     yield from take_line_ends(text)
-    again = yield from _repeated_opening(text)
-    if again is not None:
-        closings = (REASONING[again],)
+    repeated_tag = yield from _repeated_opening(text)
+    if repeated_tag is not None:
+        closings = (REASONING[repeated_tag],)
     while True:
         before, closing = text.closing(closings)
         raw = text.take(before)
@@ -54,16 +54,16 @@ def _repeated_opening(text: TextBuffer) -> Generator[Event | None, None, str | N
     """Take opening tags that a model repeats after the template, or itself, already opened the
     reasoning. Returns the last one.
     """
-    again = None
+    repeated_tag = None
     while True:
         rest, whole = text.head(_LONGEST)
         tag = next((tag for tag in REASONING if rest.startswith(tag)), None)
         if tag is not None:
-            again = tag
+            repeated_tag = tag
             yield Reasoning("", text.take(len(tag)))
             yield from take_line_ends(text)
         elif whole or not any(tag.startswith(rest) for tag in REASONING):
-            return again
+            return repeated_tag
         else:
             yield None
 

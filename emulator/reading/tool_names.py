@@ -100,7 +100,7 @@ class ToolNames(Collection[str]):
             return True
         return any(known.startswith(name) for known in (*self._python, *NAMESPACES))
 
-    def near(self, written: str) -> str | None:
+    def closest_name(self, written: str) -> str | None:
         """Return the offered name of which ``written`` may be a misspelling, or None."""
         if len(written) < _SHORTEST or len(written) > _LONGEST:
             return None

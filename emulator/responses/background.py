@@ -101,13 +101,13 @@ class BackgroundResponses:
             self._signals.request_cancel(response["id"], _CANCEL_SECONDS)
         return {**response, "status": "cancelled"}
 
-    def current(self, response: Json, again: Callable[[], Json]) -> Json:
-        """Return the response, marked as failed if its process has died. ``again`` reads it once more."""
+    def current(self, response: Json, reload: Callable[[], Json]) -> Json:
+        """Return the response, marked as failed if its process has died. ``reload`` reads it once more."""
         if response["status"] not in _LIVE:
             return response
         lost = response["created_at"] + self._seconds < time.time()
         if self._signals is not None and not self._signals.is_running(response["id"]):
-            response, lost = again(), True  # it may have ended in the meantime
+            response, lost = reload(), True  # it may have ended in the meantime
         if not lost or response["status"] not in _LIVE:
             return response
         message = "The process that made this response has ended."

@@ -47,7 +47,7 @@ class ResponseStream:
     """Writes the events after a failure."""
     events: StreamEvents
     """The stream's events, `UpstreamAccepted` first. The iterator raises `EmulatorError`."""
-    dropped: tuple[str, ...]
+    unsupported_tools: tuple[str, ...]
     """The types of hosted tools that were removed from the request."""
     initial: Json
     """The response before its first item."""

@@ -111,10 +111,14 @@ def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
 
 
 def _common(one: str | list[str], other: str | list[str]) -> str | list[str]:
-    mine = [one] if isinstance(one, str) else one
-    theirs = [other] if isinstance(other, str) else other
-    shared = [t for t in mine if t in theirs]
-    if not shared and "integer" in (*mine, *theirs) and "number" in (*mine, *theirs):
+    first_types = [one] if isinstance(one, str) else one
+    second_types = [other] if isinstance(other, str) else other
+    shared = [t for t in first_types if t in second_types]
+    if (
+        not shared
+        and "integer" in (*first_types, *second_types)
+        and "number" in (*first_types, *second_types)
+    ):
         return "integer"
     return shared[0] if len(shared) == 1 else shared or one
 

@@ -178,9 +178,9 @@ class Catalog:
         cached = self._keys.get((id(definitions), written))
         if cached is None:
             reached = _reachable_definitions(bare, definitions)
-            apart = id(definitions) if len(reached) >= MAX_SHARED else 0
-            closure = "" if apart else json.dumps(reached, sort_keys=True)
-            digest = hashlib.sha256(f"{apart}\n{written}\n{closure}".encode()).hexdigest()
+            identity = id(definitions) if len(reached) >= MAX_SHARED else 0
+            closure = "" if identity else json.dumps(reached, sort_keys=True)
+            digest = hashlib.sha256(f"{identity}\n{written}\n{closure}".encode()).hexdigest()
             cached = self._keys[(id(definitions), written)] = (definitions, digest)
         return cached[1]
 

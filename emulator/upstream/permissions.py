@@ -39,14 +39,14 @@ def check_passed_on(grant: Grant, path: str, query: bytes, named: BodyModel) -> 
         return
     is_form_with_two = not named.field_names and len(_FORM_FIELD.findall(named.body)) > 1
     if named.name is None or _MODEL_PATHS.search(path) or is_form_with_two:
-        what = "requests that do not name their model exactly once, in the body"
-        raise _forbidden(grant, what, "model")
+        subject = "requests that do not name their model exactly once, in the body"
+        raise _forbidden(grant, subject, "model")
     in_query = parse_qs(query.decode(errors="replace")).get("model", [])
     for model in (named.name, *in_query):
         check_model(grant, model, named.field_names)
 
 
-def _forbidden(grant: Grant, what: str, param: str) -> Forbidden:
+def _forbidden(grant: Grant, subject: str, param: str) -> Forbidden:
     return Forbidden(
-        f"The API key {grant.name!r} does not have access to {what}.", param, "model_not_found"
+        f"The API key {grant.name!r} does not have access to {subject}.", param, "model_not_found"
     )

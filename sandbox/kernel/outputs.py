@@ -88,11 +88,11 @@ class PieceOutputs:
         self._sizes["text"] += len(raw)
         return text if len(raw) <= remaining else raw[:remaining].decode(errors="ignore")
 
-    def _exceed(self, what: str) -> Iterator[Output]:
-        most = self._limit * (_PICTURES if what == "pictures" else 1)
-        if not self._truncate or self._sizes[what] > _FLOOD * most:
+    def _exceed(self, kind: str) -> Iterator[Output]:
+        most = self._limit * (_PICTURES if kind == "pictures" else 1)
+        if not self._truncate or self._sizes[kind] > _FLOOD * most:
             raise SandboxLimit("output")
-        yield Truncated(what)
+        yield Truncated(kind)
 
 
 def _shapes(data: object) -> dict[str, str]:

@@ -111,8 +111,8 @@ class ToolProbe:
 
 
 def _key(route: Route) -> str:
-    where = f"{route.settings.base_url}\n{route.model}"
-    return "native-tools:" + hashlib.sha256(where.encode()).hexdigest()
+    identity = f"{route.settings.base_url}\n{route.model}"
+    return "native-tools:" + hashlib.sha256(identity.encode()).hexdigest()
 
 
 def _ask(upstream: AnswerUpstream, route: Route) -> bool | None:

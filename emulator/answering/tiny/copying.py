@@ -58,10 +58,10 @@ class CopySource:
     def numbers(self) -> list[str]:
         """The numbers in the text, as Python writes them, each once."""
         digits = _NUMBER.findall(re.sub(r"(?<=\d),(?=\d{3}\b)", "", self.text))
-        spelt = [
+        number_words = [
             str(NUMBERS.index(word[0].lower())) for word in self.words if word[0].lower() in NUMBERS
         ]
-        return list(dict.fromkeys([*digits, *spelt]))
+        return list(dict.fromkeys([*digits, *number_words]))
 
     def mentioned(self, values: Sequence[Json]) -> list[Json]:
         """The values of an enum that occur in the text as whole words."""

@@ -45,16 +45,19 @@ def shortlist(tools: Sequence[Tool], request: str) -> Shortlist:
 
 
 def _scores(tools: Sequence[Tool], request: str) -> list[float]:
-    wanted = _stems(request)
+    requested_stems = _stems(request)
     weights = [_weights(tool) for tool in tools]
-    holders = {stem: sum(stem in those for those in weights) for stem in wanted}
+    holders = {
+        stem: sum(stem in stem_weights for stem_weights in weights) for stem in requested_stems
+    }
     number = NUMBER_PRESENT if CopySource(request).numbers() else NUMBER_MISSING
     return [
         sum(
-            those[stem] * math.log(1 + len(tools) / holders[stem]) for stem in wanted & those.keys()
+            stem_weights[stem] * math.log(1 + len(tools) / holders[stem])
+            for stem in requested_stems & stem_weights.keys()
         )
         + (number if _needs_number(tool) else 0.0)
-        for tool, those in zip(tools, weights, strict=True)
+        for tool, stem_weights in zip(tools, weights, strict=True)
     ]
 
 

@@ -65,10 +65,10 @@ def exclusive_lease(store: KeyValueStore, name: str, seconds: float) -> Iterator
 
 def _renew(store: KeyValueStore, name: str, holder: bytes, lease: Lease) -> None:
     while not lease.ended.wait(_RENEW_SECONDS):
-        sent = monotonic()
+        sent_at = monotonic()
         try:
             if _hold(store, name, holder):
-                lease.renewed = sent
+                lease.renewed = sent_at
                 continue
             lease.renewed = -LEASE_SECONDS
             log.warning("a lease was lost", lease=name)

@@ -104,10 +104,10 @@ class SQLiteStore:
 
     def _make_room(self, connection: sqlite3.Connection) -> None:
         while (excess := self._used(connection) - self._max_bytes) > 0:
-            gone = list(_oldest(connection, excess))
-            if not gone:
+            evicted = list(_oldest(connection, excess))
+            if not evicted:
                 return
-            connection.executemany("DELETE FROM kept WHERE key = ?", gone)
+            connection.executemany("DELETE FROM kept WHERE key = ?", evicted)
 
     def _used(self, connection: sqlite3.Connection) -> int:
         """Bytes of the pages in use. Adding up the lengths of values would read all rows in each `put`."""

@@ -51,7 +51,7 @@ def add_limits(app: Flask, api: Blueprint, settings: Settings, state: SharedStat
         return response
 
 
-def _hit(state: SharedState, key: str, limit: int, whose: str) -> None:
+def _hit(state: SharedState, key: str, limit: int, scope: str) -> None:
     """Count a request, if there is a limit. Raises `RateLimited`."""
     if not limit:
         return
@@ -59,7 +59,7 @@ def _hit(state: SharedState, key: str, limit: int, whose: str) -> None:
     _set_headers(rate, limit)
     if not rate.allowed:
         raise RateLimited(
-            f"Rate limit reached: {limit} requests per minute {whose}. "
+            f"Rate limit reached: {limit} requests per minute {scope}. "
             f"Please try again in {rate.seconds:.1f} s.",
             code="rate_limit_exceeded",
             headers={"retry-after": str(max(1, math.ceil(rate.seconds)))},

@@ -32,8 +32,8 @@ def add_routes(api: Blueprint, pipeline: Pipeline, settings: Settings) -> None:
         message_request = parse_body(read_body(settings), MessagesRequest)
         message = answer(pipeline, message_request, client())
         if message_request.stream:
-            return streamed_answer(message.events, settings, message.dropped, FRAMES)
-        return plain_answer(message.events, collect, message.dropped)
+            return streamed_answer(message.events, settings, message.unsupported_tools, FRAMES)
+        return plain_answer(message.events, collect, message.unsupported_tools)
 
     @api.post("/messages/count_tokens")
     def count_message_tokens() -> Response:

@@ -57,20 +57,20 @@ class _Routes:
         code_outputs = CODE_OUTPUTS in (response_request.include or ())
         if response_request.stream:
             frames = _frames(answer.writer, code_outputs=code_outputs)
-            return streamed_answer(answer.events, self.settings, answer.dropped, frames)
+            return streamed_answer(answer.events, self.settings, answer.unsupported_tools, frames)
         if response_request.background:
             if self.stored.store is None:
                 raise BadRequest(
                     "No response can be made in the background: this proxy has no store."
                 )
             return with_answer_headers(
-                json_reply(self.background.start(answer)), None, answer.dropped
+                json_reply(self.background.start(answer)), None, answer.unsupported_tools
             )
 
         def fold(events: StreamEvents) -> Json:
             return visible(last(events)["response"], code_outputs=code_outputs)
 
-        return plain_answer(answer.events, fold, answer.dropped)
+        return plain_answer(answer.events, fold, answer.unsupported_tools)
 
     def count_input_tokens(self) -> Response:
         count_request, input_items = parse_request(request.get_data(), model="any")
