@@ -7,8 +7,8 @@ stop it:
         session.start(source)
 
 A `ClientDisconnect` has two states, *connected* and *happened*, and changes once. A stop function runs at
-most once, in another thread, and never after its block has ended: what ended by itself may already serve
-another request. Knows nothing of sockets, streams or sandboxes.
+most once, in another thread, and never after its block has ended, because the session or connection that it
+would stop may then serve another request. Knows nothing of sockets, streams or sandboxes.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def check_monty() -> Check:
 def check_place(place: str, options: Options) -> list[Check]:
     """Test a kernel in this place, and each of its fences."""
     if place == "none":
-        place = "bubblewrap"  # what the operator does without
+        place = "bubblewrap"  # show the fences that the operator has switched off
     row = PLACES[place]
     if row.shared:
         return row.fences(options)

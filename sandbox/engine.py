@@ -56,9 +56,9 @@ class Limits:
     """The limits of one session, in every engine."""
 
     seconds: float = 10.0
-    """Running time of one piece, without the time in which it is paused."""
+    """Running time of one piece. Time in which the piece is paused does not count."""
     memory: int = 256 * 1024 * 1024
-    """Bytes, without what a kernel uses before the program's first line."""
+    """Bytes in addition to the memory that a kernel uses before the program's first line."""
     output: int = 256 * 1024
     """Bytes that one piece may print."""
     pauses: int = 256

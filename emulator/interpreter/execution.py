@@ -101,7 +101,7 @@ class Transcript:
     truncated: set[str] = field(default_factory=set)
 
     def add(self, output: Output) -> Sequence[Logs | Image]:
-        """Add an output. Returns what the client gets of it."""
+        """Add an output. Returns the parts of it that are sent to the client."""
         match output:
             case Printed(text, stream):
                 (self.stdout if stream == "stdout" else self.stderr).append(text)

@@ -1,8 +1,8 @@
 """Synchronizes a container's files with those of its kernel. Knows nothing of cells.
 
-The host's copies are authoritative: they outlive kernels. Before a cell, what the user changed goes into
-the kernel; after it, what the cell changed comes out. What a kernel reports of its files is bounded by what
-a container may hold, and each name is checked before a file is stored.
+The host's copies are authoritative: they outlive kernels. Before a cell, the user's changes are copied into
+the kernel; after it, the cell's changes are copied out. A kernel's list of files is limited to a container's
+quota, and each name is checked before a file is stored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from emulator.storage.containers import Containers
 from sandbox.kernel.notebook import KernelFile, KernelFileError, Notebook
 
 MAX_FILES = 1000
-"""A kernel's further files are ignored."""
+"""If a kernel has more files, the rest are ignored."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class FileSync:
         self._shared = {*state.shared}
 
     def bring_in(self, notebook: Notebook) -> None:
-        """Copy what a user has added, replaced or removed into the kernel."""
+        """Apply to the kernel's files what a user has added, replaced or removed."""
         version = self._containers.version(self._container_id)
         if version == self._version:
             return
@@ -79,7 +79,7 @@ class FileSync:
         self._version = version
 
     def bring_out(self, notebook: Notebook) -> list[CreatedFile]:
-        """Store what a cell has written or changed, and remove what it has removed."""
+        """Store the files that a cell has written or changed, and remove those that it has removed."""
         before, remaining = self._seen, self._max_bytes
         self._list(notebook)
         created = []

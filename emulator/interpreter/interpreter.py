@@ -6,7 +6,8 @@
 
 A container (`emulator.storage.containers`) outlives its kernel: files belong to the host and go into every
 new kernel; variables belong to the kernel. A cell that calls a client's function waits inside its kernel
-until the result comes: what it has done must not be done twice. Knows nothing of models, prompts or HTTP.
+until the result arrives, because running it again would repeat its effects. Knows nothing of models, prompts
+or HTTP.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The limit `max_kernels` where replicas share a gateway: a table of slots in the shared store.
 
-A container has a slot while its kernel lives, at whichever replica, and at most as long as the container
-can live unused. So a slot that a dead replica took is free at that time, or when any replica ends the
-container. Knows nothing of what kernels are.
+A container has a slot while its kernel runs on any replica, but no longer than an unused container lives. So
+the slot of a replica that died becomes free after that time, or when any replica ends the container. Knows
+nothing of kernels themselves.
 """
 
 from __future__ import annotations

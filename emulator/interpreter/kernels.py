@@ -217,7 +217,7 @@ class Kernels:
                 self._end_here(container_id)
 
     def end(self, container_id: str) -> None:
-        """The container is gone: end its kernel, at whichever replica."""
+        """End the kernel of a removed container, on any replica."""
         self._end_here(container_id)
         if self._shared is not None:
             self._shared.end(container_id)

@@ -3,7 +3,7 @@
     take the lease ──► attach, if another replica wrote the record ──► run ──► write the record ──► release
 
 The record in the shared store says where the kernel is and what its session had. A replica that finds a
-record that it did not write drops its own connection and attaches anew. A replica that dies frees its
+record that it did not write drops its own connection and attaches again. A replica that dies frees its
 lease, and the next one attaches to the kernel, with the cell that was running interrupted. Where kernels
 end with their process (bubblewrap, Docker) there is nothing to attach to: the next cell's notes say that
 its session was restarted.
@@ -168,7 +168,7 @@ class SharedKernels:
         return record is not None and record.ran
 
     def end(self, container_id: str) -> None:
-        """The container is gone: end its kernel, wherever it was used last."""
+        """End the kernel of a removed container, on whichever replica it was used last."""
         try:
             record = self._records.get(container_id)
             self._records.delete(container_id)

@@ -161,7 +161,7 @@ class Attempt:
         return False, None
 
     def _value(self, record: CallRecord, tool: Tool, line: int) -> Any:
-        """The result as text or as the JSON value: by the tool's schema, else by the program's use of it."""
+        """Return the result as text or as JSON: by the tool's schema, else by how the program uses it."""
         if record.text is None:
             return record.result
         if tool.return_type.kind is not None:

@@ -33,10 +33,10 @@ class EndedProgram:
     ids: tuple[str, ...]
     """The ids of its calls, in the order in which they were made."""
     statement_calls: tuple[str, ...] = ()
-    """The ids of calls that were statements of their own: the model is shown their results."""
+    """The ids of calls that are whole statements. The model sees their results."""
     output: str = ""
     failure: str = ""
-    """The error, in words for the model; "" if the program completed."""
+    """The error message for the model; "" if the program completed."""
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,7 @@ def _suspend(updated: SavedProgram, calls: Sequence[Call]) -> ContinuedProgram:
 
 
 def _resend(updated: SavedProgram, messages: Sequence[Message]) -> ContinuedProgram | None:
-    """Send the pending calls again, unless that was in vain before. The stored record stays as it is."""
+    """Send the pending calls again, up to `MAX_UNANSWERED_ROUNDS` times. The stored record is not changed."""
     if unanswered_rounds(messages, set(updated.ids)) >= MAX_UNANSWERED_ROUNDS:
         report_dropped("unanswered", LookupError("the client does not answer all calls"))
         return None

@@ -10,12 +10,11 @@ Three kinds of process boundaries, three ways across them:
 * replicas on several machines: Redis has the counts (`state.RedisState`) and the records
   (`emulator.storage`).
 
-Callers see only the protocol `state.SharedState`; which implementation they have is decided once, in
-`emulator.web.app`.
+Callers see only the protocol `state.SharedState`; `emulator.web.services` chooses the implementation.
 
-Laws: what a dead worker had (open requests, slots) becomes free without anybody's help; what crosses the
-socket is bounded JSON, never code; an unavailable keeper fails the request that needs it, or makes a limit
-count per worker, and never ends a worker.
+Laws: the open requests and slots of a dead worker are released automatically; only bounded JSON crosses the
+socket, never code; if the keeper is unavailable, a request that needs it fails and limits are counted per
+worker, but no worker ends.
 
 `emulator.web.server.keeper` describes the life of the keeper. Start at `state`.
 """

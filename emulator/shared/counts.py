@@ -2,10 +2,10 @@
 
 A count is a row with one cell for each worker; its value is the sum of the row. Each worker writes its own
 cell only, so no lock is needed between processes, and the master clears the cells of a worker that has
-died. A limit is checked after the own cell was raised: of two workers that want the last slot at the same
-time both may be refused, and never both admitted.
+died. A worker raises its own cell before it checks a limit: if two workers want the last slot at the same
+time, both may be refused, but never are both admitted.
 
-Names are fixed before the workers fork. What has a name of its own for each client is counted in `state`.
+Names are fixed before the workers fork. Counts per client are in `state`.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ class WorkerCounts:
         self._names = list(names)
         self._memory = memoryview(mmap.mmap(-1, 8 * CELLS * len(self._names))).cast("q")
         self.cell = 0
-        """That of this process."""
+        """The cell of this process."""
         self._lock = threading.Lock()
         """Held while a thread changes a cell of this process."""
 
     def free_cell(self, taken: Collection[int]) -> int:
-        """A cleared cell for the next worker. Called by the master."""
+        """Return a cleared cell for the next worker. Called by the master."""
         cell = next(n for n in range(CELLS) if n not in taken)
         self.clear(cell)
         return cell
 
     def clear(self, cell: int) -> None:
-        """The worker that had this cell is dead."""
+        """Set a dead worker's counts to 0."""
         for name in range(len(self._names)):
             self._memory[name * CELLS + cell] = 0
 

@@ -58,7 +58,7 @@ class RpcClient:
         self._path = str(path)
 
     def call(self, name: str, *arguments: Any, attachments: Sequence[bytes] = ()) -> Any:
-        """The value that the function returned. Raises what it raised, and `KeeperUnavailable`.
+        """Return the function's value. Raises the function's `EmulatorError`, or `KeeperUnavailable`.
 
         The function gets the ``attachments``, if there are any, as a list and last argument. Also raises
         `KeeperUnavailable` if the HTTP client being served disconnects; the function runs on.
@@ -71,7 +71,7 @@ class RpcClient:
             return value
 
     def stream(self, name: str, *arguments: Any) -> Iterator[Any]:
-        """Each value as the generator yields it. Raises what it raised, and `KeeperUnavailable`.
+        """Yield the generator's values. Raises the generator's `EmulatorError`, or `KeeperUnavailable`.
 
         Closing this iterator stops the generator; so does a disconnect of the HTTP client being served.
         """

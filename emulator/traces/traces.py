@@ -105,7 +105,7 @@ class Traces(Ring[Trace]):
         return trace
 
     def finish(self, trace: Trace, *, disconnected: bool = False) -> None:
-        """The request is over; ``disconnected``: because its client disconnected. Safe to call twice."""
+        """End a request's trace; ``disconnected`` if its client left early. A second call has no effect."""
         if not trace.end(disconnected=disconnected):
             return
         for listener in self._on_finish:

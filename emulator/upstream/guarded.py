@@ -33,7 +33,7 @@ _MAX_WAIT_WITH_FALLBACKS = 2.0
 """Seconds to wait for an upstream whose requests can go elsewhere."""
 
 TakeSlot = Callable[[str, int, float], Callable[[], None] | None]
-"""Waits for one of a number of slots, for a number of seconds. Returns what releases it, or None."""
+"""(name, number of slots, seconds) -> a callback that releases the slot, or None after the timeout."""
 
 _NO_SIGN_OF_HEALTH = ("answer_timeout", "upstream_redirects")
 """Codes of failures that do not show whether the server is up."""
@@ -98,7 +98,7 @@ class GuardedUpstream:
     def _send(
         self, send: Callable[[], T], until: float, may_repeat: Callable[[UpstreamFailed], bool]
     ) -> tuple[T, Callable[[], None]]:
-        """Return what ``send`` returns, and what releases its slot. Raises `UpstreamFailed`."""
+        """Return the result of ``send`` and a callback that releases its slot. Raises `UpstreamFailed`."""
         release = self._take_slot(until)
         try:
             return self._send_with_retries(send, until, may_repeat), release

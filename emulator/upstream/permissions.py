@@ -34,7 +34,7 @@ def check_model(grant: Grant, model: str, field_names: Collection[str] = ()) -> 
 
 
 def check_passed_on(grant: Grant, path: str, query: bytes, named: BodyModel) -> None:
-    """As `check_model`, for a request of which only the model is read."""
+    """Like `check_model`, for a request that is passed on: only the model in it is known."""
     if grant.any_model:
         return
     is_form_with_two = not named.field_names and len(_FORM_FIELD.findall(named.body)) > 1

@@ -24,11 +24,11 @@ class Target:
         return any(fnmatchcase(model, pattern) for pattern in self.row.models)
 
     def upstream_name(self, model: str) -> str:
-        """The upstream's name of ``model``."""
+        """Return the upstream's name for ``model``."""
         return model.removeprefix(self.row.strip)
 
     def client_name(self, model: str) -> str:
-        """The clients' name of one of the upstream's models."""
+        """Return the clients' name for one of the upstream's models."""
         return model if model.startswith(self.row.strip) else self.row.strip + model
 
 
@@ -38,9 +38,9 @@ class Route:
 
     target: Target
     model: str
-    """The upstream's name of it."""
+    """The upstream's name for the model."""
     client_model: str
-    """The clients' name of it, with aliases resolved."""
+    """The clients' name for the model, with aliases resolved."""
 
     @property
     def settings(self) -> Settings:

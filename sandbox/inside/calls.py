@@ -9,10 +9,10 @@ time:
   of the results of its first calls (the host decides how many); or `REFUSED` followed by the reason why the
   first call is refused.
 
-Only the main thread of the process to which the functions were offered may ask. Others would take each
-other's replies.
+Only the main thread of the process to which the functions were offered may ask. Other threads would receive
+each other's replies.
 
-Stops: nothing; the host reads what comes from here as it reads any call.
+Stops: nothing. The host does not trust a call that comes from here.
 """
 
 import json

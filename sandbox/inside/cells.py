@@ -10,9 +10,9 @@ Runs inside the kernel. For offered functions ``f`` and ``g``:
 | ``create_task(f(1))`` of an object ``group`` | ``create_task(_pending_(f, group)(1))`` |
 | ``[f(1), g(2)]``, ``{c: f(c) for c in cities}`` | ``_together_([_pending_(f)(1), _pending_(g)(2)])``, ... |
 
-``_pending_(f)`` returns a function that makes a `tasks.PendingCall`. It returns ``f`` itself if the name
-means something else than an offered function by now, or if ``group`` is none of asyncio's objects. All
-other calls leave one after the other, each as the cell reaches it.
+``_pending_(f)`` returns a function that makes a `tasks.PendingCall`. It returns ``f`` itself if the name no
+longer means an offered function, or if ``group`` is not an asyncio object. All other calls are sent one after
+the other, each when the cell reaches it.
 
 Stops: nothing. A hostile cell could make the same calls itself.
 """
@@ -74,7 +74,7 @@ def _transform(tree: ast.AST) -> ast.AST:
 
 
 def _parts(node: ast.expr) -> Iterator[ast.expr]:
-    """An argument of gather and the like, and the expressions in it of which asyncio takes the values."""
+    """Yield an argument of ``gather`` or the like, and the expressions in it whose values are awaited."""
     yield node
     match node:
         case ast.Starred(value=inner) | ast.ListComp(elt=inner) | ast.GeneratorExp(elt=inner):

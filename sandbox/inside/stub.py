@@ -68,8 +68,8 @@ def prepare(most: int, preload: Sequence[str] = (), *, shared: bool = False) -> 
 def open_session(payload: str) -> None:
     """Give a prepared kernel to one session. `payload` is JSON: seed, ordered.
 
-    A session is `ordered` for a program that is run again: each run must make the same calls. Otherwise it
-    is for the cells of a notebook, each of which runs once.
+    A session is `ordered` for a program that is run again: each run must make the same calls. It is not
+    `ordered` for a notebook, whose cells run once each.
     """
     options = json.loads(payload)
     shell: Any = get_ipython()
@@ -92,8 +92,8 @@ def open_session(payload: str) -> None:
 
 
 def _end_piece(result: Any) -> None:
-    """Finish what a piece started, unless it was interrupted: then the host waits for its end, not for
-    calls."""
+    """Finish the threads and send the calls that a piece started. After an interrupt drop them: the host
+    expects no more calls."""
     interrupted = result is None or isinstance(result.error_in_exec, KeyboardInterrupt)
     if interrupted:
         threads.drop_waiting()
@@ -155,11 +155,10 @@ def _format_warning(
 
 
 def _count_output(most: int) -> Callable[[], None]:
-    """Drop what is printed beyond `most` characters, except one more, which shows the host that there was
-    more.
+    """Drop output beyond `most` characters, except one more, which shows the host that output was dropped.
 
-    The host counts too, and its count decides; this one spares it the flood. Returns a function that starts
-    the count anew.
+    The host's own count decides; this one protects it from a flood. Returns a function that restarts the
+    count.
     """
     remaining = most + 1
 

@@ -13,12 +13,12 @@ The queue has the calls in the order in which the cell made them. It is sent to 
 * before a call that is not in the queue, so that no call overtakes an earlier one;
 * at the end of the cell.
 
-The host decides how many of the first calls leave in one message (`emulator.programs.order`); the others stay
-queued. A call never leaves twice, and never before an earlier one.
+The host decides how many of the first calls share one message (`emulator.programs.order`); the others stay
+queued. A call is never sent twice, and never before an earlier one.
 
-asyncio's clock stands still while the host is asked, so that no timeout of the cell expires meanwhile.
+asyncio's clock stops while the cell waits for the host, so that no timeout of the cell expires meanwhile.
 
-Stops: nothing; the host reads what comes from here as it reads any call.
+Stops: nothing. The host does not trust a call that comes from here.
 """
 
 # ruff: noqa: SLF001 - asyncio has no public way to these

@@ -31,10 +31,10 @@ from sandbox.report import first_problem
 class KernelEngine:
     """Kernels in one place: a row of `PLACES`.
 
-    `warm` kernels wait ready, started in the background by `warm_up`, `get_ready` or the first session.
-    At most `most` sessions are open at the same time; one more raises SandboxBusy. A kernel that has waited
-    `max_age` seconds, or has died, is replaced. `memory` in `limits` is what each process of a kernel
-    may map in addition to what a kernel has mapped when it is ready.
+    `warm` is the number of kernels that are kept ready; `warm_up`, `get_ready` or the first session starts
+    them in the background. At most `most` sessions are open at the same time; one more raises SandboxBusy. A
+    kernel that has waited `max_age` seconds, or has died, is replaced. `memory` in `limits` is the memory
+    that each process of a kernel may map in addition to what a ready kernel has mapped.
     """
 
     name = "kernel"

@@ -1,6 +1,7 @@
-"""Where kernels can run: one row for each place. Adding a place is a row here and the module that it names.
+"""Where kernels can run: one row for each place. A new place needs a row here and the module that it names.
 
-Stops: nothing by itself; each row names the module that does. Does not stop: what that module does not.
+Stops: nothing by itself; each row names the module that does.
+Does not stop: see that module.
 """
 
 from __future__ import annotations

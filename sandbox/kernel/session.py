@@ -17,8 +17,8 @@ gateway can move to another process (`park`, `detach`; there `take_over`).
 Never: two requests at the same time; a reply that no request waits for, since the stub would take it as the
 answer to its next call.
 
-The marker, a random text, tells the stub's calls from the program's own ``input()``. It is no secret from the
-program.
+The marker, a random text, distinguishes the stub's calls from the program's own ``input()``. The program can
+read it.
 
 Stops: running time (interrupt, then kill), printed and displayed bytes, calls per session,
 `input()`, messages of a shape that no kernel sends (the session ends).
