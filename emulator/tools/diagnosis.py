@@ -32,7 +32,7 @@ _LEVEL: dict[str, Callable[[Any], Any]] = {
     "items": lambda rest: rest is not False,
 }
 
-#: Keywords whose errors are not requested; the message if nothing else is wrong.
+#: Keywords whose errors are not collected; the message if nothing else is wrong.
 _INVOLVED = {
     "anyOf": "fits none of the alternatives",
     "oneOf": "must fit exactly one of the alternatives",

@@ -10,7 +10,7 @@ recorded, and clients are named by a digest.
     traces = Traces(max_traces=1000, max_bytes=64 * 2**20, max_seconds=86_400)
     traces.on_finish(write_log_line)   # once for each request, in the thread that finished it
 
-A finished `Trace` says who requested what (``client``, ``model``, ``upstream``, ``profile``), how it ended
+A finished `Trace` shows the request (``client``, ``model``, ``upstream``, ``profile``), how it ended
 (``state``, ``status``, ``error``, ``finish_reason``), what it cost (``turns``, ``repairs``, ``calls``,
 ``turns_saved``, ``usage``, ``seconds``), and when each step happened: `timeline` returns these as `Span`s for
 OpenTelemetry. All times are seconds since ``began``, which is Unix time. With ``max_traces`` 0, traces exist

@@ -5,8 +5,8 @@
                     └──────────► 503 ◄──────┘
 
 All counts are those of all workers together (`emulator.shared.counts`). The paths in `ALWAYS`, which
-operators ask for, skip admission: the server has a few threads for them. Knows nothing of what is
-requested, nor of keys.
+operators ask for, skip admission: the server has a few threads for them. Knows nothing of
+routes or keys.
 """
 
 from __future__ import annotations
