@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.raw_http import send
-from tests.support.replicas import Replicas, begun_anew
+from tests.support.replicas import Replicas, was_restarted
 
 AT_MOST_TWO = pytest.mark.parametrize(
     "replicas", [["--max-kernels", "2", "--interpreter-idle-seconds", "600"]], indirect=True
@@ -89,5 +89,5 @@ def test_the_kernel_that_has_been_idle_for_longest_gives_way_wherever_it_was_use
     ran = run(replicas, 0, containers[0], "print(open('a.txt').read())\nx")[1]
     assert "NameError" in ran["stderr"]
     assert ran["stdout"] == "kept\n"
-    assert begun_anew(ran)
+    assert was_restarted(ran)
     assert run(replicas, 0, containers[2], "print(x)")[1]["stdout"] == "1\n"

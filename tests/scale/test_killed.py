@@ -17,7 +17,7 @@ from tests.support.processes import RedisServer, proxy, wait_until
 from tests.support.programs import INTERPRETER, PRICE
 from tests.support.replicas import (
     Replicas,
-    ask_in_vain,
+    ask_interrupted,
     chat_at,
     results,
 )
@@ -121,7 +121,7 @@ def test_a_cell_that_goes_on_when_its_replica_is_killed_is_not_run_twice(
     messages += results(chat_at(replicas, 1, messages, [INTERPRETER, PRICE]), "2")
     asked = {"model": "m", "messages": messages, "tools": [INTERPRETER, PRICE]}
     url = f"{replicas.urls[0]}/v1/chat/completions"
-    broken = threading.Thread(target=ask_in_vain, args=(url, asked))
+    broken = threading.Thread(target=ask_interrupted, args=(url, asked))
     broken.start()
     time.sleep(1.5)  # for the cell to be running; without it the test tries less
     replicas.kill(0)
@@ -147,7 +147,7 @@ def test_a_waiting_cell_goes_on_where_another_one_is_when_its_replica_is_killed(
     messages: list[Any] = [{"role": "user", "content": "How much?"}]
     priced = chat_at(replicas, 0, messages, [INTERPRETER, PRICE])
     busy = replicas.session("import time\nx = 41")
-    broken = busy.run_in_vain("x += 1\nwhile True: time.sleep(0.1)")
+    broken = busy.run_interrupted("x += 1\nwhile True: time.sleep(0.1)")
     messages += results(priced, "2")
     going_on: list[Any] = []
     resumed = threading.Thread(

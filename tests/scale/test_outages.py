@@ -19,7 +19,7 @@ from tests.support.postgres import Postgres
 from tests.support.processes import RedisServer
 from tests.support.programs import CHAIN, HITS, TOOLS
 from tests.support.raw_http import send
-from tests.support.replicas import Begun, Replicas, begun_anew, chat_at, results
+from tests.support.replicas import Replicas, StartedWork, chat_at, results, was_restarted
 from tests.support.scripted import ScriptedUpstream
 
 
@@ -53,7 +53,7 @@ def refused(replicas: Replicas, replica: int, path: str, body: Any = None) -> An
 def test_redis_is_restarted_and_everything_goes_on_where_it_was(
     replicas: Replicas, upstream: ScriptedUpstream, redis: RedisServer
 ) -> None:
-    begun = Begun(replicas, upstream)
+    begun = StartedWork(replicas, upstream)
     with rested(redis):
         for replica in (0, 1):
             error = refused(replicas, replica, begun.session.execute, {"code": "x"})
@@ -62,7 +62,7 @@ def test_redis_is_restarted_and_everything_goes_on_where_it_was(
         upstream.reply("Plain.")
         plain = chat_at(replicas, 0, [{"role": "user", "content": "Hi"}], TOOLS)
         assert plain["content"] == "Plain."
-    begun.goes_on(partial(replicas.at, 1))
+    begun.assert_continues(partial(replicas.at, 1))
 
 
 def test_a_cell_that_runs_while_redis_is_restarted_ends_as_it_would_have(
@@ -161,7 +161,7 @@ def test_a_redis_that_has_lost_everything_costs_turns_and_sessions_and_nothing_e
     ran = session.run("print(open('a.txt').read())\nx", at=1)
     assert ran["stdout"] == "kept\n"
     assert "NameError" in ran["stderr"]
-    assert begun_anew(ran)
+    assert was_restarted(ran)
     ran = session.run("x = 1\nprint(x)", at=0)
     assert (ran["stdout"], ran["notes"]) == ("1\n", [])
     assert session.run("print(x)", at=1)["stdout"] == "1\n"

@@ -19,11 +19,11 @@ from tests.support.programs import CHAIN, HITS, INTERPRETER, PRICE, TOOLS
 from tests.support.replicas import (
     CELL,
     TOKEN,
-    Begun,
     Replicas,
-    begun_anew,
+    StartedWork,
     chat_at,
     results,
+    was_restarted,
 )
 from tests.support.scripted import ScriptedUpstream
 
@@ -119,12 +119,12 @@ def test_nothing_is_lost_when_a_replica_is_killed(
     replicas: Replicas, upstream: ScriptedUpstream
 ) -> None:
     """Nor of a cell that was running what it had assigned."""
-    begun = Begun(replicas, upstream)
+    begun = StartedWork(replicas, upstream)
     busy = replicas.session("import time\nx = 41")
-    broken = busy.run_in_vain("x += 1\nwhile True: time.sleep(0.1)")
+    broken = busy.run_interrupted("x += 1\nwhile True: time.sleep(0.1)")
     replicas.kill(0)
     broken.join()
-    begun.goes_on(replicas.ask)
+    begun.assert_continues(replicas.ask)
     interrupted = busy.run("print(x)")
     assert (interrupted["stdout"], interrupted["notes"]) == ("42\n", [])
 
@@ -147,7 +147,7 @@ def test_a_kernel_that_the_gateway_has_ended_is_a_new_session_and_said_to_be(
     ran = session.run("print(open('a.txt').read())\nx", at=1)
     assert "NameError" in ran["stderr"]
     assert ran["stdout"] == "kept\n"
-    assert begun_anew(ran)
+    assert was_restarted(ran)
 
 
 @pytest.mark.parametrize("replicas", [["--sandbox", "none"]], indirect=True)
@@ -160,7 +160,7 @@ def test_kernels_that_end_with_their_replica_are_not_shared_and_that_is_said(
         ran = session.run("print(open('a.txt').read())\nx", at=replica)
         assert "NameError" in ran["stderr"]
         assert ran["stdout"] == "kept\n"
-        assert begun_anew(ran)
+        assert was_restarted(ran)
     upstream.reply(CELL, "I do not know.")
     cell: list[Any] = [{"role": "user", "content": "How much?"}]
     cell += results(chat_at(replicas, 0, cell, [INTERPRETER, PRICE]), "2")

@@ -15,10 +15,10 @@ LONDON = '```python\nget_weather(location="London")\n```'
 
 
 def calls(completion: ChatCompletion) -> list[tuple[str, Any]]:
-    made = completion.choices[0].message.tool_calls or []
+    tool_calls = completion.choices[0].message.tool_calls or []
     return [
         (call.function.name, json.loads(call.function.arguments))
-        for call in made
+        for call in tool_calls
         if call.type == "function"
     ]
 

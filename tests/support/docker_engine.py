@@ -106,7 +106,7 @@ def engine(folder: Path, *, own_network: bool = True) -> Iterator[str]:
         "--ip-masq=false", f"--cgroup-parent={_group()}", "--exec-opt=native.cgroupdriver=cgroupfs",
         "--containerd-namespace=tests", "--containerd-plugins-namespace=tests-plugins",
     ]  # fmt: skip
-    # It makes folders below these two whatever it is told.
+    # It makes folders below these two regardless of its options.
     own = 'for hidden in /run /opt; do mount -t tmpfs none "$hidden"; done; exec "$@"'
     network = ["--net"] if own_network else []
     isolated = ["unshare", "--mount", *network, "sh", "-ec", own, "sh", *dockerd]

@@ -1,4 +1,4 @@
-"""Another address for a server on this machine: what a reverse proxy or a container's port is to it."""
+"""A second address for a server on this machine, as a reverse proxy or a container's port gives one."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def copy(source: socket.socket, sink: socket.socket) -> None:
 
 @contextmanager
 def forwarder() -> Iterator[Forwarder]:
-    made = Forwarder()
-    thread = threading.Thread(target=made.serve, daemon=True)
+    server = Forwarder()
+    thread = threading.Thread(target=server.serve, daemon=True)
     thread.start()
     try:
-        yield made
+        yield server
     finally:
-        made.close()
+        server.close()
         thread.join()

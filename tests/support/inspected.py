@@ -33,17 +33,21 @@ class Inspected:
     def _send(self, request: urllib.request.Request) -> Fetched:
         try:
             with urllib.request.urlopen(request) as response:
-                status, told, text = response.status, response.headers, response.read().decode()
+                status, response_headers, text = (
+                    response.status,
+                    response.headers,
+                    response.read().decode(),
+                )
         except urllib.error.HTTPError as error:
-            status, told, text = error.code, error.headers, error.read().decode()
-        return status, {name.lower(): value for name, value in told.items()}, text
+            status, response_headers, text = error.code, error.headers, error.read().decode()
+        return status, {name.lower(): value for name, value in response_headers.items()}, text
 
     def ask(self, key: str = "any", **fields: Any) -> str:
         """Ask for a chat completion, and give the id of the request once it is over."""
-        asked = {"model": "m", "messages": HELLO, "tools": [GET_WEATHER], **fields}
+        body = {"model": "m", "messages": HELLO, "tools": [GET_WEATHER], **fields}
         headers = {"authorization": f"Bearer {key}"}
-        _, told, _ = self.post("/v1/chat/completions", asked, **headers)
-        trace = self.traces.get(told["x-request-id"])
+        _, response_headers, _ = self.post("/v1/chat/completions", body, **headers)
+        trace = self.traces.get(response_headers["x-request-id"])
         assert trace is not None
         while trace.seconds is None:
             self.traces.wait(self.traces.version, 60)

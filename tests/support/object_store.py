@@ -39,8 +39,8 @@ class ObjectStore(RestartableServer):
         return name
 
     def make(self, bucket: str) -> None:
-        made = urllib.request.Request(f"{self._url}/{bucket}", method="PUT")
-        urllib.request.urlopen(made).close()
+        request = urllib.request.Request(f"{self._url}/{bucket}", method="PUT")
+        urllib.request.urlopen(request).close()
 
     def launch(self) -> Process:
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self._port)]

@@ -32,8 +32,8 @@ def package_index() -> Iterator[str]:
 
 def _index_url() -> str:
     pip = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
-    asked = subprocess.run(pip, check=False, capture_output=True, text=True)
-    return asked.stdout.strip().rstrip("/") or PYPI
+    answer = subprocess.run(pip, check=False, capture_output=True, text=True)
+    return answer.stdout.strip().rstrip("/") or PYPI
 
 
 def _app(index: str) -> Flask:
@@ -51,8 +51,8 @@ def _app(index: str) -> Flask:
             fragment = f"#{there.fragment}" if there.fragment else ""
             return f'href="/files/{there.scheme}/{there.netloc}{there.path}{fragment}"'
 
-        asked = urllib.request.Request(address, headers={"Accept": "text/html"})
-        with _opened(asked) as found:
+        request = urllib.request.Request(address, headers={"Accept": "text/html"})
+        with _opened(request) as found:
             return re.sub(r'href="([^"]+)"', through_here, found.read().decode())
 
     @app.get("/files/<scheme>/<server>/<path:path>")
@@ -73,8 +73,8 @@ def _app(index: str) -> Flask:
     return app
 
 
-def _opened(asked: urllib.request.Request):  # noqa: ANN202 - urllib calls its type private
+def _opened(request: urllib.request.Request):  # noqa: ANN202 - urllib calls its type private
     try:
-        return urllib.request.urlopen(asked, timeout=60)
+        return urllib.request.urlopen(request, timeout=60)
     except urllib.error.HTTPError as error:
         abort(error.code)

@@ -35,9 +35,9 @@ class Postgres(RestartableServer):
             os.chown(folder, NOBODY, NOBODY)
         self._port = free_port()
         self._server = f"postgresql+psycopg://emulator@127.0.0.1:{self._port}"
-        made = f"{_PROGRAMS[-1]}/initdb -D {folder}/data -U emulator -A trust --no-sync -E UTF8 --locale=C"
+        initdb = f"{_PROGRAMS[-1]}/initdb -D {folder}/data -U emulator -A trust --no-sync -E UTF8 --locale=C"
         subprocess.run(
-            f"{self._as_user} {made}".split(), check=True, capture_output=True, cwd=folder
+            f"{self._as_user} {initdb}".split(), check=True, capture_output=True, cwd=folder
         )
 
     def launch(self) -> Process:

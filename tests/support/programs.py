@@ -70,18 +70,18 @@ def rounds(
 ) -> list[list[str]]:
     """An agent's loop to the answer in words: the calls of each message, written as ``f(a='1')``."""
     messages: list[Any] = [{"role": "user", "content": "Go."}]
-    made: list[list[str]] = []
+    sent_calls: list[list[str]] = []
     for _ in range(limit):
         message = (
             plain(client, model="m", messages=messages, tools=tools, **request).choices[0].message
         )
         if not message.tool_calls:
-            return made
+            return sent_calls
         messages.append(message.model_dump(exclude_none=True))
-        made.append([])
+        sent_calls.append([])
         for call in message.tool_calls:
             arguments = json.loads(call.function.arguments)
             shown = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
-            made[-1].append(f"{call.function.name}({shown})")
+            sent_calls[-1].append(f"{call.function.name}({shown})")
             messages.append(result(call, answer(call.function.name, arguments)))
     raise AssertionError("the agent does not come to an end")

@@ -40,11 +40,11 @@ def result(about: str) -> dict[str, Any]:
 
 def reference(cells: Sequence[str]) -> tuple[list[tuple[str, str]], str]:
     """All calls in order, and what was printed."""
-    made: list[tuple[str, str]] = []
+    sent_calls: list[tuple[str, str]] = []
 
     def tool(name: str) -> Callable[[str], Record]:
         def call(about: str) -> Record:
-            made.append((name, about))
+            sent_calls.append((name, about))
             return Record(result(about))
 
         return call
@@ -57,13 +57,13 @@ def reference(cells: Sequence[str]) -> tuple[list[tuple[str, str]], str]:
             running = eval(code, there)
             if running is not None:
                 asyncio.run(running)
-    return made, out.getvalue()
+    return sent_calls, out.getvalue()
 
 
-def stretches(made: Sequence[tuple[str, str]]) -> Iterator[tuple[str, ...]]:
+def stretches(sent_calls: Sequence[tuple[str, str]]) -> Iterator[tuple[str, ...]]:
     """The calls in order; neighbouring calls that only read are sorted, because they may change places."""
     reading: list[str] = []
-    for name, about in made:
+    for name, about in sent_calls:
         if name.startswith("get_"):
             reading.append(f"{name}({about})")
         else:
@@ -204,8 +204,8 @@ class CellWriter:
 
     def executor(self, pad: str, depth: int) -> str:
         name = self.name()
-        given = self.pick("get_price", f"lambda q: {self.call(1, 'q')}")
+        function = self.pick("get_price", f"lambda q: {self.call(1, 'q')}")
         return (
             f"with ThreadPoolExecutor(1) as {name}:\n"
-            f"    print([r['of'] for r in {name}.map({given}, {self.some()})])"
+            f"    print([r['of'] for r in {name}.map({function}, {self.some()})])"
         )

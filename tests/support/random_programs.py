@@ -47,11 +47,11 @@ def on_the_wire(value: Any) -> str:
 
 def reference(source: str) -> tuple[list[tuple[str, Any]], str, bool]:
     """All calls in order, what was printed, and whether the program failed."""
-    made: list[tuple[str, Any]] = []
+    sent_calls: list[tuple[str, Any]] = []
 
     def tool(name: str) -> Any:
         def call(x: Any) -> Any:
-            made.append((name, json.loads(json.dumps(x))))
+            sent_calls.append((name, json.loads(json.dumps(x))))
             return json.loads(json.dumps(result(name, x)))
 
         return call
@@ -61,7 +61,7 @@ def reference(source: str) -> tuple[list[tuple[str, Any]], str, bool]:
     with redirect_stdout(out), suppress(Exception):
         exec(source, {name: tool(name) for name in NAMES})
         failed = False
-    return made, out.getvalue(), failed
+    return sent_calls, out.getvalue(), failed
 
 
 class Writer:
@@ -275,17 +275,17 @@ def least_rounds(source: str) -> int:
 
 def _one_round(source: str, known: list[Any]) -> list[Any]:
     """The results of the calls that leave before the program looks at one that is not ``known``."""
-    made = 0
+    call_count = 0
     fresh: list[Any] = []
 
     def tool(name: str) -> Any:
         def call(x: Any) -> Any:
-            nonlocal made
+            nonlocal call_count
             if _holds_unknown(x):
                 raise _Stop
-            made += 1
-            if made <= len(known):
-                return json.loads(json.dumps(known[made - 1]))
+            call_count += 1
+            if call_count <= len(known):
+                return json.loads(json.dumps(known[call_count - 1]))
             fresh.append(result(name, json.loads(json.dumps(x))))
             return _Unknown()
 

@@ -1,4 +1,4 @@
-"""Two proxies as the command starts them, behind nginx; how tests ask them, together or each by itself."""
+"""Two proxies, started by the command, behind nginx; tests send requests through nginx or to one of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CELL = "```python\nx = 6\nprint('asking')\nprice = get_price(about='a')\nprint(x
 TOKEN = secrets.token_hex(16)
 
 Ask = Callable[[str, Any], Any]
-"""Asks some replica at a path, with a body if there is one."""
+"""Sends a request for a path, with an optional body, to a replica."""
 
 
 @dataclass
@@ -35,10 +35,10 @@ class Replicas:
     balancer: str
     gateway: str
     asked: list[str] = field(default_factory=list)
-    """The replica that each request went to."""
+    """The replica that served each request."""
 
     def ask(self, path: str, body: Any = None, method: str | None = None) -> Any:
-        """Through nginx, as a client that tries again when a replica's connection has broken."""
+        """Through nginx, as a client that retries when a replica's connection breaks."""
         for _ in range(100):
             try:
                 status, headers, answer = send(f"{self.balancer}{path}", body, method=method)
@@ -52,12 +52,12 @@ class Replicas:
         return answer
 
     def alternated(self) -> bool:
-        """Whether no request went to the same replica as the one before."""
+        """Return True if no two consecutive requests went to the same replica."""
         pairs = zip(self.asked, self.asked[1:], strict=False)
         return len(self.asked) > 1 and all(one != other for one, other in pairs)
 
     def at(self, replica: int, path: str, body: Any = None, method: str | None = None) -> Any:
-        """At one replica, past nginx."""
+        """To one replica, without nginx."""
         status, _, answer = send(f"{self.urls[replica]}{path}", body, method=method)
         assert status == 200, answer
         return answer
@@ -67,7 +67,7 @@ class Replicas:
         return chat(self.ask, messages, tools)
 
     def session(self, code: str = "", **container: Any) -> Session:
-        """In a new container of the first replica, in which ``code`` has run."""
+        """A new container of the first replica in which ``code`` has run."""
         made = self.at(0, "/v1/containers", {"name": "c", **container})
         session = Session(self, made["id"])
         if code:
@@ -75,7 +75,7 @@ class Replicas:
         return session
 
     def kernels(self) -> set[str]:
-        """Those of the gateway in which a container's session is."""
+        """The ids of the gateway's kernels that hold a session."""
         found = httpx2.get(
             f"{self.gateway}/api/kernels", headers={"authorization": f"token {TOKEN}"}
         ).json()
@@ -92,7 +92,7 @@ class Session:
 
     @property
     def path(self) -> str:
-        """Of the container."""
+        """The path of the container."""
         return f"/v1/containers/{self.container}"
 
     @property
@@ -100,27 +100,27 @@ class Session:
         return f"{self.path}/execute"
 
     def run(self, code: str, *, at: int | None = None) -> Any:
-        """A cell, at one replica or through nginx."""
+        """Run a cell at one replica or through nginx."""
         if at is None:
             return self.replicas.ask(self.execute, {"code": code})
         return self.replicas.at(at, self.execute, {"code": code})
 
-    def run_in_vain(self, code: str) -> threading.Thread:
-        """A cell at the first replica, with which the connection breaks; it runs when this returns."""
+    def run_interrupted(self, code: str) -> threading.Thread:
+        """Start a cell at the first replica; the connection will break. The cell runs when this returns."""
         asked = (f"{self.replicas.urls[0]}{self.execute}", {"code": code})
-        broken = threading.Thread(target=ask_in_vain, args=asked)
+        broken = threading.Thread(target=ask_interrupted, args=asked)
         broken.start()
         time.sleep(1.0)  # for the cell to be running; without it the test tries less
         return broken
 
 
-def begun_anew(execution: Any) -> bool:
-    """Whether it tells that the session was."""
+def was_restarted(execution: Any) -> bool:
+    """Return True if the notes say that the session was restarted."""
     return any("was restarted" in note for note in execution["notes"])
 
 
-class Begun:
-    """At the first replica: a program and a cell that wait, variables, a file, a chain of responses."""
+class StartedWork:
+    """Work begun at the first replica: a pending program and cell, variables, a file, a chain of responses."""
 
     def __init__(self, replicas: Replicas, upstream: ScriptedUpstream) -> None:
         self._upstream = upstream
@@ -134,11 +134,11 @@ class Begun:
 
     @property
     def chain(self) -> dict[str, Any]:
-        """What goes on with the response."""
+        """The request that continues the chain."""
         return {"model": "m", "input": "And you?", "previous_response_id": self.said}
 
-    def goes_on(self, ask: Ask) -> None:
-        """As if nothing had been: the program without the model."""
+    def assert_continues(self, ask: Ask) -> None:
+        """Assert that all of it continues as if nothing had happened, the program without a model turn."""
         asked = len(self._upstream.requests)
         booked = chat(ask, self._program, TOOLS)
         assert booked["tool_calls"][0]["function"]["name"] == "book"
@@ -173,7 +173,7 @@ def chat(ask: Ask, messages: list[Any], tools: list[Any]) -> Any:
     return message
 
 
-def ask_in_vain(url: str, body: Any) -> None:
-    """The connection breaks."""
+def ask_interrupted(url: str, body: Any) -> None:
+    """Send a request whose connection must break."""
     with pytest.raises((OSError, urllib.error.URLError, json.JSONDecodeError)):
         send(url, body)

@@ -89,28 +89,28 @@ def check_events(events: list[Json]) -> Json:
     assert last["response"]["id"] == first["response"]["id"]
     output: list[Json] = []
     open_item: Json | None = None
-    told = ""
+    joined = ""
     for event in between:
         kind = event["type"].removeprefix("response.")
         assert event["output_index"] == len(output), "items come one after the other"
         if kind == "output_item.added":
             assert open_item is None, "an item begins before the last one is done"
-            open_item, told = event["item"], ""
+            open_item, joined = event["item"], ""
             continue
         assert open_item is not None
         if kind == "output_item.done":
             item = event["item"]
             assert item["id"] == open_item["id"] and item["type"] == open_item["type"]
-            assert told == whole_text(item), "the deltas make the item"
+            assert joined == whole_text(item), "the deltas make the item"
             output.append(item)
             open_item = None
             continue
         assert event.get("item_id", open_item["id"]) == open_item["id"]
         if kind == "shell_call_command.added":
-            assert event["command_index"] == told.count("\0")
-        told += event.get("delta", "")
+            assert event["command_index"] == joined.count("\0")
+        joined += event.get("delta", "")
         if kind == "shell_call_command.done":
-            told += "\0"
+            joined += "\0"
             continue
         if kind.endswith(".done"):
             [text] = [
@@ -118,7 +118,7 @@ def check_events(events: list[Json]) -> Json:
                 for name in ("text", "arguments", "input", "code", "part")
                 if name in event
             ]
-            assert (text if isinstance(text, str) else text["text"]) == told
+            assert (text if isinstance(text, str) else text["text"]) == joined
     assert open_item is None, "every item is done"
     assert last["response"]["output"] == output
     ids = [item["id"] for item in output]

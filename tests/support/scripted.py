@@ -44,7 +44,7 @@ POLL = 0.02  # seconds between two looks at whether the client has left
 
 @dataclass(frozen=True)
 class Reply:
-    """What the upstream answers to one request; every field may be left out.
+    """The upstream's answer to one request; every field is optional.
 
     `chunks` cuts text, reasoning and tool call arguments into deltas: None sends each whole, an int
     cuts after every so many characters, a sequence of strings is the text's exact pieces (`text`
@@ -56,7 +56,7 @@ class Reply:
     `tool_calls` are `{"name": ..., "arguments": dict or str, "id": optional}`.
     A `status` other than 200 answers `body` (JSON, or a str sent as it is) or else an error of
     OpenAI's shape.
-    `frames` are exact SSE bytes sent in place of everything above, for a decoder's tests.
+    `frames` are exact SSE bytes sent instead of everything above, for a decoder's tests.
 
     `fault` happens when `after` deltas have been sent (the opening role delta is not counted):
     "drop" resets the connection, "malformed" sends one frame of broken JSON and goes on,
@@ -437,8 +437,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _pause(self, seconds: float) -> None:
         """Wait. Raises ClientGone as soon as the client leaves or the server closes."""
         deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            if self.server.upstream.closing.wait(min(left, POLL)) or self._client_gone():
+        while (remaining := deadline - time.monotonic()) > 0:
+            if self.server.upstream.closing.wait(min(remaining, POLL)) or self._client_gone():
                 raise ClientGone
 
     def _client_gone(self) -> bool:
@@ -450,7 +450,7 @@ class _Handler(BaseHTTPRequestHandler):
             return True
 
     def _reset(self) -> None:
-        """Close with a TCP reset in place of a FIN, as a killed upstream does."""
+        """Close with a TCP reset instead of a FIN, as a killed upstream does."""
         self.close_connection = True
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         # Not close(): rfile and wfile keep the descriptor open, and the server sends a FIN first.

@@ -27,7 +27,7 @@ def sdk(proxy: str, key: str = "k") -> openai.OpenAI:
 def form(
     parts: dict[str, str], file: tuple[str, bytes] | None = None
 ) -> tuple[bytes, dict[str, str]]:
-    """A multipart body and its header, with ``file`` as (what stands behind ``filename=``, content)."""
+    """A multipart body and its header, with ``file`` as (value of ``filename=``, content)."""
     body = b""
     for name, value in parts.items():
         body += b'--B\r\nContent-Disposition: form-data; name="%s"\r\n\r\n' % name.encode()
