@@ -120,7 +120,7 @@ def was_restarted(execution: Any) -> bool:
 
 
 class StartedWork:
-    """Work begun at the first replica: a pending program and cell, variables, a file, a chain of responses."""
+    """At the first replica: a pending program and cell, variables, a file, a chain of responses."""
 
     def __init__(self, replicas: Replicas, upstream: ScriptedUpstream) -> None:
         self._upstream = upstream
@@ -129,13 +129,13 @@ class StartedWork:
         self._cell: list[Any] = [{"role": "user", "content": "How much?"}]
         self._program += results(chat_at(replicas, 0, self._program, TOOLS), HITS)
         self._cell += results(chat_at(replicas, 0, self._cell, [INTERPRETER, PRICE]), "2")
-        self.said = replicas.at(0, "/v1/responses", {"model": "m", "input": "Hi"})["id"]
+        self.response_id = replicas.at(0, "/v1/responses", {"model": "m", "input": "Hi"})["id"]
         self.session = replicas.session("x = 41\nopen('a.txt', 'w').write('kept')")
 
     @property
     def chain(self) -> dict[str, Any]:
         """The request that continues the chain."""
-        return {"model": "m", "input": "And you?", "previous_response_id": self.said}
+        return {"model": "m", "input": "And you?", "previous_response_id": self.response_id}
 
     def assert_continues(self, ask: Ask) -> None:
         """Assert that all of it continues as if nothing had happened, the program without a model turn."""
