@@ -104,7 +104,7 @@ def test_a_failed_start_leaves_no_container(monkeypatch: pytest.MonkeyPatch) -> 
         docker, "container_options", lambda room, user: container_options(room, user) | change
     )
     with pytest.raises(SandboxUnavailable, match="/dev/nonexistent"):
-        container.Container("", CONFIG["image"], ["true"], ROOM)
+        container.DockerContainer("", CONFIG["image"], ["true"], ROOM)
     assert containers() == before
 
 
@@ -114,7 +114,7 @@ def test_a_command_that_ends_at_once_is_told_or_leaves_no_container() -> None:
     endings = set()
     for _ in range(5):
         try:
-            ended = container.Container("", CONFIG["image"], ["no-such-program"], ROOM)
+            ended = container.DockerContainer("", CONFIG["image"], ["no-such-program"], ROOM)
         except SandboxUnavailable as error:
             endings.add(
                 ("ended during its start" in error.reason, "no-such-program" in error.reason)
@@ -175,7 +175,7 @@ def test_what_outlives_a_killed_server_goes_at_the_next_start_and_nothing_else()
 
 
 def test_a_sweep_spares_the_living() -> None:
-    waiting = container.Container("", CONFIG["image"], ["python3", "-c", "input()"], ROOM)
+    waiting = container.DockerContainer("", CONFIG["image"], ["python3", "-c", "input()"], ROOM)
     try:
         docker.sweep("")
         assert waiting.poll() is None
