@@ -51,7 +51,7 @@ def test_a_background_response_of_a_killed_replica_has_failed(
     replicas.kill(0)
     wait_until(lambda: replicas.at(1, f"/v1/responses/{slow}")["status"] == "failed")
     assert ALIVE_SECONDS < 60, "wait_until waits as long"
-    assert "has gone" in replicas.at(1, f"/v1/responses/{slow}")["error"]["message"]
+    assert "has ended" in replicas.at(1, f"/v1/responses/{slow}")["error"]["message"]
     again = replicas.ask("/v1/responses", asked)["id"]
     wait_until(lambda: replicas.ask(f"/v1/responses/{again}")["status"] == "completed")
 
