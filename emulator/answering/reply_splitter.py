@@ -25,6 +25,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from enum import Enum
+from itertools import pairwise
 
 from emulator.reading.events import BlockEnd, BlockStart, Event, Reasoning, Text, merge_events
 from emulator.reading.splitter import Splitter
@@ -42,7 +43,8 @@ class ReasoningStart(Enum):
 
 
 _CLOSINGS = "|".join(re.escape(tag) for tag in REASONING.values() if tag != "<|end|>")
-_CLOSING_LINE = re.compile(rf"\n[ \t]{{0,20}}(?={_CLOSINGS})")
+_CLOSING_LINE = re.compile(rf"\n[ \t]{{0,20}}(?=({_CLOSINGS}))")
+_REASONING_TAG = re.compile("|".join(map(re.escape, (*REASONING, *REASONING.values()))))
 _REACH = 64
 """At least the length of the start of a line that closes reasoning."""
 
@@ -78,6 +80,13 @@ class ReplySplitter:
 
     def feed(self, text: str) -> list[Event]:
         """Return the events that can pass now."""
+        # A closing tag counts before anything after it, however the text is cut.
+        window = self._tail + text
+        ends = [match.end(1) - len(self._tail) for match in _CLOSING_LINE.finditer(window)]
+        cuts = [0, *(end for end in ends if end > 0), len(text)] if not self._settled else [0, None]
+        return [e for cut in pairwise(cuts) for e in self._feed(text[slice(*cut)])]
+
+    def _feed(self, text: str) -> list[Event]:
         self._is_empty = self._is_empty and not text
         events = self._splitter.feed(text)
         if self._settled:
@@ -120,7 +129,7 @@ class ReplySplitter:
 
     def _pass_or_buffer(self, events: list[Event]) -> list[Event]:
         """Settle at the first reasoning event; otherwise return the events that no closing tag can change."""
-        place = next((n for n, event in enumerate(events) if isinstance(event, Reasoning)), None)
+        place = next((n for n, event in enumerate(events) if _shows_reasoning(event)), None)
         if place is None:
             return self._buffer_blocks(events)
         if self._splitter.unopened_reasoning:
@@ -158,6 +167,11 @@ class ReplySplitter:
         events, self._buffer = self._buffer, []
         self._text.clear()
         return events
+
+
+def _shows_reasoning(event: Event) -> bool:
+    """Return True for reasoning and its tags. A stray tag of a call is an empty `Reasoning` as well."""
+    return isinstance(event, Reasoning) and bool(event.text or _REASONING_TAG.search(event.raw))
 
 
 def _as_reasoning(events: Iterable[Event]) -> list[Event]:

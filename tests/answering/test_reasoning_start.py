@@ -232,3 +232,20 @@ def test_what_is_called_does_not_depend_on_how_the_reply_is_cut(
     assert code(found[0]) == code(found[1])
     words = ["".join(e.text for e in events if isinstance(e, Text | Reasoning)) for events in found]
     assert words[0] == words[1]
+
+
+@pytest.mark.parametrize(
+    ("reply", "called"),
+    [
+        ("<tool_call>\n</think></tool_call></tool_call>", "</tool_call></tool_call>"),
+        ("get_weather(location='x')\nWell. </tool_call>\n</think>", ""),
+    ],
+)
+def test_a_draft_before_a_closing_tag_does_not_run_however_the_reply_is_cut(
+    reply: str, called: str
+) -> None:
+    """What follows the closing tag, or a stray tag of a call before it, decided instead of the tag."""
+    for pieces in ([reply], list(reply)):
+        splitter = ReplySplitter(["get_weather"], ReasoningStart.INSIDE_UNTIL_SHOWN)
+        events = [event for piece in pieces for event in splitter.feed(piece)]
+        assert code([*events, *splitter.close()]) == called
