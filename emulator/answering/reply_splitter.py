@@ -80,11 +80,13 @@ class ReplySplitter:
 
     def feed(self, text: str) -> list[Event]:
         """Return the events that can pass now."""
+        if self._settled:
+            return self._feed(text)
         # A closing tag counts before anything after it, however the text is cut.
-        window = self._tail + text
-        ends = [match.end(1) - len(self._tail) for match in _CLOSING_LINE.finditer(window)]
-        cuts = [0, *(end for end in ends if end > 0), len(text)] if not self._settled else [0, None]
-        return [e for cut in pairwise(cuts) for e in self._feed(text[slice(*cut)])]
+        matches = _CLOSING_LINE.finditer(self._tail + text)
+        ends = [match.end(1) - len(self._tail) for match in matches]
+        cuts = [0, *(end for end in ends if end > 0), len(text)]
+        return [event for start, end in pairwise(cuts) for event in self._feed(text[start:end])]
 
     def _feed(self, text: str) -> list[Event]:
         self._is_empty = self._is_empty and not text
