@@ -109,9 +109,9 @@ test-faults: $(TESTABLE) system-packages ## test how clients see failures around
 	@$(PY) -m pytest -m faults tests/web $(ARGS)
 
 .PHONY: fuzz
-fuzz: $(TESTABLE) ## send 6000 mutated client requests, and schemathesis to all routes: none may cause a 500
-	@FUZZ_REQUESTS=$${FUZZ_REQUESTS:-6000} FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-30} \
-	    $(PY) -m pytest tests/web/routes/test_fuzz.py tests/web/routes/test_openapi.py -s --timeout 1800 $(ARGS)
+fuzz: $(TESTABLE) ## send 6000 mutated client requests, 3000 mutated replies of upstreams, and schemathesis to all routes: none may cause a 500
+	@FUZZ_REQUESTS=$${FUZZ_REQUESTS:-6000} FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-30} FUZZ_CHUNKS=$${FUZZ_CHUNKS:-3000} \
+	    $(PY) -m pytest tests/web/routes/test_fuzz.py tests/web/routes/test_openapi.py tests/upstream/test_odd_chunks.py -s --timeout 1800 $(ARGS)
 
 .PHONY: lock
 lock: $(SUPPLY) ## write requirements.lock: every version and hash of the image's packages
@@ -133,11 +133,11 @@ test-live: $(TESTABLE) $(LOCAL) system-packages ## run the tests that use the em
 
 .PHONY: test-clients
 test-clients: $(RUNNABLE) $(LIBRARIES) $(CLIENTS) $(OLD_CLIENTS) $(NODE_MODULES) system-packages ## test other people's clients with the proxy
-	@# --results needs the =: after a blank, pytest would take the file for a test and change its root.
+	@# --junitxml needs the =: after a blank, pytest would take the file for a test and change its root.
 	@export PROXY_PYTHON=$(abspath $(PY)); failed=0; \
-	$(CLIENTS_VENV)/bin/python -m pytest tests/clients/openai_3 --results=$(CLIENTS_VENV)/results.json $(ARGS) || failed=1; \
-	$(OLD_CLIENTS_VENV)/bin/python -m pytest tests/clients/openai_2 --results=$(OLD_CLIENTS_VENV)/results.json $(ARGS) || failed=1; \
-	$(if $(ARGS),,$(CLIENTS_VENV)/bin/python -m tests.clients.compatibility $(CLIENTS_VENV)/results.json $(OLD_CLIENTS_VENV)/results.json;) \
+	$(CLIENTS_VENV)/bin/python -m pytest tests/clients/openai_3 --junitxml=$(CLIENTS_VENV)/results.xml -o junit_family=xunit1 $(ARGS) || failed=1; \
+	$(OLD_CLIENTS_VENV)/bin/python -m pytest tests/clients/openai_2 --junitxml=$(OLD_CLIENTS_VENV)/results.xml -o junit_family=xunit1 $(ARGS) || failed=1; \
+	$(if $(ARGS),,$(PY) -m tests.support.compatibility clients $(CLIENTS_VENV)/results.xml $(OLD_CLIENTS_VENV)/results.xml;) \
 	exit $$failed
 
 # pytest must not read this folder's settings and fixtures, whose packages are not in this environment.
@@ -165,21 +165,24 @@ formats: $(TESTABLE) ## write docs/formats.md from the table of formats
 # Each agent and framework has its own environment, .venv-agents/NAME or .venv-frameworks/NAME, which
 # tests/support/environments.py builds from tests/agents/environments and tests/frameworks/environments.
 AGENTS_SLICE := codex llm
+space := $(subst ,, )
 
 .PHONY: test-agents
 test-agents: $(TESTABLE) $(SUPPLY) ## test two coding agents with the proxy and a scripted model (docs/agents.md)
 	@$(PY) -m tests.support.environments agents $(AGENTS_SLICE)
-	@ONLY="$(AGENTS_SLICE)" $(PY) -m pytest tests/agents $(ARGS)
+	@$(PY) -m pytest tests/agents -k "$(subst $(space), or ,$(AGENTS_SLICE))" $(ARGS)
 
 .PHONY: test-agents-all
-test-agents-all: $(TESTABLE) $(SUPPLY) ## test all coding agents -> docs/compatibility.md (ARGS=--resume continues)
+test-agents-all: $(TESTABLE) $(SUPPLY) ## test all coding agents -> docs/compatibility.md
 	@$(PY) -m tests.support.environments agents
-	@$(PY) -m tests.support.runs agents $(ARGS)
+	@failed=0; $(PY) -m pytest tests/agents --junitxml=build/agents.xml -o junit_family=xunit1 $(ARGS) || failed=1; \
+	$(if $(ARGS),,$(PY) -m tests.support.compatibility agents build/agents.xml;) exit $$failed
 
 .PHONY: test-frameworks
-test-frameworks: $(TESTABLE) $(SUPPLY) ## test all agent frameworks -> docs/compatibility.md (ARGS=--resume continues)
+test-frameworks: $(TESTABLE) $(SUPPLY) ## test all agent frameworks -> docs/compatibility.md
 	@$(PY) -m tests.support.environments frameworks
-	@$(PY) -m tests.support.runs frameworks $(ARGS)
+	@failed=0; $(PY) -m pytest tests/frameworks --junitxml=build/frameworks.xml -o junit_family=xunit1 $(ARGS) || failed=1; \
+	$(if $(ARGS),,$(PY) -m tests.support.compatibility frameworks build/frameworks.xml;) exit $$failed
 
 .PHONY: docs
 docs: $(SITE) ## build the pages of docs/ as a site in build/site; broken links are errors
@@ -215,7 +218,7 @@ bench-accuracy: $(RUNNABLE) $(LOCAL) ## measure how often the embedded model's c
 	@$(MAKE) bench-bfcl ARGS=
 
 .PHONY: bench-validity
-bench-validity: $(RUNNABLE) $(LOCAL) ## count valid calls at temperature 1.5, with a grammar and without -> docs/upstreams.md
+bench-validity: $(RUNNABLE) $(LOCAL) ## count valid calls at temperature 1.5, with a constraint and without -> docs/upstreams.md
 	@exec $(PY) -m benchmarks.validity $(ARGS)
 
 .PHONY: bench-bfcl
@@ -234,12 +237,12 @@ bench-multi-turn: $(RUNNABLE) $(BENCH) ## run BFCL's multi-turn cases with clien
 .PHONY: test-gateway
 test-gateway: $(TESTABLE) $(WEBSOCKETS) $(GATEWAY) ## test kernels on a Jupyter Kernel Gateway
 	@JUPYTER_GATEWAY="$(abspath $(GATEWAY_VENV))/bin/python -m kernel_gateway" \
-	    $(PY) -m pytest tests/sandbox/test_gateway.py $(ARGS)
+	    $(PY) -m pytest tests/sandbox/kernel/test_gateway.py $(ARGS)
 
 .PHONY: test-enterprise-gateway
 test-enterprise-gateway: $(TESTABLE) $(WEBSOCKETS) $(ENTERPRISE) ## test kernels on a Jupyter Enterprise Gateway
 	@JUPYTER_GATEWAY="$(abspath $(ENTERPRISE_VENV))/bin/python -m enterprise_gateway" \
-	    $(PY) -m pytest tests/sandbox/test_gateway.py $(ARGS)
+	    $(PY) -m pytest tests/sandbox/kernel/test_gateway.py $(ARGS)
 
 .PHONY: test-scale
 test-scale: $(SCALE) $(GATEWAY) $(ENTERPRISE) scale-packages ## test several replicas behind nginx with shared storage (docs/scaling.md)
@@ -267,7 +270,7 @@ scale-packages:
 .PHONY: test-docker
 test-docker: $(TESTABLE) $(DOCKER) ## test kernels in containers of a private Docker engine (needs root)
 	@$(PY) -m tests.support.docker_engine $(PY) -m pytest -k "not monty and not without_a_sandbox" \
-	    tests/sandbox/test_docker.py tests/sandbox/test_escape.py tests/sandbox/test_engines.py $(ARGS)
+	    tests/sandbox/fences/test_docker.py tests/sandbox/test_escape.py tests/sandbox/test_engines.py $(ARGS)
 
 .PHONY: test-image
 test-image: $(TESTABLE) $(DOCKER) $(LOCAL) sbom ## build and run both images, Compose and the systemd unit in a private Docker engine (needs root)

@@ -125,11 +125,11 @@ def ways(model_url: str) -> Iterator[dict[str, Ask]]:
             made = openai.OpenAI(base_url=url, api_key="any", max_retries=0, timeout=600)
             return running.enter_context(made)
 
-        def proxy(*, grammar: bool) -> openai.OpenAI:
+        def proxy(*, constrained: bool) -> openai.OpenAI:
             settings = Settings(
                 base_url=model_url,
                 profile="tiny",
-                grammar=grammar,
+                grammar=constrained,
                 store=":memory:",
                 files_dir=":temporary:",
                 warm_kernels=0,
@@ -138,11 +138,15 @@ def ways(model_url: str) -> Iterator[dict[str, Ask]]:
             running.callback(app.extensions["emulator"].close)
             return client(f"{running.enter_context(serve(app))}/v1")
 
-        direct, plain, constrained = client(model_url), proxy(grammar=False), proxy(grammar=True)
+        direct, plain, constrained = (
+            client(model_url),
+            proxy(constrained=False),
+            proxy(constrained=True),
+        )
         yield {
             "JSON in the prompt": lambda case: json_in_prompt(direct, case),
             "our prompt": lambda case: through_proxy(plain, case),
-            "our prompt + grammar": lambda case: through_proxy(constrained, case),
+            "our prompt + schema": lambda case: through_proxy(constrained, case),
         }
 
 

@@ -207,12 +207,8 @@ If no tool fits, prose must pass unchanged, without a call:
 
 {by_prose}
 
-The same by category:
-
-{by_category}
-
 Excluded: {flawed} cases in which no accepted answer satisfies the case's own schema
-([list](bfcl-exceptions.md)), and `live_relevance`, which has no ground truth.
+([list](../benchmarks/bfcl_exceptions.md)), and `live_relevance`, which has no ground truth.
 """
 
 EXCEPTIONS = """\
@@ -234,13 +230,12 @@ def report(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> str:
         styles=len(STYLES),
         by_style=_table("style", (o for o in outcomes if o.trial.case.truth), _style),
         by_prose=_table("prose", (o for o in outcomes if not o.trial.case.truth), _style),
-        by_category=_table("category", outcomes, lambda outcome: outcome.trial.case.category),
         flawed=sum(bool(case.flaw) for case in cases),
     )
 
 
 def exceptions(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> str:
-    """docs/bfcl-exceptions.md: every excluded case, and every wrong answer."""
+    """benchmarks/bfcl_exceptions.md: every excluded case, and every wrong answer."""
     flawed = [case for case in cases if case.flaw]
     wrong = [outcome for outcome in outcomes if outcome.fault]
     return (
@@ -302,7 +297,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(report(cases, outcomes))
     if options.every == 1 and not options.only and not options.style:
         write_section(DOCS / "accuracy.md", "bfcl", report(cases, outcomes))
-        (DOCS / "bfcl-exceptions.md").write_text(exceptions(cases, outcomes), "utf-8")
+        (Path(__file__).parent / "bfcl_exceptions.md").write_text(
+            exceptions(cases, outcomes), "utf-8"
+        )
     return 1 if wrong else 0
 
 

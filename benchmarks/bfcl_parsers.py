@@ -1,6 +1,8 @@
-"""BFCL's own parsers of replies, one name each, without the clients and servers that stand around them.
+"""BFCL's own parsers of replies, one name each, without the clients and servers around them.
 
-What they `eval` of a reply is here only ever a literal, or arithmetic of numbers: replies are not trusted.
+Two sets: those of the installed bfcl-eval, and those of 2024, which were written for the models whose
+replies BFCL published then. Replies are not trusted: what a parser evaluates is a literal, or arithmetic of
+numbers.
 """
 
 from __future__ import annotations
@@ -9,8 +11,9 @@ import ast
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -52,6 +55,34 @@ def parsers() -> dict[str, Parser]:
                 lambda text, language, handler=handler: handler.decode_ast(text, language, False)
             )
     return found
+
+
+def parsers_of_2024(folder: Path) -> dict[str, Parser]:
+    """The parser of each handler in ``folder``, which holds BFCL's package ``model_handler`` of 2024."""
+    sys.path.insert(0, str(folder))
+    try:
+        with _substitutes([*_CLIENTS_OF_2024, *_GRAMMARS_OF_2024]):
+            importlib.import_module("model_handler.utils").__dict__["eval"] = _harmless
+            return dict(_handlers_of_2024(folder / "model_handler"))
+    finally:
+        sys.path.remove(str(folder))
+
+
+def _handlers_of_2024(package: Path) -> Iterator[tuple[str, Parser]]:
+    for path in sorted(package.glob("*_handler.py")):
+        module = importlib.import_module(f"model_handler.{path.stem}")
+        for one in vars(module).values():
+            own = isinstance(one, type) and one.__module__ == module.__name__
+            if own and "decode_ast" in vars(one) and one.__name__ != "BaseHandler":
+                handler = object.__new__(one)
+                handler.model_name = (
+                    ""  # a name with "FC" means that the vendor's API read the reply
+                )
+                name = path.stem.removesuffix("_handler").replace("_", " ")
+                yield (
+                    f"{name}, 2024",
+                    _of(lambda text, _, handler=handler: handler.decode_ast(text, "Python")),
+                )
 
 
 def _class(module: Any, name: str) -> Any:
@@ -102,6 +133,23 @@ def _decorator(args: tuple[Any, ...]) -> Any:
     return args[0] if args and callable(args[0]) else (lambda function: function)
 
 
+_CLIENTS_OF_2024 = (
+    "anthropic",
+    "cohere",
+    "google",
+    "google.generativeai",
+    "mistralai",
+    "mistralai.client",
+    "mistralai.models",
+    "mistralai.models.chat_completion",
+    "requests",
+    "tree_sitter",
+    "tree_sitter_java",
+    "tree_sitter_javascript",
+    "vertexai",
+    "vertexai.generative_models",
+)
+_GRAMMARS_OF_2024 = ("model_handler.java_parser", "model_handler.js_parser")
 _CLIENTS = (
     "dotenv",
     "filelock",
@@ -117,28 +165,28 @@ _CLIENTS = (
 
 @contextmanager
 def _without_clients() -> Iterator[None]:
-    """Stand-ins for what the handlers import in order to ask models."""
-    names = [name for name in _CLIENTS if name not in sys.modules and not _installed(name)]
-    names += [f"{_HANDLERS}.parser.java_parser", f"{_HANDLERS}.parser.js_parser"]
-    names.append(f"{_HANDLERS}.base_handler")
+    """Replace what the handlers of bfcl-eval import in order to ask models."""
     base = f"{_HANDLERS}.local_inference.base_oss_handler"
-    for name in names:
-        sys.modules[name] = _Anything(name)
-    serving = _Anything(base)
-    sys.modules[base] = serving
-    utils: Any = importlib.import_module(f"{_HANDLERS}.utils")
+    own = (f"{_HANDLERS}.parser.java_parser", f"{_HANDLERS}.parser.js_parser")
+    with _substitutes([*_CLIENTS, *own, f"{_HANDLERS}.base_handler", base]):
+        utils: Any = importlib.import_module(f"{_HANDLERS}.utils")
 
-    class OSSHandler:
-        def decode_ast(self, result: str, language: Any, has_tool_call_tag: bool) -> Any:
-            return utils.default_decode_ast_prompting(result, language, has_tool_call_tag)
+        class OSSHandler:
+            def decode_ast(self, result: str, language: Any, has_tool_call_tag: bool) -> Any:
+                return utils.default_decode_ast_prompting(result, language, has_tool_call_tag)
 
-    serving.OSSHandler = OSSHandler  # type: ignore[attr-defined]
+        sys.modules[base].OSSHandler = OSSHandler  # type: ignore[attr-defined]
+        yield
+
+
+@contextmanager
+def _substitutes(names: Collection[str]) -> Iterator[None]:
+    """Import modules that accept any use instead of the named ones, unless these are installed."""
+    missing = [name for name in names if "." in name or importlib.util.find_spec(name) is None]
+    missing = [name for name in missing if name not in sys.modules]
+    sys.modules.update({name: _Anything(name) for name in missing})
     try:
         yield
     finally:
-        for name in [*names, base]:
+        for name in missing:
             sys.modules.pop(name, None)
-
-
-def _installed(name: str) -> bool:
-    return importlib.util.find_spec(name) is not None

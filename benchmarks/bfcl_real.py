@@ -1,16 +1,19 @@
 """Real replies of models, read by the proxy and by BFCL's own parsers -> docs/accuracy.md.
 
-    make bench-bfcl-real ARGS="--replies FOLDER"
+    make bench-bfcl-real ARGS="--replies FOLDER --parsers-of-2024 FOLDER"
 
-The folder holds JSON Lines, one reply each:
+The first folder holds JSON Lines, one reply each:
 
     {"model": ..., "id": ..., "question": ..., "tools": [BFCL's functions], "reply": ...,
      "truth": [{"function": {"argument": [accepted values]}}]}
 
-An empty ``truth`` means that no call is right. BFCL's AST checker judges the calls of all readers. The
-proxy may not ask
-the model again. Each parser of BFCL's is tried on each reply, also on replies of models it was not written
-for. `benchmarks.bfcl_replies` writes such a folder from the replies that BFCL's authors have published.
+An empty ``truth`` means that no call is right. `benchmarks.bfcl_replies` writes such a folder from the
+replies that BFCL's authors have published. The second folder is ``berkeley-function-call-leaderboard`` of
+github.com/ShishirPatil/gorilla at commit de8307b4; its parsers were written for these very replies.
+
+BFCL's AST checker judges the calls of all readers. The proxy reads with its default settings and may not ask
+the model again; each call that its programs make after a result counts too. Each parser is tried on the
+replies of every model, and a parser that fails on a reply has read no call.
 """
 
 from __future__ import annotations
@@ -19,14 +22,14 @@ import argparse
 import json
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from benchmarks import bfcl_truth
-from benchmarks.bfcl_parsers import Calls, Parser, parsers
+from benchmarks.bfcl_parsers import Calls, Parser, parsers, parsers_of_2024
 from benchmarks.bfcl_truth import Case
 from benchmarks.report import write_section
 from emulator import logs
@@ -37,11 +40,30 @@ from emulator.answering.reply_reader import ReplyReader
 from emulator.answering.stop_filter import StopFilter
 from emulator.engines import open_engines
 from emulator.programs.driver import Driver
+from emulator.programs.program import Call, CallRecord, ProgramRejected, ReplayDiverged
 from emulator.settings import Settings
 from emulator.tools.toolset import Toolset
 from sandbox.engine import Engine
 
+_HEAD = """\
+## Real replies: the proxy and BFCL's own parsers
+
+Replies that models gave to BFCL's questions, read at the first attempt by the proxy and by three references:
+each model's best parser of bfcl-eval {version}; the better of that and the best parser that BFCL had for
+these models in 2024; and both, where either is right. BFCL's AST checker judges all, in percent. *Missed*:
+any of BFCL's parsers reads the right calls, the proxy does not (`make bench-bfcl-real`).
+
+*No call*: of the questions that no offered function answers, how many are read as no call by the proxy, by
+BFCL's default parser, and by the better parser of the second reference. The default parser scores where it
+cannot read the model's call.
+
+| model | replies | the proxy | best of today | or of 2024 | both | missed | no call | default | better |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+"""
+DEFAULT_PARSER = "prompting"
+"""BFCL's parser for every model without one of its own."""
 DOCS = Path(__file__).parent.parent / "docs"
+EACH_MODEL = Path(__file__).parent / "bfcl_real.md"
 
 
 @dataclass(frozen=True)
@@ -55,18 +77,41 @@ class RealReply:
 
 @dataclass
 class Score:
-    """Of one model: how many replies were read rightly, by whom."""
+    """How many replies of one model were read rightly, by which reader."""
 
     replies: int = 0
-    calling: int = 0
     ours: int = 0
-    theirs: Counter[str] = field(default_factory=Counter)
+    theirs: list[frozenset[str]] = field(default_factory=list)
+    """For each reply the parsers that read it rightly."""
+    irrelevant: list[frozenset[str]] = field(default_factory=list)
+    """``theirs`` for the questions that no offered function answers."""
+    ours_irrelevant: int = 0
     missed: list[RealReply] = field(default_factory=list)
-    """Calls that one of BFCL's parsers read rightly, and we did not."""
+    """Replies of which a parser reads the right calls, and the proxy does not."""
 
-    @property
-    def best(self) -> tuple[str, int]:
-        return max(self.theirs.items(), key=lambda item: item[1], default=("", 0))
+    def best(self, names: Collection[str]) -> str:
+        """The parser, of these, that reads most replies rightly."""
+        right = Counter(name for readers in self.theirs for name in readers if name in names)
+        return max(names, key=lambda name: right[name])
+
+    def row(self, today: Collection[str], of_2024: Collection[str]) -> list[tuple[int, int]]:
+        """Replies read rightly, out of how many: by the proxy and the references, then the same for replies
+        to irrelevant questions."""
+        new, old = self.best(today), self.best(of_2024 or today)
+        better = max((new, old), key=lambda name: _count(self.theirs, name))
+        right = [self.ours, *(_count(self.theirs, *by) for by in ((new,), (better,), (new, old)))]
+        declined = [_count(self.irrelevant, name) for name in (DEFAULT_PARSER, better)]
+        return [(count, self.replies) for count in right] + [
+            (count, len(self.irrelevant)) for count in (self.ours_irrelevant, *declined)
+        ]
+
+
+def _count(readings: Sequence[frozenset[str]], *names: str) -> int:
+    """How many replies at least one of these parsers reads rightly."""
+    return sum(not readers.isdisjoint(names) for readers in readings)
+
+
+Scores = dict[str, Score]
 
 
 def replies(folder: Path) -> Iterator[RealReply]:
@@ -89,24 +134,34 @@ def _case(row: dict[str, Any]) -> Case:
 
 
 def read_by_us(engine: Engine, reply: RealReply) -> Calls:
-    """The calls that the emulator makes of a reply, at the first attempt."""
-    toolset = Toolset.parse(reply.case.tools)
-    driver = Driver((engine,), toolset, order="dataflow")
+    """The calls that the proxy makes of a reply at the first attempt, over all turns of its program."""
+    driver = Driver((engine,), Toolset.parse(reply.case.tools))
     draft = ProgramDraft(driver, required=False, by_statement=False, seed=0)
     read = ReplyReader(draft, Prose(StopFilter(None), hold=False), CallPolicy())
     for _ in read.feed(reply.text):
         pass
     for _ in read.close():
         pass
-    return [(call.name, dict(call.arguments)) for call in draft.calls]
+    calls = [Call(call.name, call.arguments, call.kind) for call in draft.calls]
+    saved = draft.saved_program()
+    while saved is not None and len(calls) < driver.max_calls:
+        recorded = [CallRecord(call, result="ok", known=True) for call in calls]
+        try:
+            later = driver.run(saved.program, recorded, saved.seed).calls
+        except (ProgramRejected, ReplayDiverged):
+            break
+        if not later:
+            break
+        calls += later
+    return [(call.name, dict(call.arguments)) for call in calls]
 
 
-def read_by(parser: Parser, reply: RealReply) -> Calls | None:
-    """The calls that one of BFCL's parsers finds; None where it fails."""
+def read_by(parser: Parser, reply: RealReply) -> Calls:
+    """The calls that one of BFCL's parsers finds; none where it fails."""
     try:
         calls = parser(reply.text)
     except Exception:  # noqa: BLE001  # it raises whatever it raises
-        return None
+        return []
     # Some models were shown `_` for the `.` in names.
     shown = {
         function["name"].replace(".", "_"): function["name"] for function in reply.case.functions
@@ -114,61 +169,51 @@ def read_by(parser: Parser, reply: RealReply) -> Calls | None:
     return [(shown.get(name, name), arguments) for name, arguments in calls]
 
 
-def measure(engine: Engine, folder: Path, every: int) -> dict[str, Score]:
-    theirs = parsers()
-    scores: dict[str, Score] = defaultdict(Score)
+def measure(engine: Engine, folder: Path, theirs: Mapping[str, Parser], every: int) -> Scores:
+    scores: Scores = defaultdict(Score)
     for number, reply in enumerate(replies(folder)):
-        if number % every or reply.case.flaw:
-            continue  # with a flaw, no valid call would be right
+        if number % every:
+            continue
         score = scores[reply.model]
         score.replies += 1
-        ours = not bfcl_truth.judge(reply.case, read_by_us(engine, reply))
+        ours = is_right(reply, read_by_us(engine, reply))
         score.ours += ours
-        by_any = False
-        for name, parser in theirs.items():
-            calls = read_by(parser, reply)
-            # Reading no call is right if no call is expected.
-            right = not reply.case.truth if not calls else not bfcl_truth.judge(reply.case, calls)
-            score.theirs[name] += right
-            by_any = by_any or (right and bool(calls))
-        if reply.case.truth:
-            score.calling += 1
-            if by_any and not ours:
-                score.missed.append(reply)
+        calls = {name: read_by(parser, reply) for name, parser in theirs.items()}
+        right = frozenset(name for name, read in calls.items() if is_right(reply, read))
+        score.theirs.append(right)
+        if not reply.case.truth:
+            score.irrelevant.append(right)
+            score.ours_irrelevant += ours
+        if not ours and any(calls[name] for name in right):
+            score.missed.append(reply)
     return scores
 
 
-def page(scores: dict[str, Score]) -> str:
-    rows = []
-    for model, score in sorted(scores.items()):
-        best, right = score.best
-        rows.append(
-            f"| {model} | {score.replies} | {_share(score.ours, score.replies)} "
-            f"| {_share(right, score.replies)} ({best}) | {len(score.missed)} of {score.calling} |"
+def is_right(reply: RealReply, calls: Calls) -> bool:
+    """Whether BFCL's checker accepts the calls; without a truth, only no call is right."""
+    if not reply.case.truth or not calls:
+        return not reply.case.truth and not calls
+    return not bfcl_truth.judge(reply.case, calls)
+
+
+def page(scores: Scores, today: Collection[str], of_2024: Collection[str]) -> str:
+    rows = {
+        model: (score.row(today, of_2024), len(score.missed))
+        for model, score in sorted(scores.items())
+    }
+    columns = zip(*(shares for shares, _ in rows.values()), strict=True)
+    total = [(sum(n for n, _ in column), sum(of for _, of in column)) for column in columns]
+    rows["all"] = (total, sum(missed for _, missed in rows.values()))
+    lines = []
+    for model, (shares, missed) in rows.items():
+        cells = [f"{100 * count / of:.1f}" if of else "-" for count, of in shares]
+        lines.append(
+            " | ".join([f"| {model}", str(shares[0][1]), *cells[:4], str(missed), *cells[4:]])
         )
-    total = sum(score.replies for score in scores.values())
-    calling = sum(score.calling for score in scores.values())
-    ours = sum(score.ours for score in scores.values())
-    best_each = sum(score.best[1] for score in scores.values())
-    missed = sum(len(score.missed) for score in scores.values())
-    rows.append(
-        f"| all | {total} | {_share(ours, total)} | {_share(best_each, total)} (each model's best) "
-        f"| {missed} of {calling} ({_share(missed, calling)}) |"
+    return (
+        _HEAD.format(version=version("bfcl-eval"))
+        + "".join(f"{line} |\n" for line in lines).rstrip()
     )
-    head = (
-        "## Real replies: the proxy and BFCL's own parsers\n\n"
-        "Replies that models gave to BFCL's questions, read by the proxy at the first attempt and by the "
-        f"parsers of bfcl-eval {version('bfcl-eval')}; its AST\n"
-        "checker judges both. *Missed*: one of BFCL's parsers reads the right calls and the proxy does not "
-        "(`make bench-bfcl-real`).\n"
-        "\n"
-        "| model | replies | the proxy | BFCL's best parser | missed |\n| --- | ---: | ---: | ---: | ---: |\n"
-    )
-    return head + "\n".join(rows)
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -176,22 +221,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Real replies, read by the proxy and by BFCL's parsers."
     )
     parser.add_argument("--replies", type=Path, required=True, help="folder of JSON Lines")
+    parser.add_argument(
+        "--parsers-of-2024", type=Path, help="folder of BFCL's package model_handler"
+    )
     parser.add_argument("--every", type=int, default=1, help="only each n-th reply")
     parser.add_argument("--show", type=int, default=0, help="print this many missed replies")
     parser.add_argument("--write", action="store_true", help="write docs/accuracy.md")
     options = parser.parse_args(argv)
     logs.configure("error")
+    today = parsers()
+    of_2024 = parsers_of_2024(options.parsers_of_2024) if options.parsers_of_2024 else {}
     [engine, *_] = open_engines(Settings(base_url="http://unused", engines=("monty",)))
     try:
-        scores = measure(engine, options.replies, options.every)
+        scores = measure(engine, options.replies, today | of_2024, options.every)
     finally:
         engine.close()
     for missed in [one for score in scores.values() for one in score.missed][: options.show]:
         print(f"\n--- {missed.model} {missed.case.id}\n{missed.text}\n    {missed.case.truth}")
-    text = page(scores)
+    text = page(scores, today, of_2024)
     print(text)
     if options.write:
-        write_section(DOCS / "accuracy.md", "bfcl-real", text)
+        EACH_MODEL.write_text(text.replace("##", "#", 1) + "\n", "utf-8")
+        head, total = text.partition("| --- |")[0], text.rpartition("\n| all")
+        link = f"[all {len(scores)}](../benchmarks/bfcl_real.md)"
+        short = f"{head}| --- |{' ---: |' * 9}\n| {link}{total[2]}"
+        write_section(DOCS / "accuracy.md", "bfcl-real", short)
     return 0
 
 

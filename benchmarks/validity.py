@@ -1,13 +1,13 @@
-"""How many of a model's calls are valid as they were written, with a grammar and without.
+"""How many of a model's calls are valid as they were written, with a constraint and without.
 
     python -m benchmarks.validity                       # 1,000 replies a row, at temperature 1.5
-    python -m benchmarks.validity --samples 200 --only lazy
+    python -m benchmarks.validity --samples 200 --only other
     python -m benchmarks.validity --resume              # goes on where the last run was ended
 
 The embedded model answers through the proxy, which may not ask again: what it then refuses is a reply that
-tried to call and could not be used. ``tiny`` is that model's own profile, whose grammar copies values from
-the request; ``lazy`` is the prompt of all other models, with words free until a block opens. As this model
-hardly ever calls by that prompt alone, its conversation holds a call that was made before.
+tried to call and could not be used. ``tiny`` is that model's own profile, whose schema has values copied
+from the request; ``other`` is the prompt of all other models. As this model hardly ever calls by that prompt
+alone, its conversation holds a call that was made before.
 
 Each reply is a line of ``build/validity.jsonl`` at once.
 """
@@ -53,19 +53,19 @@ REPEATS = 12
 """Replies to one case in a row, as long as a server has its prompt in the cache."""
 RESULTS = Path("build/validity.jsonl")
 
-LAZY = {"name": "held", "pattern": ".", "grammar": "grammar"}
+CONSTRAINED = {"name": "constrained", "pattern": ".", "grammar": "json_schema"}
 WAYS: Mapping[str, Mapping[str, Any]] = {
-    "lazy, grammar": {"profile": "held", "profiles": (LAZY,)},
-    "lazy, none": {"profile": "default"},
-    "tiny, grammar": {"profile": "tiny"},
+    "other, schema": {"profile": "constrained", "profiles": (CONSTRAINED,)},
+    "other, none": {"profile": "default"},
+    "tiny, schema": {"profile": "tiny"},
     "tiny, none": {"profile": "tiny", "grammar": False},
 }
 
 
 def conversation(way: str, case: Case) -> list[Any]:
-    """The request; by a ``lazy`` way behind another one that was answered by a call."""
+    """The request; by an ``other`` way behind another one that was answered by a call."""
     asked = {"role": "user", "content": case.request}
-    if not way.startswith("lazy"):
+    if not way.startswith("other"):
         return [asked]
     name = next(name for name in case.offered if name in EARLIER)
     arguments = EARLIER[name]

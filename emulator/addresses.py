@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
-from contextlib import closing
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -35,19 +33,27 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def origin(url: str) -> tuple[str, str, int | None]:
+    """Scheme, host and port: what a key is sent to."""
+    parts = urlsplit(url.strip())
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    return parts.scheme, parts.hostname or "", port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
 def is_own(url: str, host: str, port: int) -> bool:
-    """Return True if ``url`` leads to a server that listens on ``host`` and ``port`` of this machine."""
+    """Return True if ``url`` names this machine and the port of a server that listens on ``host``.
+
+    `emulator.web.middleware.loop_guard` notices every other name of the server at the first request.
+    """
     parts = urlsplit(url)
     if port == 0 or port != (parts.port or {"http": 80, "https": 443}.get(parts.scheme)):
         return False
-    listening = _addresses(host)
-    on_all_addresses = any(ip_address(address).is_unspecified for address in listening)
-    # A connection to the unspecified address (0.0.0.0) goes to loopback.
-    targets = {
-        "127.0.0.1" if ip_address(address).is_unspecified else address
-        for address in _addresses(parts.hostname or "")
-    }
-    return bool(targets & listening) or (on_all_addresses and any(map(_is_local, targets)))
+    target = reachable_host(parts.hostname or "").strip("[]")
+    serves_all = reachable_host(host).strip("[]") != host
+    return target == host or (is_loopback(target) and (serves_all or "localhost" in (target, host)))
 
 
 def reachable_host(host: str) -> str:
@@ -59,22 +65,3 @@ def reachable_host(host: str) -> str:
     if address.is_unspecified:
         return "127.0.0.1" if address.version == 4 else "[::1]"
     return f"[{host}]" if address.version == 6 else host
-
-
-def _addresses(host: str) -> set[str]:
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        return set()
-    return {str(address[0]).split("%")[0] for *_, address in found}
-
-
-def _is_local(address: str) -> bool:
-    """Return True if ``address`` belongs to this machine: a socket can be bound only to local addresses."""
-    family = socket.AF_INET6 if ip_address(address).version == 6 else socket.AF_INET
-    with closing(socket.socket(family, socket.SOCK_STREAM)) as probe:
-        try:
-            probe.bind((address, 0))
-        except OSError:
-            return False
-    return True

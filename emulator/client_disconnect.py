@@ -14,9 +14,15 @@ would stop may then serve another request. Knows nothing of sockets, streams or 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from typing import Protocol
+
+from emulator.errors import EmulatorError
+
+_CHECK_SECONDS = 0.25
 
 
 class ClientDisconnect:
@@ -26,11 +32,18 @@ class ClientDisconnect:
         self._lock = threading.RLock()
         self._stops: dict[object, Callable[[], None]] = {}
         self.happened = False
+        self.error: EmulatorError | None = None
+        """What the client, which is still there, is sent instead of its answer; None if it disconnected."""
 
-    def report(self) -> None:
-        """Record the disconnect and stop all registered work. Safe to call twice."""
+    def report(self, error: EmulatorError | None = None) -> None:
+        """Record the disconnect and stop all registered work. Safe to call twice.
+
+        With ``error`` the proxy ends the request, not the client.
+        """
         # The lock is held while work is stopped, so that no block can end in the meantime.
         with self._lock:
+            if not self.happened:
+                self.error = error
             self.happened = True
             while self._stops:
                 _, stop = self._stops.popitem()
@@ -65,3 +78,19 @@ def has_disconnected() -> bool:
     """Return True if the client of the current request has disconnected."""
     disconnect = current.get()
     return disconnect is not None and disconnect.happened
+
+
+class _Lock(Protocol):
+    def acquire(self, *, timeout: float) -> bool: ...
+
+
+def acquire_for_client(lock: _Lock, seconds: float) -> bool:
+    """Acquire ``lock``. Returns False after ``seconds``, or soon after the client has disconnected."""
+    until = time.monotonic() + seconds
+    while not has_disconnected():
+        remaining = max(0.0, until - time.monotonic())
+        if lock.acquire(timeout=min(remaining, _CHECK_SECONDS)):
+            return True
+        if not remaining:
+            break
+    return False

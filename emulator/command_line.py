@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any, Literal, NoReturn, get_args, get_origin
 
@@ -17,43 +17,18 @@ from pydantic.fields import FieldInfo
 
 from emulator.settings import Settings
 
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "Upstream": (
-        "base_url", "api_key", "local_model", "profile", "grammar", "retry_grammar", "repair_attempts",
-        "response_format", "recover_reasoning", "drop_fields", "pass_through", "upstream_seconds",
-        "upstream_connect_seconds", "upstream_retries", "answer_seconds", "max_reply_chars",
-        "tools", "pass_client_key", "fallbacks", "upstream_requests", "breaker_failures", "breaker_seconds",
-    ),
-    "Clients": (
-        "port", "host", "client_keys", "client_keys_file", "open", "allowed_hosts", "cors_origins",
-        "ping_seconds", "stream_calls", "drain_seconds", "workers", "threads", "waiting_requests",
-        "bodies_bytes",
-        "max_body_bytes", "client_seconds", "client_open_requests", "client_requests_per_minute",
-        "requests_per_minute",
-    ),
-    "Tool programs and sandboxes": (
-        "programs", "order", "sandbox", "engines", "program_seconds", "program_calls", "warm_kernels",
-        "max_kernels", "kernel_age_seconds", "docker_image", "docker_host", "gateway_url", "gateway_token",
-        "gateway_kernel",
-    ),
-    "Code interpreter": (
-        "interpreter", "interpreter_approval", "interpreter_seconds", "interpreter_runs",
-        "interpreter_fixes", "approval_seconds", "interpreter_idle_seconds", "warm_interpreters",
-    ),
-    "Storage": (
-        "store", "files_dir", "files_index", "response_seconds", "store_seconds", "max_file_bytes",
-        "max_files", "files_bytes", "max_containers", "container_bytes", "container_memory",
-    ),
-    "Inspector": (
-        "inspector", "inspector_key", "inspector_traces", "inspector_bytes", "inspector_seconds",
-    ),
-    "Log": ("log_level", "log_bodies", "otel", "otel_content"),
-}  # fmt: skip
+GROUPS = {
+    "base_url": "Upstream",
+    "port": "Clients",
+    "programs": "Tool programs and sandboxes",
+    "interpreter": "Code interpreter",
+    "store": "Storage",
+    "inspector": "Inspector",
+    "log_level": "Log",
+}
+"""The first setting of each group, in the order of `Settings` -> the group's title."""
 _COLUMN = 36
 """The column in which a flag's description starts."""
-
-OTHERS = "Others"
-"""The group of settings that `GROUPS` does not list."""
 
 COMMON = frozenset(
     "base_url api_key local_model profile port host client_keys open sandbox interpreter store "
@@ -103,19 +78,13 @@ def flag_settings() -> dict[str, FieldInfo]:
 
 def settings_help(*, everything: bool) -> str:
     """The flags by group, one line each."""
-    fields = flag_settings()
-    grouped = {name for names in GROUPS.values() for name in names}
-    groups = {**GROUPS, OTHERS: tuple(name for name in fields if name not in grouped)}
-    sections = []
-    for title, names in groups.items():
-        lines = [
-            _line(name, fields[name])
-            for name in names
-            if name in fields and (everything or name in COMMON)
-        ]
-        if lines:
-            sections.append("\n".join([f"{title}:", *lines]))
-    return "\n\n".join(sections)
+    lines: list[str] = []
+    for name, field in flag_settings().items():
+        if name in GROUPS:
+            lines += ["", f"{GROUPS[name]}:"]
+        if everything or name in COMMON:
+            lines.append(_line(name, field))
+    return "\n".join(lines[1:])
 
 
 def _line(name: str, field: FieldInfo) -> str:

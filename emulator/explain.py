@@ -97,8 +97,10 @@ def explain(
         Section("Tools as Python", answer_request.toolset.stubs or "none"),
         Section(f"Prompt (profile {profile.name})", "\n\n".join(map(_message, messages))),
     ]
-    if "grammar" in fields:
-        shown.append(Section("Grammar", str(fields["grammar"])))
+    constrained = answer_request.is_constrained and "response_format" in fields
+    if constrained:
+        schema = json.dumps(fields["response_format"], indent=1, ensure_ascii=False)
+        shown.append(Section("Constraint (response_format)", schema))
     if reply is None:
         return Explanation(tuple(shown))
     with ExitStack() as running:
@@ -113,7 +115,9 @@ def explain(
             order=answer_request.order,
             one_at_a_time=answer_request.call_policy.one_at_a_time,
         )
-        state = TurnState(messages, fields, answer_request.call_policy, None)
+        state = TurnState(
+            messages, fields, answer_request.call_policy, None, constrained=constrained
+        )
         judged = _judged(settings, answer_request, driver, state, reply)
     return Explanation((*shown, *judged.sections), judged.usable)
 
@@ -136,6 +140,7 @@ def _judged(
         answer_request.call_policy,
         answer_format=answer_request.answer_format,
         recover_reasoning=settings.recover_reasoning,
+        constrained=state.constrained,
     )
     trace = Trace("explained", "", "")
     turn = trace.begin_turn("", state.messages, {})

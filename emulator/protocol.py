@@ -6,7 +6,8 @@ prompts, engines or Flask.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -77,6 +78,8 @@ class Message(Lenient):
     tool_calls: list[HistoryCall] | None = None
     tool_call_id: str | None = None
     function_call: FunctionCall | None = None
+    is_error: Any = Field(default=None, exclude=True)
+    """True if a result is marked as a failure: Messages and Responses can do that."""
 
     @property
     def text(self) -> str:
@@ -196,6 +199,21 @@ def validated(model: type[M], value: Any, place: str = "") -> M:
         inside = _path(first["loc"], value, missing=first["type"] == "missing")
         param = f"{place}.{inside}" if place and inside else place or inside
         raise BadRequest(f"Invalid value for {param!r}: {first['msg']}.", param=param) from error
+
+
+def renamed_places(*places: tuple[str, str]) -> Callable[[str], str]:
+    """Return a function that rewrites places of the chat request in a text as those of the client's request.
+
+    ``places`` are regular expressions and their replacements.
+    """
+    patterns = [(re.compile(pattern), place) for pattern, place in places]
+
+    def rename(text: str) -> str:
+        for pattern, place in patterns:
+            text = pattern.sub(place, text)
+        return text
+
+    return rename
 
 
 def _path(location: tuple[int | str, ...], value: Any, *, missing: bool) -> str:

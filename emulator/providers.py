@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+
+from emulator.addresses import origin
 
 BASE_URL_VARIABLE = "OPENAI_BASE_URL"
 
@@ -27,9 +28,9 @@ class Provider:
     def owns(self, url: str, variables: Mapping[str, str]) -> bool:
         """Return True if the provider's key may be sent to ``url``."""
         paired = variables.get(self.base_url_variable or "")
-        if paired and _origin(paired) == _origin(url):
+        if paired and origin(paired) == origin(url):
             return True
-        return _origin(url) == _origin(self.base_url)
+        return origin(url) == origin(self.base_url)
 
 
 PROVIDERS = (
@@ -69,12 +70,3 @@ def provider_defaults(
     return ProviderDefaults(
         new_url, url_from=url_from, unsent=tuple(provider.key for provider in keys)
     )
-
-
-def _origin(url: str) -> tuple[str, str, int | None]:
-    parts = urlsplit(url.strip())
-    try:
-        port = parts.port
-    except ValueError:
-        port = None
-    return parts.scheme, parts.hostname or "", port or {"http": 80, "https": 443}.get(parts.scheme)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import gc
 import os
+import secrets
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
+from pydantic import SecretStr
 
 from emulator import start_messages
 from emulator.client_keys import InvalidClientKeys
@@ -54,7 +56,11 @@ def serve(configuration: Configuration, print_messages: PrintMessages) -> None:
     except CannotListen as error:
         raise CannotServe(str(error), code=1) from error
     print_messages(*configuration.notes)
-    settings = settings.model_copy(update={"port": listener.getsockname()[1]})
+    token = _inspector_token(settings)
+    update: dict[str, Any] = {"port": listener.getsockname()[1]}
+    if token:
+        update["inspector_key"] = SecretStr(token)
+    settings = settings.model_copy(update=update)
     with ExitStack() as cleanup:
         folder = _run_folder(settings, cleanup)
         # gunicorn forks, so everything that has threads or child processes starts in the worker.
@@ -72,9 +78,8 @@ def serve(configuration: Configuration, print_messages: PrintMessages) -> None:
             if first:
                 print_messages(
                     start_messages.serving(settings, configuration.upstream),
-                    start_messages.inspector(settings),
+                    start_messages.inspector(settings, token),
                     start_messages.stored(settings),
-                    start_messages.old_location(settings, Path.home()),
                 )
             threading.Thread(
                 target=_start_worker,
@@ -116,6 +121,12 @@ def _start_worker(
     gc.set_threshold(5_000, 10, 20)
 
 
+def _inspector_token(settings: Settings) -> str:
+    """Return a key for the inspector of this run, or "" if its access is set."""
+    has_keys = settings.wants_keys or settings.inspector_key.get_secret_value()
+    return "" if has_keys or settings.inspector != "on" else secrets.token_hex(24)
+
+
 def _check_files(settings: Settings) -> None:
     """Check the files that the settings name. Raises `CannotServe`."""
     if any(row.template for row in settings.profiles):
@@ -134,8 +145,6 @@ def _check_files(settings: Settings) -> None:
 
 def _with_local_model(settings: Settings, cleanup: ExitStack) -> Settings:
     """Start the embedded model and return settings that use it as the upstream. ``cleanup`` stops it."""
-    from pydantic import SecretStr
-
     from emulator.upstream import local_model
 
     try:
@@ -152,8 +161,9 @@ def _prefill_opening(settings: Settings) -> None:
     from emulator.answering.tiny.turn import opening_messages
     from emulator.upstream import local_model
 
+    opening = opening_messages(constrained=settings.grammar)
     threading.Thread(
-        target=local_model.read_ahead, args=(settings.base_url, opening_messages()), daemon=True
+        target=local_model.read_ahead, args=(settings.base_url, opening), daemon=True
     ).start()
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -20,13 +20,23 @@ from pydantic_settings import (
 )
 
 from emulator import addresses, settings_sources
-from emulator.upstream_settings import ProfileRow, Tools, UpstreamRow
+from emulator.upstream_settings import ProfileRow, SchemaField, Tools, UpstreamRow
 
 Order = Literal["auto", "dataflow", "strict"]
 """Which calls of a program are sent in one message (`emulator.programs.order`)."""
 MemoryLimit = Literal["1g", "4g", "16g", "64g"]
 
 BUILT_IN_PROFILES = ("default", "reasoning", "tiny", "openai")
+
+
+def _split(value: Any) -> Any:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+Split = BeforeValidator(_split)
+"""Reads a list as words separated by commas, except in the file."""
 
 
 class Settings(BaseSettings):
@@ -39,19 +49,9 @@ class Settings(BaseSettings):
         frozen=True,
     )
 
-    api_key: SecretStr = Field(SecretStr("lol"), description="key sent to the upstream")
     base_url: str = Field("http://0.0.0.0:4000/v1", description="OpenAI-compatible upstream")
-    port: int = Field(8001, ge=0, le=65535, description="port to listen on")
-    host: str = Field("127.0.0.1", description="address to listen on")
-    open: bool = Field(False, description="listen beyond loopback without client keys")
-    client_keys: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
-        (), description="keys that clients must present, separated by commas"
-    )
-    client_keys_file: str = Field(
-        "", description="file of client keys and what each key permits (docs/operate.md)"
-    )
+    api_key: SecretStr = Field(SecretStr("lol"), description="key sent to the upstream")
     local_model: bool = Field(False, description="start the embedded small model as the upstream")
-
     upstreams: tuple[UpstreamRow, ...] = Field(
         (), description="several upstreams, instead of base_url and api_key (docs/upstreams.md)"
     )
@@ -62,6 +62,43 @@ class Settings(BaseSettings):
     profiles: tuple[ProfileRow, ...] = Field(
         (), description="custom profiles: how to prompt which model (docs/upstreams.md)"
     )
+    profile: str = Field(
+        "auto",
+        description="how to prompt the model: default, reasoning, tiny, openai, or one of profiles; "
+        "auto chooses by the model's name",
+    )
+    grammar: bool = Field(
+        True, description="constrain calls by a JSON Schema if the profile's upstream accepts one"
+    )
+    retry_grammar: SchemaField = Field(
+        "off", description="type of response_format by which a repair request constrains calls"
+    )
+    repair_attempts: int = Field(
+        3, ge=0, le=10, description="how often the model is asked again after an unusable answer"
+    )
+    response_format: Literal["emulate", "pass"] = Field(
+        "emulate", description="without tools, emulate response_format or pass it to the upstream"
+    )
+    recover_reasoning: bool = Field(
+        False, description="run code found in reasoning if there is no answer outside of it"
+    )
+    drop_fields: Annotated[tuple[str, ...], NoDecode, Split] = Field(
+        (), description="request fields that the upstream refuses, separated by commas"
+    )
+    pass_through: Annotated[tuple[str, ...], NoDecode, Split] = Field(
+        ("*",),
+        description="paths below /v1 that are passed to the upstream, such as embeddings or audio/*, "
+        "separated by commas; *: all paths that are not served here",
+    )
+    upstream_seconds: float = Field(600, gt=0, description="longest silence of the upstream")
+    upstream_connect_seconds: float = Field(10, gt=0, description="longest wait for a connection")
+    upstream_retries: int = Field(
+        2, ge=0, le=10, description="retries of a failed upstream request"
+    )
+    answer_seconds: float = Field(
+        3600, gt=0, description="deadline of one answer, including all turns of the model"
+    )
+    max_reply_chars: int = Field(2**20, ge=1024, description="longest reply of the model")
     tools: Tools = Field(
         "emulate",
         description="who turns replies into tool calls: this proxy (emulate), the upstream (native), or the "
@@ -70,8 +107,13 @@ class Settings(BaseSettings):
     pass_client_key: bool = Field(
         False, description="send each client's own key to the upstream, instead of api_key"
     )
-    fallbacks: Annotated[tuple[str, ...], NoDecode] = Field(
+    fallbacks: Annotated[tuple[str, ...], NoDecode, Split] = Field(
         (), description="models to try if the upstream fails, separated by commas"
+    )
+    first_token_seconds: float = Field(
+        60,
+        gt=0,
+        description="how long an upstream may be silent at first before a fallback is asked",
     )
     upstream_requests: int = Field(
         0, ge=0, description="limit of concurrent requests to an upstream; 0: no limit"
@@ -79,46 +121,69 @@ class Settings(BaseSettings):
     breaker_failures: int = Field(
         5,
         ge=0,
-        description="consecutive failures after which requests to an upstream pause; 0: never",
+        description="consecutive failures of a model after which requests to it pause; 0: never",
     )
     breaker_seconds: float = Field(
         5,
         gt=0,
         description="how long requests to a failed upstream pause; then one request tests it",
     )
-    profile: str = Field(
-        "auto",
-        description="how to prompt the model: default, reasoning, tiny, openai, or one of profiles; "
-        "auto chooses by the model's name",
+
+    port: int = Field(8001, ge=0, le=65535, description="port to listen on")
+    host: str = Field("127.0.0.1", description="address to listen on")
+    client_keys: Annotated[tuple[SecretStr, ...], NoDecode, Split] = Field(
+        (), description="keys that clients must present, separated by commas"
     )
-    grammar: bool = Field(True, description="send a grammar if the profile's upstream accepts one")
-    repair_attempts: int = Field(
-        3, ge=0, le=10, description="how often the model is asked again after an unusable answer"
+    client_keys_file: str = Field(
+        "", description="file of client keys and what each key permits (docs/operate.md)"
     )
-    response_format: Literal["emulate", "pass"] = Field(
-        "emulate", description="without tools, emulate response_format or pass it to the upstream"
-    )
-    retry_grammar: Literal["off", "grammar", "guided_grammar"] = Field(
-        "off", description="field in which a repair request sends a grammar of valid calls"
-    )
-    recover_reasoning: bool = Field(
-        False, description="run code found in reasoning if there is no answer outside of it"
-    )
-    drop_fields: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="request fields that the upstream refuses, separated by commas"
-    )
-    cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="web origins that browsers may call from, or *, separated by commas"
-    )
-    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+    open: bool = Field(False, description="listen beyond loopback without client keys")
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode, Split] = Field(
         (),
         description="additional host names under which a proxy without client keys may be called, "
         "*.example.com or *, separated by commas",
     )
+    cors_origins: Annotated[tuple[str, ...], NoDecode, Split] = Field(
+        (), description="web origins that browsers may call from, or *, separated by commas"
+    )
+    ping_seconds: float = Field(10, gt=0, description="silence after which a stream gets a comment")
     stream_calls: Literal["delta", "statement", "block"] = Field(
         "statement",
         description="send a call when its statement, or its whole block, is complete; delta: stream the long "
         "text of a first call while the model writes it",
+    )
+    ready_strict: bool = Field(
+        False, description="/readyz is 503 while any upstream, not all, does not answer"
+    )
+    drain_seconds: float = Field(
+        8, ge=0, le=3600, description="how long open requests may continue when the proxy stops"
+    )
+    workers: int = Field(
+        1, ge=1, le=64, description="processes that serve requests; at most one per core is useful"
+    )
+    threads: int = Field(
+        1024, ge=1, le=4096, description="maximum number of requests served at the same time"
+    )
+    waiting_requests: int = Field(
+        64, ge=0, le=4096, description="requests that may wait for a thread; others get a 503"
+    )
+    bodies_bytes: int = Field(
+        2 * 2**30, ge=1024, description="maximum total size of the request bodies in memory"
+    )
+    max_body_bytes: int = Field(32 * 2**20, ge=1024, description="largest request body")
+    client_seconds: float = Field(
+        20,
+        gt=0,
+        description="longest wait for a request's head, and for its body before it must arrive at 16 KiB/s",
+    )
+    client_open_requests: int = Field(
+        0, ge=0, description="limit of open requests per client key, including streams; 0: no limit"
+    )
+    client_requests_per_minute: int = Field(
+        0, ge=0, description="limit of requests per minute and client key; 0: no limit"
+    )
+    requests_per_minute: int = Field(
+        0, ge=0, description="limit of requests per minute of all clients; 0: no limit"
     )
 
     programs: Literal["on", "off"] = Field(
@@ -129,35 +194,14 @@ class Settings(BaseSettings):
         description="which calls are sent together: calls whose order cannot matter (auto), all calls that "
         "do not need each other's results (dataflow), or none (strict)",
     )
-    store: str = Field(
-        "~/.local/state/tool-use-api-emulator/programs.sqlite",
-        description="where programs and responses are stored: a file, :memory:, or redis://host "
-        "for several replicas",
+    sandbox: Literal["bubblewrap", "docker", "gateway", "none"] = Field(
+        "bubblewrap", description="where kernels run; none: with the rights of your own account"
     )
-    store_seconds: float = Field(86_400, gt=0, description="how long a program waits for results")
-    response_seconds: float = Field(
-        2_592_000, gt=0, description="how long a response is stored, except with store: false"
-    )
-    engines: Annotated[tuple[Literal["monty", "kernel"], ...], NoDecode] = Field(
+    engines: Annotated[tuple[Literal["monty", "kernel"], ...], NoDecode, Split] = Field(
         ("monty", "kernel"),
         min_length=1,
         description="the engines, in the order in which they are tried",
     )
-    sandbox: Literal["bubblewrap", "docker", "gateway", "none"] = Field(
-        "bubblewrap", description="where kernels run; none: with the rights of your own account"
-    )
-    docker_image: str = Field(
-        "tool-use-api-emulator-kernel", description="image of the kernels (sandbox docker)"
-    )
-    docker_host: str = Field(
-        "", description="URL of the Docker engine on this machine; empty: the variable DOCKER_HOST"
-    )
-    gateway_url: str = Field(
-        "http://127.0.0.1:8888",
-        description="Jupyter gateway that runs the kernels (sandbox gateway)",
-    )
-    gateway_token: SecretStr = Field(SecretStr(""), description="token of the Jupyter gateway")
-    gateway_kernel: str = Field("python3", description="kernelspec to start at the Jupyter gateway")
     program_seconds: float = Field(10, gt=0, le=600, description="deadline of one program run")
     program_calls: int = Field(
         128, ge=1, le=10_000, description="maximum number of tool calls in one program"
@@ -179,9 +223,24 @@ class Settings(BaseSettings):
     kernel_age_seconds: float = Field(
         3600, gt=0, description="age at which an unused warm kernel is replaced"
     )
+    docker_image: str = Field(
+        "tool-use-api-emulator-kernel", description="image of the kernels (sandbox docker)"
+    )
+    docker_host: str = Field(
+        "", description="URL of the Docker engine on this machine; empty: the variable DOCKER_HOST"
+    )
+    gateway_url: str = Field(
+        "http://127.0.0.1:8888",
+        description="Jupyter gateway that runs the kernels (sandbox gateway)",
+    )
+    gateway_token: SecretStr = Field(SecretStr(""), description="token of the Jupyter gateway")
+    gateway_kernel: str = Field("python3", description="kernelspec to start at the Jupyter gateway")
 
     interpreter: Literal["on", "off"] = Field(
         "off", description="give every chat a code interpreter, not only those that ask for one"
+    )
+    interpreter_approval: bool = Field(
+        False, description="each cell of a container made for a request waits for approval"
     )
     interpreter_seconds: float = Field(60, gt=0, le=3600, description="deadline of one cell")
     interpreter_runs: int = Field(
@@ -193,9 +252,6 @@ class Settings(BaseSettings):
         le=100,
         description="how many cells in a row may fail after a first failed cell",
     )
-    interpreter_approval: bool = Field(
-        False, description="each cell of a container made for a request waits for approval"
-    )
     approval_seconds: float = Field(
         600, gt=0, description="how long a cell waits for approval; then it is declined"
     )
@@ -206,6 +262,11 @@ class Settings(BaseSettings):
         1, ge=0, le=64, description="interpreter kernels started in advance, after the first use"
     )
 
+    store: str = Field(
+        "~/.local/state/tool-use-api-emulator/programs.sqlite",
+        description="where programs and responses are stored: a file, :memory:, or redis://host "
+        "for several replicas",
+    )
     files_dir: str = Field(
         "~/.local/state/tool-use-api-emulator/files",
         description="folder for uploaded files and the files of containers, or :temporary:",
@@ -215,6 +276,10 @@ class Settings(BaseSettings):
         description="database that indexes files and containers of several replicas "
         "(postgresql+psycopg://user@host/name); files_dir is then a shared folder, or s3://bucket/prefix",
     )
+    response_seconds: float = Field(
+        2_592_000, gt=0, description="how long a response is stored, except with store: false"
+    )
+    store_seconds: float = Field(86_400, gt=0, description="how long a program waits for results")
     max_file_bytes: int = Field(64 * 2**20, ge=1, description="largest file that may be uploaded")
     max_files: int = Field(1000, ge=1, description="maximum number of uploaded files per client")
     files_bytes: int = Field(
@@ -230,57 +295,10 @@ class Settings(BaseSettings):
         "4g", description="largest memory_limit that a container may request"
     )
 
-    pass_through: Annotated[tuple[str, ...], NoDecode] = Field(
-        ("*",),
-        description="paths below /v1 that are passed to the upstream, such as embeddings or audio/*, "
-        "separated by commas; *: all paths that are not served here",
-    )
-    upstream_seconds: float = Field(600, gt=0, description="longest silence of the upstream")
-    answer_seconds: float = Field(
-        3600, gt=0, description="deadline of one answer, including all turns of the model"
-    )
-    upstream_connect_seconds: float = Field(10, gt=0, description="longest wait for a connection")
-    upstream_retries: int = Field(
-        2, ge=0, le=10, description="retries of a failed upstream request"
-    )
-    ping_seconds: float = Field(10, gt=0, description="silence after which a stream gets a comment")
-    drain_seconds: float = Field(
-        8, ge=0, le=3600, description="how long open requests may continue when the proxy stops"
-    )
-    workers: int = Field(
-        1, ge=1, le=64, description="processes that serve requests; at most one per core is useful"
-    )
-    threads: int = Field(
-        1024, ge=1, le=4096, description="maximum number of requests served at the same time"
-    )
-    waiting_requests: int = Field(
-        64, ge=0, le=4096, description="requests that may wait for a thread; others get a 503"
-    )
-    bodies_bytes: int = Field(
-        2 * 2**30, ge=1024, description="maximum total size of the request bodies in memory"
-    )
-    client_seconds: float = Field(
-        20,
-        gt=0,
-        description="longest wait for a request's head, and for its body before it must arrive at 16 KiB/s",
-    )
-    client_open_requests: int = Field(
-        0, ge=0, description="limit of open requests per client key, including streams; 0: no limit"
-    )
-    client_requests_per_minute: int = Field(
-        0, ge=0, description="limit of requests per minute and client key; 0: no limit"
-    )
-    requests_per_minute: int = Field(
-        0, ge=0, description="limit of requests per minute of all clients; 0: no limit"
-    )
-    max_body_bytes: int = Field(32 * 2**20, ge=1024, description="largest request body")
-    max_reply_chars: int = Field(2**20, ge=1024, description="longest reply of the model")
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="least severe events that are logged"
-    )
-    inspector: Literal["on", "off"] = Field(
+    inspector: Literal["on", "open", "off"] = Field(
         "on",
-        description="show each request in a browser, at the proxy's own address",
+        description="show each request in a browser, at the proxy's own address; open: to everyone who "
+        "reaches the port",
     )
     inspector_key: SecretStr = Field(
         SecretStr(""),
@@ -296,6 +314,11 @@ class Settings(BaseSettings):
     inspector_seconds: float = Field(
         86_400, gt=0, description="how long the inspector stores a request"
     )
+
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="least severe events that are logged"
+    )
+    log_bodies: bool = Field(False, description="log prompts and replies; they may contain secrets")
     otel: bool = Field(
         False,
         description="send a trace of each answer by OpenTelemetry; OTEL_* variables name the receiver",
@@ -303,23 +326,6 @@ class Settings(BaseSettings):
     otel_content: bool = Field(
         False, description="include prompts and replies in these traces; they may contain secrets"
     )
-    log_bodies: bool = Field(False, description="log prompts and replies; they may contain secrets")
-
-    @field_validator(
-        "client_keys",
-        "engines",
-        "drop_fields",
-        "cors_origins",
-        "allowed_hosts",
-        "pass_through",
-        "fallbacks",
-        mode="before",
-    )
-    @classmethod
-    def _split(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            return tuple(part.strip() for part in value.split(",") if part.strip())
-        return value
 
     @property
     def wants_keys(self) -> bool:
@@ -337,6 +343,11 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"host {self.host} is reachable from other machines: set EMULATOR_CLIENT_KEYS, "
                 "or use --open to serve everyone"
+            )
+        if self.inspector == "open" and (self.wants_keys or self.inspector_key.get_secret_value()):
+            raise ValueError(
+                "inspector open shows all clients' requests without a key: use it without client_keys and "
+                "inspector_key"
             )
         return self
 

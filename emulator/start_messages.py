@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from emulator import addresses
 from emulator.settings import Settings
-from emulator.settings_sources import APPLICATION
 
 CURL = """\
 curl {url}/v1/chat/completions -H 'content-type: application/json'{key} -d '{{
@@ -43,19 +41,12 @@ def stored(settings: Settings) -> str:
     return f"Stored: {'; '.join(parts)}."
 
 
-def inspector(settings: Settings) -> str:
+def inspector(settings: Settings, token: str = "") -> str:
     """The line with the inspector's address, or "" if the inspector is off."""
-    return (
-        f"The inspector shows each request: {url(settings)}/" if settings.inspector == "on" else ""
-    )
-
-
-def old_location(settings: Settings, home: Path) -> str:
-    """How to move the data that older versions stored in another folder; "" if there is none."""
-    old, new = home / ".cache" / APPLICATION, Path(settings.store).expanduser().parent
-    if new.name == APPLICATION and (old / "programs.sqlite").exists() and not new.exists():
-        return f"An older version stored its data in {old}. To keep using it: mv {old} {new}"
-    return ""
+    if settings.inspector == "off":
+        return ""
+    query = f"?token={token}" if token else ""
+    return f"The inspector shows each request: {url(settings)}/{query}"
 
 
 def first_request(settings: Settings, model: str) -> str:

@@ -19,16 +19,8 @@ Tools = Literal["emulate", "native", "auto"]
 """Who turns a model's reply into tool calls: this proxy, the upstream, or the upstream where it is able
 to."""
 
-GrammarField = Literal[
-    "off",
-    "grammar",
-    "guided_grammar",
-    "structured_outputs",
-    "ebnf",
-    "structural_tag",
-    "json_schema",
-]
-"""The request field in which an upstream accepts a grammar; ``off`` if it accepts none."""
+SchemaField = Literal["off", "json_schema", "json_object"]
+"""The type of ``response_format`` by which an upstream enforces a JSON Schema, or ``off``."""
 
 
 class _TableRow(BaseModel):
@@ -57,7 +49,7 @@ class UpstreamRow(_TableRow):
     profile: str | None = None
     tools: Tools | None = None
     grammar: bool | None = None
-    retry_grammar: Literal["off", "grammar", "guided_grammar"] | None = None
+    retry_grammar: SchemaField | None = None
     response_format: Literal["emulate", "pass"] | None = None
     recover_reasoning: bool | None = None
     drop_fields: tuple[str, ...] | None = None
@@ -65,6 +57,7 @@ class UpstreamRow(_TableRow):
     upstream_seconds: float | None = Field(None, gt=0)
     upstream_connect_seconds: float | None = Field(None, gt=0)
     upstream_retries: int | None = Field(None, ge=0, le=10)
+    first_token_seconds: float | None = Field(None, gt=0)
     upstream_requests: int | None = Field(None, ge=0)
     breaker_failures: int | None = Field(None, ge=0)
     breaker_seconds: float | None = Field(None, gt=0)
@@ -119,7 +112,7 @@ class ProfileRow(_TableRow):
     begins_inside: bool | None = None
     reasoning_field: str | None = None
     stop: tuple[str, ...] | None = None
-    grammar: GrammarField | None = None
+    grammar: SchemaField | None = None
     template: str | None = None
     """A Jinja file that replaces prompts/tools.jinja."""
 

@@ -4,12 +4,13 @@ Models write `await get_weather("Oslo")` and `asyncio.gather(f(1), f(2))` for fu
 coroutines. A pausing call has its result when it returns, so `await` is removed in the first case; in the
 second each call becomes `asyncio.sleep(0, f(1))`, an awaitable of the result in every engine. Line
 numbers stay the same. Calls that reach asyncio in another way stay unchanged, and raise the same
-TypeError as in Python.
+TypeError as in Python. Calls of `AWAITABLE` names are awaitable already.
 """
 
 import ast
 from collections.abc import Collection, Iterator
 
+from sandbox.engine import AWAITABLE
 from sandbox.parsing import parse, walk
 
 
@@ -25,6 +26,7 @@ def settle_awaits(source: str, names: Collection[str], awaited: str = "") -> str
         tree = parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return source
+    names = {name for name in names if not name.startswith(AWAITABLE)}
     edits = sorted(_edits(tree, names, awaited), reverse=True)
     lines = [line.encode() for line in source.splitlines(keepends=True)]
     for line, column, removed, inserted in edits:

@@ -21,11 +21,6 @@ _EXPECTED = [
 ]
 
 
-def check_all() -> list[Check]:
-    """Test the engines, and each fence of the bubblewrap sandbox. Takes about a second."""
-    return [check_monty(), *check_place("bubblewrap", {})]
-
-
 def check_monty() -> Check:
     """Test the monty engine."""
     return check("monty", MontyEngine)

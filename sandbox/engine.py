@@ -19,12 +19,19 @@ CHECK_PREFIX = "_check"
 them in the preamble. A check function returns its only argument."""
 
 
+AWAITABLE = values.AWAITABLE
+"""The prefix of pausing names whose calls return an awaitable. Such a call starts when it is awaited, and the
+program pauses when none of its coroutines can continue: all calls that it waits for are reported together."""
+
+
 @dataclass(frozen=True)
 class Paused:
     """The program called a pausing name and waits. `line` is 1-based in the piece, if known.
 
-    `pending` are other calls that a notebook's cell waits for at the same time, in their order.
-    Calls of the same `batch`, if not 0, belong to one display, comprehension or `asyncio.gather`.
+    `pending` are other calls that the program (`AWAITABLE`), or a notebook's cell, waits for at the same
+    time, in their order.
+    Calls of a cell with the same `batch`, if not 0, belong to one display, comprehension or
+    `asyncio.gather`.
     """
 
     name: str
@@ -71,8 +78,11 @@ class Session(Protocol):
     def start(self, source: str) -> Step:
         """Run one piece: one or more complete statements. Raises SandboxError."""
 
-    def resume(self, value: JSON) -> Step:
-        """Return ``value`` from the paused call and continue. Raises SandboxError."""
+    def resume(self, *results: JSON) -> Step:
+        """Return results to the paused call and, in order, to calls that are `pending` with it; continue.
+
+        Calls without a result stay pending. Raises SandboxError.
+        """
 
     def kill(self) -> None:
         """End the session. If it runs, `start` raises SandboxDied. May be called from any thread."""
@@ -99,6 +109,11 @@ class Engine(Protocol):
         """
 
     def close(self) -> None: ...
+
+
+def failed_result(text: str) -> JSON:
+    """What a host returns to a notebook's call that failed: the call raises ToolError(``text``)."""
+    return {values.FAILED: text}
 
 
 def fresh_seed() -> int:

@@ -185,11 +185,16 @@ class WarmPool(Generic[K]):
         return kernel
 
     def _waiting_kernel(self) -> K:
-        for _ in range(2):
+        for is_last in (False, True):
             with self._lock:
                 self._check_open()
                 future = self._next()
-            kernel = future.result()
+            try:
+                kernel = future.result()
+            except SandboxUnavailable:
+                if is_last:
+                    raise
+                continue
             self._started_at.pop(kernel, None)
             if kernel.alive():
                 return kernel

@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,38 +77,24 @@ def upstream() -> Iterator[ScriptedUpstream]:
 
 
 @pytest.fixture(scope="session")
-def open_shared_engines() -> Iterator[Callable[[Any], Any]]:
-    """Engines by what they are made of: probing the sandbox for each test would cost a second."""
-    from emulator.engines import open_engines
+def open_shared_engines() -> Iterator[Callable[[Any], dict[str, Any]]]:
+    """The engines of programs and of cells, as `create_app` takes them, by what they are made of: probing the
+    sandbox for each test would cost a second."""
+    from emulator.engines import InterpreterEngines, open_engines
 
     with ExitStack() as running:
         opened: dict[Any, Any] = {}
 
-        def open_shared(settings: Any) -> Any:
-            key = (settings.engines, settings.sandbox, settings.program_seconds)
-            if key not in opened:
-                opened[key] = open_engines(settings)
-                for engine in opened[key]:
+        def open_shared(settings: Any) -> dict[str, Any]:
+            programs = ("programs", settings.engines, settings.sandbox, settings.program_seconds)
+            cells = ("cells", settings.engines, settings.sandbox, settings.interpreter_seconds)
+            if programs not in opened:
+                opened[programs] = open_engines(settings)
+                for engine in opened[programs]:
                     running.callback(engine.close)
-            return opened[key]
-
-        yield open_shared
-
-
-@pytest.fixture(scope="session")
-def open_shared_kernels() -> Iterator[Callable[[Any], Any]]:
-    """The interpreter's engines by what they are made of, for the same reason."""
-    from emulator.engines import InterpreterEngines
-
-    with ExitStack() as running:
-        opened: dict[Any, Any] = {}
-
-        def open_shared(settings: Any) -> Any:
-            key = (settings.engines, settings.sandbox, settings.interpreter_seconds)
-            if key not in opened:
-                opened[key] = InterpreterEngines(settings)
-                running.callback(opened[key].close)
-            return opened[key]
+            if cells not in opened:
+                opened[cells] = running.enter_context(closing(InterpreterEngines(settings)))
+            return {"engines": opened[programs], "kernels": opened[cells]}
 
         yield open_shared
 
@@ -131,14 +117,13 @@ def files_index(new_index: Callable[[], str]) -> str:
 
 
 @pytest.fixture
-def start_proxy(
+def start_app(
     upstream: ScriptedUpstream,
-    open_shared_engines: Callable[[Any], Any],
-    open_shared_kernels: Callable[[Any], Any],
+    open_shared_engines: Callable[[Any], dict[str, Any]],
     files_index: str,
     tmp_path: Path,
-) -> Iterator[StartProxy]:
-    """`start_proxy(**settings) -> url` serves a proxy before `upstream`, until the test ends.
+) -> Iterator[Callable[..., tuple[str, Any]]]:
+    """`start_app(**settings) -> url, services` serves a proxy before `upstream`, until the test ends.
 
     What clients upload is kept in one folder for all proxies of a test; ``now`` is their clock.
     """
@@ -147,22 +132,24 @@ def start_proxy(
 
     with ExitStack() as running:
 
-        def start(*, now: Callable[[], float] = time.time, **settings: Any) -> str:
+        def start(*, now: Callable[[], float] = time.time, **settings: Any) -> tuple[str, Any]:
             # A kernel starts when a test's program needs one, not with every proxy.
             values: dict[str, Any] = {"warm_kernels": 0, "store": ":memory:"}
             values |= {"files_dir": str(tmp_path / "files"), "files_index": files_index}
             values |= {"base_url": upstream.base_url, "api_key": "upstream-key"}
             made = Settings(**values | settings)
-            app = create_app(
-                made,
-                engines=open_shared_engines(made),
-                kernels=open_shared_kernels(made),
-                now=now,
-            )
-            running.callback(app.extensions["emulator"].close)
-            return running.enter_context(serve(app))
+            app = create_app(made, **open_shared_engines(made), now=now)
+            services = app.extensions["emulator"]
+            running.callback(services.close)
+            return running.enter_context(serve(app)), services
 
         yield start
+
+
+@pytest.fixture
+def start_proxy(start_app: Callable[..., tuple[str, Any]]) -> StartProxy:
+    """`start_proxy(**settings) -> url`, as `start_app`."""
+    return lambda **settings: start_app(**settings)[0]
 
 
 @pytest.fixture

@@ -56,6 +56,16 @@ class AnswerRequest:
     def profile(self) -> Profile:
         return profile_of(self.settings, self.route.model)
 
+    @property
+    def is_constrained(self) -> bool:
+        """Whether the upstream may constrain the reply to a JSON object of words or calls.
+
+        An answer in the client's own format cannot be one of its strings.
+        """
+        free = self.answer_format is None or self.call_policy.required
+        on = self.settings.grammar and self.profile.grammar != "off"
+        return on and free and bool(self.toolset.tools) and self.interpreter is None
+
     def with_route(self, route: Route) -> AnswerRequest:
         """The same request to another upstream."""
         if route is self.route:

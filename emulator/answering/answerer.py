@@ -24,13 +24,14 @@ from typing import Any
 
 from emulator import metrics
 from emulator.answering.answer_request import AnswerRequest
+from emulator.answering.block_intent import IntentJudge
 from emulator.answering.cell_draft import CellDraft
 from emulator.answering.cell_resume import resume_cell
+from emulator.answering.constrained.schema import constraint, reply_schema
 from emulator.answering.conversation import Conversation
 from emulator.answering.deltas import read_deltas
 from emulator.answering.first_turn import first_turn
-from emulator.answering.grammar.calls import gbnf
-from emulator.answering.grammar.rules import UnusableGrammar
+from emulator.answering.intent import Request
 from emulator.answering.interpreter_session import InterpreterSession
 from emulator.answering.model_habits import ModelHabits, ModelKey
 from emulator.answering.profiles import reasoning_start_of
@@ -151,7 +152,16 @@ class Answerer:
             session=session,
         )
         quotations = Quotations(chat.messages, request.toolset)
-        state = TurnState(messages, fields, request.call_policy, session, quotations)
+        constrained = request.is_constrained and "response_format" in fields
+        state = TurnState(
+            messages,
+            fields,
+            request.call_policy,
+            session,
+            quotations,
+            constrained=constrained,
+            conversation=Request(chat.messages),
+        )
         words: list[str] = []
         calls: list[ToolCall] = []
         for event in self._with_fallback(driver, state):
@@ -192,11 +202,11 @@ class Answerer:
                 finish_reason = yield from self._read(reply, state, counter)
             except UpstreamFailed as error:
                 # The repair request may exceed the model's context: then the first fault is reported.
-                if not (
-                    state.attempt and error.status == 400 and isinstance(verdict, UnusableReply)
+                acceptable = state.has_answer
+                if not (state.attempt and isinstance(verdict, UnusableReply)) or not (
+                    acceptable or error.status == 400
                 ):
                     raise
-                acceptable = state.promised or verdict.kind == "quoted"
                 if not acceptable and verdict.kind != "cut":
                     raise state.model_failed(verdict) from error
                 yield Finish("stop" if acceptable else "length", counter.usage(state.messages))
@@ -234,7 +244,7 @@ class Answerer:
             if filtered or not state.can_continue(reply, counter, self.settings):
                 yield from reply.release_prose()
                 return answer_finish_reason(finish_reason or "length")
-        elif verdict.kind == "quoted":
+        elif verdict.kind in ("quoted", "doubtful"):
             if self.request.answer_format is None:
                 yield from reply.release_prose()
             if not state.confirm_quotation(reply, verdict, self.settings):
@@ -250,13 +260,17 @@ class Answerer:
         used_up = state.attempt >= self.settings.repair_attempts
         # The model is reminded of a promise once; a second promise may just be its style.
         promised_again = verdict.kind == "promised" and state.attempt
-        if promised_again or (used_up and (state.promised or verdict.kind == "promised")):
+        stays = state.has_answer or verdict.kind == "promised"
+        asked_again = state.doubt_questioned and verdict.kind != "doubtful"
+        if promised_again or (stays and (used_up or asked_again)):
             return "stop"
         metrics.REPAIRS.labels(verdict.kind).inc()
         if used_up:
             raise state.model_failed(verdict)
+        if retry_fields := self._retry_fields(verdict):
+            state.fields |= retry_fields
+            state.constrained = True
         state.add_repair(reply, verdict)
-        state.fields |= self._retry_fields(verdict)
         return None
 
     def _repeated_calls(self, state: TurnState) -> list[Call]:
@@ -275,7 +289,11 @@ class Answerer:
             seed=seed,
             repeated_calls=self._repeated_calls(state),
             quotations=state.quotations,
-            stream_arguments=settings.stream_calls == "delta" and bool(request.chat.stream),
+            judge=IntentJudge(
+                request.toolset, state.conversation, required, confirmed=state.doubt_questioned
+            ),
+            finds_long_calls=settings.stream_calls == "delta",
+            stream_arguments=bool(request.chat.stream),
         )
         draft: CodeDraft = program
         if session is not None:
@@ -289,19 +307,19 @@ class Answerer:
             answer_format=request.answer_format,
             recover_reasoning=settings.recover_reasoning,
             reasoning_start=self._reasoning_start(state),
-            quotation_questioned=state.quotation_questioned,
+            quotation_questioned=state.quotation_questioned or state.doubt_questioned,
             unfinished_block=state.unfinished_block,
+            constrained=state.constrained,
         )
 
     def _reasoning_start(self, state: TurnState) -> ReasoningStart:
-        """What is known about how the next reply starts."""
-        seen = self.habits.reasoning_start(self._reasoning_key)
-        if seen is not ReasoningStart.UNKNOWN:
-            return seen
-        by_name = reasoning_start_of(self.request.profile, self.request.route.model)
+        """What is known about how the next reply starts. One name may mean several models: a wrong guess
+        delays or shows reasoning, but hides no answer."""
+        guess = reasoning_start_of(self.request.profile, self.request.route.model)
+        start = self.habits.reasoning_start(self._reasoning_key, guess)
         # The truncated block that the next reply continues may have been a draft inside reasoning.
-        perhaps = state.unfinished_block and by_name is ReasoningStart.UNKNOWN
-        return ReasoningStart.PERHAPS_INSIDE if perhaps else by_name
+        perhaps = state.unfinished_block and start is ReasoningStart.UNKNOWN
+        return ReasoningStart.PERHAPS_INSIDE if perhaps else start
 
     @property
     def _reasoning_key(self) -> ModelKey:
@@ -344,13 +362,12 @@ class Answerer:
             save(self.store, replace(saved, origin=origin), saved.pending())
 
     def _retry_fields(self, verdict: UnusableReply) -> dict[str, Any]:
-        """A grammar of valid calls, if the operator says that the upstream accepts one."""
+        """The constraint to valid calls, if the operator says that the upstream accepts one."""
         field = self.settings.retry_grammar
         toolset, policy = self.request.toolset, self.request.call_policy
         if field == "off" or not toolset.tools or verdict.kind not in ("invalid", "required"):
             return {}
-        parallel = not policy.one_at_a_time
-        try:
-            return {field: gbnf(toolset.tools, required=True, only=policy.name, parallel=parallel)}
-        except UnusableGrammar:
-            return {}
+        schema = reply_schema(
+            toolset.tools, replace(policy, required=True), max_calls=self.settings.program_calls
+        )
+        return constraint(field, schema) if schema else {}

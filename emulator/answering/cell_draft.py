@@ -56,6 +56,7 @@ class _Block:
     pieces: list[str]
     """The original text with its fence."""
     in_a_row: bool
+    before: str = ""
     id: str = ""
     """The id of the cell, if the fence says Python: then its code is streamed."""
     text: list[str] = field(default_factory=list)
@@ -84,13 +85,24 @@ class CellDraft:
         self._cell_verdict: Verdict | None = None
         self._calls: list[ToolCall] = []
         own = tuple((name, name) for name in NAMES)
-        self.names = cached_tool_names((*own, *toolset.spellings))
+        self.names = cached_tool_names((*own, *toolset.spellings), toolset.constructors)
         self.offered_names = draft.offered_names
         self.has_code = False
 
     @property
     def is_done(self) -> bool:
         return (self.has_code and self._block is None) or self._draft.is_done
+
+    @property
+    def expects_blocks(self) -> bool:
+        return self._draft.expects_blocks
+
+    @property
+    def is_unsettled(self) -> bool:
+        return self._draft.is_unsettled
+
+    def settle(self, after: str) -> Iterator[AnswerEvent | str]:
+        return self._draft.settle(after)
 
     @property
     def has_open_call(self) -> bool:
@@ -131,9 +143,9 @@ class CellDraft:
         return self._code or ""
 
     def start_block(
-        self, dialect: str, raw: str, *, in_a_row: bool = False
+        self, dialect: str, raw: str, *, in_a_row: bool = False, before: str = ""
     ) -> Iterator[AnswerEvent]:
-        self._block = _Block(dialect, [raw], in_a_row)
+        self._block = _Block(dialect, [raw], in_a_row, before)
         if dialect == "python" and raw.strip(" \t\n`~").lower() in _LABELS:
             self._block.id = self._id = new_id(PREFIX)
             self.has_code = True
@@ -161,7 +173,10 @@ class CellDraft:
             record_block(block.dialect, block.pieces, ())
         elif cut_off or (code := self._as_cell(block, text)) is None:
             yield from self._draft.start_block(
-                block.dialect, "".join(block.pieces), in_a_row=block.in_a_row
+                block.dialect,
+                "".join(block.pieces),
+                in_a_row=block.in_a_row,
+                before=block.before,
             )
             yield from self._draft.feed(text, "")
             yield from self._draft.end_block("", cut_off=cut_off)

@@ -24,13 +24,16 @@ from emulator.events import (
 )
 from emulator.programs.call_history import (
     MAX_UNANSWERED_ROUNDS,
+    failures_of,
     results_of,
     shows_calls,
     unanswered_rounds,
 )
 from emulator.programs.ended import EndedProgram
+from emulator.programs.failures import Failure
 from emulator.programs.saved import parse_result
 from emulator.protocol import Message
+from sandbox.engine import failed_result
 
 
 def resume_cell(
@@ -50,9 +53,11 @@ def resume_cell(
     if not shows_calls(messages, waiting.calls):
         return None
     results = results_of(messages, waiting.calls)
+    failures = failures_of(messages, waiting.calls)
+    refused = [key for key, failure in failures.items() if failure is Failure.REFUSED]
     missing = [key for key in waiting.calls if key not in results]
     if missing:
-        if unanswered_rounds(messages, waiting.calls.keys()) >= MAX_UNANSWERED_ROUNDS:
+        if refused or unanswered_rounds(messages, waiting.calls.keys()) >= MAX_UNANSWERED_ROUNDS:
             return None
         yield UpstreamAccepted(container_id=session.container.id)
         for key in missing:
@@ -64,8 +69,11 @@ def resume_cell(
     yield CodeStarted(new_id(PREFIX), session.container.id)
     yield CodeDelta(waiting.code)
     yield CodeComplete(waiting.code)
-    values = {key: parse_result(text) for key, text in results.items()}
-    verdict = yield from run_events(session.interpreter.resume(session.container, values))
+    values = {
+        key: failed_result(text) if failures[key] else parse_result(text)
+        for key, text in results.items()
+    }
+    verdict = yield from run_events(session.interpreter.resume(session.container, values, refused))
     if isinstance(verdict, CellResult):
         code = waiting.code.rstrip("\n")
         if verdict.failed:

@@ -1,17 +1,25 @@
 """Read the text of a reply from its chunks. Chunks that arrive together become one delta.
 
 A fast upstream sends many chunks in one network read, and parsing text costs more than joining it.
+
+Some servers find calls in a model's words although the request offers no tools (Ollama with gpt-oss). Such a
+call becomes text again, in a form that the reader knows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from emulator.answering.native.call_assembly import CallAssembler, CallFragments
 from emulator.answering.profiles import Profile
 from emulator.answering.usage_counter import UsageCounter
 from emulator.errors import UpstreamFailed
 from emulator.upstream.interface import UpstreamReply
+
+_MAX_COMPARED = 100_000
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,7 @@ def read_deltas(
     """
     reasoning: list[str] = []
     content: list[str] = []
+    calls = _CallsAsText()
 
     def pending() -> ReplyDelta:
         delta = ReplyDelta("".join(reasoning), "".join(content))
@@ -43,10 +52,10 @@ def read_deltas(
     try:
         for chunk in reply:
             counter.count(chunk)
-            for choice in chunk.get("choices") or ():
-                delta = choice.get("delta") or {}
+            for choice in chunk["choices"]:
+                delta, reason = choice["delta"], choice.get("finish_reason")
                 thought, words = profile.reasoning(delta), delta.get("content") or ""
-                reason = choice.get("finish_reason")
+                words += calls.feed(words, delta.get("tool_calls") or (), ends=bool(reason))
                 if (reason or (thought and content)) and (reasoning or content):
                     yield pending()
                 if reason:
@@ -64,3 +73,28 @@ def read_deltas(
         raise
     if reasoning or content:  # more was announced, but the reply ended
         yield pending()
+
+
+class _CallsAsText:
+    """Writes the upstream's tool calls as the text that the model may have written."""
+
+    def __init__(self) -> None:
+        self._assembler = CallAssembler()
+        self._words = ""
+
+    def feed(self, words: str, pieces: Iterable[Mapping[str, Any]], *, ends: bool) -> str:
+        """Return the text of the calls that ``pieces`` complete; with ``ends`` also of an incomplete one."""
+        if len(self._words) < _MAX_COMPARED:
+            self._words += words
+        calls = [call for piece in pieces for call in self._assembler.feed(piece)]
+        if ends:
+            calls += self._assembler.close()
+        return "".join(self._text(call) for call in calls)
+
+    def _text(self, call: CallFragments) -> str:
+        if call.name and call.name in self._words and call.arguments.strip("{} ") in self._words:
+            return ""  # the server has left the call in the content too
+        opening = f'\n<tool_call>\n{{"name": {json.dumps(call.name)}, "arguments": '
+        if not call.is_complete and call.arguments:
+            return opening + call.arguments
+        return f"{opening}{call.arguments or '{}'}}}\n</tool_call>\n"

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from emulator.answering.intent import Intent, intent_before
 from emulator.programs.program import Program
 from emulator.reading.diagnostics import Diagnostic, locate
+from emulator.reading.own_names import OwnNames
+from emulator.reading.python_reader import PythonReader
 from emulator.reading.readers import Reader, Statement, Unreadable, mentions_tool
+from emulator.reading.tool_names import WRITTEN_NAME, ToolNames
 
 # A block of these dialects is not necessarily meant as a call.
-_AMBIGUOUS = ("python", "json", "yaml")
+_AMBIGUOUS = ("json", "yaml")
+_CALL = re.compile(
+    rf"(?P<defined>\b(?:def|class)\s+)?(?<![\w.])(?P<name>{WRITTEN_NAME.pattern})\s*\("
+)
+_SESSION = re.compile(
+    r"\s*(?:>>> ?|In ?\[\d+\]: |\$ |[A-Z]:\\[^\n>]*> ?|PS [A-Z]:\\|[\w.-]+@[\w.-]+:[^\n]*[$#] )"
+)
 
 
 @dataclass
@@ -29,6 +41,18 @@ class DraftBlock:
     error: Unreadable | None = None
     is_program: bool = False
     is_quoted: bool = False
+    before: str = ""
+    """The words before the block."""
+    tools: set[str] = field(default_factory=set)
+    """The Python names of the tools that the statements use."""
+    has_blank: bool = False
+    """Whether an argument is to be filled in (`blanks`)."""
+    blank_variables: set[str] = field(default_factory=set)
+    """Variables to which the block assigns a blank."""
+    has_run: bool = False
+    """Whether calls of the block may have been sent before its end."""
+    is_committed: bool = False
+    """Whether a call of the block is sent while the model writes it: nothing after that can stop it."""
 
     @property
     def raw(self) -> str:
@@ -38,9 +62,27 @@ class DraftBlock:
     def inner(self) -> str:
         return "".join(self.text)
 
+    @property
+    def own_names(self) -> OwnNames | None:
+        return self.reader.own_names if isinstance(self.reader, PythonReader) else None
+
+    @cached_property
+    def is_session(self) -> bool:
+        """Whether the block shows an interactive session. Known with its first statement."""
+        return _SESSION.match(self.inner) is not None
+
+    @cached_property
+    def intent_before(self) -> Intent | None:
+        return intent_before(self.before)
+
     def means_a_call(self, names: Collection[str]) -> bool:
         """Return True if unreadable text was meant to call one of the offered functions."""
-        return self.dialect not in _AMBIGUOUS or mentions_tool(self.raw, names)
+        if self.dialect != "python":
+            return self.dialect not in _AMBIGUOUS or mentions_tool(self.raw, names)
+        offered = ToolNames.of(names)
+        return any(
+            offered.find(call["name"]) and not call["defined"] for call in _CALL.finditer(self.raw)
+        )
 
     def added_to(self, program: Program) -> Program | None:
         """The program with this block appended; None if the block only repeats the program.

@@ -16,12 +16,12 @@ programs.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from emulator import json_codec
 from emulator.answering.open_text import SYNTAXES, OpenCall, OpenText
+from emulator.answering.written_calls import WrittenCall
 from emulator.events import ArgumentsDelta, CallStarted, pieces, serialize_arguments
 from emulator.reading.lexing import PythonScan
 from emulator.tools.tool import Tool
@@ -49,11 +49,11 @@ class EarlyCall:
         toolset: Toolset,
         key: str,
         *,
-        is_free: Callable[[Tool], bool],
-        quotes: Callable[[str], bool],
+        is_free: Callable[[Tool, Mapping[str, Any]], bool],
+        quotes: Callable[[WrittenCall], bool],
     ) -> None:
-        """``key`` is the call's id. ``is_free`` says whether calls of a tool may be sent early, ``quotes``
-        whether a text is a quotation."""
+        """``key`` is the call's id. ``is_free`` says whether a call may be sent early, given its tool and
+        its arguments so far, ``quotes`` whether a quotation begins like a call."""
         self._syntax = SYNTAXES[dialect]
         self._toolset = toolset
         self._key = key
@@ -98,10 +98,13 @@ class EarlyCall:
         ready = self._ready(body, text.quote)
         opening = self._syntax.opening(self._head[: text.start] + ready, text.quote)
         tool = self._toolset.find(opening.name) if opening else None
-        if opening is None or tool is None or not self._is_free(tool):
+        if opening is None or tool is None:
             return
         arguments = self._certain(tool, opening)
-        if arguments is None or self._quotes(re.sub(r"\w+\Z", "", self._head)):
+        if arguments is None or not self._is_free(tool, arguments):
+            return
+        values = (*opening.args, *opening.kwargs.values())
+        if self._quotes(WrittenCall(tool.python_name, values)):
             return
         self._text, self._head, self._rest = text, "", body[len(ready) :]
         self.started = CallStarted(self._key, tool.name, tool.kind)

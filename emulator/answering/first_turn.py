@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from emulator.answering.answer_request import AnswerRequest
-from emulator.answering.grammar.fields import grammar_fields
+from emulator.answering.constrained.schema import constraint, reply_schema
 from emulator.answering.interpreter_session import InterpreterSession
 from emulator.answering.prompt import instruct
 from emulator.answering.tiny.turn import DEFAULTS as TINY_DEFAULTS
@@ -32,11 +32,27 @@ def first_turn(
     withheld_fields = profile.withholds(settings.drop_fields) | NOT_IN_TOOL_TURNS
     fields = chat.upstream_fields(withheld_fields)
     fields["stream_options"] = {"include_usage": True}
-    no_code = not toolset.tools and session is None
-    if profile.few_shot and settings.grammar and no_code:
+    if profile.few_shot and settings.grammar and not toolset.tools and session is None:
         # Such an upstream can constrain even a very small model to a schema.
         fields["response_format"] = chat.response_format
-    if session is not None or not (profile.few_shot and toolset.tools):
+    constrained = request.is_constrained and session is None
+    if session is None and profile.few_shot and toolset.tools:
+        turn = tiny_turn(chat.messages, toolset, choice, spans, constrained=constrained)
+        messages, schema = turn.messages, turn.schema
+        if format_text and schema is None:
+            messages = [
+                *messages[:-1],
+                {**messages[-1], "content": f"{messages[-1]['content']}\n\n{format_text}"},
+            ]
+        limited = "max_completion_tokens" in fields
+        defaults = {k: v for k, v in TINY_DEFAULTS.items() if not (limited and k == "max_tokens")}
+        fields = defaults | fields
+    else:
+        schema = (
+            reply_schema(toolset.tools, choice, max_calls=settings.program_calls)
+            if constrained
+            else None
+        )
         messages = instruct(
             chat.messages,
             toolset,
@@ -47,19 +63,8 @@ def first_turn(
             habit=habit,
             engines=engines,
             sandbox=session.describe_sandbox() if session else None,
+            constrained=schema is not None,
         )
-        if settings.grammar and session is None:
-            fields |= grammar_fields(profile.grammar, toolset, choice)
-        return messages, profile.rename_fields(fields)
-    turn = tiny_turn(chat.messages, toolset, choice, spans)
-    if turn.grammar is not None and settings.grammar:
-        fields["grammar"] = turn.grammar
-    messages = turn.messages
-    if format_text and turn.grammar is None:
-        messages = [
-            *messages[:-1],
-            {**messages[-1], "content": f"{messages[-1]['content']}\n\n{format_text}"},
-        ]
-    limited = "max_completion_tokens" in fields
-    defaults = {k: v for k, v in TINY_DEFAULTS.items() if not (limited and k == "max_tokens")}
-    return messages, profile.rename_fields(defaults | fields)
+    if schema is not None:
+        fields |= constraint(profile.grammar, schema)
+    return messages, profile.rename_fields(fields)

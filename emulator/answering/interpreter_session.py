@@ -25,6 +25,12 @@ _MAX_LISTED_FILES = 50
 _LINK = re.compile(r"/containers/(cntr_[0-9a-f]+)/files/")
 
 
+class NetworkPolicy(BaseModel):
+    """A sandbox has no network, so this is the only policy."""
+
+    type: Literal["disabled"]
+
+
 class AutoContainer(BaseModel):
     """``{"type": "auto", ...}``: the proxy chooses the container. OpenAI's other fields are ignored."""
 
@@ -32,6 +38,7 @@ class AutoContainer(BaseModel):
 
     file_ids: list[str] = Field(default_factory=list, max_length=50)
     memory_limit: MemoryLimit | None = None
+    network_policy: NetworkPolicy | None = None
     stateful: bool = True
     approval: Literal["never", "required"] | None = None
     reuse: list[str] = Field(default_factory=list)

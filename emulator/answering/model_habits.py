@@ -13,7 +13,7 @@ from emulator.answering.reply_splitter import ReasoningStart
 
 _MAX_KEYS = 256
 _FIRM_AFTER = 4
-"""Turns in the same dialect that make a habit."""
+"""Turns in the same dialect, or replies that start outside reasoning, that make a habit."""
 
 ModelKey = tuple[str, ...]
 """Upstream, model and client; for reasoning also the request's reasoning switches."""
@@ -25,7 +25,7 @@ class ModelHabits:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._dialects: OrderedDict[ModelKey, deque[str]] = OrderedDict()
-        self._starts: OrderedDict[ModelKey, ReasoningStart] = OrderedDict()
+        self._starts: OrderedDict[ModelKey, list[ReasoningStart]] = OrderedDict()
 
     def record_dialects(self, key: ModelKey, dialects: Collection[str]) -> None:
         with self._lock:
@@ -43,11 +43,23 @@ class ModelHabits:
 
     def record_start(self, key: ModelKey, start: ReasoningStart) -> None:
         with self._lock:
-            self._starts[key] = start
+            starts = self._starts.setdefault(key, [])
+            starts.append(start)
+            # A reply that started inside is remembered forever: the name may belong to a router.
+            if start is ReasoningStart.OUTSIDE and len(starts) > _FIRM_AFTER:
+                starts.remove(start)
+            elif start is ReasoningStart.INSIDE:
+                starts[:] = [start]
             self._starts.move_to_end(key)
             if len(self._starts) > _MAX_KEYS:
                 self._starts.popitem(last=False)
 
-    def reasoning_start(self, key: ModelKey) -> ReasoningStart:
+    def reasoning_start(self, key: ModelKey, default: ReasoningStart) -> ReasoningStart:
+        """INSIDE after a reply that started inside; OUTSIDE if several replies did, and none inside;
+        ``default`` before the first reply."""
         with self._lock:
-            return self._starts.get(key, ReasoningStart.UNKNOWN)
+            starts = list(self._starts.get(key, ()))
+        if not starts:
+            return default
+        firm = starts == [ReasoningStart.OUTSIDE] * _FIRM_AFTER
+        return starts[-1] if firm or starts[-1] is ReasoningStart.INSIDE else ReasoningStart.UNKNOWN

@@ -74,7 +74,7 @@ class Pipeline:
         """
         if (trace := traces.current.get()) is not None:
             trace.model, trace.streamed = chat.model, bool(chat.stream)
-        route = self.upstreams.route(chat.model, client, chat.model_extra or ())
+        route = self.upstreams.route(chat.model, client, chat.model_extra)
         request = read_request(
             chat,
             client,
@@ -113,7 +113,7 @@ class Pipeline:
             has_output = False
             events_before_output: list[AnswerEvent] = []
             try:
-                for event in self._answer(request.with_route(route), until):
+                for event in self._answer(request.with_route(route), until, has_fallback=True):
                     if has_output or isinstance(event, UpstreamAccepted):
                         yield event
                         continue
@@ -153,8 +153,12 @@ class Pipeline:
             if request.with_route(route).choice_count == request.choice_count
         ]
 
-    def _answer(self, request: AnswerRequest, until: float) -> Iterator[AnswerEvent]:
-        upstream = self.upstreams.for_answer(request.route, request.client, until)
+    def _answer(
+        self, request: AnswerRequest, until: float, *, has_fallback: bool = False
+    ) -> Iterator[AnswerEvent]:
+        upstream = self.upstreams.for_answer(
+            request.route, request.client, until, has_fallback=has_fallback
+        )
         if request.relayed:
             _record(request, "relayed")
             return relay(request, upstream, self.store)

@@ -10,7 +10,7 @@ from typing import Any
 
 from emulator.answering.reply_splitter import ReasoningStart
 from emulator.settings import Settings
-from emulator.upstream_settings import GrammarField, ProfileRow
+from emulator.upstream_settings import ProfileRow, SchemaField
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Profile:
     plain: bool = True
     """Send texts as strings and the developer role as system: every chat template accepts that."""
     few_shot: bool = False
-    """Use examples, few tools and a llama.cpp ``grammar`` instead of instructions (`tiny`)."""
+    """Use examples, few tools and values copied from the request instead of instructions (`tiny`)."""
     begins_inside: bool = False
     """The chat template opens the reasoning; replies only close it."""
     renames: Mapping[str, str] = field(default_factory=dict)
@@ -38,8 +38,8 @@ class Profile:
     """A further delta field for reasoning, besides the two common ones."""
     stop: tuple[str, ...] = ()
     """The model's own stop strings, sent with each request."""
-    grammar: GrammarField = "off"
-    """The request field in which the upstream accepts a grammar."""
+    grammar: SchemaField = "off"
+    """How the upstream accepts a JSON Schema of the reply."""
     template: str = ""
     """An operator's Jinja file that replaces prompts/tools.jinja."""
 
@@ -112,6 +112,7 @@ PROFILES = (
         # Copying arguments from the request suits models of half a billion parameters and less.
         r"(?<![\d.])(?:\d{2,3}m|0\.[0-6]b)(?!\w)",
         few_shot=True,
+        grammar="json_schema",
     ),
     Profile("default", r""),
 )

@@ -1,27 +1,34 @@
 """The program in a reply: blocks -> statements -> calls. Knows nothing of prose or HTTP.
 
-For each block: `start_block`, `feed` for its text, `end_block`. After each new statement that calls a tool
-the program runs from its start, and its new calls are sent, until
+For each block: `start_block`, `feed` for its text, `end_block`, and `settle` with the words after it if the
+block is still `is_unsettled`: `block_intent` decides whether it runs. After each new statement that calls a
+tool (for tools that act: once the block is settled) the program runs from its start, and its new calls are
+sent, until
 
 * the program waits for results: later blocks are read for their statements, but nothing more runs;
 * the program is rejected: ``diagnostics`` says why. Calls that were sent remain; without any the model is
   asked for a better block;
 * the reply is truncated: ``truncated_block`` is the block to continue, and only complete statements count.
 
-A block that calls no tool is returned as text. What was sent never changes: a run that makes other calls
-than before is rejected (`ReplayDiverged`), and a call whose arguments were streamed early (`EarlyCall`) but
-that does not become that call ends the answer with `ModelFailed`.
+A block that is no call of a tool is returned as text. What was sent never changes: a run that makes other
+calls than before is rejected (`ReplayDiverged`), and a call whose arguments were streamed early (`EarlyCall`)
+but that does not become that call ends the answer with `ModelFailed`.
 """
 
 from __future__ import annotations
 
+import ast
 import secrets
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from emulator import metrics
+from emulator.answering.blanks import blank_variable, has_blank, is_blank
+from emulator.answering.block_intent import IntentJudge
 from emulator.answering.continuation import TAIL
 from emulator.answering.draft_block import DraftBlock, ForeignStatements
 from emulator.answering.early_call import EarlyCall
+from emulator.answering.intent import Intent
 from emulator.answering.open_text import SYNTAXES
 from emulator.answering.quotations import Quotations
 from emulator.answering.recording import record_block, record_run
@@ -44,9 +51,10 @@ from emulator.reading.readers import (
     READERS,
     Statement,
     Unreadable,
-    uses_tool,
+    used_tools,
 )
 from emulator.reading.tool_names import cached_tool_names
+from emulator.tools.tool import Tool
 
 
 class ProgramDraft:
@@ -64,9 +72,12 @@ class ProgramDraft:
         seed: int,
         repeated_calls: Collection[Call] = (),
         quotations: Quotations | None = None,
+        judge: IntentJudge | None = None,
+        finds_long_calls: bool = False,
         stream_arguments: bool = False,
     ) -> None:
-        """``stream_arguments``: a call may be sent while the model is still writing it."""
+        """``finds_long_calls``: the first call is decided as soon as it has a long text, and with
+        ``stream_arguments`` sent while the model is still writing it."""
         self._driver = driver
         self._toolset = driver.toolset
         self._required = required
@@ -75,14 +86,19 @@ class ProgramDraft:
         self._repeated_calls = repeated_calls
         self._suspect: DraftBlock | None = None
         self._quotations = quotations
-        self._may_stream = stream_arguments
+        self._judge = judge or IntentJudge(driver.toolset, required=required)
+        self._doubtful: list[str] = []
+        self._unsettled: DraftBlock | None = None
+        self._finds_long_calls = finds_long_calls
+        self._stream_arguments = stream_arguments
+        self._shown_after_calls = False
         self._early: EarlyCall | None = None
         self._block: DraftBlock | None = None
         self._recorded: list[CallRecord] = []
         self.truncated_block = ""
         self.quoted: list[str] = []
         self._id = secrets.token_hex(10)
-        self.names = cached_tool_names(self._toolset.spellings)
+        self.names = cached_tool_names(self._toolset.spellings, self._toolset.constructors)
         self._python_names = cached_tool_names(self._toolset.names)
         self.program = Program()
         self._ran: Program | None = None
@@ -91,6 +107,7 @@ class ProgramDraft:
         self.dialects: set[str] = set()
         self.diagnostics: list[Diagnostic] = []
         self._waits = False
+        self._last_dialect = "python"
         self._output = ""
         self._written = ""
         """The program with its comments; "" if it was merged from several blocks."""
@@ -118,7 +135,19 @@ class ProgramDraft:
 
         The current block is still read to its end, because its rest runs when the results arrive.
         """
-        return (self._waits and self._block is None) or bool(self.diagnostics)
+        waits = self._waits and self._block is None and self._unsettled is None
+        return (waits and not self.expects_blocks) or bool(self.diagnostics)
+
+    @property
+    def expects_blocks(self) -> bool:
+        """Whether the program waits after an element or JSON: models write parallel calls as several blocks,
+        and the rest runs when the results arrive."""
+        return self._waits and self._last_dialect != "python"
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether the last block waits for the words after it (`settle`)."""
+        return self._unsettled is not None
 
     @property
     def verdict(self) -> Verdict | None:
@@ -132,12 +161,14 @@ class ProgramDraft:
         if self.truncated_block:
             return UnusableReply("cut", {"tail": self.truncated_block[-TAIL:]})
         if self.quoted and not self.has_code:
-            return UnusableReply("quoted", {"quoted": self.quoted})
+            return UnusableReply("quoted", {"quoted": self.quoted, "shown": True})
+        if self._doubtful and not self.has_code:
+            return UnusableReply("doubtful", {"quoted": self._doubtful})
         return UnusableReply("output", {"diagnostics": self._output}) if self.has_code else None
 
     def saved_program(self) -> SavedProgram | None:
         """The program to resume when its results arrive; None if it was not read to its end."""
-        if self.truncated_block or self.quoted or not self.calls:
+        if self.truncated_block or self.quoted or self._shown_after_calls or not self.calls:
             return None
         ids = tuple(call.id for call in self.calls)
         failure = render(self.diagnostics)
@@ -152,32 +183,44 @@ class ProgramDraft:
         )
 
     def start_block(
-        self, dialect: str, raw: str, *, in_a_row: bool = False
+        self, dialect: str, raw: str, *, in_a_row: bool = False, before: str = ""
     ) -> Iterator[AnswerEvent]:
-        """Start a block; ``in_a_row`` if there is no prose between it and the previous block."""
-        self._block = DraftBlock(dialect, READERS[dialect](self.names), [raw], in_a_row)
-        if self._may_stream and dialect in SYNTAXES:
+        """Start a block; ``in_a_row`` if there is no prose between it and the previous block, ``before`` is
+        the prose before it."""
+        block = DraftBlock(dialect, READERS[dialect](self.names), [raw], in_a_row, before=before)
+        self._block = block
+        if self._finds_long_calls and dialect in SYNTAXES:
             # Only the first block: later calls may have to wait for its calls.
-            self._may_stream = False
+            self._finds_long_calls = False
             self._early = EarlyCall(
                 dialect,
                 self._toolset,
                 call_id(self._id, 0),
-                is_free=lambda tool: all(call.name != tool.name for call in self._repeated_calls),
-                quotes=lambda text: (
-                    self._quotations is not None and self._quotations.contains(text)
+                is_free=lambda tool, arguments: self._is_free(block, tool, arguments),
+                quotes=lambda call: (
+                    self._quotations is not None and self._quotations.begins_call(call)
                 ),
             )
         return iter(())
+
+    def _is_free(self, block: DraftBlock, tool: Tool, arguments: Mapping[str, Any]) -> bool:
+        """Return True if a call can be sent before its block ends."""
+        if any(call.name == tool.name for call in self._repeated_calls):
+            return False
+        block.has_blank |= any(is_blank(value, self._judge.request) for value in arguments.values())
+        return self._judge.before(block) is Intent.MEANT
 
     def feed(self, text: str, raw: str) -> Iterator[ToolCall | CallStarted | ArgumentsDelta]:
         """Add text to the block; yields the calls that can be sent. Raises `ModelFailed` as `end_block`
         does."""
         block = self._opened()
-        if self._early is not None and not block.statements:
-            yield from self._early.feed(text)
         block.pieces.append(raw)
         block.text.append(text)
+        if self._early is not None and not block.statements:
+            for event in self._early.feed(text):
+                block.is_committed = True
+                if self._stream_arguments:
+                    yield event
         if block.error is not None:
             return
         try:
@@ -185,8 +228,15 @@ class ProgramDraft:
         except Unreadable as error:
             block.error = error
             return
-        if self._take(block, statements) and self._by_statement:
+        if self._take(block, statements) and self._by_statement and self._runs_early(block):
+            block.has_run = True
             yield from self._run(block)
+
+    def _runs_early(self, block: DraftBlock) -> bool:
+        """Return True if calls of an unfinished block can be sent."""
+        if not block.is_committed and self._judge.acts(block.tools):
+            return False
+        return block.is_committed or self._judge.before(block) is not Intent.SHOWN
 
     def end_block(self, raw: str, *, cut_off: bool) -> Iterator[ToolCall | str]:
         """End the block. Yields its calls, or the block as text if it is not part of a program.
@@ -197,10 +247,30 @@ class ProgramDraft:
         block = self._opened()
         block.pieces.append(raw)
         self._block = None
+        self._last_dialect = block.dialect
         self._read_out(block, cut_off=cut_off)
         record_block(
             block.dialect, block.pieces, block.statements, block.error, quoted=block.is_quoted
         )
+        self._unsettled = block
+        if cut_off or block.is_committed or block.is_quoted or not self._judge.acts(block.tools):
+            yield from self.settle("", cut_off=cut_off)
+
+    def settle(self, after: str, *, cut_off: bool = False) -> Iterator[ToolCall | str]:
+        """Decide what the last block is, given the words after it; yields as `end_block` does."""
+        block, self._unsettled = self._unsettled, None
+        if block is None:
+            return
+        intent = Intent.MEANT if block.is_quoted else self._judge.judge(block, after)
+        doubtful = intent is Intent.DOUBTFUL and self._judge.acts(block.tools)
+        if (intent is Intent.SHOWN or doubtful) and (block.is_program or block.error):
+            self.truncated_block = ""
+            self._judge.remember_shown(block)
+            self._shown_after_calls |= block.has_run
+            if doubtful:
+                self._doubtful.append(block.inner.strip())
+            yield block.raw
+            return
         if block.error and not cut_off and (block.is_program or block.means_a_call(self.names)):
             self._reject(block.error.diagnostics, block.added_to(self.program))
         elif block.is_program:
@@ -215,9 +285,10 @@ class ProgramDraft:
                 self.dialects.add(block.dialect)
         elif self.truncated_block:
             pass  # neither a call nor prose
-        elif not block.is_quoted and (unknown := self._attempted(block)):
+        elif not block.is_quoted and intent is Intent.MEANT and (unknown := self._attempted(block)):
             self._reject(unknown)
         elif not self.has_open_call:
+            self._judge.remember_shown(block)
             yield block.raw
         if self.has_open_call and not self.truncated_block:
             raise self._broken_off(["it did not become a call"])
@@ -232,7 +303,7 @@ class ProgramDraft:
                 self._take(block, block.reader.close())
             except Unreadable as error:
                 block.error = error
-            if block.is_program and block.dialect != "python" and self._quotes(block.inner):
+            if block.is_program and block.dialect != "python" and self._quotes_block(block):
                 block.is_quoted, block.is_program = True, False
 
     def finish(self) -> Iterator[AnswerEvent]:
@@ -249,10 +320,15 @@ class ProgramDraft:
         """Add statements to the block. Returns True if one of them calls a tool."""
         new = False
         for statement in statements:
-            calling = uses_tool(statement.tree or statement.source, self._python_names)
+            code = statement.tree or statement.source
+            tools = set(used_tools(code, self._python_names))
+            calling = bool(tools)
+            if name := blank_variable(statement.source, self._judge.request):
+                block.blank_variables.add(name)
             if calling:
-                readings = dict.fromkeys((statement.original.strip(), statement.source))
-                block.is_quoted |= bool([text for text in readings if self._quotes(text)])
+                block.tools |= tools
+                block.has_blank |= self._has_blank(block, code)
+                block.is_quoted |= self._quotes(statement)
             if block.dialect != "python":
                 self._foreign.add(statement, block)
             if not block.is_quoted:  # statements after a quoted call may need its result
@@ -261,18 +337,36 @@ class ProgramDraft:
         block.is_program = block.is_program or new
         return new
 
-    def _quotes(self, text: str) -> bool:
-        """Return True if a call is a quotation, and remember it."""
-        quoted = self._quotations is not None and self._quotations.contains(text)
+    def _has_blank(self, block: DraftBlock, code: str | ast.AST) -> bool:
+        names, dots = self._python_names, bool(block.before.strip())
+        request, variables = self._judge.request, block.blank_variables
+        return has_blank(code, names, request, dots=dots, variables=variables)
+
+    def _quotes(self, statement: Statement) -> bool:
+        """Return True if a statement makes a call that is a quotation, and remember it."""
+        source, written = statement.source, statement.original.strip()
+        quoted = self._quotations is not None and self._quotations.contains_call(source, written)
         if quoted:
-            self.quoted.append(text)
+            self.quoted.append(source)
+        return quoted
+
+    def _quotes_block(self, block: DraftBlock) -> bool:
+        text = block.raw if block.dialect == "command" else block.inner
+        sources = [statement.source for statement in block.statements]
+        quoted = self._quotations is not None and self._quotations.contains_block(text, sources)
+        if quoted:
+            self.quoted += [text, *sources]
         return quoted
 
     def _attempted(self, block: DraftBlock) -> list[Diagnostic]:
         """Diagnostics for calls of unknown tools, if the block is meant as a call and not as
         documentation."""
         unknown = validate.unknown_calls(Program(tuple(block.statements)), self._toolset)
-        is_attempt = block.dialect != "python" or any(one.near for one in unknown)
+        own = block.own_names
+        is_script = own is not None and (own.has_definitions or own.is_script)
+        is_attempt = block.dialect != "python" or (
+            any(one.near for one in unknown) and not (is_script or block.is_session)
+        )
         if not (self._required or is_attempt):
             return []
         return [one.diagnostic for one in unknown]
@@ -323,7 +417,8 @@ class ProgramDraft:
     @property
     def has_open_call(self) -> bool:
         """Whether a call was sent in part. No other call may take its place."""
-        return self._early is not None and self._early.started is not None and not self.calls
+        started = self._early is not None and self._early.started is not None
+        return started and self._stream_arguments and not self.calls
 
     def _matches_early_call(self, call: Call) -> bool:
         return self._early is None or self._early.matches(call.name, call.arguments)

@@ -57,12 +57,14 @@ def instruct(
     habit: str = "python",
     engines: Collection[str] = ("monty", "kernel"),
     sandbox: SandboxDescription | None = None,
+    constrained: bool = False,
 ) -> list[ModelMessage]:
     """The messages for a turn in which the model may call ``toolset``'s functions.
 
     ``answer_format`` are the instructions for the form of a final answer, ``spans`` what the model saw of
     the history, ``habit`` the dialect of the model's calls, ``engines`` the names of the engines that run
-    programs, ``sandbox`` describes the interpreter, if there is one.
+    programs, ``sandbox`` describes the interpreter, if there is one. ``constrained``: the reply will be a
+    JSON object of words or calls.
     """
     instructions = answer_format
     if sandbox is not None:
@@ -77,7 +79,9 @@ def instruct(
         )
     elif toolset.tools:
         render_tools = (
-            partial(render_custom, profile.template) if profile.template else _tools_prompt
+            partial(render_custom, profile.template)
+            if profile.template
+            else partial(_tools_prompt, constrained=constrained)
         )
         instructions = render_tools(
             stubs=toolset.stubs,
@@ -90,19 +94,20 @@ def instruct(
             answer_format=answer_format,
             habit=habit,
         )
-    history = transcript(messages, toolset, spans)
+    history = transcript(messages, toolset, spans, constrained=constrained)
     if profile.system:
         return _after_system(instructions, history)
     return _without_system(instructions, history)
 
 
 @lru_cache(maxsize=32)  # clients offer the same tools with every request
-def _tools_prompt(**values: str | bool) -> str:
-    return render("tools.jinja", **values)
+def _tools_prompt(*, constrained: bool, **values: str | bool) -> str:
+    return render("constrained.jinja" if constrained else "tools.jinja", **values)
 
 
-def repair_messages(reply: str, **facts: Any) -> list[ModelMessage]:
+def repair_messages(reply: str, *, constrained: bool = False, **facts: Any) -> list[ModelMessage]:
     """An unusable reply and the request for a better one."""
+    facts["constrained"] = constrained
     return [
         {"role": "assistant", "content": reply or "..."},
         {"role": "user", "content": render("repair.jinja", **facts)},

@@ -1,9 +1,14 @@
 """Find calls that a model copied from another author's text.
 
 A call that appears in a message of the user, of a tool or of the system may not be the model's own intent:
-the author of a fetched web page, for example, must not call a tool by being quoted. Texts are compared
-literally, except for white space; the syntax does not matter. A call that the model makes in its own words
-because a text told it to is not detected (docs/security.md).
+the author of a fetched web page, for example, must not call a tool by being quoted.
+
+* A quotation repeats the *call*, in any syntax (`written_calls`). A value alone, such as a word of the
+  user's question, is no quotation. Code whose arguments are not literals is compared as text.
+* A call that the user orders ("Please run f(1)") or that the model has made before is its own.
+* Words that attribute the quotation ("The page says this; I did not follow it:") make it content.
+
+A call that the model makes in its own words because a text told it to is not detected (docs/security.md).
 """
 
 from __future__ import annotations
@@ -12,10 +17,12 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 from emulator import json_codec
 from emulator.answering.transcript import render_calls
+from emulator.answering.written_calls import WrittenCall, written_calls
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 
@@ -24,18 +31,52 @@ _SPACE = re.compile(r"\s+")
 _WORD = re.compile(r"\w+")
 _MARGIN = re.compile(r"^[ \t]*(?:(?:>>>|\.\.\.|[>|])[ \t]?)+", re.MULTILINE)
 """Prefixes of quoted lines in mails and consoles."""
-_FRAME = re.compile(
-    r"\A(?:\s*(?:<[^<>\n]{1,60}>|\[/?TOOL_CALLS\]|functools))+|(?:<[^<>\n]{1,60}>\s*)+\Z"
-)
 _MAX_STRINGS = 10_000
 _MAX_SEARCHED = 1 << 28
 """Characters searched for one answer. After that every call counts as quoted."""
+_CANDIDATE = 1 << 10
+"""Characters that count for each name that is found."""
+
+_ORDER = re.compile(
+    r"\s*(?:(?:please|now|then|first|just|next|ok|okay|hi|hello|hey|kindly|go|ahead|and|let's|(?:can|could|will"
+    r"|would) you|i (?:want|need|would like|'d like) you to)[\s,!]+)*"
+    r"(?:(?:run|call|execute|invoke|use|do|try|make|evaluate|perform)\b(?:[\s:`'\"]*\b(?:this|that|it|the|a|an"
+    r"|following|tool|function|command|code|block|python|exactly|once|again|with|for me|me|now|just)\b)*)?"
+    r"(?:\W|\b(?:name|tool|function|functions|tool_call|invoke)\b)*",
+    re.IGNORECASE,
+)
+"""The words between the start of a user's message and a call that the user orders."""
+_MAX_ORDER = 200
+
+_SOURCE = (
+    r"\b(?:it|this|that|page|web ?site|site|mail|e-?mail|message|document|file|text|results?|output|response"
+    r"|content|readme|article|author|tool|prompt|instructions?|snippet|comment|issue|note|someone|\w+\.\w{1,5})\b"
+)
+_ATTRIBUTION = re.compile(
+    rf"{_SOURCE}[^.!?]{{0,80}}\b(?:says?|said|reads?|states?|stated|contains?|instructs?|tells?|told|asks?|asked|wants?"
+    r"|shows?|suggests?|claims?|includes?|mentions?|quotes?|tries|tried)\b"
+    r"|\baccording to\b|\b(?:quoted?|quotation|injection|injected|malicious|suspicious)\b"
+    r"|\b(?:not|never|n't|n’t|without)\b[^.!?]{0,20}\b(?:follow|run|running|execut|call|obey|do|act)\w*"
+    r"|\b(?:ignor|refus|declin)\w+",
+    re.IGNORECASE,
+)
+_SENTENCE = 500
+_SENTENCE_END = re.compile(r"[.!?]+\s+|\n\s*\n")
 
 
 def squeezed(text: str) -> str:
     """``text`` without white space, except one blank between two words."""
     words = _BETWEEN_WORDS.sub("\0", _MARGIN.sub("", text))
     return _SPACE.sub("", words).replace("\0", " ")
+
+
+def attributes(before: str, after: str) -> bool:
+    """Return True if the last sentence before a block, or the first one after it, says that another author
+    wrote the block.
+    """
+    last = _SENTENCE_END.split(before.rstrip()[-_SENTENCE:])[-1]
+    first = _SENTENCE_END.split(after.lstrip()[:_SENTENCE])[0]
+    return any(_ATTRIBUTION.search(sentence) for sentence in (last, first))
 
 
 class Quotations:
@@ -47,26 +88,71 @@ class Quotations:
         self._searched = 0
         self._squeezings: dict[str, str] = {}
         self._confirmed: set[str] = set()
+        self._own: set[tuple[str, ...]] = set()
+        """The calls that the model has confirmed."""
 
     def contains(self, text: str) -> bool:
-        """Return True if ``text`` is a quotation that the model has neither confirmed nor called before."""
-        patterns = _patterns(text)
-        if patterns & self._confirmed or not any(self._occurs(pattern) for pattern in patterns):
-            return False
-        return not any(_single_quoted(pattern) in self._own_calls for pattern in patterns)
+        """Return True if ``text``, which the model has not confirmed, occurs in a message."""
+        pattern = squeezed(text)
+        return bool(pattern) and pattern not in self._confirmed and self._occurs(pattern)
+
+    def contains_call(self, source: str, written: str = "") -> bool:
+        """Return True if code makes a call that occurs in a message, and is not the model's own.
+
+        ``written`` is the code as the model wrote it, if that differs.
+        """
+        calls = written_calls(source, self._toolset.names)
+        if any(call is not None and self._quotes(call) for call in calls):
+            return True
+        literal = bool(calls) and None not in calls
+        return not literal and (self.contains(source) or bool(written and self.contains(written)))
+
+    def contains_block(self, text: str, sources: Sequence[str]) -> bool:
+        """Return True if a block occurs in a message, and its calls are not all the model's own."""
+        calls = [call for one in sources for call in written_calls(one, self._toolset.names)]
+        own = all(call is not None and self._is_own(call) for call in calls)
+        return not own and self.contains(text)
+
+    def begins_call(self, call: WrittenCall) -> bool:
+        """Return True if a message has a call whose last argument begins like that of ``call``."""
+        return self._quotes(call, unfinished=True)
 
     def confirm(self, text: str) -> None:
-        """The model was asked about ``text``: if it writes the text again, it means it."""
-        self._confirmed |= _patterns(text)
+        """The model was asked about ``text``: if it writes the text or its calls again, it means them."""
+        self._confirmed.add(squeezed(text))
+        self._own |= {call.key for call in written_calls(text, self._toolset.names) if call}
 
     def confirmed(self, texts: Sequence[str]) -> bool:
         """Return True if the model was asked about each of ``texts``."""
         return bool(texts) and all(squeezed(text) in self._confirmed for text in texts)
 
+    def _is_own(self, call: WrittenCall) -> bool:
+        return call.key in self._own or call.key in self._earlier_calls
+
+    def _quotes(self, call: WrittenCall, *, unfinished: bool = False) -> bool:
+        if self._is_own(call):
+            return False
+        tool = self._toolset.find(call.name)
+        parameters = (
+            [name for p in tool.arguments for name in (p.name, p.python_name)] if tool else []
+        )
+        names = {call.name, tool.name} if tool else {call.name}
+        for (role, text), name in product(self._lower_texts, names):
+            self._searched += len(text)
+            for at in call.candidates(text, name, parameters, unfinished=unfinished):
+                self._searched += _CANDIDATE
+                if self._searched > _MAX_SEARCHED:
+                    return True
+                if at is not None and not (
+                    _is_order(role, text, at) or _is_name_in_sentence(role, text, at, call)
+                ):
+                    return True
+        return self._searched > _MAX_SEARCHED
+
     def _occurs(self, pattern: str) -> bool:
         # Squeezing changes no word: only texts that contain the longest word need to be squeezed.
         word = max(_WORD.findall(pattern), key=len, default="")
-        for reading in self._texts:
+        for role, reading in self._texts:
             self._searched += len(reading)
             if self._searched > _MAX_SEARCHED:
                 return True
@@ -75,16 +161,21 @@ class Quotations:
             text = self._squeezed(reading)
             at = text.find(pattern)
             while at >= 0:
-                if _is_whole(text, at, at + len(pattern)):
+                if _is_whole(text, at, at + len(pattern)) and not _is_order(role, text, at):
                     return True
                 at = text.find(pattern, at + len(pattern))
         return False
 
     @cached_property
-    def _texts(self) -> list[str]:
+    def _texts(self) -> list[tuple[str, str]]:
+        """The role and a reading of each message that is not the assistant's."""
         others = [message for message in self._messages if message.role != "assistant"]
-        texts = dict.fromkeys(text for other in others for text in _readings(other.text))
-        return [text for text in texts if text]
+        texts = dict.fromkeys((one.role, text) for one in others for text in _readings(one.text))
+        return [(role, text) for role, text in texts if text]
+
+    @cached_property
+    def _lower_texts(self) -> list[tuple[str, str]]:
+        return [*dict.fromkeys((role, text.casefold()) for role, text in self._texts)]
 
     def _squeezed(self, reading: str) -> str:
         if reading not in self._squeezings:
@@ -92,21 +183,24 @@ class Quotations:
         return self._squeezings[reading]
 
     @cached_property
-    def _own_calls(self) -> frozenset[str]:
-        """The calls that the model has made in this conversation, as the history shows them."""
-        written = render_calls(self._messages, self._toolset)
-        return frozenset(_single_quoted(squeezed(call)) for call in written)
+    def _earlier_calls(self) -> frozenset[tuple[str, ...]]:
+        """The calls that the model has made in this conversation."""
+        names = self._toolset.names
+        sources = render_calls(self._messages, self._toolset)
+        return frozenset(call.key for one in sources for call in written_calls(one, names) if call)
 
 
-def _patterns(text: str) -> set[str]:
-    """``text`` squeezed, with the tags around it and without."""
-    without = _FRAME.sub("", text)
-    texts = (text,) if without == text else (text, without)
-    return {pattern for pattern in map(squeezed, texts) if pattern}
+def _is_order(role: str, text: str, at: int) -> bool:
+    """Return True if the user orders what ``text`` has at ``at``."""
+    return role == "user" and at <= _MAX_ORDER and _ORDER.fullmatch(text, 0, at) is not None
 
 
-def _single_quoted(text: str) -> str:
-    return text.replace('"', "'")
+def _is_name_in_sentence(role: str, text: str, at: int, call: WrittenCall) -> bool:
+    """Return True for "use f() to begin" outside of a tool's result: this only names the function."""
+    if role in ("tool", "function") or any(value not in ("", [], {}) for value in call.values):
+        return False
+    start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+    return len(_WORD.findall(text, start, end if end >= 0 else len(text))) > 1
 
 
 def _readings(text: str) -> Iterator[str]:
@@ -116,12 +210,21 @@ def _readings(text: str) -> Iterator[str]:
         yield html.unescape(text)
     if "\\" not in text:
         return
+    yield (unescaped := _unescaped(text))
+    if "\\" in unescaped:  # JSON in JSON
+        yield _unescaped(unescaped)
     try:
         value = json_codec.loads(text)
     except json_codec.NotJSON:
-        yield _ESCAPE.sub(lambda escape: _ESCAPED.get(escape[1], escape[1]), text)
-    else:
-        yield from _strings(value)
+        return
+    for string in _strings(value):
+        yield string
+        if "\\" in string:
+            yield _unescaped(string)
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda escape: _ESCAPED.get(escape[1], escape[1]), text)
 
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)

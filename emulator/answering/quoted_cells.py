@@ -27,7 +27,7 @@ def quoted_parts(code: str, quotations: Quotations, names: Collection[str]) -> l
     ]
     parts = [text for _, text in effective]
     calls = [text for node, text in effective if calls_tool(node, offered)]
-    if quoted := [text for text in calls if quotations.contains(text)]:
+    if quoted := [text for text in calls if quotations.contains_call(text)]:
         return quoted
     if parts and all(map(quotations.contains, parts)):
         return parts

@@ -30,7 +30,10 @@ from emulator.events import (
 from emulator.reading.events import Reasoning, Text
 from emulator.reading.leading_reasoning import LeadingReasoning
 from emulator.storage.key_value import KeyValueStore
+from emulator.upstream.failures import quote
 from emulator.upstream.upstreams import AnswerUpstream
+
+_OUTPUT = ("content", "reasoning_content", "reasoning", "refusal", "audio", "images")
 
 
 def relay(
@@ -49,7 +52,9 @@ def relay(
     fields["stream_options"] = {"include_usage": True}
     usage: dict[str, Any] | None = None
     last: dict[str, Any] = {}
-    answered = False
+    answered = has_output = False
+    unfinished: set[int] = set()
+    call: Any = None
     remaining = settings.max_reply_chars * (chat.n or 1)
     with upstream.open(relayed_messages(request, store, plain=profile.plain), fields) as reply:
         yield UpstreamAccepted(headers=reply.headers)
@@ -57,31 +62,54 @@ def relay(
             usage = chunk.pop("usage", None) or usage
             chunk["object"], chunk["model"] = "chat.completion.chunk", chat.model
             last = chunk
-            if choices := chunk.get("choices"):
+            if choices := chunk["choices"]:
+                for choice in choices:
+                    call = _drop_calls(choice) or call
+                    _note_end(choice, unfinished)
+                    has_output = has_output or any(choice["delta"].get(n) for n in _OUTPUT)
                 answered = True
                 yield RelayedChunk(chunk, reply.more_arrived)
                 for choice in choices:
                     remaining -= _size(choice)
             if remaining < 0:  # the maximum length of a reply
-                yield RelayedChunk({**last, "choices": [_cut(n) for n in range(chat.n or 1)]})
+                yield RelayedChunk(
+                    {**last, "choices": [_end(n, "length") for n in range(chat.n or 1)]}
+                )
+                unfinished.clear()
                 break
         if not answered:
             raise UpstreamFailed("The upstream's answer has no choices.")
+        if call and not has_output:
+            raise UpstreamFailed(f"The upstream called a tool, but there is none: {quote(call)}")
+        if unfinished:  # [DONE] came without a finish_reason
+            yield RelayedChunk({**last, "choices": [_end(n, "stop") for n in sorted(unfinished)]})
         if usage:
             yield RelayedChunk({**last, "choices": [], "usage": usage})
+
+
+def _drop_calls(choice: dict[str, Any]) -> Any:
+    """Remove calls, which the client could not run: the request has no tools. Returns them."""
+    if reason := choice.get("finish_reason"):
+        choice["finish_reason"] = answer_finish_reason(reason)
+    return choice["delta"].pop("tool_calls", None)
 
 
 def _size(choice: Any) -> int:
     """Roughly the characters that a chunk adds to its choice, in any field."""
     size = 0
-    for name, value in (choice.get("delta") or {}).items():
+    for name, value in choice["delta"].items():
         if value and name != "role":
             size += len(value if isinstance(value, str) else str(value))
     return size
 
 
-def _cut(index: int) -> dict[str, Any]:
-    return {"index": index, "delta": {}, "finish_reason": "length"}
+def _note_end(choice: dict[str, Any], unfinished: set[int]) -> None:
+    change = unfinished.discard if choice.get("finish_reason") else unfinished.add
+    change(choice["index"])
+
+
+def _end(index: int, finish_reason: FinishReason) -> dict[str, Any]:
+    return {"index": index, "delta": {}, "finish_reason": finish_reason}
 
 
 def expand_relayed_chunks(
@@ -105,7 +133,7 @@ def expand_relayed_chunks(
         relayed = True
         counter.count(event.chunk)
         for choice in event.chunk["choices"]:
-            delta = choice.get("delta") or {}
+            delta = choice["delta"]
             if reasoning := request.profile.reasoning(delta):
                 yield ReasoningDelta(reasoning)
             yield from words.feed(delta.get("content") or "")

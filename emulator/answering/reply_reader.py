@@ -13,44 +13,41 @@ import structlog
 
 from emulator.answering.answer_format import AnswerFormat, FormatMismatch
 from emulator.answering.call_policy import CallPolicy
+from emulator.answering.constrained.reply import ConstrainedSplitter
 from emulator.answering.continuation import Continuation
+from emulator.answering.intent import MAX_AFTER, MAX_BEFORE, promises_call
 from emulator.answering.prose import Prose
+from emulator.answering.quotations import attributes
 from emulator.answering.recording import record_reply
 from emulator.answering.reply_splitter import ReasoningStart, ReplySplitter
 from emulator.answering.verdicts import FinalReply, UnusableReply, Verdict
 from emulator.events import AnswerEvent, ContentDelta, ReasoningDelta, ToolCall
 from emulator.programs.saved import SavedProgram
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Reasoning, Text
+from emulator.reading.openings import EXAMPLE
 from emulator.reading.splitter import Splitter
 from emulator.reading.tool_names import ToolNames
 
 log = structlog.get_logger()
 
-MAX_AFTERWORD = 300
+MAX_AFTERWORD = MAX_AFTER
 """Characters of prose after a program that are read in search of another block."""
-MAX_PROMISE = 2000
-"""Characters at the end of an answer that are searched for a promise."""
 # A model that writes the output of its program invents it: the rest of the reply is useless.
 _INVENTED_OUTPUT = re.compile(
-    r"\s*(?:[*#>`_\s]*)(?:output|results?|returns?|response)\b|\s*```(?!py)", re.IGNORECASE
-)
-# "Let me check the weather." at the end of a reply without a call; but not "Let me know".
-_PROMISE = re.compile(
-    r"(?:\b(?:I'll|I will|I am going to|I'm going to|let me|let's)\s+(?:now\s+|first\s+|just\s+)?"
-    r"(?:check|look|call|use|get|fetch|find|search|retrieve|query|run|see)\b)[^.!?\n]*[.!:\u2026]*\s*$",
+    r"\s*(?:[*#>`_\s]*)(?:output|results?|returns?|response)(?!\w|\Z)|\s*```(?!py|\Z)",
     re.IGNORECASE,
 )
-
-
 # "NO", "No, I only quoted it."; a longer reply is for the client.
 _DECLINED = re.compile(r"\W{0,8}no\b[^\n]{0,160}", re.IGNORECASE)
+_EXAMPLE_FENCE = re.compile(r"\A([ \t]*(?:`{3,}|~{3,}))[^\r\n]*")
 
 
 class CodeDraft(Protocol):
     """Collects and runs the code of a reply: `ProgramDraft`, or `CellDraft` with an interpreter.
 
-    The reader calls `start_block`, `feed`, `end_block` for each block, then `finish` once the upstream's
-    connection is closed. `end_block` yields the block as text if it is no code to run.
+    The reader calls `start_block`, `feed`, `end_block` for each block and, if it ``is_unsettled``, `settle`
+    with the words after it; then `finish` once the upstream's connection is closed. `end_block` and `settle`
+    yield the block as text if it is no code to run.
     """
 
     @property
@@ -72,12 +69,17 @@ class CodeDraft(Protocol):
     @property
     def is_done(self) -> bool: ...
     @property
+    def expects_blocks(self) -> bool: ...
+    @property
+    def is_unsettled(self) -> bool: ...
+    @property
     def verdict(self) -> Verdict | None: ...
     def start_block(
-        self, dialect: str, raw: str, *, in_a_row: bool = False
+        self, dialect: str, raw: str, *, in_a_row: bool = False, before: str = ""
     ) -> Iterator[AnswerEvent]: ...
     def feed(self, text: str, raw: str) -> Iterator[AnswerEvent]: ...
     def end_block(self, raw: str, *, cut_off: bool) -> Iterator[AnswerEvent | str]: ...
+    def settle(self, after: str) -> Iterator[AnswerEvent | str]: ...
     def finish(self) -> Iterator[AnswerEvent]: ...
     def saved_program(self) -> SavedProgram | None: ...
     @property
@@ -99,22 +101,32 @@ class ReplyReader:
         reasoning_start: ReasoningStart = ReasoningStart.OUTSIDE,
         quotation_questioned: bool = False,
         unfinished_block: str = "",
+        constrained: bool = False,
     ) -> None:
-        """``quotation_questioned``: the model was asked whether it means a quoted call, and this reply is
-        its answer. ``unfinished_block``: the block in which the last reply was truncated, if this reply
-        continues it."""
+        """``quotation_questioned``: the model was asked whether it means a quoted or doubtful call, and this
+        reply is its answer. ``unfinished_block``: the block in which the last reply was truncated, if this
+        reply continues it. ``constrained``: the reply is a JSON object of words or calls."""
         self.draft = draft
         self.prose = prose
         self._call_policy = choice
         self._format = answer_format
         self._recover_reasoning = recover_reasoning
         self._quotation_questioned = quotation_questioned
-        self._splitter = ReplySplitter(draft.names, reasoning_start)
+        splitter = ReplySplitter(draft.names, reasoning_start)
+        self._splitter = ConstrainedSplitter(splitter) if constrained else splitter
         self._continuation = (
             Continuation(unfinished_block, draft.names) if unfinished_block else None
         )
         self._reasoning: list[str] = []
         self._afterword = ""
+        self._before_block: str | None = None
+        self._words_since: list[str] = []
+        """The prose since the reply's start or its last block."""
+        self._before = self._words_before_last = ""
+        """The words since the last block, and before it."""
+        self._after = ""
+        """The words after a block that waits for them."""
+        self._in_example = False
         self._misformed = ""
         self._answered = False
         self._has_content = False
@@ -148,13 +160,15 @@ class ReplyReader:
             yield from self._events(self._splitter.feed(self._continuation.close()))
         if not self.done:
             for event in self._splitter.close(cut_off=cut_off):
-                yield from self._event(event, cut_off=cut_off)
+                if not self.done:
+                    yield from self._event(event, cut_off=cut_off)
+            yield from self._settle()
         if self._recover_reasoning and not (self._has_content or cut_off):
             yield from self._recover()
         self.done = True
         yield from self.draft.finish()
         if (
-            self.draft.verdict is None
+            self._draft_verdict is None
             and not self.draft.has_code
             and not self._call_policy.required
         ):
@@ -173,7 +187,7 @@ class ReplyReader:
 
     @property
     def verdict(self) -> Verdict:
-        if (verdict := self.draft.verdict) is not None:
+        if (verdict := self._draft_verdict) is not None:
             return verdict
         if self._misformed:
             return UnusableReply("format", {"diagnostics": self._misformed})
@@ -181,9 +195,22 @@ class ReplyReader:
             return UnusableReply("required", {"names": self._names()})
         if not self._answered:
             return UnusableReply("empty", {"names": self._names()})
-        if self.draft.names and _PROMISE.search(self.prose.sent[-MAX_PROMISE:]):
+        if self.draft.names and promises_call(self.prose.sent):
             return UnusableReply("promised", {"names": self._names()})
         return FinalReply()
+
+    @property
+    def _draft_verdict(self) -> Verdict | None:
+        """The draft's verdict; None if it is a quotation that the words around it attribute."""
+        verdict = self.draft.verdict
+        if (
+            isinstance(verdict, UnusableReply)
+            and verdict.facts.get("shown")
+            and not self._call_policy.required
+            and attributes(self._before_block or "", "".join(self._words_since))
+        ):
+            return None
+        return verdict
 
     def _names(self) -> list[str]:
         return [self._call_policy.name] if self._call_policy.name else self.draft.offered_names
@@ -220,20 +247,53 @@ class ReplyReader:
             case Reasoning(text):
                 yield from self._reason(text)
             case Text(text):
+                self._words_since.append(text)
+                self._before = (self._before + text)[-MAX_BEFORE:]
                 yield from self._words(text)
             case BlockStart(dialect, raw):
+                yield from self._settle()
                 self._has_content = True
-                in_a_row = not self._afterword.strip()
-                yield from self.draft.start_block(dialect, raw, in_a_row=in_a_row)
+                if self._before_block is None:
+                    self._before_block = "".join(self._words_since)
+                self._words_since.clear()
+                self._in_example = dialect == EXAMPLE
+                before = self._before if self._before.strip() else self._words_before_last
+                self._before, self._words_before_last = "", before
+                if self._in_example:
+                    yield from self._words(_EXAMPLE_FENCE.sub(r"\1python", raw))
+                elif not self.draft.is_done:
+                    in_a_row = not self._afterword.strip()
+                    yield from self.draft.start_block(
+                        dialect, raw, in_a_row=in_a_row, before=before
+                    )
+            case BlockDelta(_, raw) if self._in_example:
+                yield from self._words(raw)
+            case BlockEnd(raw) if self._in_example:
+                yield from self._words(raw)
             case BlockDelta(text, raw):
                 yield from self.draft.feed(text, raw)
             case BlockEnd(raw, at_reply_end=at_reply_end):
                 # A truncated block calls nothing, whatever its syntax.
-                for part in self.draft.end_block(raw, cut_off=cut_off and at_reply_end):
-                    if isinstance(part, str):
-                        yield from self._not_code(part)
-                    else:
-                        yield part
+                yield from self._parts(self.draft.end_block(raw, cut_off=cut_off and at_reply_end))
+        self.done = self.done or self.draft.is_done
+
+    def _parts(self, parts: Iterable[AnswerEvent | str]) -> Iterator[AnswerEvent]:
+        for part in parts:
+            if isinstance(part, str):
+                yield from self._not_code(part)
+            else:
+                yield part
+
+    def _settle(self) -> Iterator[AnswerEvent]:
+        """Let the draft decide about a block that waited for the words after it."""
+        if not self.draft.is_unsettled:
+            return
+        after, self._after = self._after, ""
+        # A model that goes on with a result of its own invention meant the call.
+        invented = _INVENTED_OUTPUT.match(after + "\n")
+        yield from self._parts(self.draft.settle("" if invented else after))
+        if after:
+            yield from self._words(after)
         self.done = self.done or self.draft.is_done
 
     def _reason(self, text: str) -> Iterator[AnswerEvent]:
@@ -243,11 +303,18 @@ class ReplyReader:
 
     def _words(self, text: str) -> Iterator[AnswerEvent]:
         self._has_content = self._has_content or bool(text.strip())
+        if self.draft.is_unsettled:
+            self._after += text
+            invented = _INVENTED_OUTPUT.match(self._after)
+            if invented or len(self._after.strip()) > MAX_AFTERWORD:
+                yield from self._settle()
+            return
         if self.draft.has_code:
             # A reply may end in endless white space: it does not count.
             self._afterword = (self._afterword + text).lstrip()
             words = self._afterword
-            self.done = bool(len(words.strip()) > MAX_AFTERWORD or _INVENTED_OUTPUT.match(words))
+            longest = 0 if self.draft.expects_blocks else MAX_AFTERWORD
+            self.done = bool(len(words.strip()) > longest or _INVENTED_OUTPUT.match(words))
             return
         if words := self.prose.feed(text):
             yield ContentDelta(words)

@@ -4,7 +4,8 @@ Such a reply thinks first, often with drafts of calls, and only closes the reaso
 in drafts must not run, so the splitter must know on which side of ``</think>`` the reply starts. It learns
 that from earlier replies (`ReasoningStart`), from the model's name, or from this reply. States:
 
-* **settled**: the start is known (INSIDE or OUTSIDE). Events pass.
+* **settled**: the start is known (OUTSIDE) or expected (INSIDE). Events pass. If a complete reply that was
+  expected INSIDE never closes its reasoning, it is an answer: what was shown as reasoning is read once more.
 * **streaming** (UNKNOWN): prose passes, since reasoning shown as prose does no harm. At the first block after
   prose the state becomes buffering: the block may be a draft.
 * **buffering** (from the first event if the start is INSIDE_UNTIL_SHOWN or PERHAPS_INSIDE): nothing passes.
@@ -28,7 +29,7 @@ from enum import Enum
 from itertools import pairwise
 
 from emulator.reading.events import BlockEnd, BlockStart, Event, Reasoning, Text, merge_events
-from emulator.reading.splitter import Splitter
+from emulator.reading.splitter import Splitter, split
 from emulator.reading.tags import REASONING
 
 
@@ -91,6 +92,8 @@ class ReplySplitter:
     def _feed(self, text: str) -> list[Event]:
         self._is_empty = self._is_empty and not text
         events = self._splitter.feed(text)
+        if self._expected is ReasoningStart.INSIDE and not self._splitter.reasoning_ended:
+            self._text.append(text)
         if self._settled:
             if self._splitter.unopened_reasoning or self._splitter.reasoning_ended:
                 inside = (
@@ -114,7 +117,8 @@ class ReplySplitter:
         if self._settled:
             ended = self._splitter.reasoning_ended or cut_off
             if self._expected is ReasoningStart.INSIDE and not ended:
-                self.reasoning_start = ReasoningStart.UNKNOWN  # the template seems to have changed
+                self.reasoning_start = ReasoningStart.UNKNOWN  # another template or model
+                return [*events, *split("".join(self._text), self._names)]
             elif self._splitter.unopened_reasoning:
                 self.reasoning_start = ReasoningStart.INSIDE
             return events

@@ -6,14 +6,17 @@ client's messages show, a `TranscriptSpan` replaces them.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from emulator.answering.constrained.reply import write_reply
 from emulator.answering.python_calls import fence, summarize_call, write_call
 from emulator.protocol import FunctionCall, Message
 from emulator.tools.toolset import Toolset
@@ -27,6 +30,7 @@ _PROMPTS = Environment(
     keep_trailing_newline=False,
 )
 _PROMPTS.filters["fence"] = fence
+_PROMPTS.filters["json"] = partial(json.dumps, ensure_ascii=False)
 
 _UNKNOWN_CALL = "a call that is no longer part of this conversation"
 
@@ -56,19 +60,26 @@ def render(template: str, **values: Any) -> str:
 
 
 def transcript(
-    messages: Sequence[Message], toolset: Toolset, spans: Sequence[TranscriptSpan] = ()
+    messages: Sequence[Message],
+    toolset: Toolset,
+    spans: Sequence[TranscriptSpan] = (),
+    *,
+    constrained: bool = False,
 ) -> list[ModelMessage]:
-    """Render the history without the tool role; ``spans`` are in order and do not overlap."""
+    """Render the history without the tool role; ``spans`` are in order and do not overlap.
+
+    With ``constrained`` the assistant's messages are JSON objects of words and calls.
+    """
     rendered: list[ModelMessage] = []
     summaries: dict[str, str] = {}
     at = 0
     for span in spans:
-        rendered += _rendered(messages[at : span.start], summaries, toolset)
+        rendered += _rendered(messages[at : span.start], summaries, toolset, constrained)
         rendered += span.messages
         for message in messages[span.start : span.stop]:
             summaries |= _summaries(message, toolset)
         at = span.stop
-    return merged([*rendered, *_rendered(messages[at:], summaries, toolset)])
+    return merged([*rendered, *_rendered(messages[at:], summaries, toolset, constrained)])
 
 
 def render_calls(messages: Sequence[Message], toolset: Toolset) -> list[str]:
@@ -116,7 +127,7 @@ def joined(first: Any, second: Any) -> Any:
 
 
 def _rendered(
-    messages: Sequence[Message], summaries: dict[str, str], toolset: Toolset
+    messages: Sequence[Message], summaries: dict[str, str], toolset: Toolset, constrained: bool
 ) -> list[ModelMessage]:
     """``summaries``: call id -> summary; the calls of ``messages`` are added."""
     rendered: list[ModelMessage] = []
@@ -141,9 +152,11 @@ def _rendered(
         content: Any = message.content if message.other_parts else message.text
         if calls := [*_calls(message)]:
             summaries |= _summaries(message, toolset)
-            if message.role == "assistant":
+            if message.role == "assistant" and not constrained:
                 source = "\n".join(write_call(function, toolset) for _, function in calls)
                 content = render("calls.jinja", text=message.text, source=source)
+        if message.role == "assistant" and constrained:
+            content = write_reply(message.text, [function for _, function in calls], toolset)
         role = "system" if message.role == "developer" else message.role
         rendered.append({"role": role, "content": content})
     flush()

@@ -8,10 +8,10 @@ A turn ends in one of three ways (`verdicts`):
   budget.
 
 The budget is the setting `repair_attempts`, counted in `attempt`. Whatever makes the proxy ask again
-(invalid code, a missing call, a promise, a repeated call, a quotation, a truncated block) takes from it.
-When it is used up, prose that was already acceptable becomes the answer (a promise, a quotation), a
-repeated call is sent, and everything else is an error. The messages only grow: each prompt starts with the
-one before.
+(invalid code, a missing call, a promise, a repeated call, a quotation, a doubtful block, a truncated block)
+takes from it. When it is used up, prose that was already acceptable becomes the answer (a promise, a
+quotation, a doubtful block, which is asked about only once), a repeated call is sent, and everything else is
+an error. The messages only grow: each prompt starts with the one before.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from emulator.answering.call_policy import CallPolicy
+from emulator.answering.intent import Request
 from emulator.answering.interpreter_session import InterpreterSession
 from emulator.answering.prompt import cell_messages, repair_messages
 from emulator.answering.quotations import Quotations
@@ -44,6 +45,10 @@ class TurnState:
     quotations: Quotations | None = None
     """Texts of other authors in the history. The model is asked before a call that it copied from them
     runs."""
+    constrained: bool = False
+    """The upstream constrains the reply to a JSON object."""
+    conversation: Request = field(default_factory=Request)
+    """What the messages say about the model's blocks."""
     attempt: int = 0
     """Repairs so far."""
     promised: bool = False
@@ -53,6 +58,9 @@ class TurnState:
     comes."""
     quotation_questioned: bool = False
     """The model was asked whether it means a quoted call. Its prose is the answer unless it calls."""
+    doubt_questioned: bool = False
+    """The model was asked whether a block should run (`block_intent`). The block is the answer, as it was
+    shown, unless the model writes it again."""
     unfinished_block: str = ""
     """The code block in which the last reply was truncated; the next reply continues it."""
     sent: str = ""
@@ -89,7 +97,9 @@ class TurnState:
         self.unfinished_block = reply.draft.truncated_block
         if reply.draft.has_repeated_calls:
             self.repeated_call = reply.draft
-        exchange = repair_messages(reply.text, kind=verdict.kind, **_facts(verdict))
+        exchange = repair_messages(
+            reply.text, kind=verdict.kind, constrained=self.constrained, **_facts(verdict)
+        )
         self.messages += exchange
         self.repair_messages += exchange
 
@@ -111,21 +121,29 @@ class TurnState:
             self.fields[name] = remaining
         return True
 
+    @property
+    def has_answer(self) -> bool:
+        """Whether the client has received an answer that stays if nothing better follows."""
+        asked = self.promised or self.quotation_questioned or self.doubt_questioned
+        return asked and not self.call_policy.required
+
     def confirm_quotation(
         self, reply: ReplyReader, verdict: UnusableReply, settings: Settings
     ) -> bool:
-        """Return True if the model may be asked whether it means a quoted call; if it repeats it, it runs.
+        """Return True if the model may be asked whether it means a quoted or doubtful call; if it repeats it,
+        it runs.
 
-        Raises `ModelFailed` if a call is required and the budget is used up.
+        Raises `ModelFailed` if a call is required and the budget is used up, or the doubt remains.
         """
-        if self.attempt >= settings.repair_attempts:
+        if self.attempt >= settings.repair_attempts or self.doubt_questioned:
             if self.call_policy.required:
                 raise self.model_failed(verdict)
             return False
         if self.quotations is not None:
             for text in verdict.facts["quoted"]:
                 self.quotations.confirm(text)
-        self.quotation_questioned = True
+        self.doubt_questioned = verdict.kind == "doubtful"
+        self.quotation_questioned = not self.doubt_questioned
         self.sent = self.sent or reply.prose.sent
         return True
 
@@ -148,6 +166,7 @@ _FAILURES = {
     "promised": "promised a call but made none",
     "cut": "was still cut off in the middle of a call",
     "quoted": "only quoted a call that tool_choice requires",
+    "doubtful": "did not say whether its block, which tool_choice requires, should run",
     "format": "gave no answer that matches response_format",
 }
 

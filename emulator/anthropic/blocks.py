@@ -116,7 +116,8 @@ def _result(block: Mapping[str, Any], place: str) -> Message:
     if block.get("is_error") and not _starts_with_error(parts):
         parts.insert(0, {"type": "text", "text": "Error:"})
     key = _text(block, "tool_use_id", place)
-    return Message(role="tool", tool_call_id=key, content=_joined(parts))
+    is_error = block.get("is_error") is True
+    return Message(role="tool", tool_call_id=key, content=_joined(parts), is_error=is_error)
 
 
 def _starts_with_error(parts: Sequence[Json]) -> bool:

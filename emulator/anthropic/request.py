@@ -6,7 +6,6 @@ accepted and ignored. Errors that the core finds name the place in the request t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -17,7 +16,7 @@ from emulator.answering.call_policy import INTERPRETER
 from emulator.anthropic.blocks import messages
 from emulator.anthropic.tools import chat_tools, is_code_execution
 from emulator.errors import BadRequest
-from emulator.protocol import ChatCompletionRequest, Lenient, Message, validated
+from emulator.protocol import ChatCompletionRequest, Lenient, Message, renamed_places, validated
 
 Json = dict[str, Any]
 
@@ -76,15 +75,11 @@ _BILLING = "x-anthropic-billing-header:"
 _UNCHANGED = ("max_tokens", "temperature", "top_p", "top_k")
 
 # Places in the chat request made here -> places in the request that the client sent.
-_PLACES: Sequence[tuple[re.Pattern[str], str]] = tuple(
-    (re.compile(pattern), place)
-    for pattern, place in (
-        (r"\btools\[(\d+)\]\.function\.parameters\b", r"tools[\1].input_schema"),
-        (r"\btools\[(\d+)\]\.function\b", r"tools[\1]"),
-        (r"\btool_choice\.function\b", "tool_choice"),
-        (r"\bresponse_format\.json_schema\b", "output_config.format"),
-        (r"\bresponse_format\b", "output_config.format"),
-    )
+_client_place = renamed_places(
+    (r"\btools\[(\d+)\]\.function\.parameters\b", r"tools[\1].input_schema"),
+    (r"\btools\[(\d+)\]\.function\b", r"tools[\1]"),
+    (r"\btool_choice\.function\b", "tool_choice"),
+    (r"\bresponse_format(?:\.json_schema)?\b", "output_config.format"),
 )
 
 
@@ -121,12 +116,6 @@ def at_client_place(error: BadRequest) -> BadRequest:
     if param and param not in message:
         message = f"{param}: {message}"
     return replace(error, message=message, param=param)
-
-
-def _client_place(text: str) -> str:
-    for pattern, place in _PLACES:
-        text = pattern.sub(place, text)
-    return text
 
 
 def _messages(request: CountRequest) -> list[Message]:

@@ -33,6 +33,7 @@ from emulator.events import (
     pieces,
     with_call_deltas,
 )
+from emulator.upstream.context_errors import CONTEXT_CODE
 
 Json = dict[str, Any]
 Events = Iterator[Json]
@@ -216,7 +217,12 @@ def _close(block: Json, texts: list[str]) -> None:
 def error_body(error: EmulatorError, request_id: str | None = None) -> Json:
     """Return an error in the shape of Anthropic's API reference ("Errors")."""
     kind = _ERRORS.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
-    body: Json = {"type": "error", "error": {"type": kind, "message": error.message}}
+    message = error.message
+    if (
+        error.code == CONTEXT_CODE
+    ):  # Anthropic's words, by which its clients know when to shorten the history
+        message = f"prompt is too long: {message} ({CONTEXT_CODE})"
+    body: Json = {"type": "error", "error": {"type": kind, "message": message}}
     return {**body, "request_id": request_id} if request_id else body
 
 

@@ -75,6 +75,8 @@ class RunningCell:
     ids: list[str] = field(default_factory=list)
     """The ids of all calls that it has made."""
     waiting: CellWaiting | None = None
+    refused: str = ""
+    """The name of the function whose call the user refused; after that the cell makes no calls."""
 
     @property
     def id(self) -> str:
@@ -103,6 +105,11 @@ class RunningCell:
             step = yield from self._outputs_until_step(steps)
             if isinstance(step, Finished):
                 return CellEnded("completed", step.text)
+            if self.refused:
+                steps = notebook.refuse(
+                    f"{step.name}() was not called: the user rejected {self.refused}()"
+                )
+                continue
             try:
                 calls = {new_id("call_"): call for call in self._sendable_calls(step)}
             except BindError as error:

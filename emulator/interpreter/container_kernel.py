@@ -65,6 +65,8 @@ class ContainerKernel:
         """A cell has run in this kernel, and the container's row says so."""
         self.offered: Toolset | None = None
         """The tools whose functions the kernel defines."""
+        self.holder: tuple[str, str] | None = None
+        """The client and the memory limit that the kernel counts for."""
         self.waiting: RunningCell | None = None
         """The cell that waits for the results of its calls."""
 

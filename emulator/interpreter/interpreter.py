@@ -13,7 +13,7 @@ or HTTP.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -140,8 +140,13 @@ class Interpreter:
         assert cell.waiting is not None
         return WaitingCell(container_id, cell.code, cell.waiting.calls, tuple(cell.ids))
 
-    def resume(self, container: Container, results: Mapping[str, Any]) -> Iterator[Progress]:
-        """Give a waiting cell the results of its calls, by id. Yields nothing if it no longer waits."""
+    def resume(
+        self, container: Container, results: Mapping[str, Any], refused: Collection[str] = ()
+    ) -> Iterator[Progress]:
+        """Give a waiting cell the results of its calls, by id. Yields nothing if it no longer waits.
+
+        ``refused`` are the ids of calls that the user rejected.
+        """
         with self._kernels.using(container) as kernel:
             cell, notebook = kernel.waiting, kernel.notebook
             if cell is None or notebook is None or cell.waiting is None:
@@ -149,6 +154,8 @@ class Interpreter:
             if cell.waiting.calls.keys() != results.keys():
                 return
             values = [results[key] for key in cell.waiting.calls]
+            for key in refused:
+                cell.refused = cell.waiting.calls[key].name
             request = _CellRequest(cell)
             with stop_on_disconnect(partial(self._stop, kernel, request)):
                 if request.disconnected:

@@ -78,7 +78,7 @@ class KernelRecords:
     def container_of(self, call_id: str) -> str | None:
         """The container whose cell made this call and waits, or once waited, for its result."""
         value = self._store.get(f"cell-call:{call_id}")
-        return None if value is None else value.decode()
+        return None if value is None else value.decode(errors="replace")
 
     def delete(self, container_id: str) -> None:
         self._records.delete(container_id)

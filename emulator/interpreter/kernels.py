@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from emulator.client_disconnect import acquire_for_client
 from emulator.errors import ExecutionFailed
 from emulator.interpreter.cell import RunningCell
 from emulator.interpreter.container_kernel import ContainerKernel
@@ -65,7 +66,7 @@ class Kernels:
         )
         with self._lock:
             kernel = self._kernels.setdefault(container.id, ContainerKernel(new_file_sync))
-        if not kernel.lock.acquire(timeout=self._settings.interpreter_seconds):
+        if not acquire_for_client(kernel.lock, self._settings.interpreter_seconds):
             raise _container_busy(container.id)
         try:
             self._containers.touch(container.id)
@@ -134,19 +135,40 @@ class Kernels:
         With ``record``, attach to the kernel that it names.
         """
         engine = self._engine(container.memory_limit)
-        if self._shared is not None and kernel.notebook is None and record is None:
-            self._shared.acquire_slot(container)
         while kernel.notebook is None:
             try:
+                self._take_share(container, kernel, attach=record is not None)
+                if self._shared is not None and record is None:
+                    self._shared.acquire_slot(container)
                 if record is not None and record.parked is not None:
                     opened = engine.notebook(record.parked, busy=record.busy)
                 else:
                     opened = engine.notebook()
                 kernel.notebook = kernel.opened.enter_context(opened)
             except SandboxBusy:
+                kernel.holder = None
                 if not self._make_room():
                     raise
         return kernel.notebook
+
+    def _take_share(self, container: Container, kernel: ContainerKernel, *, attach: bool) -> None:
+        """Count the kernel for its client. Raises `SandboxBusy`.
+
+        A client gets another kernel while more kernels are free than it has, so that the first of another
+        client finds one (dynamic thresholds: Choudhury and Hahne, 1998). Without keys all clients are one.
+        """
+        with self._lock:
+            holders = [other.holder for other in self._kernels.values() if other.holder is not None]
+            same_limit = [client for client, memory in holders if memory == container.memory_limit]
+            own, free = (
+                same_limit.count(container.client),
+                self._settings.max_kernels - len(same_limit),
+            )
+            if container.client and own >= max(free, 1) and not attach:
+                raise SandboxBusy(
+                    "this client has its share of the kernels", "try again in a moment"
+                )
+            kernel.holder = (container.client, container.memory_limit)
 
     def _make_room(self) -> bool:
         """End the kernel that has been idle for longest. Returns False if none has been for long enough."""

@@ -9,7 +9,7 @@ validated on arrival; what a kernel wrote is data on both sides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, TypeAlias
 
@@ -67,8 +67,10 @@ class RemoteInterpreter:
             return None  # the caller asks the model instead
         return cell
 
-    def resume(self, container: Container, results: Mapping[str, Any]) -> Iterator[Progress]:
-        return self._stream("resume", container, dict(results))
+    def resume(
+        self, container: Container, results: Mapping[str, Any], refused: Collection[str] = ()
+    ) -> Iterator[Progress]:
+        return self._stream("resume", container, dict(results), list(refused))
 
     def libraries(self, container: Container) -> dict[str, str]:
         if self._libraries is None:

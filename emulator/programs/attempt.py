@@ -7,15 +7,22 @@ The engine pauses the program at each call of a tool and at each check of a plac
 * **batch begins** (`BATCH`): the calls of one simultaneous expression follow; they count as one batch
   (`order`);
 * **call with a placeholder among its arguments**: the run stops;
+* **condition that may handle a failure** (`HANDLED`): failures of the calls that it is about no longer end
+  the program;
 * **recorded call with a result**: the program gets the result;
 * **recorded call without a result, or a new call that may join the pending ones**
   (`PendingCalls.accepts`): the program gets a placeholder and continues; where it cannot continue without
   the result, the run stops;
-* **new call that may not join the pending ones**: the run stops *before* it. A later run makes it.
+* **new call after a failure that the program has not handled, or after a refusal**: the program ends
+  (`ProgramRejected`);
+* **new call that may not join the pending ones**: the run stops *before* it. A later run makes it;
+* **no coroutine can continue** (in a program with an event loop): the run stops unless the results of all
+  calls that share the message are known.
 
 So every run ends finished, stopped, or with an exception of the program. What may never happen:
 
 * A call is sent whose arguments, or whose existence, depend on an unknown result.
+* A new call is made after a refusal, or after an unhandled failure.
 * Recorded calls are replayed in another order or with other arguments (`ReplayDiverged`).
 * Output of a run with pending calls is returned. If such a run raises, output after a printed placeholder
   is cut off, and an exception that mentions a placeholder counts as a stop.
@@ -23,15 +30,25 @@ So every run ends finished, stopped, or with an exception of the program. What m
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from emulator import json_codec
+from emulator.programs.failures import Failure
+from emulator.programs.handling import HANDLED
 from emulator.programs.missing_keys import missing_key_hint
 from emulator.programs.order import Batch, PendingCalls
-from emulator.programs.placeholder import BATCH, CLASS_NAME, PLACEHOLDER, WAIT, holds_placeholder
+from emulator.programs.placeholder import (
+    BATCH,
+    CLASS_NAME,
+    PLACEHOLDER,
+    WAIT,
+    holds_placeholder,
+    raising,
+)
 from emulator.programs.program import (
     Call,
     CallRecord,
@@ -43,18 +60,23 @@ from emulator.programs.program import (
     ReplayDiverged,
 )
 from emulator.programs.rewrite import RewrittenProgram
+from emulator.programs.scalar_results import NO_SCALARS, ScalarResults, is_respelled
+from emulator.programs.sites import Site
 from emulator.settings import Order
 from emulator.tools.tool import Tool
 from emulator.tools.toolset import BindError, Toolset
 from sandbox.engine import Finished, Paused, Session
 from sandbox.errors import ProgramFailed
 
+_NO_NUMBER = re.compile(r"format|^Cannot specify '")
+"""Of a text: ``format(text, ".2f")``."""
 MAX_ARGUMENT_BYTES = 8 * 2**20
 """The arguments of all calls of one program together."""
 
 
 class _MustStop(Exception):
-    """A call cannot be made yet: an argument is unknown, or it may not join the pending calls."""
+    """A call cannot be made yet: an argument is unknown, or it may not join the pending calls, or a call has
+    failed and others are pending."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +98,7 @@ class Attempt:
         program: Program,
         rewritten: RewrittenProgram,
         recorded: Sequence[CallRecord],
+        scalars: ScalarResults = NO_SCALARS,
         reread_tools: frozenset[str] = frozenset(),
     ) -> None:
         """Results of ``reread_tools`` are read the other way: as text instead of JSON, or vice versa."""
@@ -83,6 +106,7 @@ class Attempt:
         self._program = program
         self._rewritten = rewritten
         self._recorded = recorded
+        self._scalars = scalars
         self._reread_tools = reread_tools
         self._argument_bytes = 0
         self._pending = PendingCalls(rules.order)
@@ -90,11 +114,15 @@ class Attempt:
         """How often each simultaneous expression has been evaluated, by its site."""
         self._new: list[Call] = []
         self._call_sites: list[tuple[int, str]] = []
+        self._failures: dict[Site, Failure] = {}
+        """The failures that the program has got and not handled, and all refusals."""
 
     @property
     def names(self) -> frozenset[str]:
         """The functions at which an engine must pause the rewritten program."""
-        return self._rules.toolset.names | frozenset(self._rewritten.deferred) | {WAIT, BATCH}
+        rewritten = self._rewritten
+        own = {*rewritten.deferred, *rewritten.awaitable, WAIT, BATCH, HANDLED}
+        return self._rules.toolset.names | own
 
     def drive(self, session: Session) -> Outcome:
         step = session.start(self._rewritten.source)
@@ -106,6 +134,14 @@ class Attempt:
             elif step.name == BATCH:
                 self._batches.update(site for site in step.args if isinstance(site, int))
                 step = session.resume(None)
+            elif step.name == HANDLED:
+                self._handle(step.args)
+                step = session.resume(None)
+            elif step.name in self._rewritten.awaitable:
+                results = self._calls_together(step)
+                if results is None:
+                    return self.stopped()
+                step = session.resume(*results)
             else:
                 try:
                     known, result = self._call(step)
@@ -125,19 +161,56 @@ class Attempt:
         if self._pending.total and holds_placeholder([*step.args, *step.kwargs.values()]):
             raise _MustStop
         site, name = self._rewritten.deferred.get(step.name, (0, step.name))
+        tool, arguments = self._bind(step, name)
+        batch: Batch | None = (site, self._batches[site]) if self._batches[site] else None
+        return self._answer(step, tool, arguments, batch)
+
+    def _calls_together(self, step: Paused) -> list[Any] | None:
+        """The results of the calls that all coroutines wait for: as many as may share a message. None if the
+        program must stop until they are known.
+
+        Which calls share a message does not depend on the results that are known: each run does the same.
+        """
+        message = PendingCalls(self._rules.order)
+        answers: list[tuple[bool, Any]] = []
+        for each in (step, *step.pending):
+            site, name = self._rewritten.awaitable[each.name]
+            try:
+                tool, arguments = self._bind(each, name)
+            except ProgramTypeError:
+                if not answers:
+                    raise
+                break  # refused when it is the first
+            batch = (site, 0) if site else None
+            if answers and self._rules.one_at_a_time:
+                break
+            if not message.accepts(tool, arguments, batch):
+                break
+            message.add(tool, arguments, batch)
+            answers.append(self._answer(each, tool, arguments, batch))
+        return [result for _, result in answers] if all(known for known, _ in answers) else None
+
+    def _bind(self, step: Paused, name: str) -> tuple[Tool, dict[str, Any]]:
         tool = self._rules.toolset.find(name)
-        line = self._line(step.line)
         try:
-            arguments = self._rules.toolset.bind(name, step.args, step.kwargs)
+            args, kwargs = self._scalars.unmarked([step.args, step.kwargs])
+            arguments = self._rules.toolset.bind(name, args, kwargs)
         except BindError as error:
+            line = self._line(step.line)
             diagnostics = [
                 self._program.diagnostic(f"{error.call}: {problem}", line)
                 for problem in error.problems
             ]
             raise ProgramTypeError(diagnostics, tuple(self._new)) from error
         assert tool is not None, "bind refuses unknown tools"
+        return tool, arguments
+
+    def _answer(
+        self, step: Paused, tool: Tool, arguments: dict[str, Any], batch: Batch | None
+    ) -> tuple[bool, Any]:
+        """Count one call, and look up its result. As `_call`."""
+        line = self._line(step.line)
         call = Call(tool.name, arguments, tool.kind)
-        batch: Batch | None = (site, self._batches[site]) if self._batches[site] else None
         position = len(self._call_sites)
         self._call_sites.append((line, tool.name))
         if position >= self._rules.max_calls:
@@ -153,21 +226,59 @@ class Attempt:
                 raise ReplayDiverged(f"call {position} was {record.call}, now it is {call}")
             if not record.known:
                 self._pending.add(tool, arguments, batch)
+            if record.failure is not None and self._fails((line, tool.python_name), record, step):
+                return True, raising(record.result_text or "")
             return record.known, self._value(record, tool, line)
+        if self._failures and not self._pending.total:
+            raise self._ended_by_failure(line)
+        if self._failures:
+            raise _MustStop
         if not self._pending.accepts(tool, arguments, batch):
             raise _MustStop
         self._pending.add(tool, arguments, batch)
         self._new.append(call)
         return False, None
 
+    def _fails(self, site: Site, record: CallRecord, step: Paused) -> bool:
+        """Note a failure. Returns True if the call raises in the program."""
+        assert record.failure is not None
+        raises = site in self._rewritten.handling.raising and step.name in self._rewritten.deferred
+        if not raises or record.failure is Failure.REFUSED:
+            self._failures[site] = record.failure
+        return raises
+
+    def _handle(self, args: Sequence[Any]) -> None:
+        places = self._rewritten.handling.places
+        for number in args:
+            if isinstance(number, int) and 0 <= number < len(places):
+                for site in places[number]:
+                    if self._failures.get(site) is Failure.FAILED:
+                        del self._failures[site]
+
+    def _ended_by_failure(self, line: int) -> ProgramRejected:
+        refused = [site for site, one in self._failures.items() if one is Failure.REFUSED]
+        at, name = refused[0] if refused else next(iter(self._failures))
+        reason = (
+            f"the user rejected {name}(...) in line {at}"
+            if refused
+            else f"{name}(...) in line {at} failed, and the program had not checked its result"
+        )
+        diagnostic = self._program.diagnostic(f"{reason}. The program was ended here", line)
+        return ProgramRejected([diagnostic], tuple(self._new))
+
     def _value(self, record: CallRecord, tool: Tool, line: int) -> Any:
         """Return the result as text or as JSON: by the tool's schema, else by how the program uses it."""
         if record.text is None:
             return record.result
-        if tool.return_type.kind is not None:
-            return record.text if tool.return_type.kind == "text" else record.result
         use = (line, tool.python_name)
-        as_text = (use in self._rewritten.texts) != (tool.name in self._reread_tools)
+        is_reread = tool.name in self._reread_tools
+        if tool.return_type.kind == "text":
+            return record.text
+        if self._rewritten.holds_texts and is_respelled(record):
+            return record.result if is_reread else record.text
+        if tool.return_type.kind is not None:
+            return record.result
+        as_text = (use in self._rewritten.texts) != is_reread
         # A JSON string is read as the string that it spells, unless the program parses the text itself.
         is_string = isinstance(record.result, str) and not self._rewritten.texts.get(use)
         return record.text if as_text and not is_string else record.result
@@ -193,16 +304,24 @@ class Attempt:
         stdout = error.stdout
         if self._pending.total and CLASS_NAME in stdout:
             stdout = stdout[: stdout.rfind("\n", 0, stdout.index(CLASS_NAME)) + 1]
-        is_type_error = error.kind in ("TypeError", "AttributeError") or (
-            error.kind == "KeyError" and "slice(" in error.message
+        is_type_error = (
+            error.kind in ("TypeError", "AttributeError")
+            or (error.kind == "KeyError" and "slice(" in error.message)
+            or (error.kind == "ValueError" and _NO_NUMBER.search(error.message) is not None)
         )
         kind = ProgramTypeError if is_type_error else ProgramRaised
         return kind([diagnostic], tuple(self._new), stdout)
 
     def stopped(self) -> Outcome:
+        self._end_if_failed()
         return Outcome(
             tuple(self._new), stopped=True, pending=True, call_sites=tuple(self._call_sites)
         )
+
+    def _end_if_failed(self) -> None:
+        """End a program that waits for results after a failure: its calls are not sent again."""
+        if self._failures and self._pending.acting:
+            raise self._ended_by_failure(next(iter(self._failures))[0])
 
     def is_caused_by_placeholder(self, error: ProgramFailed) -> bool:
         """Return True if the exception may come from a placeholder; with the result it may not occur."""
@@ -216,6 +335,7 @@ class Attempt:
     def _finished(self, step: Finished) -> Outcome:
         calls, sites = tuple(self._new), tuple(self._call_sites)
         if self._pending.total:
+            self._end_if_failed()
             return Outcome(calls, pending=True, call_sites=sites)
         return Outcome(calls, stdout=step.stdout, value=step.text, call_sites=sites)
 

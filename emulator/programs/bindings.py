@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-
-from sandbox.parsing import walk
+from collections.abc import Iterable, Iterator
 
 
 def imported_names(node: ast.AST) -> Iterator[str]:
@@ -27,38 +25,59 @@ def bound_names(node: ast.AST) -> Iterator[str]:
             yield name
 
 
-def assigned_values(node: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:
-    """The variables that a node binds, each with its value; None if the value is not in the syntax."""
+def assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
+    """The targets that a node assigns to, each with the expression that its value comes from: of a loop the
+    iterable, of ``with`` the context manager."""
     match node:
         case ast.Assign(targets=targets, value=value):
-            for target in targets:
-                yield from _stored(target, value)
+            yield from ((target, value) for target in targets)
         case (
             ast.AnnAssign(target=target, value=value)
             | ast.NamedExpr(target=target, value=value)
             | ast.AugAssign(target=target, value=value)
+            | ast.For(target=target, iter=value)
+            | ast.AsyncFor(target=target, iter=value)
+            | ast.comprehension(target=target, iter=value)
+            | ast.withitem(context_expr=value, optional_vars=ast.expr() as target)
         ):
-            yield from _stored(target, value)
-        case ast.For(target=target, iter=each) | ast.comprehension(target=target, iter=each):
-            yield from _stored(target, each if _has_scalar_items(each) else None)
-        case ast.withitem(optional_vars=ast.expr() as target) | ast.AsyncFor(target=target):
-            yield from _stored(target, None)
+            yield target, value
+
+
+def assigned_values(node: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:
+    """The variables that a node binds, each with its value; None if the value is not in the syntax."""
+    for target, value in assignments(node):
+        match node:
+            case ast.AsyncFor() | ast.withitem():
+                yield from _stored(target, None)
+            case ast.For(iter=each) | ast.comprehension(iter=each):
+                yield from _stored(target, each if _has_scalar_items(each) else None)
+            case _:
+                yield from _stored(target, value)
+    match node:
         case ast.ExceptHandler(name=str(name)):
             yield name, ast.Constant(None)  # a raised exception has been inspected
         case ast.Lambda(args=arguments):
             # A caller inspects the arguments that it passes, but nobody inspects the defaults.
             defaults = arguments.defaults or arguments.kw_defaults
-            for name in _parameters(arguments):
-                yield name, None if defaults else ast.Constant(None)
+            for argument in parameters(arguments):
+                yield argument.arg, None if defaults else ast.Constant(None)
         case ast.FunctionDef(args=arguments) | ast.AsyncFunctionDef(args=arguments):
-            for name in _parameters(arguments):
-                yield name, None
+            for argument in parameters(arguments):
+                yield argument.arg, None
 
 
-def _parameters(arguments: ast.arguments) -> Iterator[str]:
-    for inner in walk(arguments):
-        if isinstance(inner, ast.arg):
-            yield inner.arg
+def parameters(arguments: ast.arguments) -> list[ast.arg]:
+    listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    return listed + [each for each in (arguments.vararg, arguments.kwarg) if each is not None]
+
+
+def values_by_name(nodes: Iterable[ast.AST]) -> dict[str, list[ast.expr | None]]:
+    """The `assigned_values` of each variable."""
+    values: dict[str, list[ast.expr | None]] = {}
+    for node in nodes:
+        for name, value in assigned_values(node):
+            values.setdefault(name, []).append(value)
+    return values
 
 
 def _stored(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[str, ast.expr | None]]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from emulator.programs.failures import Failure, failure_of
 from emulator.programs.origin import parsed_call
 from emulator.programs.program import Call
-from emulator.programs.saved import SavedProgram, find
+from emulator.programs.saved import SavedProgram, find, parse_result
 from emulator.protocol import Message
 from emulator.storage.key_value import KeyValueStore
 
@@ -52,12 +53,26 @@ def shows_calls(messages: Sequence[Message], calls: Mapping[str, Call]) -> bool:
     )
 
 
+def call_positions(messages: Sequence[Message], ids: Collection[str]) -> list[int]:
+    """The indices of the messages that have one of the calls ``ids``."""
+    return [n for n, m in enumerate(messages) if any(call.id in ids for call in m.tool_calls or ())]
+
+
 def results_of(messages: Sequence[Message], ids: Collection[str] | None = None) -> dict[str, str]:
     """The text of the last result of each call, or of each call in ``ids``."""
     return {
         m.tool_call_id: m.text
         for m in messages
         if m.role == "tool" and m.tool_call_id and (ids is None or m.tool_call_id in ids)
+    }
+
+
+def failures_of(messages: Sequence[Message], ids: Collection[str]) -> dict[str, Failure | None]:
+    """How each call in ``ids`` that has a result went wrong, by the last result; None for the others."""
+    return {
+        m.tool_call_id: failure_of(m.text, parse_result(m.text), is_error=m.is_error is True)
+        for m in messages
+        if m.role == "tool" and m.tool_call_id and m.tool_call_id in ids
     }
 
 

@@ -8,17 +8,12 @@ from collections.abc import Collection, Iterable
 from emulator.programs.scopes import own_nodes
 from sandbox.parsing import walk
 
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
-
 
 def blocking_functions(
-    functions: Iterable[_Function], nodes: Iterable[ast.AST], callbacks: Collection[str]
+    functions: Iterable[ast.FunctionDef], nodes: Iterable[ast.AST], callbacks: Collection[str]
 ) -> set[str]:
-    """Callbacks, generators, and the functions that these, lambdas and generator expressions may call.
-
-    Not coroutines: their bodies run where they are awaited.
-    """
-    bodies: dict[str, list[_Function]] = {}
+    """Callbacks, generators, and the functions that these, lambdas and generator expressions may call."""
+    bodies: dict[str, list[ast.FunctionDef]] = {}
     for each in functions:
         bodies.setdefault(each.name, []).append(each)
     generators = {
@@ -26,9 +21,6 @@ def blocking_functions(
         for each in functions
         if any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own_nodes(each.body))
     }
-    coroutines = {
-        each.name for each in functions if isinstance(each, ast.AsyncFunctionDef)
-    } - generators
     waiting = [*callbacks, *generators]
     for node in nodes:
         if isinstance(node, (ast.Lambda, ast.GeneratorExp)):
@@ -36,7 +28,7 @@ def blocking_functions(
     found: set[str] = set()
     while waiting:
         name = waiting.pop()
-        if name in bodies and name not in found and name not in coroutines:
+        if name in bodies and name not in found:
             found.add(name)
             for body in bodies[name]:
                 waiting += _names_in(body)

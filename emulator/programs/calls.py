@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from emulator.programs.displays import has_comprehension, leaves
+from emulator.programs.handling import MARK
 from emulator.programs.inspections import FUNCTIONS, METHODS, Inspection
 from emulator.programs.operands import OperandRewriter, Slot, at, call_of
 from emulator.programs.placeholder import BATCH, CHECK_RESULT
@@ -15,7 +16,7 @@ _TEXT_FUNCTIONS = frozenset({"str", "repr"})
 
 
 class CallRewriter(OperandRewriter):
-    """The rules for calls, awaited or not, and for the displays that make calls simultaneous."""
+    """The rules for calls, and for the displays that make calls simultaneous."""
 
     def __init__(self, tree: ast.Module, tools: frozenset[str]) -> None:
         super().__init__(tree, tools)
@@ -26,17 +27,16 @@ class CallRewriter(OperandRewriter):
     def call(self, node: ast.Call) -> ast.expr:
         facts = self.facts
         if facts.is_tool(node):
-            return self._tool_call(node, node)
+            return self._tool_call(node)
         match node.func:
             case ast.Name(id=name) if name in facts.own:
                 self._arguments(node, Inspection.NONE)
                 return node
+            case ast.Name(id=name) if name.startswith(MARK):  # it returns its argument
+                self._arguments(node, Inspection.NONE)
+                return node
             case ast.Name(id="print") if self._is_plain_print(node):
                 node.args = [self._printed_value(argument) for argument in node.args]
-                return node
-            case ast.Attribute(value=ast.Name(id="asyncio")):
-                with self.blocking():  # engines make these calls awaitable, by their names
-                    self._arguments(node, Inspection.DEEP)
                 return node
             case ast.Attribute(attr=attr, value=owner) if not facts.is_module(owner):
                 inspections = METHODS.get(attr)
@@ -83,17 +83,17 @@ class CallRewriter(OperandRewriter):
             least = inspection if word.arg is not None else max(inspection, Inspection.ITSELF)
             word.value = self.checked(word.value, least)
 
-    def _tool_call(self, call: ast.Call, node: ast.expr) -> ast.expr:
-        """Rename the tool call ``node``, awaited or not, so that the host may defer its result."""
+    def _tool_call(self, node: ast.Call) -> ast.expr:
+        """Rename the tool call ``node``, so that the host may defer its result."""
         # The host checks the arguments for placeholders.
-        self._arguments(call, Inspection.NONE)
+        self._arguments(node, Inspection.NONE)
         if self.blocking_depth:
             return node
-        assert isinstance(call.func, ast.Name)
-        site = self._batch_sites.get(call, 0)
-        name = f"{DEFERRED}{site}_{call.func.id}"
-        self.deferred[name] = (site, call.func.id)
-        call.func = at(ast.Name(name, ast.Load()), call.func)
+        assert isinstance(node.func, ast.Name)
+        site = self._batch_sites.get(node, 0)
+        name = f"{DEFERRED}{site}_{node.func.id}"
+        self.deferred[name] = (site, node.func.id)
+        node.func = at(ast.Name(name, ast.Load()), node.func)
         return at(call_of(CHECK_RESULT, node), node)
 
     def _is_plain_print(self, node: ast.Call) -> bool:
@@ -122,13 +122,6 @@ class CallRewriter(OperandRewriter):
                 return node
         return self.checked(node, Inspection.NONE)
 
-    def awaited(self, node: ast.Await) -> ast.expr:
-        if self.facts.is_tool(node.value):
-            assert isinstance(node.value, ast.Call)
-            return self._tool_call(node.value, node)
-        node.value = self.checked(node.value, Inspection.ITSELF)
-        return node
-
     def part(self, node: ast.expr, inspection: Inspection = Inspection.NONE) -> ast.expr:
         if isinstance(node, ast.Starred):
             node.value = self.checked(node.value, max(inspection, Inspection.ITEMS))
@@ -150,8 +143,7 @@ class CallRewriter(OperandRewriter):
 
     def batch(self, node: ast.expr) -> int:
         """The site of a display with simultaneous calls; 0 if it has none, or is part of a larger one."""
-        values = [leaf.value if isinstance(leaf, ast.Await) else leaf for leaf in leaves(node)]
-        calls = [value for value in values if self.facts.is_tool(value)]
+        calls = [leaf for leaf in leaves(node) if self.facts.is_tool(leaf)]
         if self.blocking_depth or not (len(calls) > 1 or (calls and has_comprehension(node))):
             return 0
         if any(call in self._batch_sites for call in calls):

@@ -6,11 +6,10 @@ and changing the engine are the same operation. The engines are tried in order:
 
 * a program of plain calls (`plain_calls`) needs no engine;
 * ``Unsupported``: the next engine runs the program from its first line. Calls of the failed run are dropped;
-* ``SandboxUnavailable``, after an earlier engine raised ``Unsupported``: the program is rejected, and the
-  message names the unsupported feature, because the model can avoid it;
 * an exception of the program, a limit or a forbidden operation is final: no other engine is tried. Only
   after a type error does the program run again, with results read the other way (text or JSON);
-* ``SandboxBusy`` and other sandbox errors are not the program's fault and are raised unchanged.
+* other sandbox errors are not the program's fault and are raised unchanged: an engine that never works here
+  is not among the engines.
 
 Knows nothing of HTTP or of the syntax in which the model wrote the program.
 """
@@ -35,15 +34,14 @@ from emulator.programs.program import (
     ReplayDiverged,
 )
 from emulator.programs.rewrite import RewrittenProgram, rewrite
+from emulator.programs.scalar_results import ScalarResults, scalar_results
 from emulator.settings import Order
 from emulator.tools.toolset import Toolset
 from sandbox.engine import Engine
 from sandbox.errors import (
     ProgramFailed,
-    SandboxBusy,
     SandboxLimit,
     SandboxTimeout,
-    SandboxUnavailable,
     Unsupported,
 )
 
@@ -70,32 +68,43 @@ class Driver:
         if (calls := plain_calls(program, self.toolset.names)) is not None:
             _PLAIN_RUNS.inc()
             return Attempt(self._rules, program, calls.rewritten, recorded).drive(calls)
-        rewritten = rewrite(program.source, self.toolset.names)
+        has_failures = any(one.failure for one in recorded)
+        rewritten = rewrite(program.source, self.toolset.names, has_failures=has_failures)
+        scalars = scalar_results(recorded, self._tools_read_as_text(rewritten))
+        if scalars:
+            rewritten = rewrite(
+                program.source, self.toolset.names, holds_texts=True, has_failures=has_failures
+            )
         try:
-            return self._run(program, rewritten, recorded, seed, frozenset())
+            return self._run(program, rewritten, recorded, scalars, seed, frozenset())
         except ProgramTypeError:
             for tools in _tools_to_reread(recorded):
                 with contextlib.suppress(ProgramRejected, ReplayDiverged):
-                    return self._run(program, rewritten, recorded, seed, tools)
+                    return self._run(program, rewritten, recorded, scalars, seed, tools)
             raise
 
     @property
     def _rules(self) -> RunRules:
         return RunRules(self.toolset, self.max_calls, self.one_at_a_time, self.order)
 
+    def _tools_read_as_text(self, rewritten: RewrittenProgram) -> frozenset[str]:
+        tools = (self.toolset.find(name) for _, name in rewritten.texts)
+        return frozenset(tool.name for tool in tools if tool is not None)
+
     def _run(
         self,
         program: Program,
         rewritten: RewrittenProgram,
         recorded: Sequence[CallRecord],
+        scalars: ScalarResults,
         seed: int,
         reread_tools: frozenset[str],
     ) -> Outcome:
         unsupported: Unsupported | None = None
         for engine in self.engines:
-            attempt = Attempt(self._rules, program, rewritten, recorded, reread_tools)
+            attempt = Attempt(self._rules, program, rewritten, recorded, scalars, reread_tools)
             try:
-                preamble = self.toolset.preamble + rewritten.preamble
+                preamble = self.toolset.preamble + rewritten.preamble + scalars.preamble
                 with (
                     traces.record_time(f"sandbox {engine.name}"),
                     engine.session(attempt.names, preamble=preamble, seed=seed) as session,
@@ -107,15 +116,6 @@ class Driver:
             except Unsupported as error:
                 metrics.PROGRAM_RUNS.labels(engine.name, "unable").inc()
                 unsupported = error
-            except SandboxBusy:
-                raise
-            except SandboxUnavailable as error:
-                if unsupported is None:
-                    raise
-                unsupported = Unsupported(
-                    f"{unsupported.message} ({error.reason})", unsupported.line
-                )
-                break
             except ProgramFailed as error:
                 metrics.PROGRAM_RUNS.labels(engine.name, "failed").inc()
                 if error.kind == "SystemExit":

@@ -12,17 +12,14 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import structlog
-
 from emulator import json_codec
-from emulator.programs.call_history import results_of
+from emulator.programs.call_history import call_positions, results_of
 from emulator.programs.displays import leaves
 from emulator.programs.program import Outcome, Program
+from emulator.programs.saved import put
 from emulator.protocol import Message
-from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
+from emulator.storage.key_value import KeyValueStore
 from emulator.tools.toolset import Toolset
-
-log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -96,13 +93,7 @@ def save_ended(
             "results": _digest(ended.ids, results),
         }
     )
-    if len(value) > MAX_VALUE_BYTES:
-        log.warning("ended program not kept: it is too large", bytes=len(value))
-        return
-    try:
-        store.put({_key(client, last, results[last]): value})
-    except StoreFailed as error:
-        log.warning("ended program not kept", reason=str(error))
+    put(store, {_key(client, last, results[last]): value})
 
 
 def storage_keys(client: str, messages: Sequence[Message]) -> list[str]:
@@ -129,9 +120,7 @@ def drop_overlaps(programs: Iterable[PlacedProgram]) -> list[PlacedProgram]:
 def locate_program(ended: EndedProgram, messages: Sequence[Message]) -> PlacedProgram | None:
     """Find the messages that ``ended`` covers. Returns None unless they have calls and results of it."""
     ids = set(ended.ids)
-    calls = [
-        at for at, m in enumerate(messages) if any(call.id in ids for call in m.tool_calls or ())
-    ]
+    calls = call_positions(messages, ids)
     results = [at for at, m in enumerate(messages) if m.tool_call_id in ids]
     if not calls or not results:
         return None

@@ -6,7 +6,7 @@ One rule for each kind of expression; the rules for calls are in `calls.py`. Kno
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import ClassVar
 
 from emulator.programs.calls import CallRewriter
@@ -77,33 +77,22 @@ class ExpressionRewriter(CallRewriter):
         self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
     ) -> ast.expr:
         site = self.batch(node)
-        first, *others = node.generators
-        self._iterable(first)
-        if isinstance(node, ast.GeneratorExp):
-            with self.blocking():
-                self._inside(node, others, Inspection.DEEP)
-        else:
-            inspection = Inspection.DEEP if isinstance(node, ast.SetComp) else Inspection.NONE
-            self._inside(node, others, inspection)
+        self._iterable(node.generators[0])
+        is_lazy = isinstance(node, ast.GeneratorExp)
+        inspection = (
+            Inspection.DEEP if is_lazy or isinstance(node, ast.SetComp) else Inspection.NONE
+        )
+        with self.blocking() if is_lazy else nullcontext():
+            for place, each in enumerate(node.generators):
+                if place:
+                    self._iterable(each)
+                each.ifs = [self.checked(test, Inspection.ITSELF) for test in each.ifs]
+            if isinstance(node, ast.DictComp):
+                node.key = self.checked(node.key, Inspection.DEEP)
+                node.value = self.checked(node.value, Inspection.NONE)
+            else:
+                node.elt = self.checked(node.elt, inspection)
         return self.begin_batch(node, site)
-
-    def _inside(
-        self,
-        node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp,
-        others: Sequence[ast.comprehension],
-        inspection: Inspection,
-    ) -> None:
-        node.generators[0].ifs = [
-            self.checked(test, Inspection.ITSELF) for test in node.generators[0].ifs
-        ]
-        for each in others:
-            self._iterable(each)
-            each.ifs = [self.checked(test, Inspection.ITSELF) for test in each.ifs]
-        if isinstance(node, ast.DictComp):
-            node.key = self.checked(node.key, Inspection.DEEP)
-            node.value = self.checked(node.value, Inspection.NONE)
-        else:
-            node.elt = self.checked(node.elt, inspection)
 
     def _iterable(self, each: ast.comprehension) -> None:
         simple = inspection_of_target(each.target) is Inspection.NONE
@@ -113,7 +102,7 @@ class ExpressionRewriter(CallRewriter):
             else Inspection.DEEP
         )
         self.iterable_depth += 1
-        each.iter = self.checked(each.iter, Inspection.DEEP if each.is_async else inspection)
+        each.iter = self.checked(each.iter, inspection)
         self.iterable_depth -= 1
 
     def _yield(self, node: ast.Yield | ast.YieldFrom) -> ast.expr:
@@ -191,7 +180,6 @@ class ExpressionRewriter(CallRewriter):
         ast.SetComp: _comprehension,
         ast.DictComp: _comprehension,
         ast.GeneratorExp: _comprehension,
-        ast.Await: CallRewriter.awaited,
         ast.Yield: _yield,
         ast.YieldFrom: _yield,
         ast.Compare: _compare,

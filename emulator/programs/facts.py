@@ -1,7 +1,7 @@
 """Find out which names and expressions of a program can contain a placeholder. Reads only the syntax tree.
 
-The answers hold for any order of execution; in doubt an expression can contain one. Variables of
-different scopes must have different names (`scopes.separate`).
+The answers hold for any order of execution; in doubt an expression can contain one. The program has no
+``async`` (`async_code`), and variables of different scopes have different names (`scopes.separate`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ast
 import builtins
 from collections.abc import Iterable, Sequence
 
-from emulator.programs.bindings import assigned_values, bound_names, imported_names
+from emulator.programs.bindings import bound_names, imported_names, values_by_name
 from emulator.programs.callbacks import blocking_functions
 from emulator.programs.inspections import (
     EAGER_FUNCTIONS,
@@ -24,9 +24,8 @@ from emulator.programs.inspections import (
     VIEW_METHODS,
     Inspection,
 )
+from emulator.programs.sites import called_tool
 from sandbox.parsing import children, walk
-
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Facts:
@@ -35,9 +34,12 @@ class Facts:
     def __init__(self, tree: ast.Module, tools: frozenset[str]) -> None:
         self.tools = tools
         nodes = list(walk(tree))
-        functions = [node for node in nodes if isinstance(node, _Function)]
+        functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
         bound = {
-            name for node in nodes if not isinstance(node, _Function) for name in bound_names(node)
+            name
+            for node in nodes
+            if not isinstance(node, ast.FunctionDef)
+            for name in bound_names(node)
         }
         self.defined = bound | {each.name for each in functions}
         self._modules = {name for node in nodes for name in imported_names(node)}
@@ -51,9 +53,6 @@ class Facts:
         decorated = {each.name for each in functions if each.decorator_list}
         self.own = {each.name for each in functions} - bound - self._modules - decorated
         """Functions of the program that are called by their names."""
-        self._coroutines = {
-            each.name for each in functions if isinstance(each, ast.AsyncFunctionDef)
-        }
         self.callbacks = {each.name for each in functions} & (values | decorated)
         """Functions of the program that other code may call: they are used as values."""
         self.blocking = blocking_functions(functions, nodes, self.callbacks)
@@ -97,18 +96,14 @@ class Facts:
         return not lazy <= consumed
 
     def _calls(self, node: ast.AST) -> bool:
-        return isinstance(node, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)) or (
+        return isinstance(node, (ast.Yield, ast.YieldFrom, ast.NamedExpr)) or (
             isinstance(node, ast.Call) and self.builtin(node.func) not in SCALAR_FUNCTIONS
         )
 
     # Names and calls
 
     def is_tool(self, node: ast.AST) -> bool:
-        return (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id in self.tools
-        )
+        return called_tool(node, self.tools) is not None
 
     def builtin(self, node: ast.AST) -> str | None:
         """The name of the builtin that a call's function is; None for other functions."""
@@ -123,11 +118,10 @@ class Facts:
 
     def _find_clean_names(self, nodes: Iterable[ast.AST]) -> None:
         """A variable is clean if all values assigned to it are: the greatest fixed point of this rule."""
-        values: dict[str, list[ast.expr | None]] = {}
-        for node in nodes:
-            for name, value in assigned_values(node):
-                values.setdefault(name, []).append(None if "range" in self._known else value)
+        values = values_by_name(nodes)
         candidates = {name for name, assigned in values.items() if None not in assigned}
+        if "range" in self._known:
+            candidates = set()
         self._clean = candidates | (self._modules | self.own) - set(values)
         dirty = candidates
         while dirty:
@@ -161,8 +155,6 @@ class Facts:
                 return self.is_clean(value)
             case ast.Attribute(value=value):
                 return self.is_module(value)
-            case ast.Call(func=ast.Name(id=name)) if name in self.own & self._coroutines:
-                return True
             case ast.Call(func=ast.Name(id=name)) if name in self.tools:
                 return False
             case ast.Call(func=ast.Attribute(attr=name)):

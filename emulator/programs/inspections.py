@@ -73,9 +73,13 @@ SCALAR_FUNCTIONS = frozenset(
 )
 """Builtins whose result never contains a placeholder (set members are hashed, so they are inspected
 before)."""
-TEXT_METHODS = frozenset(
-    _words("strip lstrip rstrip lower upper title replace join format startswith endswith isdigit")
+_METHODS_OF_BOTH = {"index", "count"}
+TEXT_METHODS = frozenset(name for name in dir(str) if name[0] != "_") - _METHODS_OF_BOTH
+"""Methods of texts only. Their results never contain a placeholder."""
+VALUE_METHODS = (
+    frozenset(name for name in dir(list) + dir(dict) if name[0] != "_") - _METHODS_OF_BOTH
 )
+"""Methods of lists and dicts only."""
 PLAIN_MODULES = frozenset(
     _words(
         "asyncio base64 bisect collections copy csv dataclasses datetime decimal functools hashlib heapq "

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from emulator import json_codec
+from emulator.programs.saved import parse_result
 
 _MAX_NODES = 5_000
 """How many lists and dictionaries are searched."""
@@ -56,7 +56,7 @@ def _shapes(results: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, tuple[str
     """Each dictionary's tool and keys, latest result first, and outermost dictionary first."""
     visited = 0
     for tool, result in reversed(results):
-        level: deque[Any] = deque([_parsed(result)])
+        level: deque[Any] = deque([parse_result(result) if isinstance(result, str) else result])
         while level and visited < _MAX_NODES:
             visited += 1
             value = level.popleft()
@@ -65,16 +65,6 @@ def _shapes(results: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, tuple[str
                 level.extend(v for v in value.values() if isinstance(v, (Mapping, list)))
             elif isinstance(value, list):
                 level.extend(v for v in value[:_MAX_NODES] if isinstance(v, (Mapping, list)))
-
-
-def _parsed(result: Any) -> Any:
-    """The JSON value that a text result spells, else the result."""
-    if not isinstance(result, str) or result.lstrip()[:1] not in ("{", "["):
-        return result
-    try:
-        return json_codec.loads(result)
-    except json_codec.NotJSON:
-        return result
 
 
 def _format_keys(keys: Sequence[str]) -> str:

@@ -42,6 +42,8 @@ class PendingCalls:
     def __init__(self, order: Order) -> None:
         self._order = order
         self.total = 0
+        self.acting = 0
+        """How many of them do more than read."""
         # Each counter counts per batch, and under None all calls.
         self._calls: Counter[Batch | None] = Counter()
         self._readers: Counter[Batch | None] = Counter()
@@ -67,6 +69,7 @@ class PendingCalls:
     def add(self, tool: Tool, arguments: Mapping[str, Any], batch: Batch | None) -> None:
         self.total += 1
         counters = [self._calls]
+        self.acting += tool.effect is not Effect.READS
         if tool.effect is Effect.READS:
             counters.append(self._readers)
         elif tool.effect is Effect.ACTS:

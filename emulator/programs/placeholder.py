@@ -1,9 +1,9 @@
 """The placeholder: an object that a running program gets instead of an unknown result.
 
 `PREAMBLE` runs before a rewritten program, in any engine. ``_check_result`` turns what the host returns
-for a deferred call into the result or the placeholder. The other functions return their argument; if it
-is a placeholder, or contains one, they pause the program under the name `WAIT`, and the run ends there. A
-program cannot catch this.
+for a deferred call into the result, the placeholder, or an exception. The other functions return their
+argument; if it is a placeholder, or contains one, they pause the program under the name `WAIT`, and the
+run ends there. A program cannot catch this.
 """
 
 from __future__ import annotations
@@ -23,6 +23,12 @@ PLACEHOLDER: dict[str, JSON] = {"unknown": _NONCE}
 """What the host returns to an engine for an unknown result, and what an engine reports for a placeholder
 argument."""
 
+
+def raising(text: str) -> dict[str, JSON]:
+    """What the host returns to an engine for a deferred call that raises RuntimeError(text)."""
+    return {"failure": _NONCE, "text": text}
+
+
 PREAMBLE = f"""
 class {CLASS_NAME}:
     def __init__(self):
@@ -37,6 +43,8 @@ def {CHECK_RESULT}(value):
     if type(value) is dict and len(value) == 1 and value.get("unknown") == {_NONCE!r}:
         _check_used.append(True)
         return _check_unknown
+    if type(value) is dict and len(value) == 2 and value.get("failure") == {_NONCE!r}:
+        raise RuntimeError(value["text"])
     return value
 
 

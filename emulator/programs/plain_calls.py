@@ -17,6 +17,7 @@ from typing import Any
 
 from emulator.programs.program import Program
 from emulator.programs.rewrite import RewrittenProgram
+from emulator.programs.sites import called_tool
 from sandbox.engine import JSON, Finished, Paused, Step
 
 _MAX_DEPTH = 20
@@ -40,7 +41,7 @@ class PlainCalls:
         self._remaining = iter(self._calls)
         return next(self._remaining)
 
-    def resume(self, value: JSON) -> Step:  # noqa: ARG002  # no statement uses the result
+    def resume(self, *results: JSON) -> Step:  # noqa: ARG002  # no statement uses the result
         # No value, even if the last statement is a call: its result is shown as a result.
         return next(self._remaining, None) or Finished()
 
@@ -76,10 +77,8 @@ def _tool_call(statement: ast.stmt, tools: Collection[str]) -> tuple[str, ast.Ca
             pass
         case _:
             return None
-    match value:
-        case ast.Call(func=ast.Name(id=name)) if name in tools:
-            return name, value
-    return None
+    name = called_tool(value, tools)
+    return (name, value) if name and isinstance(value, ast.Call) else None
 
 
 class _NotLiteral(Exception):

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from emulator.events import ToolKind
+from emulator.programs.failures import Failure
 from emulator.reading.diagnostics import Diagnostic
 from emulator.reading.readers import Statement
 from sandbox.parsing import parse
@@ -71,6 +72,8 @@ class CallRecord:
     """True if the result has arrived."""
     text: str | None = None
     """The result's text, unless ``result`` is that text."""
+    failure: Failure | None = None
+    """How the call went wrong, if the result reports that."""
 
     @property
     def result_text(self) -> str | None:

@@ -33,13 +33,15 @@ What may never happen:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from emulator import traces
 from emulator.events import ToolCall, call_id
 from emulator.programs.call_history import (
     MAX_UNANSWERED_ROUNDS,
+    call_positions,
+    failures_of,
     find_program,
     results_of,
     unanswered_rounds,
@@ -89,19 +91,24 @@ def resume(
     saved = find_program(messages, store)
     if saved is None:
         return None
-    if not saved.origin.matches(client, messages, _first_call(messages, set(saved.ids))):
+    if not saved.origin.matches(client, messages, call_positions(messages, set(saved.ids))[0]):
         return None
     results = results_of(messages, set(saved.ids))
+    unknown = {key for key, one in zip(saved.ids, saved.recorded, strict=True) if not one.known}
+    failures = failures_of(messages, unknown)
     updated = replace(
         saved,
         recorded=tuple(
-            with_result(one, results[key]) if not one.known and key in results else one
+            with_result(one, results[key], failures[key])
+            if not one.known and key in results
+            else one
             for key, one in zip(saved.ids, saved.recorded, strict=True)
         ),
     )
     _trace(updated)
     if updated.failure:
-        return _resend(updated, messages) if updated.pending() else _abandon(driver, updated)
+        waits = updated.pending() and not any(one.failure for one in updated.recorded)
+        return _resend(updated, messages) if waits else _abandon(driver, updated)
     try:
         outcome = driver.run(updated.program, updated.recorded, updated.seed)
     except (ProgramTooSlow, ReplayDiverged, SandboxError) as error:
@@ -161,15 +168,6 @@ def _resend(updated: SavedProgram, messages: Sequence[Message]) -> ContinuedProg
         report_dropped("unanswered", LookupError("the client does not answer all calls"))
         return None
     return ContinuedProgram(None, updated.pending())
-
-
-def _first_call(messages: Sequence[Message], ids: Collection[str]) -> int:
-    """The index of the first message that has one of the calls ``ids``."""
-    return next(
-        index
-        for index, message in enumerate(messages)
-        if any(call.id in ids for call in message.tool_calls or ())
-    )
 
 
 def _abandon(driver: Driver, saved: SavedProgram) -> EndedProgram:

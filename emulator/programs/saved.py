@@ -7,7 +7,7 @@ JSON and is checked when it is loaded: a lost or damaged record counts as no pro
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,12 +15,15 @@ import structlog
 
 from emulator import json_codec, metrics
 from emulator.events import ToolCall
+from emulator.programs.failures import Failure
 from emulator.programs.origin import Origin
 from emulator.programs.program import Call, CallRecord, Program
 from emulator.reading.readers import Statement
 from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
 
 log = structlog.get_logger()
+
+ERROR_LINE = "Error:\n"
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,10 @@ class SavedProgram:
             {
                 "program": [(one.source, one.line) for one in self.program.statements],
                 "recorded": [
-                    (one.call.name, one.call.arguments, one.call.kind, one.result_text)
+                    (
+                        *(one.call.name, one.call.arguments, one.call.kind, one.result_text),
+                        one.failure and one.failure.value,
+                    )
                     for one in self.recorded
                 ],
                 "ids": self.ids,
@@ -70,10 +76,10 @@ class SavedProgram:
         return cls(
             Program(tuple(Statement(source, line) for source, line in fields["program"])),
             tuple(
-                with_result(CallRecord(Call(name, arguments, kind)), text)
+                with_result(CallRecord(Call(name, arguments, kind)), text, *map(_failure, failure))
                 if isinstance(text, str)
                 else CallRecord(Call(name, arguments, kind))
-                for name, arguments, kind, text in fields["recorded"]
+                for name, arguments, kind, text, *failure in fields["recorded"]
             ),
             tuple(fields["ids"]),
             int(fields["seed"]),
@@ -86,13 +92,19 @@ class SavedProgram:
 def save(store: KeyValueStore, saved: SavedProgram, calls: Sequence[ToolCall]) -> None:
     """Store a program under the ids of its new ``calls``. A failing store is logged, not raised."""
     value = saved.dump()
-    if len(value) > MAX_VALUE_BYTES:
-        log.warning("program not kept: its results are too large", bytes=len(value))
-        return
     key = hashlib.sha256(value).hexdigest()
     aliases = {f"call:{call.id}": key.encode() for call in calls}
+    put(store, {f"program:{key}": value, **aliases})
+
+
+def put(store: KeyValueStore, values: Mapping[str, bytes]) -> None:
+    """Store the values, unless one of them is too large."""
+    size = max(map(len, values.values()))
+    if size > MAX_VALUE_BYTES:
+        log.warning("program not kept: its results are too large", bytes=size)
+        return
     try:
-        store.put({f"program:{key}": value, **aliases})
+        store.put(values)
     except StoreFailed as error:
         log.warning("program not kept", reason=str(error))
 
@@ -113,11 +125,20 @@ def find(store: KeyValueStore, call: str) -> SavedProgram | None:
     return None
 
 
-def with_result(record: CallRecord, text: str) -> CallRecord:
+def with_result(record: CallRecord, text: str, failure: Failure | None = None) -> CallRecord:
     """The record, completed with the result that the client sent as ``text``."""
+    # The Messages front writes a line before an error; a program reads an object without it.
+    bare = text.removeprefix(ERROR_LINE)
+    if failure is not None and isinstance(parse_result(bare), dict):
+        text = bare
     value = parse_result(text)
     same = isinstance(value, str) and value == text
-    return replace(record, result=value, known=True, text=None if same else text)
+    text_if_other = None if same else text
+    return replace(record, result=value, known=True, text=text_if_other, failure=failure)
+
+
+def _failure(value: str | None) -> Failure | None:
+    return None if value is None else Failure(value)
 
 
 def parse_result(text: str) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 
-from emulator.programs.bindings import bound_names, imported_names
+from emulator.programs.bindings import bound_names, imported_names, parameters
 from sandbox.parsing import children, walk
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -47,14 +47,14 @@ class _Scopes(ast.NodeVisitor):
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
         self._visit(_defaults(node.args))
-        parameters = _parameters(node.args)
-        self._scope({each.arg for each in parameters}, [*parameters, node.body])
+        own = parameters(node.args)
+        self._scope({each.arg for each in own}, [*own, node.body])
 
     def visit_FunctionDef(self, node: _Function) -> None:
         self._visit([*node.decorator_list, *_defaults(node.args)])
-        parameters = _parameters(node.args)
-        names = _local_variables({each.arg for each in parameters}, node.body)
-        self._scope(names, [*parameters, *node.body])
+        own = parameters(node.args)
+        names = _local_variables({each.arg for each in own}, node.body)
+        self._scope(names, [*own, *node.body])
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - the name that ast requires
 
@@ -90,23 +90,18 @@ class _Scopes(ast.NodeVisitor):
         return name
 
 
-def _parameters(arguments: ast.arguments) -> list[ast.arg]:
-    listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    return listed + [each for each in (arguments.vararg, arguments.kwarg) if each is not None]
-
-
 def _defaults(arguments: ast.arguments) -> list[ast.expr]:
     return [*arguments.defaults, *(each for each in arguments.kw_defaults if each is not None)]
 
 
-def _local_variables(parameters: set[str], body: Sequence[ast.stmt]) -> set[str]:
+def _local_variables(names: set[str], body: Sequence[ast.stmt]) -> set[str]:
     """The local variables of a function that can be renamed: those bound only as parameters or `ast.Name`
     nodes."""
-    variables = set(parameters)
+    variables = set(names)
     others: set[str] = set()
     for node in own_nodes(body):
-        names = variables if isinstance(node, ast.Name) else others
-        names.update(bound_names(node), imported_names(node))
+        found = variables if isinstance(node, ast.Name) else others
+        found.update(bound_names(node), imported_names(node))
     for statement in body:
         for node in walk(statement):
             if isinstance(node, (ast.Global, ast.Nonlocal)):

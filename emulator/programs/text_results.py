@@ -1,6 +1,6 @@
 """Find the calls whose results a program uses as text. A result that is JSON is otherwise read as a value.
 
-``read_file("package.json").replace(...)``, ``json.loads(read_file(...))`` and ``print(read_file(...))``
+``read_file("package.json").replace(...)``, ``json.loads(read_file(...))`` and ``f"{read_file(...)}"``
 need the text as it came; ``search(...)["hits"]`` needs the JSON value. If the uses of a result do not
 decide, or contradict each other, the program gets the JSON value, and `driver` tries the text if that
 raises. Reads only syntax.
@@ -14,14 +14,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 from enum import Enum
 
+from emulator.programs.inspections import TEXT_METHODS, VALUE_METHODS
+from emulator.programs.sites import Site, call_sites
 from sandbox.parsing import children, walk
 
-_TEXT_METHODS = frozenset(name for name in dir(str) if not name.startswith("_")) - frozenset(
-    {"index", "count"}
-)
-_VALUE_METHODS = frozenset(
-    name for kind in (list, dict) for name in dir(kind) if not name.startswith("_")
-) - frozenset({"index", "count"})
 _PARSERS = frozenset("loads safe_load literal_eval fromstring StringIO reader DictReader".split())
 _MATCHERS = frozenset("search match fullmatch findall finditer sub subn split".split())
 _KEY = re.compile(r"[\w.-]*")
@@ -34,11 +30,11 @@ class Use(Enum):
     TEXT = "a string operation"
     PARSED = "the program parses the text itself, so it needs the text exactly as it came"
     VALUE = "an operation on lists or dicts"
-    PRINTED = "only printed"
+    FORMATTED = "printed, or made a text"
     UNDECIDED = "either"
 
 
-def calls_read_as_text(tree: ast.Module, tools: Collection[str]) -> dict[tuple[int, str], bool]:
+def calls_read_as_text(tree: ast.Module, tools: Collection[str]) -> dict[Site, bool]:
     """The calls whose results the program uses as text, by line of the statement and tool name.
 
     The value is True if the program parses the text. Variables of different scopes must have different names
@@ -46,30 +42,23 @@ def calls_read_as_text(tree: ast.Module, tools: Collection[str]) -> dict[tuple[i
     """
     parents: dict[ast.AST, ast.AST] = {}
     uses: dict[str, list[ast.expr]] = defaultdict(list)
-    calls: list[tuple[ast.Call, str]] = []
     for node in walk(tree):
         for child in children(node):
             parents[child] = node
-        match node:
-            case ast.Name(id=name, ctx=ast.Load()):
-                uses[name].append(node)
-            case ast.Call(func=ast.Name(id=name)) if name in tools:
-                calls.append((node, name))
-    found: dict[tuple[int, str], set[Use]] = defaultdict(set)
-    for call, name in calls:
-        found[_line(call, parents), name] |= {
-            Use.PRINTED if _is_printed(use, parents) else _classify(use, parents)
-            for use in _uses_of(call, parents, uses)
-        }
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            uses[node.id].append(node)
+    found: dict[Site, set[Use]] = defaultdict(set)
+    for call, site in call_sites(tree, tools).items():
+        found[site] |= {_classify(use, parents[use]) for use in _uses_of(call, parents, uses)}
     return {
         place: Use.PARSED in kinds
         for place, kinds in found.items()
-        if kinds == {Use.PRINTED} or (kinds & {Use.TEXT, Use.PARSED} and Use.VALUE not in kinds)
+        if kinds == {Use.FORMATTED} or (kinds & {Use.TEXT, Use.PARSED} and Use.VALUE not in kinds)
     }
 
 
 def _uses_of(
-    call: ast.expr, parents: dict[ast.AST, ast.AST], uses: dict[str, list[ast.expr]]
+    call: ast.AST, parents: dict[ast.AST, ast.AST], uses: dict[str, list[ast.expr]]
 ) -> Iterator[ast.expr]:
     """The expressions that use the result: the call itself, or the variable that stores it."""
     node: ast.AST = call
@@ -84,11 +73,13 @@ def _uses_of(
             yield node
 
 
-def _classify(use: ast.expr, parents: dict[ast.AST, ast.AST]) -> Use:
-    match parents[use]:
-        case ast.Attribute(attr=name) if name in _TEXT_METHODS:
+def _classify(use: ast.expr, user: ast.AST) -> Use:
+    if _formats(user, use):
+        return Use.FORMATTED
+    match user:
+        case ast.Attribute(attr=name) if name in TEXT_METHODS:
             return Use.TEXT
-        case ast.Attribute(attr=name) if name in _VALUE_METHODS:
+        case ast.Attribute(attr=name) if name in VALUE_METHODS:
             return Use.VALUE
         case ast.Subscript(value=value, slice=ast.Constant(value=str())) if value is use:
             return Use.VALUE
@@ -104,36 +95,38 @@ def _classify(use: ast.expr, parents: dict[ast.AST, ast.AST]) -> Use:
             return Use.PARSED
         case ast.Compare(ops=[ast.Eq() | ast.NotEq()]) as compare:
             others = [side for side in (compare.left, *compare.comparators) if side is not use]
-            return Use.TEXT if any(map(_is_string, others)) else Use.UNDECIDED
+            return Use.TEXT if any(map(is_text, others)) else Use.UNDECIDED
+        case ast.Compare(
+            left=left,
+            ops=[ast.In() | ast.NotIn()],
+            comparators=[ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items)],
+        ) if left is use and any(map(is_text, items)):
+            return Use.TEXT
         case ast.Compare(left=ast.Constant(value=str(word)), ops=[ast.In() | ast.NotIn()]):
             return Use.UNDECIDED if _KEY.fullmatch(word) else Use.TEXT
         case ast.BinOp(op=ast.Add(), left=left, right=right):
-            return Use.TEXT if _is_string(left if right is use else right) else Use.UNDECIDED
+            return Use.TEXT if is_text(left if right is use else right) else Use.UNDECIDED
     return Use.UNDECIDED
 
 
-def _is_printed(use: ast.expr, parents: dict[ast.AST, ast.AST]) -> bool:
-    """Return True if the use is an argument of ``print``, perhaps as part of an f-string."""
-    parent = parents[use]
-    if isinstance(parent, ast.FormattedValue) and parent.format_spec is None:
-        text = parents[parent]
-        assert isinstance(text, ast.JoinedStr)
-        use, parent = text, parents[text]
-    match parent:
-        case ast.Call(func=ast.Name(id="str"), args=[value]) if value is use:
-            return _is_printed(parent, parents)
-        case ast.Call(func=ast.Name(id="print"), args=args):
+def _formats(user: ast.AST, use: ast.expr) -> bool:
+    """Return True if ``user`` only makes a text of the result, or prints it."""
+    match user:
+        case ast.FormattedValue(format_spec=None, conversion=-1 | 115):  # 115 is !s
+            return True
+        case ast.Call(
+            func=ast.Name(id="str" | "print")
+            | ast.Attribute(value=ast.Constant(value=str()), attr="format"),
+            args=args,
+        ):
             return use in args
+        case ast.BinOp(left=ast.Constant(value=str(text)), op=ast.Mod()):
+            return "%(" not in text
     return False
 
 
-def _is_string(node: ast.expr) -> bool:
+def is_text(node: ast.expr | None) -> bool:
+    """Return True for a text of the program."""
     return isinstance(node, ast.JoinedStr) or (
         isinstance(node, ast.Constant) and isinstance(node.value, str)
     )
-
-
-def _line(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> int:
-    while not isinstance(node, ast.stmt):
-        node = parents[node]
-    return node.lineno

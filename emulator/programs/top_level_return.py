@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
+from emulator.programs.sites import called_tool
 from sandbox.parsing import parse, walk
 
 _VALUE = "_returned"
@@ -56,7 +57,7 @@ def _output(statement: ast.Return, tools: Collection[str]) -> list[ast.stmt]:
     if value is None:
         return []
     call = value.value if isinstance(value, ast.Await) else value
-    if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in tools:
+    if called_tool(call, tools):
         return [ast.copy_location(ast.Expr(value), statement)]
     output = parse(f"{_VALUE} = None\nif {_VALUE} is not None:\n    print({_VALUE})").body
     assert isinstance(output[0], ast.Assign)

@@ -11,8 +11,9 @@ import ast
 import re
 from enum import Enum, auto
 
-from emulator.reading.lexing import PythonScan
-from emulator.reading.python_syntax import BUILTINS, calls_tool
+from emulator.reading.calls import PARALLEL
+from emulator.reading.lexing import JsonScan, PythonScan
+from emulator.reading.python_syntax import BUILTINS, called_tool, calls_tool, dotted_name
 from emulator.reading.repairs import parse_repaired
 from emulator.reading.scanner import Verdict
 from emulator.reading.tool_names import WRITTEN_NAME, ToolNames
@@ -147,6 +148,22 @@ class BareCode:
         word = WRITTEN_NAME.match(self.logical.lstrip(" \t[(>"))
         return bool(word and self._names.find(word.group())) and "(" in self.logical
 
+    def leading_calls(self) -> int:
+        """Return the length of a list of calls to which prose is attached: ``[f(a=1)]Fetching it.``"""
+        if not self.logical.startswith("["):
+            return 0
+        end = JsonScan(code=True).feed(self.logical) or 0
+        if not self.logical[end : end + 1].isalpha():
+            return 0
+        try:
+            tree, _ = parse_repaired(self.logical[:end], self._names)
+        except SyntaxError:
+            return 0
+        match tree.body:
+            case [ast.Expr(value=ast.List(elts=[_, *_] as items))]:
+                return end if all(called_tool(item, self._names) for item in items) else 0
+        return 0
+
     def _kind(self) -> LineKind:
         code = re.sub(r"^[ \t]*(?:>>>|\.\.\.) ", "", self.logical).strip()
         indented = _indentation(self.logical) > (self._margin or 0)
@@ -181,6 +198,8 @@ class BareCode:
                 return calls_tool(text, self._names)
             case [ast.Expr(value=ast.List(elts=[_, *_] as items))]:
                 return all(self._is_slip(item) or self._is_quoted(item) for item in items)
+            case [ast.Expr(value=ast.Call(func=func))] if dotted_name(func) == PARALLEL:
+                return True
             case [ast.Expr(value=value)]:
                 return self._is_slip(value)
         return False

@@ -150,6 +150,10 @@ def scan_code(text: TextBuffer, names: ToolNames) -> Scanner:
             if started:
                 yield BlockEnd("", closed=True)
             yield Text(text.take(tested - len(bare.logical)))
+            if length := bare.leading_calls():
+                yield from _code_lines(text, length, started=False)
+                yield BlockEnd("", closed=True)
+                return Position.MID_LINE
             if "\n" not in bare.logical[:-1]:
                 return Position.LINE_START_NOT_CODE  # it may still begin something else
             yield Text(text.take(len(bare.logical)))

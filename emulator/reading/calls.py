@@ -33,8 +33,11 @@ ARGUMENT_KEYS = tuple(
 )
 #: Keys whose value is a call or a list of calls.
 CALLS_KEYS = tuple(
-    "tool_calls function_calls tool_uses calls actions function_call tool_call function".split()
+    "tool_calls function_calls tool_uses functionCalls calls actions function_call functionCall tool_call"
+    " function".split()
 )
+#: OpenAI's invented function that makes several calls: ``{"tool_uses": [...]}``.
+PARALLEL = "multi_tool_use.parallel"
 #: Keys that may accompany a call and are not arguments.
 _ENVELOPE = frozenset({"type", "id", "index", "call_id", "thought", "thoughts", "reasoning"})
 
@@ -44,9 +47,11 @@ def find_calls(value: JSON, names: ToolNames) -> Iterator[tuple[str, JSON]]:
     if isinstance(value, list):
         for item in value:
             yield from find_calls(item, names)
-        return
-    if not isinstance(value, dict):
-        return
+    elif isinstance(value, dict) and not ("content" in value and value.get("role") in _OTHER_ROLES):
+        yield from _calls_in_object(value, names)
+
+
+def _calls_in_object(value: dict[str, Any], names: ToolNames) -> Iterator[tuple[str, JSON]]:
     for key in CALLS_KEYS:
         if isinstance(value.get(key), (list, dict)):
             yield from find_calls(value[key], names)
@@ -54,14 +59,55 @@ def find_calls(value: JSON, names: ToolNames) -> Iterator[tuple[str, JSON]]:
     for key in NAME_KEYS:
         name = value.get(key)
         if isinstance(name, str):
-            yield from _named_call(key, name, value, names)
+            for written, arguments in _named_call(key, name, value, names):
+                yield from unfold(written, arguments, names)
             return
-    if (command := _command_in(value, names)) is not None:
+    if (inner := _inside_message(value)) is not None:
+        yield from find_calls(inner, names)
+    elif (command := _command_in(value, names)) is not None:
         yield command
+    elif value and all(names.find(key) and _is_object(item) for key, item in value.items()):
+        # {"get_weather": {"city": "Oslo"}}, but not a script of package.json: {"run": "vite build"}
+        yield from value.items()
+
+
+def _is_object(value: JSON) -> bool:
+    """Return True for an object, null, or an object in a string."""
+    return value is None or isinstance(value, dict) or str(value).lstrip().startswith("{")
+
+
+#: Their messages tell of calls, but make none.
+_OTHER_ROLES = ("system", "developer", "user", "tool", "function")
+
+
+def _inside_message(value: dict[str, Any]) -> dict[str, Any] | list[Any] | None:
+    """Return the part of an API's message or response that may contain calls, or None."""
+    match value:
+        case {"method": "tools/call", "params": dict(inner)}:  # JSON-RPC, as in MCP
+            return inner
+        case {"choices": list(inner)}:
+            return _members(inner, "message")
+        case {"candidates": list(inner)}:  # Gemini
+            return _members(inner, "content")
+        case {"parts": list(inner)}:
+            return [*_members(inner, "functionCall"), *_members(inner, "function_call")]
+        case {"role": "assistant", "content": list(inner)}:  # Anthropic
+            return [one for one in inner if isinstance(one, dict) and one.get("type") == "tool_use"]
+    return None
+
+
+def _members(items: list[Any], key: str) -> list[Any]:
+    return [
+        item[key] for item in items if isinstance(item, dict) and isinstance(item.get(key), dict)
+    ]
+
+
+def unfold(name: str, arguments: JSON, names: ToolNames) -> Iterator[tuple[str, JSON]]:
+    """Yield the call, or the calls that a `PARALLEL` call consists of."""
+    if name.strip().removeprefix("functions.") != PARALLEL or names.find(name):
+        yield name, arguments
         return
-    if value and all(names.find(key) for key in value):  # {"get_weather": {"city": "Oslo"}}
-        for key, arguments in value.items():
-            yield key, arguments
+    yield from find_calls(_parse_arguments(arguments), names)
 
 
 def unquoted_scalar(text: str) -> JSON:

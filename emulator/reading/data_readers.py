@@ -58,6 +58,11 @@ def read_json(text: str, names: ToolNames) -> list[Statement]:
     ]
 
 
+def read_nothing(text: str, names: ToolNames) -> list[Statement]:  # noqa: ARG001
+    """Code that is shown has no statements."""
+    return []
+
+
 def read_leftover(text: str, names: ToolNames) -> list[Statement]:  # noqa: ARG001
     """Reject a fragment of a call. Raises Unreadable."""
     raise unreadable(

@@ -28,7 +28,8 @@ def scan_fence(text: TextBuffer, fence: Fence, names: ToolNames) -> Scanner:
         else:
             blank_length += len(line)
     empty = line is None or closing_fence(line, fence) is not None
-    dialect = None if empty else detect_dialect(line or "", fence.language, names)
+    info = fence.raw.strip().lstrip("`~")
+    dialect = None if empty else detect_dialect(line or "", fence.language, names, info)
     if dialect is None:
         yield Text(fence.raw)
         return (yield from _documentation(text, fence))

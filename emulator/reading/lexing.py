@@ -124,13 +124,15 @@ def outside_strings_only(change: Callable[[str], str]) -> Callable[[str], str]:
     )
 
 
-_JSON = re.compile(r"[\"'{}\[\]]")
+_JSON = re.compile(r"[\"'{}\[\]]|(?<!:)/(?:[/*]|\Z)")
 _CODE_TOO = re.compile(r"\"\"\"|\'\'\'|[\"'{}\[\]()]")
 _JSON_STRINGS = {
     '"': re.compile(r'["\\]'),
     "'": re.compile(r"['\\]"),
     '"""': re.compile(r'"""|\\'),
     "'''": re.compile(r"'''|\\"),
+    "//": re.compile(r"\n"),  # comments, which models write in JSON too
+    "/*": re.compile(r"\*(?:/|\Z)"),
 }
 
 
@@ -144,6 +146,8 @@ class JsonScan(_Scan):
 
     escaped: bool = False
     code: bool = False
+    half: str = ""
+    """A slash or an asterisk at the end of a piece: half of the mark of a comment."""
 
     def feed(self, text: str, at: int = 0, stop: int | None = None) -> int | None:
         """Scan `text` from `at` to `stop`. Returns the index after the value's last bracket, or
@@ -151,6 +155,12 @@ class JsonScan(_Scan):
         """
         stop = len(text) if stop is None else min(stop, len(text))
         while at < stop:
+            if self.half:
+                mark, self.half = self.half + text[at], ""
+                if mark in ("//", "/*", "*/"):
+                    self.quote = "" if mark == "*/" else mark
+                    at += 1
+                    continue
             if self.escaped:
                 self.escaped = False
                 at += 1
@@ -162,6 +172,8 @@ class JsonScan(_Scan):
             found, at = match.group(), match.end()
             if found == "\\":
                 self.escaped = True
+            elif found in ("/", "*"):
+                self.half = found
             elif self.quote:
                 self.quote = ""
             elif found in _JSON_STRINGS:

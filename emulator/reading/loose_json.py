@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from emulator.reading.calls import JSON, loads
-from emulator.reading.lexing import JsonScan, outside_strings_only, split_strings
+from emulator.reading.lexing import JsonScan, outside_strings_only
 from emulator.reading.repairs import Repair, repaired_texts, straight_quotes
 from emulator.reading.statements import unreadable
 from sandbox.parsing import literal
@@ -84,9 +84,13 @@ def _words(table: dict[str, str]) -> Callable[[str], str]:
     return outside_strings_only(lambda text: pattern.sub(lambda match: table[match.group()], text))
 
 
+_STRING_OR_COMMENT = re.compile(
+    r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|\#[^\n]*|(?<!:)//[^\n]*|/\*.*?\*/""", re.DOTALL
+)
+
+
 def _without_comments(text: str) -> str:
-    without_hashes = "".join(p for code, p in split_strings(text) if code or not p.startswith("#"))
-    return outside_strings_only(lambda t: re.sub(r"//[^\n]*", "", t))(without_hashes)
+    return _STRING_OR_COMMENT.sub(lambda match: match[1] or "", text)
 
 
 REPAIRS: tuple[Repair, ...] = (

@@ -122,11 +122,25 @@ def _element(block: MarkupBlock, match: re.Match[str], name: str) -> Calls:
             return command
     if _JSON_FOLLOWS.match(block.text, match.end()):
         return _json_or_none(block, match, name)
-    parent = "parameters" if match.lastgroup == "claude_2" else name
+    return _by_parameter(block, match, name, name)
+
+
+def _by_parameter(block: MarkupBlock, match: re.Match[str], name: str, parent: str) -> Calls:
+    """Read elements named after the parameters, up to the end of ``parent``."""
     arguments, end = parse_children(block.text, match.end(), parent)
     if not arguments and not block.text.startswith(f"</{parent}>", end - len(parent) - 3):
         return _json_or_none(block, match, name)
     return [(name, arguments)], end
+
+
+_PARENT = re.compile(r"<(?P<name>\w+)>\Z")
+
+
+def _children(block: MarkupBlock, match: re.Match[str], name: str) -> Calls:
+    parent = _PARENT.search(match.group())
+    if parent is None or _JSON_FOLLOWS.match(block.text, match.end()):
+        return _json_or_none(block, match, name)
+    return _by_parameter(block, match, name, parent["name"])
 
 
 _QUOTED = re.compile(r"(?P<quote>[\"'])(?P<text>.*)(?P=quote)\]\s*\Z", re.DOTALL)
@@ -173,10 +187,11 @@ FORMS: tuple[MarkupForm, ...] = (
         _elements,
     ),
     MarkupForm(
-        "claude_2",
-        "<invoke><tool_name>f</tool_name><parameters><a>1</a></parameters></invoke>",
-        r"<invoke>\s*<tool_name>\s*(?P<claude_2>[^\s<>]{1,200})\s*</tool_name>\s*(?:<parameters>)?",
-        _element,
+        "children",
+        "<tool_name>f</tool_name><parameters><a>1</a></parameters>; also name, arguments, and JSON",
+        r"<(?P<tag>(?:tool_|function_)?name)>\s*(?P<children>[^\s<>]{1,200})\s*</(?P=tag)>\s*"
+        r"(?:<(?:parameters|params|arguments|args|input)>)?",
+        _children,
     ),
     MarkupForm(
         "pairs",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from emulator.reading.calls import call_statement
+from emulator.reading.calls import call_statement, unfold
 from emulator.reading.data_readers import read_python
 from emulator.reading.markup_block import MarkupBlock
 from emulator.reading.markup_forms import FORMS, MarkupForm
@@ -50,7 +50,11 @@ def read_markup(text: str, names: ToolNames) -> list[Statement]:
             continue
         line = block.line(match.start())
         calls, at = form.read(block, match, name)
-        found += [call_statement(written, arguments, names, line) for written, arguments in calls]
+        found += [
+            call_statement(written, arguments, names, line)
+            for call in calls
+            for written, arguments in unfold(*call, names)
+        ]
         at = max(at, match.start() + 1)
     if not found:
         raise unreadable(

@@ -10,6 +10,7 @@ import re
 from collections.abc import Generator
 
 from emulator.reading.blocks import take_value
+from emulator.reading.calls import PARALLEL
 from emulator.reading.elements import PREFIX, SUFFIX
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event
 from emulator.reading.scanner import Position, Scanner, Verdict
@@ -64,7 +65,7 @@ def match_header(head: str, whole: bool, names: ToolNames) -> tuple[Verdict, int
         lead = (match["lead"] or "").strip()
         if lead == "to=" and not match["name"].startswith("functions."):
             lead = ""  # an e-mail address, for example
-        if lead or names.find(match["name"]):
+        if lead or names.find(match["name"]) or match["name"] == PARALLEL:
             return Verdict.YES, match.end()
         return Verdict.NO, 0
     return (Verdict.NO if whole or not _may_open(head, names) else Verdict.MAYBE), 0
@@ -89,7 +90,7 @@ def _may_open(head: str, names: ToolNames) -> bool:
     ):
         return False
     word, rest = match["word"] or "", match["rest"]
-    if match["lead"]:
+    if match["lead"] or (PARALLEL.startswith(word) if not rest else word == PARALLEL):
         return True
     for name in {word, word.removeprefix("function"), *map(word.removesuffix, _WORDS)}:
         if names.find(name) is not None or (name and not rest and names.may_become(name)):

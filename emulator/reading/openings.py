@@ -18,6 +18,13 @@ from emulator.reading.tool_names import WRITTEN_NAME, ToolNames
 
 # ---------------------------------------------------------------------------- fences
 
+EXAMPLE = "example"
+"""The info string of code that a model shows (prompts/tools.jinja), and its dialect: nothing in it runs."""
+_EXAMPLE_INFO = re.compile(
+    r"\{?\.?(?:(?:python3?|py)[\s,:.\-{]*)?examples?(?:[\s,:.\-]*(?:python3?|py))?\}?",
+    re.IGNORECASE,
+)
+
 #: Info string of a fence -> dialect; "" means that the first line decides. A fence with another info
 #: string is prose unless its first line calls an offered function.
 FENCES = {
@@ -27,6 +34,7 @@ FENCES = {
     **dict.fromkeys(("function", "function_call", "function_calls", "functions", "call"), ""),
     **dict.fromkeys(("yaml", "yml"), "yaml"),
     **dict.fromkeys(("", "code"), ""),
+    EXAMPLE: EXAMPLE,
 }
 
 _FENCE = re.compile(
@@ -72,6 +80,11 @@ def begins_with_call(text: str, names: ToolNames) -> bool:
     return bool(word and names.find(word.group()) and bare.startswith("(", word.end()))
 
 
+def is_example(info: str) -> bool:
+    """Return True for the info string of code that is only shown: "Python example", "{.example}"."""
+    return _EXAMPLE_INFO.fullmatch(info.strip()) is not None
+
+
 #: The dialect of a block without an info string, by its first line. The first match wins.
 _DETECTED: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"<|\[TOOL_CALLS\]|functools\["), "markup"),
@@ -87,9 +100,13 @@ _DETECTED: tuple[tuple[re.Pattern[str], str], ...] = (
 _PATCH_START = re.compile(r"\*\*\* Begin Patch\b|apply_patch\s+<<")
 
 
-def detect_dialect(line: str, language: str, names: ToolNames) -> str | None:
-    """Return the dialect of a fence from its info string and first line; None for documentation."""
+def detect_dialect(line: str, language: str, names: ToolNames, info: str = "") -> str | None:
+    """Return the dialect of a fence from its language, first line and whole info string; None for
+    documentation.
+    """
     text = line.strip()
+    if is_example(info):
+        return EXAMPLE
     if text.startswith("Traceback (most recent call last)"):
         return None
     if names.patch and _PATCH_START.match(text):
@@ -107,25 +124,30 @@ def detect_dialect(line: str, language: str, names: ToolNames) -> str | None:
 
 # ---------------------------------------------------------------------------- lines
 
+#: White space and comments before the first key.
+_GAP = r"(?:\s|/\*[^*]{0,200}\*/|//[^\n]{0,200}\n)*"
 _JSON_HEAD = re.compile(
-    r"""[ \t]*(?P<list>\[\s*)?\{\s*(?P<quote>["']?)(?P<key>[\w\-.]+)(?P=quote)\s*:\s*"""
+    rf"""[ \t]*(?P<list>\[\s*)?\{{{_GAP}"""
+    r"""(?P<quote>["']?)(?P<key>[\w\-.]+)(?P=quote)\s*:\s*"""
     r"""(?:(?P<open>[\[{])|(?P<mark>["'])(?P<value>[^"'\n]*)(?P=mark)|(?P<other>[^\s\[{"']))"""
 )
 _JSON_PART = re.compile(
-    r"""[ \t]*(?:\[\s*)?(?:\{\s*(?:["']?[\w\-.]*(?:["']?\s*(?::\s*(?:["'][^"'\n]*)?)?)?)?)?"""
+    rf"""[ \t]*(?:\[\s*)?(?:\{{{_GAP}(?:/(?:\*[^*]{{0,200}}\*?|/[^\n]{{0,200}})?)?"""
+    r"""(?:["']?[\w\-.]*(?:["']?\s*(?::\s*(?:["'][^"'\n]*)?)?)?)?)?"""
 )
 #: Pairs of brackets that never begin a call; a hostile reply may contain very many of them.
 _NEVER_JSON = frozenset({"[[", "{{", "{[", "[]", "{}"})
 #: Keys that may precede the name.
 _KEYS_BEFORE_NAME = frozenset(
-    "type id index tool_call_id arguments parameters args thought thoughts reasoning".split()
+    "type id index tool_call_id arguments parameters args thought thoughts reasoning role content parts"
+    " choices candidates object jsonrpc method params".split()
 )
 _NAMED = re.compile(
     rf"""["']?(?:{"|".join(sorted(NAME_KEYS))})["']?\s*:\s*["'](?P<name>[^"'\n]{{1,200}})["']"""
 )
 #: A call has arguments; the definition of a tool has a description.
 _ARGUMENTS = re.compile(
-    r"""["'](?:arguments|parameters|input|action_input|tool_input)["']\s*:\s*["']?\{"""
+    r"""["'](?:arguments|parameters|args|input|action_input|tool_input)["']\s*:\s*["']?\{"""
 )
 _COMMAND = re.compile(rf"""\s*\{{\s*["'](?:{"|".join(sorted(COMMAND_PARAMETERS))})["']\s*:\s*\[""")
 _DESCRIPTION = re.compile(r"""["'](?:description|properties)["']\s*:""")

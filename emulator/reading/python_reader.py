@@ -14,6 +14,7 @@ from enum import Enum, auto
 
 from emulator.reading.diagnostics import from_syntax_error
 from emulator.reading.lexing import PythonScan
+from emulator.reading.own_names import OwnNames
 from emulator.reading.repairs import parse_repaired
 from emulator.reading.rewrites import rewrite
 from emulator.reading.statements import MAX_BLOCK, MAX_STATEMENTS, Statement, Unreadable, unreadable
@@ -58,6 +59,7 @@ class PythonReader:
 
     def __init__(self, names: Collection[str] = ()) -> None:
         self._names = ToolNames.of(names)
+        self.own_names = OwnNames(self._names)
         self._partial: list[str] = []  # pieces of the unfinished line
         self._lines: list[str] = []  # of the unfinished statement
         self._decorating = False  # that statement consists only of decorators so far
@@ -174,6 +176,7 @@ class PythonReader:
         try:
             tree, text = self._parse(source, missing)
             self._count += len(tree.body)
+            self.own_names.feed(tree)
             if self._count > MAX_STATEMENTS:
                 raise SyntaxError(f"more than {MAX_STATEMENTS} statements")
             lines = text.encode(errors="surrogatepass").splitlines(keepends=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import builtins
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from typing import TypeGuard
 
 from emulator.reading.lexing import PythonScan
 from emulator.reading.tool_names import ToolNames
@@ -96,18 +97,23 @@ def uses_tool(code: str | ast.AST, names: ToolNames) -> bool:
     """Return True if the code calls an offered function, or passes one as a value:
     ``map(get_weather, cities)``.
     """
+    return next(used_tools(code, names), None) is not None
+
+
+def used_tools(code: str | ast.AST, names: ToolNames) -> Iterator[str]:
+    """The Python names of the offered functions that the code calls or passes as values."""
     # Without parsing: a block may hold thousands of calls of other functions.
     words = (name.rpartition(".")[2] for name in names)
     if isinstance(code, str) and code.isascii() and not any(word in code for word in words):
-        return False
+        return
     tree = _tree(code)
-    return tree is not None and any(
-        called_tool(node, names) or any(_is_tool(value, names) for value in _values(node))
-        for node in walk(tree)
-    )
+    for node in walk(tree) if tree is not None else ():
+        if name := called_tool(node, names):
+            yield name
+        yield from (value.id for value in _values(node) if _is_tool(value, names))
 
 
-def _is_tool(node: ast.expr, names: ToolNames) -> bool:
+def _is_tool(node: ast.expr, names: ToolNames) -> TypeGuard[ast.Name]:
     return (
         isinstance(node, ast.Name)
         and isinstance(node.ctx, ast.Load)

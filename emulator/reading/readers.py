@@ -14,12 +14,14 @@ from emulator.reading.data_readers import (
     BlockReader,
     read_json,
     read_leftover,
+    read_nothing,
     read_react,
     read_yaml,
 )
 from emulator.reading.markup_reader import read_markup
+from emulator.reading.openings import EXAMPLE
 from emulator.reading.python_reader import PythonReader
-from emulator.reading.python_syntax import calls_tool, uses_tool
+from emulator.reading.python_syntax import calls_tool, used_tools, uses_tool
 from emulator.reading.statements import Reader, Statement, Unreadable
 from emulator.reading.tool_names import WRITTEN_NAME, ToolNames
 
@@ -31,6 +33,7 @@ __all__ = [
     "calls_tool",
     "mentions_tool",
     "read",
+    "used_tools",
     "uses_tool",
 ]
 
@@ -45,6 +48,7 @@ READERS: dict[str, Callable[[Collection[str]], Reader]] = {
     "command": partial(BlockReader, read_command),
     "patch": partial(BlockReader, read_patch),
     "leftover": partial(BlockReader, read_leftover),
+    EXAMPLE: partial(BlockReader, read_nothing),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 
 from emulator.reading.events import Event, Reasoning
@@ -21,6 +22,27 @@ def quoted_tag(text: TextBuffer, tag: str) -> Verdict:
     if not following and not text.final:
         return Verdict.MAYBE
     return Verdict.YES if following in _QUOTES else Verdict.NO
+
+
+#: What follows the name of a tag in a sentence: "models write <tool_call> tags".
+_IN_SENTENCE = re.compile(
+    r"[ \t]+(?:tags?|tokens?|elements?|blocks?|markers?|markup|is|are|and|or|to|means?|format"
+    r"|syntax|around)\b(?!\Z)"
+    r"|[,;.)?!](?=\s)"
+)
+_MENTION = 12
+
+
+def named_tag(text: TextBuffer, tag: str) -> Verdict:
+    """Test whether the tag that begins here is only named in a sentence."""
+    if text.last not in (" ", "("):
+        return Verdict.NO
+    following = text.text[text.at + len(tag) : text.at + len(tag) + _MENTION]
+    if following[:1].strip(" \t,;.)?!"):
+        return Verdict.NO
+    if len(following) < _MENTION and not text.final:
+        return Verdict.MAYBE
+    return Verdict.YES if _IN_SENTENCE.match(following + "\n") else Verdict.NO
 
 
 def scan_reasoning(

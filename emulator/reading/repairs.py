@@ -60,6 +60,23 @@ def _unquote(source: str) -> str:
     return match["call"] if match else source
 
 
+_COLON = re.compile(
+    r"(?<=[(,])(\s*[^\W\d]\w*)\s*:(?=\s*(?:[\d\[{-]|(?:true|false|null|True|False|None)\b|\Z))"
+)
+
+
+def _equals_signs(source: str) -> str:
+    """Replace the colon between an argument's name and a literal. Anything else may be a signature."""
+    changed = outside_strings_only(lambda t: _COLON.sub(r"\1=", t))(source)
+    try:
+        keywords = [node for node in ast.walk(parse(changed)) if isinstance(node, ast.keyword)]
+        for keyword in keywords:
+            ast.literal_eval(keyword.value)
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        return source
+    return changed
+
+
 REPAIRS: tuple[Repair, ...] = (
     Repair(
         "no-break and zero-width spaces from chat interfaces",
@@ -71,6 +88,7 @@ REPAIRS: tuple[Repair, ...] = (
     Repair("typographic quotes around strings", straight_quotes),
     Repair("HTML entities from an XML frame: &quot;Oslo&quot;", html.unescape),
     Repair('a call in quotes with the same quotes inside: "f("Oslo")"', _unquote),
+    Repair('colons before values, as in Ruby and Swift: f(city: "Oslo")', _equals_signs),
     Repair(
         "a JavaScript declaration",
         lambda t: re.sub(r"^(\s*)(?:const|let|var)\s+(?=[\w, ]+=)", r"\1", t),

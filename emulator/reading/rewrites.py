@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from emulator.reading.async_code import needs_event_loop, run_with_asyncio
-from emulator.reading.calls import HALF, call_statement, find_calls, join_surrogates
+from emulator.reading.calls import HALF, PARALLEL, call_statement, find_calls, join_surrogates
+from emulator.reading.own_names import STUB_MODULES
 from emulator.reading.python_syntax import called_tool, dotted_name, is_builtin_use, parse
 from emulator.reading.repairs import parse_repaired
 from emulator.reading.statements import Unreadable
@@ -55,37 +55,26 @@ def _characters(node: ast.AST, _: ToolNames) -> ast.AST:
         raise SyntaxError(HALF) from None
 
 
-def _drop_await(node: ast.AST, _: ToolNames) -> ast.AST:
-    assert isinstance(node, ast.Await)
-    return node.value
-
-
-_SYNC: dict[type[ast.AST], type[ast.AST]] = {
-    ast.AsyncFunctionDef: ast.FunctionDef,
-    ast.AsyncFor: ast.For,
-    ast.AsyncWith: ast.With,
-}
-
-
-def _make_synchronous(node: ast.AST, _: ToolNames) -> ast.AST:
-    fields = {name: getattr(node, name) for name in node._fields if hasattr(node, name)}
-    return _SYNC[type(node)](**fields)
-
-
-_DRIVERS = frozenset({"asyncio.run", "asyncio.create_task", "asyncio.ensure_future"})
-
-
-def _drop_driver(node: ast.AST, _: ToolNames) -> ast.AST:
-    assert isinstance(node, ast.Call)
-    written = dotted_name(node.func)
-    if written in _DRIVERS and len(node.args) == 1:
-        return node.args[0]
-    if written == "asyncio.gather":
-        match node.args:
-            case [ast.Starred(value=ast.GeneratorExp(elt=elt, generators=generators))]:
-                return ast.ListComp(elt, generators)
-            case _:
-                return ast.List(node.args, ast.Load())
+def _drop_await(node: ast.AST, names: ToolNames) -> ast.AST:
+    """``await f(1)``, ``asyncio.run(f(1))`` and ``await asyncio.gather(f(1), g(2))`` of stubs."""
+    match node:
+        case (
+            ast.Await(value=value)
+            | ast.Call(
+                func=ast.Attribute(value=ast.Name(id="asyncio"), attr="run"),
+                args=[value],
+                keywords=[],
+            )
+        ) if called_tool(value, names):
+            return value
+        case ast.Await(
+            value=ast.Call(
+                func=ast.Attribute(value=ast.Name(id="asyncio"), attr="gather"),
+                args=[_, *_] as calls,
+                keywords=[],
+            )
+        ) if all(called_tool(call, names) for call in calls):
+            return ast.List(calls, ast.Load())
     return node
 
 
@@ -126,43 +115,54 @@ def _unquote_calls(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
             tree, _ = parse_repaired(text.strip(), names)
         except SyntaxError:
             return node
-        if not tree.body or not all(
-            isinstance(inner, ast.Expr) and called_tool(inner.value, names) for inner in tree.body
-        ):
+        if not tree.body or not all(_are_calls(inner, names) for inner in tree.body):
             return node
         found += [piece.node for piece in rewrite(tree, names)]
     return found
 
 
+def _are_calls(node: ast.stmt, names: ToolNames) -> bool:
+    """Return True for ``f(1)`` and ``f(1), g(2)``."""
+    if not isinstance(node, ast.Expr):
+        return False
+    calls = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+    return all(called_tool(call, names) for call in calls)
+
+
 def _json_calls(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
     assert isinstance(node, ast.Expr)
-    if not isinstance(node.value, (ast.Dict, ast.List)):
-        return node
+    match node.value:
+        case ast.Dict() | ast.List():
+            literal: ast.expr = node.value
+        case ast.Call(func=func, args=[literal], keywords=[]) if dotted_name(func) == PARALLEL:
+            pass
+        case ast.Call(
+            func=func, args=[], keywords=[ast.keyword(arg="tool_uses", value=literal)]
+        ) if dotted_name(func) == PARALLEL:
+            pass
+        case _:
+            return node
     try:
-        value = ast.literal_eval(node.value)
+        value = ast.literal_eval(literal)
         found = [call_statement(name, args, names, 1) for name, args in find_calls(value, names)]
     except (ValueError, TypeError, RecursionError, MemoryError, SyntaxError, Unreadable):
         return node
     return [inner for call in found for inner in parse(call.source).body] or node
 
 
-_SCHEMA_BASES = frozenset({"BaseModel", "pydantic.BaseModel", "TypedDict", "typing.TypedDict"})
+_MODEL_NAMES = frozenset({"BaseModel", "Field", "ConfigDict"})
+"""What models import from pydantic to declare the toolset's models again, which are already defined."""
 
 
 def _drop_declaration(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
     assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-    if names.find(node.name):
+    if names.find(node.name) or node.name in names.models:
         return []
-    if isinstance(node, ast.ClassDef) and any(dotted_name(b) in _SCHEMA_BASES for b in node.bases):
-        return []
+    if isinstance(node, ast.ClassDef) and any(dotted_name(b) == "BaseModel" for b in node.bases):
+        # The program's own model: its import was dropped.
+        used = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} & _MODEL_NAMES
+        return [ast.ImportFrom("pydantic", [ast.alias(name) for name in sorted(used)], 0), node]
     return node
-
-
-_SCHEMA_MODULES = frozenset({"pydantic", "__future__"})
-#: Modules that models invent to import the offered functions from.
-_STUB_MODULES = frozenset(
-    "functions tools tool default_api api tool_api my_tools stubs my_functions utils".split()
-)
 
 
 def _drop_import(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
@@ -172,8 +172,11 @@ def _drop_import(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
         others = [a for a in node.names if a.asname or not _is_stub_module(a.name, names)]
         remaining: ast.stmt = ast.Import(others)
     else:
-        from_stubs = node.module in _STUB_MODULES or node.module in _SCHEMA_MODULES
-        others = [a for a in node.names if not (from_stubs or names.find(a.name))]
+        dropped = _MODEL_NAMES if node.module == "pydantic" else ()
+        from_stubs = node.module in STUB_MODULES or node.module == "__future__"
+        others = [
+            a for a in node.names if not (from_stubs or a.name in dropped or names.find(a.name))
+        ]
         remaining = ast.ImportFrom(node.module, others, node.level)
         aliases = [
             ast.Assign([ast.Name(alias.asname, ast.Store())], ast.Name(name, ast.Load()))
@@ -186,7 +189,7 @@ def _drop_import(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
 
 
 def _is_stub_module(name: str, names: ToolNames) -> bool:
-    return name in _STUB_MODULES or names.find(name) is not None
+    return name in STUB_MODULES or names.find(name) is not None
 
 
 def _main_guard(node: ast.AST, _: ToolNames) -> ast.AST | list[ast.stmt]:
@@ -218,10 +221,8 @@ def _language(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
 REWRITES: tuple[Rewrite, ...] = (
     Rewrite("JSON's true, false and null in Python", (ast.Name,), _constants),
     Rewrite("emoji as two escapes, as JSON writes them", (ast.Constant,), _characters),
-    Rewrite("stubs are plain functions, not coroutines", (ast.Await,), _drop_await),
-    Rewrite("functions that await stubs become plain too", tuple(_SYNC), _make_synchronous),
-    Rewrite("plain functions need no asyncio.run or gather", (ast.Call,), _drop_driver),
     Rewrite("functions.f, wire names and f.invoke(...) mean the stub f", (ast.Call,), _rename),
+    Rewrite("stubs are plain functions, not coroutines", (ast.Await, ast.Call), _drop_await),
     Rewrite("the language's name on a line of its own", (ast.Expr,), _language, top=True),
     Rewrite("the body of a main guard is the program", (ast.If,), _main_guard, top=True),
     Rewrite(
@@ -231,16 +232,21 @@ REWRITES: tuple[Rewrite, ...] = (
         top=True,
     ),
     Rewrite(
+        "stubs and models need no import", (ast.Import, ast.ImportFrom), _drop_import, top=True
+    ),
+    Rewrite(
         "a repeated declaration of a stub would hide the real one; models are already defined",
         (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
         _drop_declaration,
         top=True,
     ),
-    Rewrite(
-        "stubs and models need no import", (ast.Import, ast.ImportFrom), _drop_import, top=True
-    ),
     Rewrite("a call written as a string", (ast.Expr,), _unquote_calls, top=True),
-    Rewrite("a call written as a dict", (ast.Expr,), _json_calls, top=True),
+    Rewrite(
+        "a call written as a dict, or several in multi_tool_use.parallel",
+        (ast.Expr,),
+        _json_calls,
+        top=True,
+    ),
 )
 
 
@@ -255,19 +261,20 @@ _INNER = {
 class _Rewriter(ast.NodeTransformer):
     def __init__(self, names: ToolNames) -> None:
         self._names = names
+        self._coroutines = 0
+        """The number of enclosing coroutine functions."""
         self.changed = False
 
     def visit(self, node: ast.AST) -> ast.AST:
         if not node._fields:  # an operator: nothing inside it
             return node
-        if type(node) in _SYNC and needs_event_loop(node):
-            driving = run_with_asyncio(node)
-            self.changed |= driving is not node
-            return driving
+        is_coroutine = isinstance(node, ast.AsyncFunctionDef)
+        self._coroutines += is_coroutine
         super().generic_visit(node)
-        if isinstance(node, ast.Await) and needs_event_loop(node.value):
-            return node
+        self._coroutines -= is_coroutine
         for row in _INNER.get(type(node), ()):
+            if row.apply is _drop_await and self._coroutines:
+                continue  # what awaits decides when other coroutines run
             if isinstance(node, row.on):  # an earlier row may have changed its type
                 new = row.apply(node, self._names)
                 assert isinstance(new, ast.AST)

@@ -46,7 +46,7 @@ from emulator.reading.openings import (
     match_json,
     parse_fence,
 )
-from emulator.reading.reasoning import quoted_tag, scan_reasoning, take_line_ends
+from emulator.reading.reasoning import named_tag, quoted_tag, scan_reasoning, take_line_ends
 from emulator.reading.scanner import Position, Scanner, Verdict
 from emulator.reading.tags import (
     AMBIGUOUS,
@@ -54,6 +54,7 @@ from emulator.reading.tags import (
     LEFTOVER_LINES,
     REASONING,
     SILENT,
+    SILENT_LINES,
     Tags,
     may_be_element,
 )
@@ -284,6 +285,8 @@ class Splitter:
         if tag is None and element is None:
             return Verdict.MAYBE if not whole and may_be_element(rest) else Verdict.NO
         mention = quoted_tag(self._text, tag or (element.opening if element else ""))
+        if mention is Verdict.NO and element is not None:
+            mention = named_tag(self._text, element.opening)
         if mention is not Verdict.NO:
             return Verdict.MAYBE if mention is Verdict.MAYBE else Verdict.NO
         if element is not None:
@@ -291,8 +294,10 @@ class Splitter:
             return blocks.scan_tagged(self._text, element)
         if tag in REASONING:
             return self._reasoning_tag(str(tag))
-        if tag in SILENT:
+        if tag in SILENT or (tag in SILENT_LINES and self._text.last in ("", "\n")):
             return self._silent(str(tag))
+        if tag in SILENT_LINES:
+            return Verdict.NO
         if tag in LEFTOVER or tag in LEFTOVER_LINES:
             return self._leftover(str(tag))
         return self._unopened_close(str(tag))
@@ -330,7 +335,7 @@ def _tags_and_tokens(names: ToolNames) -> tuple[Tags, tuple[str, ...], frozenset
     """
     tags = Tags(names)
     closings = [closing for closing in REASONING.values() if closing not in AMBIGUOUS]
-    known = {*REASONING, *tags.literal, *closings, *SILENT}
+    known = {*REASONING, *tags.literal, *closings, *SILENT, *SILENT_LINES}
     if names:
         known |= LEFTOVER | LEFTOVER_LINES
     heads = frozenset(tag[:2] for tag in known)

@@ -76,6 +76,8 @@ SILENT = frozenset(
 )
 
 
+#: Tokens without meaning at the beginning of a line; elsewhere prose only names them.
+SILENT_LINES = frozenset({"<no_tool_call>", "</no_tool_call>", "<no_tool_call/>"})
 #: Fragments of a call that is incomplete. The model is asked to write the call again.
 LEFTOVER = frozenset(
     {
@@ -195,7 +197,7 @@ _PREFIX = r"(?:\w{1,20}:|[｜|]\w{1,20}[｜|] ?|ifm\|)?"
 #: Elements that contain calls, with any namespace: ``<function_calls>``, ``<｜DSML｜tool_calls>``.
 _ELEMENT = re.compile(
     rf"<(?P<name>{_PREFIX}(?P<bare>(?:\w{{1,20}}_)?tool_calls?|(?:\w{{1,20}}_)?function_calls?"
-    r"|functioncall|tool_use|TOOLCALL|invoke|(?<=[｜|] )calls)(?::\w{1,20})?)>"
+    r"|functioncall|tool_use|use_mcp_tool|TOOLCALL|invoke|(?<=[｜|] )calls)(?::\w{1,20})?)>"
 )
 #: Elements whose opening tag names the function.
 _CALLING = re.compile(

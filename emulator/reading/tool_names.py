@@ -32,10 +32,12 @@ _SIMILARITY, _SHORTEST, _LONGEST = 0.84, 4, 100
 class ToolNames(Collection[str]):
     """The offered names. As a collection: every spelling that means one of them.
 
-    `names` are Python names, or a mapping of written (wire) name to Python name.
+    `names` are Python names, or a mapping of written (wire) name to Python name. ``models`` are the names
+    of the classes that the stubs show.
     """
 
-    def __init__(self, names: Collection[str] = ()) -> None:
+    def __init__(self, names: Collection[str] = (), models: frozenset[str] = frozenset()) -> None:
+        self.models = models
         pairs = dict(names) if isinstance(names, Mapping) else {name: name for name in names}
         self._python = {name: name for name in pairs.values()} | pairs
         odd = [name for name in self._python if not name.replace(".", "_").isidentifier()]
@@ -119,6 +121,8 @@ class ToolNames(Collection[str]):
 
 
 @lru_cache(maxsize=64)  # clients send the same tools with every request
-def cached_tool_names(names: frozenset[str] | tuple[tuple[str, str], ...]) -> ToolNames:
+def cached_tool_names(
+    names: frozenset[str] | tuple[tuple[str, str], ...], models: frozenset[str] = frozenset()
+) -> ToolNames:
     """Return the ToolNames of Python names, or of pairs (written name, Python name)."""
-    return ToolNames(dict(names) if isinstance(names, tuple) else names)
+    return ToolNames(dict(names) if isinstance(names, tuple) else names, models)

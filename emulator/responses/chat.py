@@ -12,7 +12,7 @@ from typing import Any
 
 from emulator.answering.call_policy import INTERPRETER
 from emulator.errors import BadRequest
-from emulator.protocol import EMULATED, ChatCompletionRequest, Message, validated
+from emulator.protocol import EMULATED, ChatCompletionRequest, Message, renamed_places, validated
 from emulator.responses.items import Json
 from emulator.responses.request import ResponseRequest, check_supported
 from emulator.responses.tools import CALLABLE, CLIENT_TOOLS, qualified
@@ -35,16 +35,12 @@ _TOOL = re.compile(r"\btools\[(\d+)\](?!\.tools\b)")
 _CHAT_ONLY = EMULATED | {"n", "response_format", "stream_options"}
 
 # Places in the chat request made here -> places in the request that the client sent.
-_PLACES: Sequence[tuple[re.Pattern[str], str]] = tuple(
-    (re.compile(pattern), place)
-    for pattern, place in (
-        (r"\btools\[(\d+)\]\.(?:function|custom)\b", r"tools[\1]"),
-        (r"\btool_choice\.allowed_tools\b", "tool_choice"),
-        (r"\b(tool_choice(?:\.tools\[\d+\])?)\.(?:function|custom)\b", r"\1"),
-        (r"\bresponse_format\.json_schema\b", "text.format"),
-        (r"\bresponse_format\b", "text.format"),
-        (r"\bmax_tokens\b", "max_output_tokens"),
-    )
+_rename = renamed_places(
+    (r"\btools\[(\d+)\]\.(?:function|custom)\b", r"tools[\1]"),
+    (r"\btool_choice\.allowed_tools\b", "tool_choice"),
+    (r"\b(tool_choice(?:\.tools\[\d+\])?)\.(?:function|custom)\b", r"\1"),
+    (r"\bresponse_format(?:\.json_schema)?\b", "text.format"),
+    (r"\bmax_tokens\b", "max_output_tokens"),
 )
 
 
@@ -92,13 +88,11 @@ def at_client_place(error: BadRequest, places: Sequence[str]) -> BadRequest:
 
 
 def _client_place(text: str, places: Sequence[str]) -> str:
-    for pattern, place in _PLACES:
-        text = pattern.sub(place, text)
-    return _TOOL.sub(lambda tool: _tool_place(int(tool[1]), places), text)
+    def tool_place(tool: re.Match[str]) -> str:
+        n = int(tool[1])
+        return places[n] if n < len(places) else tool[0]
 
-
-def _tool_place(n: int, places: Sequence[str]) -> str:
-    return places[n] if n < len(places) else f"tools[{n}]"
+    return _TOOL.sub(tool_place, _rename(text))
 
 
 def _reusing(tool: Json, containers: Sequence[str]) -> Json:

@@ -12,13 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import orjson
+import structlog
+from pydantic import TypeAdapter, ValidationError
 
 from emulator import json_codec
 from emulator.errors import BadRequest, NotFound, StoreUnavailable
 from emulator.events import new_id
 from emulator.responses.items import MAX_ITEMS, Json, quoted
 from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
+
+log = structlog.get_logger()
 
 _MAX_ID = 128
 
@@ -49,6 +52,9 @@ class StoredConversation:
             if item["id"] == key:
                 return item
         raise NotFound(f"Item with id {quoted(key)} not found.", "item_id")
+
+
+_STORED = TypeAdapter(StoredConversation)
 
 
 @dataclass(frozen=True)
@@ -119,10 +125,25 @@ class Conversations:
 
 
 def _read(key: str, value: bytes | None) -> StoredConversation:
-    """Raises `NotFound`."""
-    if value is None:
-        raise NotFound(f"Conversation with id {quoted(key)} not found.", "conversation")
-    return StoredConversation(**orjson.loads(value))
+    """Raises `NotFound`, also for a record that is damaged."""
+    if value is not None:
+        try:
+            conversation = _STORED.validate_json(value)
+        except ValidationError as error:
+            log.warning("conversation ignored: it cannot be read", problems=error.error_count())
+        else:
+            if are_items(conversation.items):
+                return conversation
+            log.warning("conversation ignored: its items cannot be read")
+    raise NotFound(f"Conversation with id {quoted(key)} not found.", "conversation")
+
+
+def are_items(value: object) -> bool:
+    """Return True for a list of items as they are stored: objects with an id and a type."""
+    return isinstance(value, list) and all(
+        isinstance(item, dict) and all(isinstance(item.get(name), str) for name in ("id", "type"))
+        for item in value
+    )
 
 
 def _serialized(conversation: StoredConversation) -> bytes:

@@ -5,36 +5,15 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator
 from functools import reduce
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import ConfigDict, TypeAdapter
 
-from emulator.events import (
-    AnswerEvent,
-    ArgumentsDelta,
-    CallStarted,
-    CodeComplete,
-    CodeDelta,
-    CodeFinished,
-    CodeStarted,
-    ContentDelta,
-    Finish,
-    ReasoningDelta,
-    ToolCall,
-)
+from emulator.events import AnswerEvent, CodeOutput, RelayedChunk, UpstreamAccepted
 
-_RECORDED = (
-    ReasoningDelta,
-    ContentDelta,
-    ToolCall,
-    CallStarted,
-    ArgumentsDelta,
-    CodeStarted,
-    CodeDelta,
-    CodeComplete,
-    CodeFinished,
-    Finish,
-)
+_UNRECORDED = (UpstreamAccepted, RelayedChunk, CodeOutput)
+"""A stored response needs none of these."""
+_RECORDED = tuple(kind for kind in get_args(AnswerEvent) if kind not in _UNRECORDED)
 _PAIR: Any = tuple  # type checkers cannot follow a union that is computed from a table
 _ROW: Any = reduce(operator.or_, (_PAIR[Literal[kind.__name__], kind] for kind in _RECORDED))
 _ROWS: TypeAdapter[list[tuple[str, AnswerEvent]]] = TypeAdapter(

@@ -41,7 +41,12 @@ def messages(items: Sequence[Item]) -> list[Message]:
                 _call(chat_messages, HistoryCall(id=key, custom=custom))
             case items_module.CallOutputItem(call_id=key, output=parts):
                 chat_messages.append(
-                    Message(role="tool", tool_call_id=key, content=_content("tool", parts))
+                    Message(
+                        role="tool",
+                        tool_call_id=key,
+                        content=_content("tool", parts),
+                        is_error=item.is_error,
+                    )
                 )
             case items_module.CompactionItem(encrypted_content=hidden):
                 if (summary := summary_of(hidden)) is not None:

@@ -112,6 +112,11 @@ class CallOutputItem(ItemModel):
     id: str
     call_id: str = Field("", description='the id of the call; "" if the client omitted it')
     output: tuple[Part, ...]
+    status: Any = None
+
+    @property
+    def is_error(self) -> bool:
+        return self.status in ("failed", "incomplete")
 
 
 class ReasoningItem(ItemModel):
@@ -244,7 +249,9 @@ def _parse(item: Json, place: str) -> Iterator[Item]:
     elif kind in tool_items.OUTPUTS:
         output = tool_items.OUTPUTS[kind](item)
         parts = [_text(output, output=False)] if isinstance(output, str) else output
-        yield _parsed({"type": "function_call_output", **ids, "output": parts}, place)
+        status = tool_items.output_status(item)
+        output_item = {"type": "function_call_output", "output": parts, "status": status}
+        yield _parsed({**output_item, **ids}, place)
     elif kind in tool_items.CALLS and (call := tool_items.CALLS[kind](item)) is not None:
         name, arguments, result = call
         text = json_codec.dumps(arguments).decode()

@@ -16,7 +16,7 @@ from emulator import json_codec
 from emulator.errors import BadRequest, NotFound
 from emulator.events import AnswerEvent, UpstreamAccepted
 from emulator.responses import event_log
-from emulator.responses.conversations import store_failures
+from emulator.responses.conversations import are_items, store_failures
 from emulator.responses.event_log import EventLog
 from emulator.responses.items import Json, quoted
 from emulator.responses.writer import ResponseWriter
@@ -25,6 +25,8 @@ from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFail
 log = structlog.get_logger()
 
 _MAX_ID = 128
+_DAMAGED = (ValueError, TypeError, LookupError, AttributeError)
+"""What reading a record of another shape raises."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,16 @@ class StoredResponse:
         return [*self.input, *self.response["output"]]
 
     def events(self) -> Iterator[Json]:
-        """Replay the stream exactly."""
-        finished = self.response["completed_at"] or 0
-        writer = ResponseWriter(self.initial, self.tools, now=lambda: finished)
-        answer: list[AnswerEvent] = event_log.load(self.rows)
-        return (event for event in writer.write(answer) if not isinstance(event, UpstreamAccepted))
+        """Replay the stream exactly. Raises `NotFound` for a record that is damaged."""
+        try:
+            finished = self.response["completed_at"] or 0
+            writer = ResponseWriter(self.initial, self.tools, now=lambda: finished)
+            answer: list[AnswerEvent] = event_log.load(self.rows)
+            events = [e for e in writer.write(answer) if not isinstance(e, UpstreamAccepted)]
+        except _DAMAGED as error:
+            log.warning("stream not replayed: it cannot be read", error=repr(error))
+            raise NotFound("The events of this response cannot be read.", "response_id") from error
+        return iter(events)
 
 
 @dataclass(frozen=True)
@@ -170,7 +177,7 @@ class StoredResponses:
     def _item(self, reader: _BoundedReader, key: str) -> Json | None:
         """Return a stored item, or None. Raises `BadRequest` or `StoreUnavailable`."""
         owner = self._get(_item(reader.client, key)) if len(key) <= _MAX_ID else None
-        stored = reader.find(owner.decode()) if owner is not None else None
+        stored = reader.find(owner.decode(errors="replace")) if owner is not None else None
         items = stored.items if stored is not None else []
         return next((item for item in items if item["id"] == key), None)
 
@@ -181,8 +188,15 @@ class StoredResponses:
             return None
         try:
             fields = json_codec.loads(value)
-            return StoredResponse(initial=fields.pop("begun"), **fields, size=len(value))
-        except (ValueError, TypeError, KeyError) as error:  # written by a version with other fields
+            stored = StoredResponse(initial=fields.pop("begun"), **fields, size=len(value))
+            response, initial = stored.response, stored.initial
+            valid = are_items(stored.items) and are_items(initial.get("output", []))
+            if not (valid and isinstance(response["previous_response_id"], str | None)):
+                raise ValueError("its items are invalid")
+            if missing := initial.keys() - response.keys():
+                raise ValueError(f"it has no {min(missing)}")
+            return stored
+        except _DAMAGED as error:  # written by a version with other fields, or by another program
             log.warning("response ignored: it cannot be read", error=str(error))
             return None
 

@@ -111,6 +111,16 @@ def _patch_output(item: Json) -> str:
     return f"[{status}]\n{_text(text)}" if text else f"[{status}]"
 
 
+def output_status(item: Json) -> str:
+    """`failed` if the item says so, or if one of its commands timed out or had a nonzero exit code."""
+    for command in _objects(item.get("output")):
+        outcome = _object(command, "outcome")
+        if outcome.get("type") == "timeout" or outcome.get("exit_code") not in (None, 0):
+            return "failed"
+    status = item.get("status")
+    return status if status in ("failed", "incomplete") else "completed"
+
+
 def _screenshot(item: Json) -> Any:
     shot = _object(item, "output")
     url = shot.get("image_url")

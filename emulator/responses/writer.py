@@ -42,6 +42,7 @@ from emulator.responses.output import (
     ReasoningItemWriter,
 )
 from emulator.responses.tools import CallForm, to_chat_tools
+from emulator.upstream.context_errors import CONTEXT_CODE
 
 Kind = TypeVar("Kind", bound=ItemWriter)
 _OpenItem = MessageItemWriter | ReasoningItemWriter | CodeCallWriter | CallItemWriter
@@ -90,6 +91,8 @@ class ResponseWriter:
     def failed(self, error: EmulatorError) -> Json:
         """The last event of a failed stream."""
         code = "rate_limit_exceeded" if error.status == 429 else "server_error"
+        if error.code == CONTEXT_CODE:  # not in the schema, but OpenAI sends it and Codex reads it
+            code = CONTEXT_CODE
         response = {
             **self._response,
             "status": "failed",

@@ -2,15 +2,14 @@
 
 One connection carries one call:
 
-    client -> server    ``[name, arguments, lengths of the attachments]``, then the attachments
+    client -> server    ``[name, arguments]``
     server -> client    ``["item", value]``                          a plain function returned
                         ``["item", value]`` ... then ``["end"]``     a generator yielded, then finished
                         ``["error", class name, facts]``             an `EmulatorError` was raised
 
-A frame is a length (4 bytes, big-endian) and that much JSON. Attachments are raw bytes: large texts that
-the server only stores need not be parsed. The client may close the connection early. A generator is then
-stopped exactly as if the client of an HTTP request had disconnected (`emulator.client_disconnect`); a plain
-function runs to its end, and its result is dropped.
+A frame is a length (4 bytes, big-endian) and that much JSON. The client may close the connection early. A
+generator is then stopped exactly as if the client of an HTTP request had disconnected
+(`emulator.client_disconnect`); a plain function runs to its end, and its result is dropped.
 
 The server answers only processes of its own user (SO_PEERCRED), and the socket is in a folder that other
 users cannot enter. While the keeper restarts, calls wait in the socket's backlog: the master keeps it open.
@@ -22,7 +21,7 @@ import os
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -47,6 +46,10 @@ Handler = Callable[..., Any]
 The client raises the `EmulatorError` that it raised."""
 
 
+Call = Callable[..., Any]
+"""`RpcClient.call`, or `local_calls`."""
+
+
 class KeeperUnavailable(Exception):
     """The server process is not running, or ended before it answered."""
 
@@ -57,14 +60,13 @@ class RpcClient:
     def __init__(self, path: Path) -> None:
         self._path = str(path)
 
-    def call(self, name: str, *arguments: Any, attachments: Sequence[bytes] = ()) -> Any:
+    def call(self, name: str, *arguments: Any) -> Any:
         """Return the function's value. Raises the function's `EmulatorError`, or `KeeperUnavailable`.
 
-        The function gets the ``attachments``, if there are any, as a list and last argument. Also raises
-        `KeeperUnavailable` if the HTTP client being served disconnects; the function runs on.
+        Also raises `KeeperUnavailable` if the HTTP client being served disconnects; the function runs on.
         """
         with (
-            self._connect(name, arguments, attachments) as connection,
+            self._connect(name, arguments) as connection,
             stop_on_disconnect(partial(_shut_down, connection)),
         ):
             _, value = _receive(connection)
@@ -85,17 +87,20 @@ class RpcClient:
                     return
                 yield value[0]
 
-    def _connect(
-        self, name: str, arguments: tuple[Any, ...], attachments: Sequence[bytes] = ()
-    ) -> socket.socket:
+    def _connect(self, name: str, arguments: tuple[Any, ...]) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.connect(self._path)
-            _write(connection, [name, arguments, [*map(len, attachments)]], *attachments)
+            _write(connection, [name, arguments])
         except OSError as error:
             connection.close()
             raise KeeperUnavailable(str(error)) from error
         return connection
+
+
+def local_calls(handlers: Mapping[str, Handler]) -> Call:
+    """As `RpcClient.call`, for handlers in this process."""
+    return lambda name, *arguments: handlers[name](*arguments)
 
 
 class RpcServer:
@@ -122,10 +127,7 @@ class RpcServer:
 
     def _answer(self, connection: socket.socket) -> None:
         with connection, suppress(KeeperUnavailable):
-            name, arguments, lengths = _read(connection)
-            if lengths:
-                _check_length(sum(lengths))
-                arguments.append([_read_exactly(connection, length) for length in lengths])
+            name, arguments = _read(connection)
             try:
                 value = self._handlers[name](*arguments)
                 if isinstance(value, Iterator):
@@ -198,9 +200,9 @@ def _send(connection: socket.socket, frame: list[Any]) -> None:
         raise KeeperUnavailable(str(error)) from error
 
 
-def _write(connection: socket.socket, frame: list[Any], *attachments: bytes) -> None:
+def _write(connection: socket.socket, frame: list[Any]) -> None:
     text = json_codec.dumps(frame)
-    connection.sendall(b"".join((_LENGTH.pack(len(text)), text, *attachments)))
+    connection.sendall(_LENGTH.pack(len(text)) + text)
 
 
 def _receive(connection: socket.socket) -> list[Any]:
@@ -214,16 +216,11 @@ def _receive(connection: socket.socket) -> list[Any]:
 def _read(connection: socket.socket) -> list[Any]:
     """Raises `KeeperUnavailable`."""
     (length,) = _LENGTH.unpack(_read_exactly(connection, _LENGTH.size))
-    _check_length(length)
+    if length > MAX_FRAME_BYTES:
+        raise KeeperUnavailable(f"a frame of {length} bytes")
     frame = json_codec.loads(_read_exactly(connection, length))
     assert isinstance(frame, list)
     return frame
-
-
-def _check_length(length: int) -> None:
-    """Raises `KeeperUnavailable`."""
-    if length > MAX_FRAME_BYTES:
-        raise KeeperUnavailable(f"a frame of {length} bytes")
 
 
 def _read_exactly(connection: socket.socket, size: int) -> bytes:

@@ -1,10 +1,10 @@
 """State that all processes of one proxy share: rates, tokens, open requests, short-lived records.
 
-One interface, `SharedState`, and three implementations:
+`SharedState` calls one of these:
 
-    LocalState     the memory of one process. The keeper has one, for all its workers
-    KeeperState    a worker's view of the keeper's LocalState
-    RedisState     rates and token counts of all replicas in Redis; the rest stays on this machine
+    local_calls    a `LocalState`: the memory of this process. The keeper has one, for all its workers
+    keeper_calls   the keeper's `LocalState`
+    redis_calls    Redis for the rates and token counts of all replicas, one of the above for the rest
 
 Every count is exact: it changes in one place, under a lock or in a Redis script. If that place is
 unavailable, each caller counts for itself in its own memory until it is available again. A keeper that
@@ -25,7 +25,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from contextvars import Context
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import structlog
 from limits import RateLimitItemPerMinute
@@ -33,7 +33,8 @@ from limits.errors import ConfigurationError, StorageError
 from limits.storage import MemoryStorage, Storage, storage_from_string
 from limits.strategies import MovingWindowRateLimiter
 
-from emulator.shared.rpc import Handler, KeeperUnavailable, RpcClient
+from emulator.client_disconnect import has_disconnected
+from emulator.shared.rpc import Call, Handler, KeeperUnavailable, RpcClient, local_calls
 
 log = structlog.get_logger()
 
@@ -54,46 +55,48 @@ class Rate(NamedTuple):
     """Until the oldest counted request stops counting."""
 
 
-class SharedState(Protocol):
+class SharedState:
     """Safe to share between threads."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
 
     def hit(self, key: str, limit: int) -> Rate:
         """Count a request, unless ``key`` already has ``limit`` requests in the last 60 seconds."""
-        ...
+        return Rate(*self._call("state.hit", key, limit))
 
     def spend(self, key: str, tokens: int, seconds: int) -> None:
         """Add tokens to ``key``. The first tokens open a window, which ends after ``seconds``."""
-        ...
+        self._call("state.spend", key, tokens, seconds)
 
     def spent(self, key: str) -> tuple[int, float]:
         """The tokens in the window of ``key``, and the Unix time at which it ends."""
-        ...
+        tokens, until = self._call("state.spent", key)
+        return tokens, until
 
     def acquire(self, key: str, limit: int, owner: int) -> str:
         """A lease for the process ``owner``, or "" while living processes have ``limit`` leases."""
-        ...
+        return str(self._call("state.acquire", key, limit, owner))
 
     def release(self, key: str, lease: str) -> None:
         """End a lease. An unknown one is ignored."""
-        ...
+        self._call("state.release", key, lease)
 
-    def put(self, key: str, value: str, seconds: float) -> None: ...
+    def put(self, key: str, value: str, seconds: float) -> None:
+        self._call("state.put", key, value, seconds)
 
-    def get(self, key: str) -> str | None: ...
+    def get(self, key: str) -> str | None:
+        value: str | None = self._call("state.get", key)
+        return value
 
-    def delete(self, key: str) -> None: ...
+    def delete(self, key: str) -> None:
+        self._call("state.delete", key)
 
 
 class LocalState:
-    """See `SharedState`: the memory of this process."""
+    """The memory of this process."""
 
     def __init__(self) -> None:
-        self._counts = _Counts(MemoryStorage())
-        self.hit, self.spend, self.spent = (
-            self._counts.hit,
-            self._counts.spend,
-            self._counts.spent,
-        )
         self._lock = threading.Lock()
         self._leases: defaultdict[str, dict[str, int]] = defaultdict(dict)
         """Key -> lease -> the owner's process id."""
@@ -134,101 +137,60 @@ class LocalState:
             self._records.pop(key, None)
 
     def handlers(self) -> dict[str, Handler]:
-        """The functions that `KeeperState` calls."""
-        names = ("hit", "spend", "spent", "acquire", "release", "put", "get", "delete")
-        return {f"state.{name}": getattr(self, name) for name in names}
+        """The functions that `SharedState` calls."""
+        names = ("acquire", "release", "put", "get", "delete")
+        own = {f"state.{name}": getattr(self, name) for name in names}
+        return own | _counting(MemoryStorage())
 
 
-class KeeperState:
-    """See `SharedState`: the keeper's. While the keeper is unavailable, this worker counts for itself."""
+def keeper_calls(keeper: RpcClient) -> Call:
+    """Calls of the keeper. While the keeper is unavailable, this worker counts for itself."""
+    own = local_calls(LocalState().handlers())
 
-    def __init__(self, keeper: RpcClient) -> None:
-        self._keeper = keeper
-        self._own = LocalState()
-
-    def hit(self, key: str, limit: int) -> Rate:
-        return Rate(*self._call("hit", key, limit))
-
-    def spend(self, key: str, tokens: int, seconds: int) -> None:
-        self._call("spend", key, tokens, seconds)
-
-    def spent(self, key: str) -> tuple[int, float]:
-        tokens, until = self._call("spent", key)
-        return tokens, until
-
-    def acquire(self, key: str, limit: int, owner: int) -> str:
-        return str(self._call("acquire", key, limit, owner))
-
-    def release(self, key: str, lease: str) -> None:
-        self._own.release(key, lease)  # it may have been acquired while the keeper was unavailable
-        self._call("release", key, lease)
-
-    def put(self, key: str, value: str, seconds: float) -> None:
-        self._call("put", key, value, seconds)
-
-    def get(self, key: str) -> str | None:
-        value: str | None = self._call("get", key)
-        return value
-
-    def delete(self, key: str) -> None:
-        self._call("delete", key)
-
-    def _call(self, name: str, *arguments: Any) -> Any:
+    def call(name: str, *arguments: Any) -> Any:
+        if name == "state.release":
+            own(name, *arguments)  # it may have been acquired while the keeper was unavailable
         try:
             # In an empty context, since a client that disconnects must not interrupt the call: the keeper
             # would grant a lease that nobody releases.
-            return Context().run(self._keeper.call, f"state.{name}", *arguments)
+            return Context().run(keeper.call, name, *arguments)
         except KeeperUnavailable as error:
             log.warning("the keeper is unavailable: this worker counts alone", reason=str(error))
-            return getattr(self._own, name)(*arguments)
+            return own(name, *arguments)
+
+    return call
 
 
-class RedisState:
-    """See `SharedState`: Redis counts for all replicas; ``machine`` has the rest."""
+def redis_calls(redis: Storage, machine: Call) -> Call:
+    """Redis counts for all replicas, while it is available; ``machine`` has the rest."""
+    counting = _counting(redis)
 
-    def __init__(self, redis: Storage, machine: SharedState) -> None:
-        self._redis = _Counts(redis)
-        self._machine = machine
-        self.acquire, self.release = machine.acquire, machine.release
-        self.put, self.get, self.delete = machine.put, machine.get, machine.delete
+    def call(name: str, *arguments: Any) -> Any:
+        if name in counting:
+            try:
+                return counting[name](*arguments)
+            except StorageError as error:
+                log.warning("Redis is unavailable: this replica counts alone", reason=str(error))
+        return machine(name, *arguments)
 
-    def hit(self, key: str, limit: int) -> Rate:
-        rate: Rate = self._count("hit", key, limit)
-        return rate
-
-    def spend(self, key: str, tokens: int, seconds: int) -> None:
-        self._count("spend", key, tokens, seconds)
-
-    def spent(self, key: str) -> tuple[int, float]:
-        found: tuple[int, float] = self._count("spent", key)
-        return found
-
-    def _count(self, name: str, *arguments: Any) -> Any:
-        try:
-            return getattr(self._redis, name)(*arguments)
-        except StorageError as error:
-            log.warning("Redis is unavailable: this replica counts alone", reason=str(error))
-            return getattr(self._machine, name)(*arguments)
+    return call
 
 
-class _Counts:
-    """Rates and tokens in a storage of the ``limits`` library. Raises ``StorageError`` if it fails."""
+def _counting(storage: Storage) -> dict[str, Handler]:
+    """The rates and tokens in a storage of the ``limits`` library. Raise ``StorageError`` if it fails."""
+    limiter = MovingWindowRateLimiter(storage)
 
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
-        self._limiter = MovingWindowRateLimiter(storage)
-
-    def hit(self, key: str, limit: int) -> Rate:
+    def hit(key: str, limit: int) -> Rate:
         item = _per_minute(limit)
-        allowed = self._limiter.hit(item, key)
-        window = self._limiter.get_window_stats(item, key)
+        allowed = limiter.hit(item, key)
+        window = limiter.get_window_stats(item, key)
         return Rate(allowed, window.remaining, max(0.0, window.reset_time - time.time()))
 
-    def spend(self, key: str, tokens: int, seconds: int) -> None:
-        self._storage.incr(key, seconds, tokens)
-
-    def spent(self, key: str) -> tuple[int, float]:
-        return self._storage.get(key), self._storage.get_expiry(key)
+    return {
+        "state.hit": hit,
+        "state.spend": lambda key, tokens, seconds: storage.incr(key, seconds, tokens),
+        "state.spent": lambda key: (storage.get(key), storage.get_expiry(key)),
+    }
 
 
 @lru_cache(maxsize=64)
@@ -236,8 +198,9 @@ def _per_minute(limit: int) -> RateLimitItemPerMinute:
     return RateLimitItemPerMinute(limit, namespace="emulator")
 
 
-def with_redis(store: str, machine: SharedState) -> SharedState:
-    """The state of all replicas if ``store`` names a Redis; else that of ``machine``."""
+def open_state(store: str, keeper: RpcClient | None = None) -> SharedState:
+    """The state in the Redis that ``store`` names; else in the ``keeper``, or in this process."""
+    machine = local_calls(LocalState().handlers()) if keeper is None else keeper_calls(keeper)
     for scheme, limits_scheme in _REDIS_SCHEMES.items():
         if store.startswith(scheme):
             url = limits_scheme + store.removeprefix(scheme)
@@ -246,10 +209,10 @@ def with_redis(store: str, machine: SharedState) -> SharedState:
                 storage = storage_from_string(url, wrap_exceptions=True, **options)
             except ConfigurationError as error:
                 log.warning("limits are counted by this replica alone", reason=str(error))
-                return machine
+                break
             assert isinstance(storage, Storage)
-            return RedisState(storage, machine)
-    return machine
+            return SharedState(redis_calls(storage, machine))
+    return SharedState(machine)
 
 
 def acquire_slot(
@@ -261,11 +224,14 @@ def acquire_slot(
 
 
 def poll(attempt: Callable[[], Any], seconds: float = math.inf) -> Any:
-    """Repeat ``attempt`` until its value is true, or for ``seconds``. Returns the last value."""
+    """Repeat ``attempt`` until its value is true, for ``seconds``, or until the client disconnects.
+
+    Returns the last value.
+    """
     until = time.monotonic() + seconds
     pause, longest = _POLL_SECONDS
     while not (value := attempt()):
-        if time.monotonic() >= until:
+        if time.monotonic() >= until or has_disconnected():
             break
         time.sleep(pause)
         pause = min(2 * pause, longest)

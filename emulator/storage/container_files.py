@@ -15,7 +15,6 @@ from emulator.errors import BadRequest, NotFound, TooLarge
 from emulator.storage.blob_store import BlobStore
 from emulator.storage.files import check_name
 from emulator.storage.index import CONTENT_COLUMN, Content, Rows
-from emulator.storage.paging import Listing, Page, listing
 
 ROOT = "/mnt/data/"
 MAX_SEGMENTS = 8
@@ -124,11 +123,6 @@ def find(rows: Rows, container_id: str, file_id: str) -> tuple[ContainerFile, st
         raise not_found(file_id)
     *values, key = row
     return ContainerFile(*values), key
-
-
-def page_of(rows: Rows, container_id: str, page: Page) -> Listing[ContainerFile]:
-    found = rows.all(f"{_SELECT}{page.clause}", container_id=container_id, **page.values)
-    return listing(page, [ContainerFile(*row[:-1]) for row in found])
 
 
 def all_of(rows: Rows, container_id: str) -> Sequence[ContainerFile]:

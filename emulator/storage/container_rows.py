@@ -15,7 +15,6 @@ from typing import Any, Literal
 from emulator.errors import NotFound
 from emulator.settings import MemoryLimit
 from emulator.storage.index import Rows
-from emulator.storage.paging import Listing, Page, listing
 
 REMEMBERED_SECONDS = 86_400
 """An expired container is still listed this long."""
@@ -91,11 +90,10 @@ def find(rows: Rows, client: str, container_id: str, now: int) -> Container:
     return _container(row)
 
 
-def page_of(rows: Rows, client: str, page: Page, name: str | None, now: int) -> Listing[Container]:
-    """The containers of that name, or all; including expired ones."""
-    query = f"{_SELECT}{' AND name = :name' if name else ''}{page.clause}"
-    found = rows.all(query, client=client, name=name, now=now, **page.values)
-    return listing(page, [_container(row) for row in found])
+def all_of(rows: Rows, client: str, name: str | None, now: int) -> list[Container]:
+    """The containers of that name, or all; including expired ones. Oldest first."""
+    query = f"{_SELECT}{' AND name = :name' if name else ''} ORDER BY id"
+    return [_container(row) for row in rows.all(query, client=client, name=name, now=now)]
 
 
 def count_running(rows: Rows, client: str, now: int) -> int:

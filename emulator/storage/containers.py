@@ -27,7 +27,6 @@ from emulator.storage.container_files import (
 from emulator.storage.container_rows import Container
 from emulator.storage.files import Files, check_file_size
 from emulator.storage.index import Content, Rows
-from emulator.storage.paging import Listing, Page
 
 log = structlog.get_logger()
 
@@ -141,12 +140,10 @@ class Containers:
         except StorageFailed as error:
             log.warning("the end of a container's session was not recorded", reason=error.message)
 
-    def list(
-        self, client: str, page: Page | None = None, *, name: str | None = None
-    ) -> Listing[Container]:
-        """Includes those that have expired within `REMEMBERED_SECONDS`."""
+    def list(self, client: str, *, name: str | None = None) -> Sequence[Container]:
+        """Oldest first. Includes those that have expired within `REMEMBERED_SECONDS`."""
         with self._folder.transaction() as rows:
-            return container_rows.page_of(rows, client, page or Page(), name, self._folder.now())
+            return container_rows.all_of(rows, client, name, self._folder.now())
 
     def delete(self, client: str, container_id: str) -> bool:
         """Returns True unless it had expired and been swept already. Raises `NotFound`."""
@@ -176,11 +173,6 @@ class Containers:
         with self._folder.transaction() as rows:
             self._check_running(rows, container_id)
             return container_files.all_of(rows, container_id)
-
-    def page_of_files(self, container_id: str, page: Page) -> Listing[ContainerFile]:
-        with self._folder.transaction() as rows:
-            self._check_running(rows, container_id)
-            return container_files.page_of(rows, container_id, page)
 
     def file(self, container_id: str, file_id: str) -> ContainerFile:
         with self._folder.transaction() as rows:

@@ -6,6 +6,7 @@ Source of the shapes and bounds: OpenAI's API reference, "Files".
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, Any, BinaryIO
 
@@ -13,7 +14,6 @@ from emulator.errors import BadRequest, NotFound, TooLarge
 from emulator.settings import Settings
 from emulator.storage.blob_store import BlobStore
 from emulator.storage.index import CONTENT_COLUMN, Rows
-from emulator.storage.paging import Listing, Page, listing
 
 PURPOSES = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
 EXPIRES_SECONDS = range(3600, 2_592_001)
@@ -117,20 +117,12 @@ class Files:
         with self._folder.transaction() as rows:
             return self._folder.open(self._find(rows, client, file_id)[1])
 
-    def list(
-        self, client: str, page: Page | None = None, *, purpose: str | None = None
-    ) -> Listing[File]:
-        page = page or Page()
-        wanted = " AND purpose = :purpose" if purpose else ""
+    def list(self, client: str, *, purpose: str | None = None) -> Sequence[File]:
+        """Oldest first."""
+        query = f"{_SELECT}{' AND purpose = :purpose' if purpose else ''} ORDER BY id"
         with self._folder.transaction() as rows:
-            found = rows.all(
-                f"{_SELECT}{wanted}{page.clause}",
-                client=client,
-                now=self._folder.now(),
-                purpose=purpose,
-                **page.values,
-            )
-        return listing(page, [File(*row[:-1]) for row in found])
+            found = rows.all(query, client=client, now=self._folder.now(), purpose=purpose)
+        return [File(*row[:-1]) for row in found]
 
     def delete(self, client: str, file_id: str) -> None:
         """Raises `NotFound`."""

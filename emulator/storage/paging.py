@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any
 
 from emulator.errors import BadRequest
 
@@ -13,77 +12,46 @@ MAX_ITEMS = 100
 """Items on a page."""
 
 
-class ListItem(Protocol):
-    @property
-    def id(self) -> str: ...
-
-    def json(self) -> dict[str, Any]: ...
-
-
-T = TypeVar("T", bound=ListItem)
-
-
-@dataclass(frozen=True)
-class Page:
-    """A page of a list whose ids sort by age (`emulator.storage.blob_store.BlobStore.new_id`).
-
-    The cursor is a position between ids, so a client may delete items while it reads the list.
-    """
-
-    after: str | None = None
-    limit: int = 20
-    order: Literal["asc", "desc"] = "desc"
-
-    @property
-    def clause(self) -> str:
-        """The end of a query's WHERE that selects this page, and the first row of the next one."""
-        comparison = ">" if self.order == "asc" else "<"
-        position = f" AND id {comparison} :after" if self.after else ""
-        return f"{position} ORDER BY id {self.order} LIMIT :limit + 1"
-
-    @property
-    def values(self) -> dict[str, object]:
-        return {"after": self.after, "limit": self.limit}
-
-
-@dataclass(frozen=True)
-class Listing(Generic[T]):
-    items: Sequence[T]
-    has_more: bool = False
-
-    def json(self) -> dict[str, Any]:
-        """The list as OpenAI's JSON object."""
-        return _list_object([item.json() for item in self.items], has_more=self.has_more)
-
-
-def listing(page: Page, found: Sequence[T]) -> Listing[T]:
-    """The rows that `Page.clause` selected, without the one of the next page."""
-    return Listing(found[: page.limit], len(found) > page.limit)
-
-
-def parse_page(
-    query: Mapping[str, str], prefix: str, *, default: int = 20, most: int = MAX_ITEMS
-) -> Page:
-    """Read a page from a query string. ``prefix`` is that of the items' ids. Raises `BadRequest`."""
-    after = query.get("after") or None
-    if after is not None and not re.fullmatch(prefix + "[0-9a-f]{32}", after):
-        raise BadRequest(f"Invalid 'after': expected an id that begins with {prefix}.", "after")
-    return Page(after, _limit(query, default, most), _order(query))
-
-
-def page_among(items: Sequence[Mapping[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
+def page_among(
+    items: Sequence[Mapping[str, Any]],
+    query: Mapping[str, str],
+    prefix: str = "",
+    *,
+    default: int = 20,
+    most: int = MAX_ITEMS,
+) -> dict[str, Any]:
     """The page of ``items`` (oldest first) that a query string asks for, as OpenAI's JSON object.
 
-    The ids need not sort by age. Raises `BadRequest`.
+    With ``prefix``, all ids begin with it and sort by age (`emulator.storage.blob_store.BlobStore.new_id`): a
+    cursor is then a position between ids, so a client may delete items while it reads the list. Raises
+    `BadRequest`.
     """
-    limit = _limit(query, 20, MAX_ITEMS)
-    listed = [*items] if _order(query) == "asc" else [*reversed(items)]
+    limit, is_ascending = _limit(query, default, most), _is_ascending(query)
+    listed = [*items] if is_ascending else [*reversed(items)]
     if after := query.get("after"):
-        positions = [n for n, item in enumerate(listed) if item["id"] == after]
-        if not positions:
-            raise BadRequest("Invalid 'after': no listed item has this id.", "after")
-        listed = listed[positions[-1] + 1 :]
-    return _list_object(listed[:limit], has_more=len(listed) > limit)
+        if prefix:
+            if not re.fullmatch(prefix + "[0-9a-f]{32}", after):
+                message = f"Invalid 'after': expected an id that begins with {prefix}."
+                raise BadRequest(message, "after")
+            listed = [
+                item
+                for item in listed
+                if item["id"] != after and (item["id"] > after) == is_ascending
+            ]
+        else:
+            positions = [n for n, item in enumerate(listed) if item["id"] == after]
+            if not positions:
+                raise BadRequest("Invalid 'after': no listed item has this id.", "after")
+            listed = listed[positions[-1] + 1 :]
+    shown = listed[:limit]
+    return {
+        "object": "list",
+        "data": shown,
+        # OpenAI's schemas require strings here, also for an empty list.
+        "first_id": shown[0]["id"] if shown else "",
+        "last_id": shown[-1]["id"] if shown else "",
+        "has_more": len(listed) > limit,
+    }
 
 
 def _limit(query: Mapping[str, str], default: int, most: int) -> int:
@@ -93,20 +61,8 @@ def _limit(query: Mapping[str, str], default: int, most: int) -> int:
     return int(limit)
 
 
-def _order(query: Mapping[str, str]) -> Literal["asc", "desc"]:
-    orders: dict[str, Literal["asc", "desc"]] = {"asc": "asc", "desc": "desc"}
-    order = orders.get(query.get("order", "desc"))
-    if order is None:
+def _is_ascending(query: Mapping[str, str]) -> bool:
+    order = query.get("order", "desc")
+    if order not in ("asc", "desc"):
         raise BadRequest("Invalid 'order': expected asc or desc.", "order")
-    return order
-
-
-def _list_object(items: Sequence[Mapping[str, Any]], *, has_more: bool) -> dict[str, Any]:
-    return {
-        "object": "list",
-        "data": [*items],
-        # OpenAI's schemas require strings here, also for an empty list.
-        "first_id": items[0]["id"] if items else "",
-        "last_id": items[-1]["id"] if items else "",
-        "has_more": has_more,
-    }
+    return order == "asc"

@@ -16,10 +16,12 @@ from emulator.tools import expansion, names
 from emulator.tools.expanded_schema import ExpandedSchema
 from emulator.tools.schema import Schema, guard_values
 from emulator.tools.validator import same
+from sandbox.parsing import literal
 
-#: Limits of an object or array that is written as text.
+#: Limits of an object or array that is written as text; MAX_LITERAL: characters, if it is Python.
 MAX_DEPTH = 64
 MAX_VALUES = 50_000
+MAX_LITERAL = 2**16
 #: Limit of alternatives tried for one call, for long lists of wide unions. Further values are not coerced.
 MAX_ATTEMPTS = 20_000
 
@@ -63,6 +65,18 @@ def _to_word(kind: str) -> Callable[[Any], Any]:
     )
 
 
+class ResultText(str):
+    """The text of a result that an argument passes on. Its ``value`` is the JSON value that it spells."""
+
+    __slots__ = ("value",)
+    value: Any
+
+    def __new__(cls, text: str, value: Any) -> ResultText:
+        created = super().__new__(cls, text)
+        created.value = value
+        return created
+
+
 #: type -> conversion of a value of another type.
 SCALARS: dict[str, Callable[[Any], Any]] = {
     "integer": to_integer,
@@ -92,7 +106,7 @@ class Coercion:
                 name = wire_names.get(key, key)
             part = expected.schema_of(name)
             if part is None:
-                coerced[name] = member
+                coerced[name] = _with_values(member)
             elif (
                 member is not None or name in expected.required or self.expanded.admits(None, part)
             ):
@@ -104,6 +118,8 @@ class Coercion:
 
         `wrapped`: the value is in a list that was created for it, so it is not wrapped again.
         """
+        if isinstance(value, ResultText):
+            value = value.value if self.expanded.admits(value.value, schema) else str(value)
         key = (id(value), id(schema), wrapped)
         if key not in self._coerced:
             self._coerced[key] = (value, schema, self._coerce(value, schema, wrapped))
@@ -117,7 +133,9 @@ class Coercion:
         if parts:
             return self._union(value, parts, schema, wrapped)
         kinds = expansion.types(view)
-        return self._single(value, kinds[0], view, schema, wrapped) if kinds else value
+        if not kinds:
+            return _with_values(value)
+        return self._single(value, kinds[0], view, schema, wrapped)
 
     def _single(
         self, value: Any, kind: str, view: dict[str, Any], schema: Schema, wrapped: bool
@@ -130,11 +148,13 @@ class Coercion:
             coerced = SCALARS[kind](value)
             return value if coerced is _NOT_COERCED else coerced
         if isinstance(value, str):
-            coerced = _parse_json(value)
+            coerced = _parse_literal(value)
             if expansion.is_of(coerced, kind):
                 coerced = self._coerce_children(coerced, kind, view, schema)
                 if self.expanded.admits(coerced, schema):
                     return coerced
+            if kind == "array" and value.strip()[:1] == "[" and value.strip()[-1:] == "]":
+                return value  # a list that cannot be read is not a list of one text
         if kind == "array" and value is not None and not wrapped:
             coerced = [self.value(value, _item(view, 0), wrapped=True)]
             if self.expanded.admits(coerced, schema):
@@ -187,22 +207,39 @@ def _choice(value: Any, choices: list[Any]) -> Any:
     return readings[0] if len(readings) == 1 else value
 
 
+def _with_values(value: Any) -> Any:
+    """``value`` for a place without a type: results in it are the JSON values that their texts spell."""
+    if isinstance(value, dict):
+        return {key: _with_values(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_with_values(member) for member in value]
+    return value.value if isinstance(value, ResultText) else value
+
+
 def _item(view: dict[str, Any], n: int) -> Schema:
     first = view.get("prefixItems", [])
     part: Schema = first[n] if n < len(first) else view.get("items", True)
     return part
 
 
-def _parse_json(text: str) -> Any:
-    """Parse JSON text of an object or array, which small models often send."""
-    if text.strip()[:1] not in ("{", "["):
+def _parse_literal(text: str) -> Any:
+    """Parse text of an object or array, which small models often send, as JSON or as a Python literal."""
+    if text.strip()[:1] not in ("{", "[", "("):
         return _NOT_COERCED
-    try:
-        parsed = json.loads(text)
-        guard_values([("", parsed)], MAX_DEPTH, MAX_VALUES, len(text))
-    except (ValueError, RecursionError):
-        return _NOT_COERCED
-    return parsed
+    for read in (json.loads, _python_literal):
+        try:
+            parsed = read(text)
+            guard_values([("", parsed)], MAX_DEPTH, MAX_VALUES, len(text))
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            continue
+        return parsed
+    return _NOT_COERCED
+
+
+def _python_literal(text: str) -> Any:
+    if len(text) > MAX_LITERAL:
+        raise ValueError("too long")
+    return json.loads(json.dumps(literal(text.strip()), allow_nan=False))  # a tuple becomes a list
 
 
 def _letters_and_digits(text: str) -> str:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from emulator.traces.summary import TraceSummary
 
 ROWS_PER_PAGE = 50
-MAX_OF_CONTAINER = 50
-"""Requests of one container that are shown: the newest."""
 _MAX_QUERY = 200
 FILTERS: Mapping[str, Callable[[TraceSummary], bool]] = {
     "all": lambda _: True,
@@ -61,6 +59,7 @@ def _matches(row: TraceSummary, query: str) -> bool:
     """Return True if a shown text contains the query in any case, or the body contains it exactly."""
     lowered = query.lower()
     shown = (
-        row.id, row.model, row.client, row.client_name, row.upstream, row.error, row.path, *row.words,
+        row.id, row.container, row.model, row.client, row.client_name, row.upstream, row.error, row.path,
+        *row.words,
     )  # fmt: skip
     return any(lowered in text.lower() for text in shown) or query.encode() in row.body

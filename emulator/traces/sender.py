@@ -1,11 +1,11 @@
-"""A worker's traces on their way to the keeper (`emulator.traces.remote` stores them there).
+"""A worker's traces on their way to where they are stored (`emulator.traces.store`).
 
     begins ──► running ──► ended ──► sent
                  │ every second: its summary; the whole trace each time that its age has doubled
 
 A trace is sent whole when its request has ended. No request waits for that: what ends within
 `_BATCH_SECONDS` is sent together, so a worker that is killed loses that much. `flush` sends immediately,
-before a read and at the worker's end. A trace that cannot be sent is lost with a warning in the log.
+before a read. A trace that cannot be sent is lost with a warning in the log.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextvars import Context
-from functools import partial
+from dataclasses import replace
 
 import structlog
 
 from emulator.errors import EmulatorError
-from emulator.shared.rpc import MAX_FRAME_BYTES, KeeperUnavailable, RpcClient
-from emulator.traces.ring import MAX_PART
-from emulator.traces.sizes import size_of, strip
+from emulator.shared.rpc import MAX_FRAME_BYTES, Call, KeeperUnavailable
+from emulator.traces.store import MAX_PART
 from emulator.traces.summary import TraceSummary
 from emulator.traces.trace import Trace
 from emulator.traces.transfer import dump_trace
@@ -33,15 +32,16 @@ _BATCH_SECONDS = 0.05
 _BATCH_BYTES = 4 * 2**20
 """About the size of a batch. A request that ends while more is waiting sends it, and waits for that."""
 
-Message = tuple[TraceSummary, bytes | None]
-"""A summary and `dump_trace`; the latter is None in a report that the request still runs."""
+Message = tuple[TraceSummary, str | None]
+"""A summary and `dump_trace`; the latter is None if only the summary is sent."""
 
 
 class TraceSender:
     """`begin` and `finish` are listeners of a worker's `Traces`. Safe to share between threads."""
 
-    def __init__(self, keeper: RpcClient, max_bytes: int) -> None:
-        self._keeper = keeper
+    def __init__(self, call: Call, max_bytes: int) -> None:
+        """``call`` reaches the handlers of a `TraceStore` that stores at most ``max_bytes``."""
+        self._call = call
         self._max_bytes = min(max_bytes // MAX_PART, MAX_FRAME_BYTES // 4)
         self._lock = threading.Lock()
         self._sending = threading.Lock()
@@ -64,39 +64,45 @@ class TraceSender:
                 self._thread.start()
 
     def finish(self, trace: Trace) -> None:
-        """Must be the last listener: a trace that is too large is reduced to its summary."""
-        if (size := size_of(trace)) > self._max_bytes:
-            strip(trace)
-            size = 0
         with self._lock:
             self._running.pop(trace.id, None)
             self._ended.append(trace)
-            self._ended_bytes += size
+            self._ended_bytes += trace.raw_bytes
             self._active.set()
             is_due = self._closed or self._ended_bytes > _BATCH_BYTES
         if is_due:
-            self.flush()
+            self._send_ended()
 
-    def flush(self) -> None:
-        """Send what has ended. The keeper has it when this returns."""
+    def flush(self, whole: str = "") -> None:
+        """Send what has ended, the summaries of what runs, and the whole request whose id is ``whole``."""
+        self._send_ended()
+        with self._lock:
+            running = [*self._running.values()]
         with self._sending:
-            with self._lock:
-                ended, self._ended, self._ended_bytes = self._ended, [], 0
-                if not self._running:
-                    self._active.clear()
-            self._send(ended, _whole)
+            self._send(
+                running, lambda trace: self._whole(trace) if trace.id == whole else _summary(trace)
+            )
 
     def close(self) -> None:
         """From now on a request is sent as soon as it ends."""
         with self._lock:
             self._closed = True
-        self.flush()
+            self._active.set()
+        self._send_ended()
+
+    def _send_ended(self) -> None:
+        with self._sending:
+            with self._lock:
+                ended, self._ended, self._ended_bytes = self._ended, [], 0
+                if not self._running:
+                    self._active.clear()
+            self._send(ended, self._whole)
 
     def _work(self) -> None:
         reported = time.monotonic()
-        while self._active.wait():
+        while self._active.wait() and not self._closed:
             time.sleep(_BATCH_SECONDS)
-            self.flush()
+            self._send_ended()
             if time.monotonic() - reported >= _REPORT_SECONDS:
                 reported = time.monotonic()
                 self._report_running()
@@ -110,10 +116,19 @@ class TraceSender:
 
     def _report(self, trace: Trace) -> Message:
         age = trace.now()
-        if age >= 2 * self._sent_at[trace.id] and size_of(trace) <= self._max_bytes:
-            self._sent_at[trace.id] = age
-            return _whole(trace)
-        return TraceSummary.of(trace), None
+        if age < 2 * self._sent_at[trace.id]:
+            return _summary(trace)
+        self._sent_at[trace.id] = age
+        return self._whole(trace)
+
+    def _whole(self, trace: Trace) -> Message:
+        """The trace, or only its summary if it is too large or nested too deeply."""
+        try:
+            text = dump_trace(trace).decode()
+        except (TypeError, ValueError, RecursionError):
+            return _summary(trace)
+        fits = len(text) + len(trace.body) <= self._max_bytes
+        return (TraceSummary.of(trace), text) if fits else _summary(trace)
 
     def _send(self, traces: Sequence[Trace], message_of: Callable[[Trace], Message]) -> None:
         """In batches. A trace that cannot be serialized does not stop the others."""
@@ -126,7 +141,7 @@ class TraceSender:
                 log.exception("a request is not shown by the inspector", request=trace.id)
                 continue
             batch.append(message)
-            size += len(message[1] or b"") + len(message[0].body)
+            size += len(message[1] or "") + len(message[0].body)
             if size > _BATCH_BYTES:
                 self._send_batch(batch)
                 batch, size = [], 0
@@ -134,24 +149,15 @@ class TraceSender:
             self._send_batch(batch)
 
     def _send_batch(self, batch: list[Message]) -> None:
-        rows = [(summary.to_json(), text is not None) for summary, text in batch]
-        parts = [
-            part for summary, text in batch if text is not None for part in (text, summary.body)
-        ]
-        send = partial(self._keeper.call, "traces.put", rows, attachments=parts)
+        rows = [(summary.to_json(), text) for summary, text in batch]
         try:
             # In an empty context: a client that disconnects meanwhile must not interrupt this.
-            Context().run(send)
+            Context().run(self._call, "traces.put", rows)
         except (KeeperUnavailable, EmulatorError) as error:
             log.warning(
                 "requests are not shown by the inspector", requests=len(batch), reason=str(error)
             )
 
 
-def _whole(trace: Trace) -> Message:
-    try:
-        text = dump_trace(trace)
-    except (TypeError, ValueError, RecursionError):  # nested too deeply, for example
-        strip(trace)
-        text = dump_trace(trace)
-    return TraceSummary.of(trace), text
+def _summary(trace: Trace) -> Message:
+    return replace(TraceSummary.of(trace), body=b""), None

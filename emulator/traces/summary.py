@@ -77,13 +77,12 @@ class TraceSummary:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """All fields except the body."""
-        return {name: value for name, value in vars(self).items() if name != "body"}
+        return {**vars(self), "body": self.body.decode("latin-1")}
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, Any], body: bytes = b"") -> TraceSummary:
+    def from_json(cls, fields: Mapping[str, Any]) -> TraceSummary:
         lists = {name: tuple(fields[name]) for name in ("words", "calls", "resumed", "prompt")}
-        return cls(**{**fields, **lists}, body=body)
+        return cls(**{**fields, **lists, "body": fields["body"].encode("latin-1")})
 
 
 def checksums(messages: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:

@@ -215,6 +215,11 @@ class Trace:
         """The number of unusable replies."""
         return sum(turn.is_unusable for turn in self.turns)
 
+    @property
+    def raw_bytes(self) -> int:
+        """Most of the trace's size."""
+        return len(self.body) + self.wire.size + sum(turn.wire.size for turn in self.turns)
+
     def begin_turn(
         self, upstream: str, messages: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]
     ) -> Turn:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+import zlib
 from collections.abc import Callable
 
 from emulator.errors import UpstreamFailed
@@ -22,6 +23,27 @@ _DOWN = (502, 503, 504)
 REGISTERS = 2
 """Numbers in its state: failures in a row, and the monotonic time (ns) from which one request may try."""
 _NANO = 1_000_000_000
+BREAKERS = 256
+"""Per upstream: one for each model and key, in a table of this size."""
+
+
+class Breakers:
+    """The breakers of one upstream: a model or a client's key that fails does not stop the others.
+
+    They are found by a hash, so that workers share them and clients cannot make more.
+    """
+
+    def __init__(self, failures: int, seconds: float, state: memoryview[int] | None) -> None:
+        """``state`` has room for all breakers."""
+        if state is None:
+            state = memoryview(bytearray(8 * REGISTERS * BREAKERS)).cast("q")
+        rows = (state[place : place + REGISTERS] for place in range(0, len(state), REGISTERS))
+        self._breakers = [Breaker(failures, seconds, state=row) for row in rows]
+
+    def of(self, model: str, key: str | None) -> Breaker:
+        return self._breakers[
+            zlib.crc32(f"{model}\n{key or ''}".encode(errors="replace")) % BREAKERS
+        ]
 
 
 class Breaker:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from typing import Any, Self
 from urllib.parse import urlencode, urljoin, urlsplit
 
@@ -24,10 +26,11 @@ from emulator.client_disconnect import stop_on_disconnect
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
 from emulator.upstream import loops
-from emulator.upstream.chunk import read_chunk
+from emulator.upstream.chunk import ChunkReader
 from emulator.upstream.failures import (
     broken_response,
     connection_failure,
+    quote,
     refusal,
     select_headers,
     without_key,
@@ -41,7 +44,8 @@ from emulator.upstream.interface import (
     UpstreamReply,
 )
 from emulator.upstream.pass_through import RETURNED_HEADERS, SENT_HEADERS, PassedOnRequest
-from emulator.upstream.sse import EventTooLarge, SSEDecoder
+from emulator.upstream.reply_decoder import ReplyDecoder
+from emulator.upstream.sse import EventTooLarge
 from emulator.upstream.transport import Transport, UpstreamResponse
 
 _MAX_REFUSAL = 64 * 1024
@@ -49,6 +53,7 @@ _MAX_REFUSAL = 64 * 1024
 _MAX_LISTING = 16 * 2**20
 """The largest model list, in bytes."""
 _UNREACHED = (502, 504)
+_SHORTEST_READ = 0.001
 
 
 class OpenAIUpstream:
@@ -75,6 +80,7 @@ class OpenAIUpstream:
         parts = urlsplit(self._url)
         self._server = f"{parts.scheme}://{parts.netloc}"
         self._connect_seconds = settings.upstream_connect_seconds
+        self._read_seconds = settings.upstream_seconds
         self._transport = Transport(
             settings.base_url, settings.upstream_connect_seconds, settings.upstream_seconds
         )
@@ -85,6 +91,7 @@ class OpenAIUpstream:
         fields: Mapping[str, Any],
         until: float = math.inf,
         key: str | None = None,
+        first_token_until: float = math.inf,
     ) -> UpstreamReply:
         """See `Upstream.open`."""
         _check_deadline(until)
@@ -93,8 +100,15 @@ class OpenAIUpstream:
         endpoint = _Endpoint(url, key or self._key)
         headers = self._headers | self._operator_headers | _request_headers(key)
         url = f"{url}{self._query_string}"
-        response = self._send(endpoint, until, "POST", url, headers, body)
-        return _ChatReply(response, until, endpoint)
+        first = min(until, first_token_until)
+        seconds = min(self._read_seconds, max(_SHORTEST_READ, first - time.monotonic()))
+        response = self._send(endpoint, until, "POST", url, headers, body, seconds)
+        waits = first_token_until - time.monotonic()
+        response.limit_read(min(self._read_seconds, max(_SHORTEST_READ, waits)))
+        reply = _ChatReply(response, until, endpoint, fields.get("n") or 1)
+        reply.first_token_until = first_token_until
+        reply.after_first_output = partial(response.limit_read, self._read_seconds)
+        return reply
 
     def pass_on(
         self, request: PassedOnRequest, until: float = math.inf, key: str | None = None
@@ -169,8 +183,13 @@ class OpenAIUpstream:
 
 
 class _ChatReply(UpstreamReply):
-    def __init__(self, response: UpstreamResponse, until: float, endpoint: _Endpoint) -> None:
+    def __init__(
+        self, response: UpstreamResponse, until: float, endpoint: _Endpoint, choices: int
+    ) -> None:
         super().__init__()
+        self._choices = choices
+        self.first_token_until = math.inf
+        self.after_first_output: Callable[[], None] = lambda: None
         self.headers = select_headers(response.headers, ("x-ratelimit-",))
         self._endpoint = endpoint
         self._response = response
@@ -188,36 +207,46 @@ class _ChatReply(UpstreamReply):
 
     def __iter__(self) -> Iterator[Chunk]:
         """Yield the chunks. Raises `UpstreamFailed` if the answer is broken, malformed or unfinished."""
-        decoder, received, record = SSEDecoder(), self.received, traces.event_recorder()
-        has_output = False
+        decoder, received, record = ReplyDecoder(), self.received, traces.event_recorder()
+        reader, has_output = ChunkReader(received, self._choices), False
         try:
-            for data in self._response:
+            for data in chain(self._response, [b""]):
                 _check_deadline(self._until)  # also while only comments arrive
-                events = decoder.feed(data)
+                if not has_output and time.monotonic() > self.first_token_until:
+                    raise self._endpoint.annotate(
+                        UpstreamFailed(
+                            "The upstream was silent for first_token_seconds.", status=504
+                        )
+                    )
+                events = decoder.feed(data) if data else decoder.close()
                 if record is not None and events:
                     record(events)
                 # [DONE] may be late, so the chunk before it does not wait for it.
                 last = len(events) - 1 - (events[-1:] == [b"[DONE]"])
                 for index, event in enumerate(events):
-                    if event == b"[DONE]":
+                    if event.strip() == b"[DONE]":
                         self._stopping.__exit__(None, None, None)
                         self._response.read_end()
                         return
+                    if not event:
+                        continue
                     try:
-                        chunk = read_chunk(event, received)
+                        chunk = reader.read(event)
                     except UpstreamFailed as error:
                         raise self._endpoint.annotate(error) from error
                     if received.has_output and not has_output:
                         has_output = True
+                        self.after_first_output()
                         self.on_first_output()
                     self.more_arrived = index < last
                     yield chunk
         except (HTTPError, EventTooLarge) as error:
             raise self._endpoint.annotate(broken_response(error)) from error
         if not received.has_finish:
-            raise self._endpoint.annotate(
-                UpstreamFailed("The upstream ended its answer without a finish_reason.")
-            )
+            end = "without a finish_reason"
+            if not decoder.has_events:
+                end += f" and sent no events, but: {quote(decoder.beginning)}"
+            raise self._endpoint.annotate(UpstreamFailed(f"The upstream ended its answer {end}."))
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,11 @@ from urllib3.exceptions import (
 from emulator import json_codec, metrics
 from emulator.client_disconnect import has_disconnected
 from emulator.errors import UpstreamFailed
+from emulator.upstream.context_errors import recognize_context_error
 
 RETRY_ADVICE = ("retry-after", "retry-after-ms", "x-should-retry")
 _MAX_QUOTED = 500
+QUOTED = 200
 _MAX_HEADERS = 32
 _SHORTEST_KEY = 8
 _KINDS = {
@@ -85,14 +87,23 @@ def refusal(
     message = message_of(error) or data[:_MAX_QUOTED].decode(errors="replace").strip()
     redirects = status < 400
     code = fields.get("code")
-    return UpstreamFailed(
+    error_type = str(fields.get("type") or "upstream_error")
+    failure = UpstreamFailed(
         f"{message_prefix}{message or f'nothing (status {status})'}",
         param=param if isinstance(param := fields.get("param"), str) else None,
         code="upstream_redirects" if redirects else None if code is None else str(code),
         headers=select_headers(headers, (*RETRY_ADVICE, "x-ratelimit-")),
         status=502 if redirects else status,
-        type=str(fields.get("type") or "upstream_error"),
+        type=error_type,
     )
+    return recognize_context_error(failure)
+
+
+def quote(value: object) -> str:
+    """The beginning of what an upstream sent, bytes or a JSON value, for an error message."""
+    text = value if isinstance(value, bytes) else json_codec.dumps(value)
+    quoted = text[:QUOTED].decode(errors="replace")
+    return quoted if len(text) <= QUOTED else f"{quoted}..."
 
 
 def without_key(error: UpstreamFailed, key: str) -> UpstreamFailed:

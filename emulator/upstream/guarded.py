@@ -20,10 +20,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from emulator.client_disconnect import has_disconnected, stop_on_disconnect
+from emulator.client_disconnect import acquire_for_client, has_disconnected, stop_on_disconnect
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
-from emulator.upstream.breaker import Breaker
+from emulator.upstream.breaker import Breaker, Breakers
 from emulator.upstream.failures import count_failure
 from emulator.upstream.interface import Messages, PassedOnResponse, Upstream, UpstreamReply
 from emulator.upstream.pass_through import PassedOnRequest
@@ -57,13 +57,13 @@ class GuardedUpstream:
         take_slot: TakeSlot | None,
         breaker_state: memoryview[int] | None,
     ) -> None:
-        """``take_slot`` takes a slot that several workers share; for ``breaker_state`` see `Breaker`."""
+        """``take_slot`` takes a slot that several workers share; for ``breaker_state`` see `Breakers`."""
         self.upstream = upstream
         self._name = name
         self._max_wait = _MAX_WAIT_WITH_FALLBACKS if settings.fallbacks else MAX_WAIT
         self._retries = Retries(settings.upstream_retries, self._max_wait)
-        self._breaker = Breaker(
-            settings.breaker_failures, settings.breaker_seconds, state=breaker_state
+        self._breakers = Breakers(
+            settings.breaker_failures, settings.breaker_seconds, breaker_state
         )
         self._max_requests = settings.upstream_requests
         self._take_shared_slot = take_slot
@@ -75,10 +75,13 @@ class GuardedUpstream:
         fields: Mapping[str, Any],
         until: float = math.inf,
         key: str | None = None,
+        first_token_until: float = math.inf,
     ) -> UpstreamReply:
         """As `Upstream.open`."""
-        send = partial(self.upstream.open, messages, fields, until, key)
-        reply, release = self._send(send, until, lambda _: True)
+        send = partial(self.upstream.open, messages, fields, until, key, first_token_until)
+        breaker = self._breakers.of(str(fields.get("model")), key)
+        first = min(until, first_token_until)
+        reply, release = self._send(send, breaker, first, lambda _: True)
 
         def close() -> None:
             if reply.received.error is not None:
@@ -91,34 +94,44 @@ class GuardedUpstream:
     def pass_on(self, request: PassedOnRequest, until: float, key: str | None) -> PassedOnResponse:
         """As `Upstream.pass_on`. The request holds its slot until the response's body is closed."""
         send = partial(self.upstream.pass_on, request, until, key)
-        response, release = self._send(send, until, request.may_repeat)
+        breaker = self._breakers.of(request.path, key)
+        response, release = self._send(send, breaker, until, request.may_repeat)
         response.body.on_close(release)
         return response
 
     def _send(
-        self, send: Callable[[], T], until: float, may_repeat: Callable[[UpstreamFailed], bool]
+        self,
+        send: Callable[[], T],
+        breaker: Breaker,
+        until: float,
+        may_repeat: Callable[[UpstreamFailed], bool],
     ) -> tuple[T, Callable[[], None]]:
         """Return the result of ``send`` and a callback that releases its slot. Raises `UpstreamFailed`."""
         release = self._take_slot(until)
         try:
-            return self._send_with_retries(send, until, may_repeat), release
+            return self._send_with_retries(send, breaker, until, may_repeat), release
         except BaseException:
             release()
             raise
 
     def _send_with_retries(
-        self, send: Callable[[], T], until: float, may_repeat: Callable[[UpstreamFailed], bool]
+        self,
+        send: Callable[[], T],
+        breaker: Breaker,
+        until: float,
+        may_repeat: Callable[[UpstreamFailed], bool],
     ) -> T:
         attempt = 0
         while True:
-            self._breaker.check()
+            _check_client()
+            breaker.check()
             try:
                 response = send()
             except UpstreamFailed as error:
                 count_failure(self._name, error)
                 _check_client()  # its own disconnecting ended the request: the upstream did not fail
                 if error.code not in _NO_SIGN_OF_HEALTH:
-                    self._breaker.failed(error)
+                    breaker.failed(error)
                 pause = self._retries.pause(attempt, error) if may_repeat(error) else None
                 if pause is None or time.monotonic() + pause > until:
                     # The client need not repeat the retries.
@@ -127,7 +140,7 @@ class GuardedUpstream:
                 _sleep(pause)
                 attempt += 1
                 continue
-            self._breaker.succeeded()
+            breaker.succeeded()
             return response
 
     def _take_slot(self, until: float) -> Callable[[], None]:
@@ -138,7 +151,8 @@ class GuardedUpstream:
         if self._take_shared_slot is not None:
             release = self._take_shared_slot(slot_name(self._name), self._max_requests, max_wait)
         else:
-            release = self._slots.release if self._slots.acquire(timeout=max_wait) else None
+            has_slot = acquire_for_client(self._slots, max_wait)
+            release = self._slots.release if has_slot else None
         if release is None:
             raise UpstreamFailed(
                 "The upstream is at its limit of concurrent requests (setting upstream_requests).",

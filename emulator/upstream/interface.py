@@ -144,12 +144,18 @@ class Upstream(Protocol):
     """One model server. Safe to share between threads."""
 
     def open(
-        self, messages: Messages, fields: Mapping[str, Any], until: float, key: str | None
+        self,
+        messages: Messages,
+        fields: Mapping[str, Any],
+        until: float,
+        key: str | None,
+        first_token_until: float,
     ) -> UpstreamReply:
         """Send a chat completion request and return once the upstream has accepted it.
 
         ``fields`` are the request's other fields as JSON, ``model`` among them; ``until`` is the answer's
-        deadline (monotonic); ``key`` replaces the operator's. Raises `UpstreamFailed`.
+        deadline (monotonic), ``first_token_until`` that of its first output; ``key`` replaces the operator's.
+        Raises `UpstreamFailed`.
         """
 
     def pass_on(self, request: PassedOnRequest, until: float, key: str | None) -> PassedOnResponse:

@@ -1,78 +1,124 @@
-"""Find the model that a passed-on body names, and write the same body with another. Knows no upstream."""
+"""Find the model that a passed-on body names, and write the same fields with another. Knows no upstream.
+
+A body is parsed once. `BodyModel.written` writes what was parsed, so that the upstream cannot read another
+model than the one that was checked: its parser may take the first of two fields where this one takes the
+last, or understand a way of writing a field's name that this one does not.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from email.errors import MessageError
+from email.message import Message
+from email.parser import HeaderParser
+from email.utils import collapse_rfc2231_value
 
-import orjson
+from urllib3.fields import RequestField
+from urllib3.filepost import encode_multipart_formdata
+
+from emulator import json_codec
+from emulator.errors import BadRequest
 
 _BOUNDARY = re.compile(r'boundary="?([^";,]{1,70})"?', re.IGNORECASE)
-_PART = re.compile(rb'form-data;[^\r\n]*\bname="?model"?(?=[;\r\n ])', re.IGNORECASE)
+_UNSAFE = re.compile(r'[\\";=%\x00-\x1f]')
+_NAME = re.compile(r'[^\\";=%\x00-\x1f]{1,200}')
+"""No character that servers unescape, decode or split at in different ways."""
+_SEVERAL = re.compile(r"\s*(?:multipart|message)/", re.IGNORECASE)
 _MAX_NAME = 512
+_MAX_FIELDS = 1000
+
+
+@dataclass(frozen=True)
+class FormField:
+    name: str
+    content: bytes
+    filename: str | None
+    content_type: str | None
 
 
 @dataclass(frozen=True)
 class BodyModel:
-    """Where a body names its model."""
+    """A passed-on body, parsed. Without fields it is neither a JSON object nor a readable form."""
 
-    body: bytes
     name: str | None = None
-    """None if the body names no model, or is neither a JSON object nor a multipart form."""
-    json_fields: dict[str, object] = field(default_factory=dict)
-    form_range: tuple[int, int] | None = None
-    """Start and end of the value in a multipart form."""
+    """The model. None if the body names none, or a form names several."""
+    json_fields: Mapping[str, object] = field(default_factory=dict)
+    form_fields: tuple[FormField, ...] = ()
 
-    @property
-    def field_names(self) -> Collection[str]:
-        """The fields of a JSON object; empty for other bodies."""
-        return self.json_fields.keys()
-
-    def replaced_by(self, model: str) -> bytes:
-        """The body with ``model`` instead of its own."""
-        if self.form_range is None:
-            return orjson.dumps({**self.json_fields, "model": model})
-        start, end = self.form_range
-        # A line break would end the part.
-        written = re.sub(r"[\r\n]", " ", model).encode()
-        return self.body[:start] + written + self.body[end:]
+    def written(self, model: str) -> tuple[bytes, str]:
+        """The parsed fields with ``model`` as the model, and their content type. Raises `BadRequest`."""
+        if self.json_fields:
+            try:
+                return json_codec.dumps({**self.json_fields, "model": model}), "application/json"
+            except TypeError as error:
+                raise BadRequest("The body is nested too deeply.") from error
+        parts = []
+        for one in self.form_fields:
+            is_model = one.name == "model"
+            part = RequestField(one.name, model if is_model else one.content, one.filename)
+            part.make_multipart(content_type=one.content_type)
+            parts.append(part)
+        return encode_multipart_formdata(parts)
 
 
 def find_model(body: bytes, content_type: str) -> BodyModel:
-    if "json" in content_type.lower():
-        try:
-            fields = orjson.loads(body)
-        except orjson.JSONDecodeError:
-            return BodyModel(body)  # the upstream refuses it
-        if not isinstance(fields, dict):
-            return BodyModel(body)
-        model = fields.get("model")
-        return BodyModel(body, model if isinstance(model, str) and model else None, fields)
-    place = _form_range(body, content_type)
-    if place is None:
-        return BodyModel(body)
-    name = body[slice(*place)].decode(errors="replace").strip()
-    return BodyModel(body, name or None, form_range=place)
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        return _form_model(_form_fields(body, content_type))
+    if "json" not in kind:
+        return BodyModel()
+    try:
+        fields = json_codec.loads(body)
+    except json_codec.NotJSON:
+        return BodyModel()  # the upstream refuses it
+    if not isinstance(fields, dict):
+        return BodyModel()
+    model = fields.get("model")
+    return BodyModel(model if isinstance(model, str) and model else None, fields)
 
 
-def _form_range(body: bytes, content_type: str) -> tuple[int, int] | None:
-    """The range of the value of the field ``model`` in a multipart form (RFC 7578)."""
-    if "multipart/form-data" not in content_type.lower():
-        return None
+def _form_model(fields: tuple[FormField, ...]) -> BodyModel:
+    values = [one.content for one in fields if one.name == "model" and one.filename is None]
+    if len(values) != 1 or len(values[0]) > _MAX_NAME:
+        return BodyModel(form_fields=fields)
+    return BodyModel(values[0].decode(errors="replace").strip() or None, form_fields=fields)
+
+
+def _form_fields(body: bytes, content_type: str) -> tuple[FormField, ...]:
+    """The fields of a multipart form (RFC 7578), or none if a part is not one field."""
     boundary = _BOUNDARY.search(content_type)
     if boundary is None:
+        return ()
+    delimiter = b"\r\n--" + boundary[1].encode()
+    parts = (b"\r\n" + body).split(delimiter, _MAX_FIELDS + 2)[1:]
+    fields: list[FormField] = []
+    for part in parts:
+        if part.startswith(b"--"):
+            return tuple(fields)
+        head, separator, content = part.lstrip(b" \t").partition(b"\r\n\r\n")
+        one = _form_field(head, content) if separator else None
+        if one is None:
+            return ()
+        fields.append(one)
+    return ()  # the end is missing, or there are too many
+
+
+def _form_field(head: bytes, content: bytes) -> FormField | None:
+    try:
+        headers = HeaderParser().parsestr(head.removeprefix(b"\r\n").decode(errors="replace"))
+        name, filename = _parameter(headers, "name"), _parameter(headers, "filename")
+    except (MessageError, ValueError):
         return None
-    delimiter = b"--" + boundary[1].encode()
-    position = body.find(delimiter)
-    while position >= 0:
-        start = position + len(delimiter)
-        if body[start : start + 2] == b"--":
-            return None
-        head_end = body.find(b"\r\n\r\n", start, start + 8192)
-        following = body.find(b"\r\n" + delimiter, head_end if head_end >= 0 else start)
-        if head_end >= 0 and _PART.search(body, start, head_end + 2):
-            end = following if following >= 0 else len(body)
-            return (head_end + 4, end) if end - head_end - 4 <= _MAX_NAME else None
-        position = following + 2 if following >= 0 else -1
-    return None
+    content_type = headers.get("content-type")
+    # A part of several parts could hold fields that are not seen here.
+    if not _NAME.fullmatch(name or "") or _SEVERAL.match(content_type or ""):
+        return None
+    return FormField(name or "", content, filename and _UNSAFE.sub("_", filename), content_type)
+
+
+def _parameter(headers: Message, name: str) -> str | None:
+    """A parameter of Content-Disposition in any way of writing it (RFC 2231, RFC 8187)."""
+    value = headers.get_param(name, header="content-disposition")
+    return None if value is None else collapse_rfc2231_value(value, "strict")

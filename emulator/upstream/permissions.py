@@ -7,43 +7,89 @@ fallbacks in the settings are the operator's decision, and are followed wherever
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from urllib.parse import parse_qs
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import parse_qsl
 
 from emulator.client_keys import Grant
 from emulator.errors import Forbidden
 from emulator.upstream.named_model import BodyModel
 
 _MODEL_FIELDS = frozenset(
-    {"models", "fallbacks", "context_window_fallbacks", "content_policy_fallbacks", "model_list"}
+    {
+        *(
+            "models",
+            "fallbacks",
+            "context_window_fallbacks",
+            "content_policy_fallbacks",
+            "model_list",
+        ),
+        *(
+            "user_config",
+            "router_settings_override",
+            "specific_deployment",
+            "deployment_id",
+            "engine",
+        ),
+        *("model_id", "model_name", "preset", "extra_query"),
+    }
 )
-"""Fields that name further models to OpenRouter and LiteLLM."""
+"""Fields that name further models to OpenRouter, LiteLLM and Azure."""
+_CONTENT = frozenset({"input", "documents", "messages", "metadata", "response_format", "tools"})
+"""Fields whose values are texts and schemas, in which ``model`` is an ordinary word."""
 _MODEL_PATHS = re.compile(r"(?:^|/)(?:engines|deployments|models)/", re.IGNORECASE)
 """Azure and others have the model in the path."""
-_FORM_FIELD = re.compile(rb"name\*?\s*=\s*\"?model", re.IGNORECASE)
 
 
-def check_model(grant: Grant, model: str, field_names: Collection[str] = ()) -> None:
-    """``field_names`` are the request's other fields. Raises `Forbidden`."""
+def check_model(grant: Grant, model: str, fields: Mapping[str, object] | None = None) -> None:
+    """``fields`` are the request's other fields. Raises `Forbidden`."""
     if grant.any_model:
         return
     if not grant.may_use(model):
         raise _forbidden(grant, f"the model {model[:200]!r}", "model")
-    if others := sorted(_MODEL_FIELDS.intersection(field_names)):
-        raise _forbidden(grant, f"models that are named by {others[0]!r}", others[0])
+    for name in _further_models(fields or {}):
+        raise _forbidden(grant, f"models that are named by {name[:200]!r}", name[:200])
 
 
 def check_passed_on(grant: Grant, path: str, query: bytes, named: BodyModel) -> None:
     """Like `check_model`, for a request that is passed on: only the model in it is known."""
     if grant.any_model:
         return
-    is_form_with_two = not named.field_names and len(_FORM_FIELD.findall(named.body)) > 1
-    if named.name is None or _MODEL_PATHS.search(path) or is_form_with_two:
+    if named.name is None or _MODEL_PATHS.search(path):
         subject = "requests that do not name their model exactly once, in the body"
         raise _forbidden(grant, subject, "model")
-    in_query = parse_qs(query.decode(errors="replace")).get("model", [])
-    for model in (named.name, *in_query):
-        check_model(grant, model, named.field_names)
+    others = {name: value for name, value in named.json_fields.items() if name != "model"}
+    check_model(grant, named.name, others)
+    names = [one.name for one in named.form_fields if one.name != "model"]
+    for name in _model_names([*names, *(name for name, _ in query_fields(query))]):
+        raise _forbidden(grant, f"models that are named by {name[:200]!r}", name[:200])
+
+
+def query_fields(query: bytes) -> list[tuple[str, str]]:
+    return parse_qsl(query.decode(errors="replace"), keep_blank_values=True)
+
+
+def _further_models(fields: Mapping[str, object]) -> Iterator[str]:
+    """Yield the names of fields that could choose a model, at any depth."""
+    yield from _model_names(fields)
+    waiting = [value for name, value in fields.items() if name not in _CONTENT]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += value
+        elif isinstance(value, dict):
+            # In a schema the name of a property is followed by an object.
+            yield from _model_names(
+                name for name, inner in value.items() if isinstance(inner, str | list)
+            )
+            waiting += value.values()
+
+
+def _model_names(names: Iterable[str]) -> Iterator[str]:
+    """Yield names that a server may read as a model's: Go ignores case; PHP and Rails know ``a[model]``."""
+    for name in names:
+        for part in re.split(r"[\[\].]", name.casefold()):
+            if part.strip(" \0") == "model" or part in _MODEL_FIELDS:
+                yield name
 
 
 def _forbidden(grant: Grant, subject: str, param: str) -> Forbidden:

@@ -55,6 +55,11 @@ class Reachability:
             self.start_check()
         return problems
 
+    def can_serve(self, problems: Mapping[str, str]) -> bool:
+        """Return True if an upstream is without one of these problems."""
+        targets = self._upstreams.routes.targets
+        return any(without_password(t.settings.base_url) not in problems for t in targets)
+
     def model(self, seconds: float) -> str:
         """The name of an available model; "" if none is known within ``seconds``."""
         self._checked.wait(seconds)

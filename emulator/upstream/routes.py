@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
+from emulator.addresses import origin
 from emulator.errors import NotFound
 from emulator.settings import Settings
 from emulator.upstream_settings import UpstreamRow
@@ -19,6 +20,11 @@ class Target:
     settings: Settings
     """The settings with the overrides of this upstream."""
     row: UpstreamRow
+
+    @property
+    def server(self) -> tuple[str, str, int | None]:
+        """A client's key is for one server."""
+        return origin(self.settings.base_url)
 
     def serves(self, model: str) -> bool:
         return any(fnmatchcase(model, pattern) for pattern in self.row.models)
@@ -86,10 +92,15 @@ class Routes:
         )
 
     def fallbacks(self, route: Route) -> Iterator[Route]:
-        """The other routes to try, in order, without duplicates. Raises `NotFound`."""
+        """The other routes to try, in order, without duplicates. Raises `NotFound`.
+
+        A fallback that would get the client's key, which is for another server, is skipped.
+        """
         seen = {(route.target.name, route.model)}
         for model in route.settings.fallbacks:
             fallback = self.of(model)
+            if fallback.settings.pass_client_key and fallback.target.server != route.target.server:
+                continue
             if (fallback.target.name, fallback.model) not in seen:
                 seen.add((fallback.target.name, fallback.model))
                 yield fallback

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from emulator.upstream_settings import GrammarField
+from emulator.upstream_settings import SchemaField
 
 GetJSON = Callable[[str], object]
 """Returns the JSON at a path of the server's root, or None if there is none."""
@@ -27,15 +27,14 @@ class ServerKind:
     path: str = ""
     """Where it describes itself, as a JSON object with `key`."""
     key: str = ""
-    grammar_field: GrammarField = "off"
-    """The request field for a grammar: ``grammar`` in a row of ``[[profiles]]``."""
+    schema_field: SchemaField = "off"
+    """How it accepts a schema of calls: ``grammar`` in a row of ``[[profiles]]``."""
 
     def __str__(self) -> str:
-        if self.grammar_field == "off":
+        if self.schema_field == "off":
             return self.name
-        return (
-            f'{self.name}, which takes a grammar (grammar = "{self.grammar_field}" in [[profiles]])'
-        )
+        setting = f'grammar = "{self.schema_field}" in [[profiles]]'
+        return f"{self.name}, which can constrain calls ({setting})"
 
 
 SERVERS: tuple[ServerKind, ...] = (
@@ -46,18 +45,28 @@ SERVERS: tuple[ServerKind, ...] = (
     ServerKind("Together", r"(?:^|\.)together\.(?:xyz|ai)"),
     ServerKind("Groq", r"(?:^|\.)groq\.com"),
     ServerKind(
-        "SGLang", owner="sglang", path="/get_server_info", key="tp_size", grammar_field="ebnf"
+        "SGLang", owner="sglang", path="/get_server_info", key="tp_size", schema_field="json_schema"
+    ),
+    ServerKind("vLLM", owner="vllm", path="/version", key="version", schema_field="json_schema"),
+    ServerKind(
+        "llama.cpp",
+        owner="llamacpp",
+        path="/props",
+        key="chat_template",
+        schema_field="json_schema",
     ),
     ServerKind(
-        "vLLM", owner="vllm", path="/version", key="version", grammar_field="structured_outputs"
+        "LM Studio",
+        owner="organization_owner",
+        path="/api/v0/models",
+        key="data",
+        schema_field="json_schema",
     ),
     ServerKind(
-        "llama.cpp", owner="llamacpp", path="/props", key="chat_template", grammar_field="grammar"
+        "Ollama", owner="library", path="/api/version", key="version", schema_field="json_schema"
     ),
-    ServerKind("LM Studio", owner="organization_owner", path="/api/v0/models", key="data"),
-    ServerKind(
-        "Ollama", owner="library", path="/api/version", key="version", grammar_field="json_schema"
-    ),
+    # Its model list says that all models belong to "me".
+    ServerKind("llama-cpp-python", owner="me", schema_field="json_object"),
 )
 UNKNOWN = ServerKind("unknown")
 

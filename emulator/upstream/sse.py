@@ -14,7 +14,7 @@ from sse_starlette import ServerSentEvent
 from emulator import json_codec
 
 _DATA_FIELD = b"data: "
-_MAX_EVENT_BYTES = 16 * 2**20
+MAX_EVENT_BYTES = 16 * 2**20
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
@@ -39,13 +39,13 @@ class SSEDecoder:
             lines = data[:-2].split(b"\n\n")
             events = [line[6:] for line in lines if line[:6] == _DATA_FIELD]
             if len(events) == len(lines) and data.count(b"\n") == 2 * len(lines):
-                if len(data) > _MAX_EVENT_BYTES:
-                    raise EventTooLarge(f"an event is larger than {_MAX_EVENT_BYTES} bytes")
+                if len(data) > MAX_EVENT_BYTES:
+                    raise EventTooLarge(f"an event is larger than {MAX_EVENT_BYTES} bytes")
                 self._size = 0
                 return events
         self._size += len(data)
-        if self._size > _MAX_EVENT_BYTES:
-            raise EventTooLarge(f"an event is larger than {_MAX_EVENT_BYTES} bytes")
+        if self._size > MAX_EVENT_BYTES:
+            raise EventTooLarge(f"an event is larger than {MAX_EVENT_BYTES} bytes")
         ended = self._rest.endswith(b"\r")
         self._rest += data
         if not (ended or b"\n" in data or b"\r" in data):

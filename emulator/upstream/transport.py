@@ -115,6 +115,11 @@ class UpstreamResponse:
             self._limit_read(_END_SECONDS)
             self.read()
 
+    def limit_read(self, seconds: float) -> None:
+        """Set how long each further read may wait."""
+        if self._raw is not None and not self._raw.isclosed():
+            self._raw.socket.settimeout(seconds)
+
     def _limit_read(self, seconds: float) -> None:
         # A raw response that is closed no longer owns the connection.
         if self._raw is not None and not self._raw.isclosed():
@@ -284,6 +289,14 @@ class _KernelTimeoutSocket(socket.socket):
             self._read_seconds = self._set_option(socket.SO_RCVTIMEO)
         try:
             return super().recv_into(*args, **options)
+        except BlockingIOError as error:
+            raise TimeoutError("timed out") from error
+
+    def recv(self, *args: Any, **options: Any) -> bytes:
+        if self._read_seconds != self._seconds:
+            self._read_seconds = self._set_option(socket.SO_RCVTIMEO)
+        try:
+            return super().recv(*args, **options)
         except BlockingIOError as error:
             raise TimeoutError("timed out") from error
 

@@ -6,14 +6,16 @@ often to send, `OpenAIUpstream` how. Knows nothing of tools.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlencode
 
 import structlog
 
@@ -25,7 +27,7 @@ from emulator.upstream.interface import Messages, PassedOnResponse, Upstream, Up
 from emulator.upstream.metering import Spend, open_metered, pass_on_metered
 from emulator.upstream.named_model import find_model
 from emulator.upstream.pass_through import PassedOnRequest
-from emulator.upstream.permissions import check_model, check_passed_on
+from emulator.upstream.permissions import check_model, check_passed_on, query_fields
 from emulator.upstream.routes import Route, Routes, Target
 
 if TYPE_CHECKING:
@@ -58,11 +60,18 @@ class AnswerUpstream:
     key: str | None
     until: float
     spend: Spend | None
+    first_token_seconds: float = math.inf
+    """How long the first turn may be silent before a fallback is asked."""
+    _is_opened: threading.Event = field(default_factory=threading.Event, init=False)
 
     def open(self, messages: Messages, fields: Mapping[str, Any]) -> UpstreamReply:
         """Send one turn. ``fields`` are the request's other fields. Raises `UpstreamFailed`."""
         named = {**fields, "model": self.model}
-        open_reply = partial(self.upstream.open, messages, named, self.until, self.key)
+        first = math.inf
+        if not self._is_opened.is_set():
+            self._is_opened.set()
+            first = time.monotonic() + self.first_token_seconds
+        open_reply = partial(self.upstream.open, messages, named, self.until, self.key, first)
         return open_metered(self.name, messages, named, self.spend, open_reply)
 
 
@@ -89,15 +98,17 @@ class Upstreams:
         self._guarded: dict[str, GuardedUpstream] = {}
         self._listings: dict[tuple[str, str | None], tuple[float, list[Model]]] = {}
 
-    def route(self, model: str, client: str, field_names: Collection[str] = ()) -> Route:
-        """Where a client's request for ``model`` goes; ``field_names`` are the request's other fields.
+    def route(self, model: str, client: str, fields: Mapping[str, object] | None = None) -> Route:
+        """Where a client's request for ``model`` goes; ``fields`` are the request's other fields.
 
         Raises `NotFound`, or `Forbidden` if the client's key may not use that model.
         """
-        check_model(grant_of(client), model, field_names)
+        check_model(grant_of(client), model, fields)
         return self.routes.of(model)
 
-    def for_answer(self, route: Route, client: str, until: float) -> AnswerUpstream:
+    def for_answer(
+        self, route: Route, client: str, until: float, *, has_fallback: bool = False
+    ) -> AnswerUpstream:
         """The upstream for the turns of one answer, which share the deadline ``until`` (monotonic).
 
         Raises `Unauthorized` if the client's own key is required and missing, and `RateLimited` if the
@@ -106,7 +117,8 @@ class Upstreams:
         spend = self._spend(client)
         key = key_for(route.settings, client)
         name = route.target.name
-        return AnswerUpstream(self.of(route.target), name, route.model, key, until, spend)
+        seconds = route.settings.first_token_seconds if has_fallback else math.inf
+        return AnswerUpstream(self.of(route.target), name, route.model, key, until, spend, seconds)
 
     def deadline(self) -> float:
         """The deadline (monotonic) of an answer that begins now."""
@@ -172,9 +184,11 @@ class Upstreams:
         if named.name is not None:
             route = self.routes.of(named.name)
             target = route.target
-            # If two fields have the same name, the upstream might read the other one.
             if route.model != named.name or not grant.any_model:
-                request = replace(request, body=named.replaced_by(route.model))
+                body, content_type = named.written(route.model)
+                headers = {**request.headers, "content-type": content_type}
+                query = urlencode(query_fields(request.query)).encode()
+                request = replace(request, body=body, headers=headers, query=query)
         key = key_for(target.settings, client)
         send = partial(self.of(target).pass_on, request, self.deadline(), key)
         request_chars = len(request.body) if "json" in content_type else 0
@@ -194,7 +208,9 @@ class Upstreams:
 
     def _models(self, target: Target, client: str) -> list[Model]:
         """One upstream's list, requested at most once a minute for each key."""
-        key = key_for(target.settings, client)
+        # Nothing says for which of several servers the client's key is.
+        servers = {t.server for t in self.routes.targets if t.settings.pass_client_key}
+        key = key_for(target.settings, client) if len(servers) == 1 else None
         until, models = self._listings.get((target.name, key), (0.0, []))
         if time.monotonic() < until:
             return models

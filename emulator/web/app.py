@@ -26,7 +26,7 @@ from emulator.web.middleware.browser_guard import guard
 from emulator.web.middleware.cross_origin import allow_origins
 from emulator.web.middleware.disconnects import Disconnects
 from emulator.web.middleware.error_replies import error_reply
-from emulator.web.middleware.limits import add_limits
+from emulator.web.middleware.limits import CheckLimits, add_limits, limit_checker
 from emulator.web.middleware.loop_guard import loop_guard
 from emulator.web.middleware.recording import Recording
 from emulator.web.routes import (
@@ -69,12 +69,17 @@ def create_app(
         app = Flask(__name__, static_folder=None)
         app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
         app.extensions["emulator"] = services
-        _add_api(app, services)
-        if settings.inspector == "on":
-            _add_inspector(app, services)
+        check_limits = limit_checker(settings, services.state)
+        _add_api(app, services, check_limits)
+        if settings.inspector != "off":
+            _add_inspector(app, services, check_limits)
         openapi.add_routes(app)
         health.add_routes(
-            app, services.pipeline.engines, services.reachability, services.kernel_counts
+            app,
+            services.pipeline.engines,
+            services.reachability,
+            services.kernel_counts,
+            ready_strict=settings.ready_strict,
         )
         _add_hooks(app, settings)
         _add_wsgi_middleware(app, services)
@@ -84,12 +89,12 @@ def create_app(
     return app
 
 
-def _add_api(app: Flask, services: Services) -> None:
+def _add_api(app: Flask, services: Services, check_limits: CheckLimits) -> None:
     """Add the API at ``/v1``, and at ``/`` for clients whose base URL lacks the ``/v1``."""
     settings, stores, pipeline = services.settings, services.stores, services.pipeline
     api = Blueprint("api", __name__)
     require_key(api, settings, services.client_keys, services.now)
-    add_limits(app, api, settings, services.state)
+    add_limits(app, api, check_limits)
     # Added after the checks, so that requests which they refuse are not recorded.
     recording = Recording(app, api, services.requests.traces)
 
@@ -106,11 +111,12 @@ def _add_api(app: Flask, services: Services) -> None:
     app.register_blueprint(api, name="bare")
 
 
-def _add_inspector(app: Flask, services: Services) -> None:
+def _add_inspector(app: Flask, services: Services, check_limits: CheckLimits) -> None:
     settings, requests = services.settings, services.requests
     pages = Pages(settings)
     recognize = recognizer(settings, services.client_keys, services.now)
-    inspector = make_inspector(Access(settings, recognize, services.state), pages, requests.reader)
+    access = Access(settings, recognize, services.state)
+    inspector = make_inspector(access, pages, requests.reader, check_limits)
     playground = Playground(services.pipeline, services.responses, requests.traces)
     add_playground(inspector, pages, playground, settings, requests.reader)
     add_containers(inspector, pages, services.interpreter, requests.reader)
@@ -142,6 +148,7 @@ def _add_wsgi_middleware(app: Flask, services: Services) -> None:
     keeper = services.keeper
     disconnects = Disconnects(app.wsgi_app)
     services.cleanup.callback(disconnects.close)
+    app.extensions["disconnects"] = disconnects
     counts = WorkerCounts(COUNTS) if keeper is None else keeper.counts
     # Flask documents this assignment as the way to add WSGI middleware.
     app.wsgi_app = Admission(disconnects, services.settings, counts)  # type: ignore[method-assign]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -26,22 +26,23 @@ from emulator.responses.front import ResponseFront
 from emulator.responses.signals import Signals
 from emulator.responses.stored import StoredResponses
 from emulator.settings import Settings
-from emulator.shared.state import KeeperState, LocalState, SharedState, with_redis
+from emulator.shared.rpc import local_calls
+from emulator.shared.state import SharedState, open_state
 from emulator.storage.blob_store import BlobStore, open_blob_store
 from emulator.storage.budgets import Budgets
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
 from emulator.storage.key_value import KeyValueStore, RedisStore, open_store
 from emulator.traces import TraceReader, Traces
-from emulator.traces.remote import RemoteTraces
 from emulator.traces.sender import TraceSender
+from emulator.traces.store import open_traces
 from emulator.upstream.interface import Upstream
 from emulator.upstream.reachability import Reachability
 from emulator.upstream.upstreams import Upstreams
 from emulator.web.middleware import request_log
 from emulator.web.middleware.measuring import KernelCounts, measure
-from emulator.web.warm_up import warm_up
 from sandbox.engine import Engine
+from sandbox.errors import SandboxError
 
 if TYPE_CHECKING:
     from emulator.web.server.keeper import Keeper
@@ -95,7 +96,9 @@ class Services:
         self.cleanup.close()
 
     def warm_up(self) -> None:
-        warm_up(self.pipeline)
+        """Start the sandbox that a first request most likely needs."""
+        with suppress(SandboxError), self.pipeline.engines[0].session(frozenset()):
+            pass
 
     def reload_client_keys(self) -> None:
         if self.client_keys is not None:
@@ -116,8 +119,7 @@ def open_services(
     """
     with ExitStack() as opening:
         client_keys = ClientKeys(settings.client_keys_file) if settings.client_keys_file else None
-        local_state = LocalState() if keeper is None else KeeperState(keeper.client)
-        state = with_redis(settings.store, local_state)
+        state = open_state(settings.store, None if keeper is None else keeper.client)
         budgets = None if client_keys is None else Budgets(state)
         upstreams = _open_upstreams(opening, settings, upstream, budgets, keeper)
         if engines is None:
@@ -219,13 +221,8 @@ def _open_requests(
     kernel_counts: KernelCounts,
     keeper: Keeper | None,
 ) -> RecordedRequests:
-    inspected = settings.inspector == "on"
-    traces = Traces(
-        settings.inspector_traces if inspected and keeper is None else 0,
-        settings.inspector_bytes,
-        settings.inspector_seconds,
-        records_wire=inspected,
-    )
+    inspected = settings.inspector != "off"
+    traces = Traces(records_wire=inspected)
     traces.on_finish(request_log.log_answer)
     traces.on_finish(measure)
     traces.on_finish(kernel_counts.count)
@@ -236,13 +233,13 @@ def _open_requests(
         opening.callback(telemetry.close)
         traces.on_begin(telemetry.begin)
         traces.on_finish(telemetry.finish)
-    if keeper is None or not inspected:
-        return RecordedRequests(traces, traces)
-    sender = TraceSender(keeper.client, settings.inspector_bytes)
-    opening.callback(sender.close)
-    traces.on_begin(sender.begin)
-    traces.on_finish(sender.finish)  # last: it may drop parts that the other listeners read
-    return RecordedRequests(traces, RemoteTraces(keeper.client, sender.flush))
+    call = local_calls(open_traces(settings).handlers()) if keeper is None else keeper.client.call
+    sender = TraceSender(call, settings.inspector_bytes)
+    if inspected:
+        opening.callback(sender.close)
+        traces.on_begin(sender.begin)
+        traces.on_finish(sender.finish)
+    return RecordedRequests(traces, TraceReader(call, sender.flush))
 
 
 def _open_background(

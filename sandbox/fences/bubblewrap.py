@@ -111,7 +111,7 @@ def prepare_launch(
                 )
             except OSError as error:
                 raise SandboxUnavailable(
-                    f"a control group cannot be made: {error}", "see `python -m sandbox`"
+                    f"a control group cannot be made: {error}", "run `tool-emulator doctor`"
                 ) from error
             line = group.join_command(line)
         yield Launch(line, (*pass_fds, filter_fd), group)
@@ -228,9 +228,15 @@ def project_packages() -> list[Path]:
     return [folder for folder in (top / "sandbox", top / "emulator") if folder.is_dir()]
 
 
+def interpreter() -> Path:
+    """This interpreter, by a path without "..": its folders may be missing in a sandbox."""
+    started = Path(sys.executable)
+    return started.parent.resolve() / started.name
+
+
 def _readable_paths() -> list[Path]:
     """The host files that a kernel may read: the interpreter, its packages, the system libraries."""
-    python = Path(sys.executable)
+    python = interpreter()
     wanted = {python, python.resolve(), Path("/etc/ld.so.cache"), Path("/usr/bin/setpriv")}
     # An own prefix of the interpreter (a venv, pyenv) is bound completely, the system's prefix is not.
     wanted |= {Path(prefix) for prefix in (sys.prefix, sys.base_prefix)} - {

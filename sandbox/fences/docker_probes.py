@@ -2,7 +2,7 @@
 limit with only a warning, or be configured to be less strict. The probes run inside a container, as those
 of `sandbox.fences.probes` do in bubblewrap, and are the same where the promise is the same.
 
-Does not stop: what no probe tests; tests/sandbox/test_docker.py tests much more.
+Does not stop: what no probe tests; tests/sandbox/fences/test_docker.py tests much more.
 """
 
 import errno

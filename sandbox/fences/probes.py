@@ -8,7 +8,6 @@ Does not stop: what no probe tests; tests/sandbox/test_escape.py tests much more
 import errno
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,7 +161,7 @@ def probe(fences: Iterable[FenceProbe]) -> str:
 def _report() -> dict[str, Any]:
     limits = f"{_MEMORY},10,{_PROCESSES},{_MiB}"
     # -I: neither the working directory nor the environment affects imports.
-    command = [sys.executable, "-I", "-c", probe(FENCES), limits]
+    command = [str(bubblewrap.interpreter()), "-I", "-c", probe(FENCES), limits]
     with bubblewrap.prepare_launch(
         command, data_size=_MiB, memory=_MEMORY, processes=_PROCESSES
     ) as launch:

@@ -6,7 +6,7 @@ JSON. Start at `stub`, which the host calls; `calls` has the protocol of a call.
 Laws:
 
 * A kernel may run where this project is not installed: these modules import the standard library, IPython and
-  one another (tests/sandbox/test_inside.py).
+  one another (tests/sandbox/inside/test_inside.py).
 * Calls are sent in the order in which the code makes them. A cell may wait for several at the same time
   (`cells`, `tasks`); the host decides which of them share a message.
 * A program is run again from its start, so everything that differs between runs is fixed: the clock and

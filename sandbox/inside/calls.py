@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sandbox.inside.values import REFUSED, plain
+from sandbox.inside.values import REFUSED, ToolError, plain, received
 
 OFFERED: dict[str, Callable[..., Any]] = {}
 """The functions whose calls are the host's to answer."""
@@ -76,7 +76,7 @@ def seconds_waited() -> float:
 def request(payload: str) -> Any:
     """Send one call, or an array of calls, as JSON, and return the decoded reply.
 
-    Raises TypeError if the host refuses the first call.
+    Raises TypeError if the host refuses the first call, ToolError if the one call failed.
     """
     host = _hosts[0]
     began = time.monotonic()
@@ -86,7 +86,10 @@ def request(payload: str) -> Any:
         host.waited += time.monotonic() - began
     if reply.startswith(REFUSED):
         raise TypeError(reply.removeprefix(REFUSED))
-    return json.loads(reply)
+    result = received(json.loads(reply))
+    if isinstance(result, ToolError):
+        raise result
+    return result
 
 
 def write_call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

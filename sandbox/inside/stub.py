@@ -23,6 +23,7 @@ import linecache
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from IPython.core.getipython import get_ipython
@@ -32,8 +33,9 @@ from sandbox.inside.calls import OFFERED, PIECES, connect, request, write_call
 from sandbox.inside.cells import change_cells
 from sandbox.inside.clock import freeze
 from sandbox.inside.files import files, libraries, own_folder, read, remove, write
-from sandbox.inside.tasks import change_asyncio, drop_all, send_all, settled
-from sandbox.inside.values import AWAITED, VALUE_MIME, plain
+from sandbox.inside.loops import use_own_loops
+from sandbox.inside.tasks import PendingCall, change_asyncio, drop_all, send_all, settled
+from sandbox.inside.values import AWAITABLE, AWAITED, VALUE_MIME, plain
 
 __all__ = ["files", "libraries", "offer", "open_session", "prepare", "read", "remove", "write"]
 
@@ -76,6 +78,8 @@ def open_session(payload: str) -> None:
     if options["seed"]:
         freeze(options["seed"], threads.run_waiting)
     threads.take_turns(every_function=options["ordered"])
+    if options["ordered"]:
+        use_own_loops(shell)
     shell.events.register("post_run_cell", _end_piece)
     if not options["ordered"]:
         change_cells(shell)
@@ -119,6 +123,9 @@ def offer(payload: str) -> None:
 
 
 def _pausing(name: str) -> Callable[..., Any]:
+    if name.startswith(AWAITABLE):
+        return partial(PendingCall, name, starts_awaited=True)
+
     def pausing(*args: Any, **kwargs: Any) -> Any:
         call = write_call(name, args, kwargs)
         send_all()  # earlier calls leave first

@@ -1,11 +1,13 @@
 """Calls that a cell waits for at the same time, and the changes to asyncio for them. Runs inside the kernel.
 
 A cell waits for several calls at the same time in tasks (``asyncio.gather``, ``create_task``,
-``TaskGroup``), in a display and in a comprehension. Each of these is a `PendingCall` (`cells` makes them).
-Its states:
+``TaskGroup``), in a display and in a comprehension; a program in tasks. Each of these is a `PendingCall`
+(`cells` makes them, and names with the prefix `AWAITABLE`). Its states:
 
+    made -> queued: a cell's immediately, a program's when it is awaited, as a coroutine starts
     queued -> done (with a result or an error)
-    queued -> dropped: an earlier call of its display failed, or the cell was interrupted
+    queued -> dropped: an earlier call of its display failed, its coroutine was cancelled, or the cell was
+    interrupted
 
 The queue has the calls in the order in which the cell made them. It is sent to the host
 
@@ -30,6 +32,7 @@ from collections.abc import Awaitable, Generator, Iterable, Iterator
 from typing import Any
 
 from sandbox.inside.calls import LARGEST_MESSAGE, request, seconds_waited, write_call
+from sandbox.inside.values import ToolError, received
 
 _MOST_CALLS = 64
 """Of one message."""
@@ -41,7 +44,9 @@ polling."""
 class PendingCall:
     """A call whose result the cell awaits. Raises as `write_call`."""
 
-    def __init__(self, name: str, /, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self, name: str, /, *args: Any, starts_awaited: bool = False, **kwargs: Any
+    ) -> None:
         self.batch = 0
         """Calls of one display, comprehension or gather have the same number, other calls 0."""
         self._text = write_call(name, args, kwargs)
@@ -49,7 +54,8 @@ class PendingCall:
         self._value: Any = None
         self._error: Exception | None = None
         self._future: asyncio.Future[None] | None = None
-        _queue.append(self)
+        if not starts_awaited:
+            _queue.append(self)
 
     @property
     def payload(self) -> str:
@@ -76,9 +82,16 @@ class PendingCall:
     def __await__(self) -> Generator[Any, Any, Any]:
         if not self._done:
             loop = asyncio.get_running_loop()
-            self._future = self._future or loop.create_future()
+            if self._future is None:
+                self._future = loop.create_future()
+                if self not in _queue:
+                    _queue.append(self)
             _send_when_idle(loop)
-            yield from self._future
+            try:
+                yield from self._future
+            except BaseException:  # cancelled
+                self.drop()
+                raise
         return self.wait()
 
 
@@ -142,8 +155,9 @@ def _send() -> None:
     except Exception as error:  # noqa: BLE001 - it is raised where the result is awaited
         _queue.popleft().finish(error=error)
     else:
-        for result in results[: len(calls)]:
-            _queue.popleft().finish(result)
+        for result in map(received, results[: len(calls)]):
+            failed = isinstance(result, ToolError)
+            _queue.popleft().finish(None if failed else result, result if failed else None)
 
 
 def _send_when_idle(loop: asyncio.AbstractEventLoop) -> None:
@@ -153,7 +167,7 @@ def _send_when_idle(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _check_idle(loop: Any, turns: int) -> None:
-    if _queue and loop._ready and turns < _MOST_TURNS:
+    if _queue and (loop._ready or loop._stopping) and turns < _MOST_TURNS:
         loop.call_soon(_check_idle, loop, turns + 1)
         return
     _watched.clear()

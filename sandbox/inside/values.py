@@ -25,9 +25,28 @@ people."""
 AWAITED = "_awaited_"
 """The name of the function, in a kernel, that makes any value awaitable."""
 
+AWAITABLE = "_awaitable_"
+"""The prefix of names whose calls return awaitables; see `sandbox.engine.AWAITABLE`."""
+
 REFUSED = "!"
 """The first character of a reply to a kernel that refuses a call; the reason follows. No JSON begins with
 it."""
+
+FAILED = "\x00failed"
+"""The only key of an object that a host sends instead of a result, for a call that failed; its value is the
+text of the failure. The call raises `ToolError`."""
+
+
+class ToolError(RuntimeError):
+    """A call of an offered function failed; the message is what the client sent as its result."""
+
+
+def received(result: Any) -> Any:
+    """`result`, or a `ToolError` to raise if the host reports that the call failed."""
+    if isinstance(result, dict) and result.keys() == {FAILED}:
+        return ToolError(str(result[FAILED]))
+    return result
+
 
 RECORDS: dict[type, Callable[[Any], Mapping[str, Any]]] = {}
 """An engine's own record types -> a function that returns the fields. The engine adds them."""

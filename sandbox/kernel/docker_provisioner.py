@@ -19,7 +19,6 @@ from sandbox.kernel.provisioners import (
     CONNECTION,
     IpcProvisioner,
     as_json,
-    for_manager,
     new_connection,
 )
 
@@ -59,7 +58,7 @@ class DockerProvisioner(IpcProvisioner):
         # As with bubblewrap, nothing is shared: the host connects to the sockets in the kernel's own folder.
         outside = f"{self.container.root}{RUN_FOLDER}/s"
         await self._wait_until_bound(outside)
-        self.connection_info = for_manager({**inside, "ip": outside})
+        self.connection_info = {**inside, "ip": outside}  # type: ignore[typeddict-item]
         return self.connection_info
 
     def watch(self) -> int:

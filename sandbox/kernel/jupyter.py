@@ -13,13 +13,12 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Awaitable, Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Iterator, Mapping
+from typing import cast
 
 import zmq
 from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.kernelspec import KernelSpec
-from jupyter_client.manager import AsyncKernelManager
+from jupyter_client.connect import KernelConnectionInfo
 
 from sandbox.errors import SandboxDied, SandboxLimit, SandboxUnavailable
 from sandbox.kernel.connection import LARGEST_MESSAGE, LONGEST_QUEUE, NOTHING, Message, run_own
@@ -30,29 +29,6 @@ _PATIENCE = 30.0
 """Seconds for a kernel to answer after its start."""
 _SEND_SECONDS = 10
 """Seconds for a kernel to accept a message: its queue has room for many."""
-
-
-class _Manager(AsyncKernelManager):
-    """A KernelManager of one given kernelspec that writes no connection file anywhere.
-
-    The async one, since the other keeps an event loop open for each thread that called it.
-    """
-
-    def __init__(self, spec: KernelSpec) -> None:
-        super().__init__(transport="ipc", connection_file="/dev/null/unused")
-        self._kernel_spec = spec  # otherwise it looks for installed ones
-
-    def write_connection_file(self, **kwargs: Any) -> None:
-        """The kernel reads its connection from an inherited descriptor."""
-
-    def cleanup_connection_file(self) -> None:
-        """No file was written."""
-
-    def cleanup_ipc_files(self) -> None:
-        """The sockets are in the sandbox, or in the folder that the provisioner removes."""
-
-    def _connect_control_socket(self) -> None:
-        """The kernel is stopped by signals; the control channel is unused."""
 
 
 def _context() -> zmq.Context[zmq.Socket[bytes]]:
@@ -80,34 +56,30 @@ def _sending() -> Iterator[None]:
 class JupyterKernel:
     """A `KernelConnection` to a kernel on this machine, which ends with this process."""
 
-    def __init__(self, spec: KernelSpec, setup: str) -> None:
+    def __init__(self, provisioner: IpcProvisioner, setup: str) -> None:
         """`setup` is Python source to run in the kernel when the stub is loaded."""
         self._context = _context()
-        self._manager = _Manager(spec)
+        self._provisioner = provisioner
         self._watch: int | None = None
         self._client: BlockingKernelClient | None = None
         try:
-            _complete(self._manager.start_kernel())
-            self._watch = self._provisioner.watch()
-            self._connect()
+            # Without a KernelManager, which writes files and keeps a control channel.
+            connection = asyncio.run(provisioner.launch())
+            self._watch = provisioner.watch()
+            self._connect(connection)
             run_own(self, STUB_LOADER, _PATIENCE)
             run_own(self, setup, _PATIENCE)
         except BaseException as error:
             self.dispose()
             if isinstance(error, TimeoutError):
                 raise SandboxUnavailable(
-                    f"a kernel sent no answer for {_PATIENCE:g} s", "see `python -m sandbox`"
+                    f"a kernel sent no answer for {_PATIENCE:g} s", "run `tool-emulator doctor`"
                 ) from error
             raise
 
-    @property
-    def _provisioner(self) -> IpcProvisioner:
-        return cast(IpcProvisioner, self._manager.provisioner)
-
-    def _connect(self) -> None:
-        self._client = BlockingKernelClient(
-            context=self._context, **self._manager.get_connection_info(session=True)
-        )
+    def _connect(self, connection: KernelConnectionInfo) -> None:
+        self._client = BlockingKernelClient(context=self._context)
+        self._client.load_connection_info(connection)
         self._client.start_channels(hb=False, control=False)
         self._channels = {
             "iopub": self._client.iopub_channel.socket,
@@ -118,9 +90,9 @@ class JupyterKernel:
         for socket in self._channels.values():
             self._poller.register(socket, zmq.POLLIN)
         self._poller.register(self._watch, zmq.POLLIN)
-        for channel, message in self.messages(_PATIENCE):
-            # Before this, a message on iopub could be lost.
-            if channel == "iopub" and message["msg_type"] == "iopub_welcome":
+        for channel, _ in self.messages(_PATIENCE):
+            # The kernel has our subscription: from now on no message on iopub is lost.
+            if channel == "iopub":
                 return
 
     def execute(
@@ -184,35 +156,26 @@ class JupyterKernel:
         self._provisioner.signal_now(signal.SIGINT)
 
     def alive(self) -> bool:
-        return self._manager.provisioner is not None and self._provisioner.is_running()
+        return self._provisioner.is_running()
 
     def kill(self) -> None:
-        if self._manager.provisioner is not None:
-            self._provisioner.signal_now(signal.SIGKILL)
+        self._provisioner.signal_now(signal.SIGKILL)
 
     def dispose(self) -> None:
         self.kill()
         if self._client is not None:
             self._client.stop_channels()
             self._client = None
-        if self._manager.provisioner is not None:
-            if self._provisioner.process is not None:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._provisioner.popen.wait(timeout=10)
-                self._provisioner.popen.kill()
-                self._provisioner.popen.wait()
-            _complete(self._manager.cleanup_resources())
+        if self._provisioner.process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._provisioner.popen.wait(timeout=10)
+            self._provisioner.popen.kill()
+            self._provisioner.popen.wait()
+        asyncio.run(self._provisioner.cleanup())
         self._context.destroy(linger=0)
         if self._watch is not None:
             os.close(self._watch)
             self._watch = None
-
-
-def _complete(work: Awaitable[Any]) -> None:
-    async def wait() -> None:
-        await work
-
-    asyncio.run(wait())
 
 
 def _ending(code: int) -> str:

@@ -43,9 +43,9 @@ def _connect_locally(provisioner: str, config: Options) -> Callable[..., KernelC
     def start(setup: str) -> KernelConnection:
         # Imported with the first kernel: jupyter_client takes 17 MiB.
         from sandbox.kernel.jupyter import JupyterKernel
-        from sandbox.kernel.provisioners import kernel_spec
+        from sandbox.kernel.provisioners import make_provisioner
 
-        return JupyterKernel(kernel_spec(provisioner, config), setup)
+        return JupyterKernel(make_provisioner(provisioner, config), setup)
 
     return start
 

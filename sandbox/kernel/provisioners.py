@@ -17,18 +17,16 @@ import select
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from importlib.metadata import EntryPoint
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import IO, Any, Protocol
 
 from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.kernelspec import KernelSpec
-from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets import Integer
 
@@ -79,22 +77,12 @@ class Process(Protocol):
     def kill(self) -> None: ...
 
 
-def kernel_spec(provisioner: str, config: Mapping[str, int | str]) -> KernelSpec:
-    """The kernelspec of ipykernel under `provisioner`, ``module:class``; `config` sets its traits."""
-    name = provisioner.lower().replace(":", "-")
-    # As an installed entry point would; this project also runs from a plain checkout.
-    KernelProvisionerFactory.provisioners[name] = EntryPoint(
-        name, provisioner, KernelProvisionerFactory.GROUP_NAME
-    )
+def make_provisioner(kind: str, config: Mapping[str, int | str]) -> "IpcProvisioner":
+    """A provisioner (``module:class``) for one kernel with ipykernel; `config` sets its traits."""
     quiet = ["--HistoryManager.enabled=False", "--log-level=CRITICAL"]
-    return KernelSpec(
-        argv=[sys.executable, "-c", _LAUNCH, "-f", CONNECTION, *quiet],
-        display_name="Python",
-        language="python",
-        metadata={
-            "kernel_provisioner": {"provisioner_name": name, "config": dict(config)},
-        },
-    )
+    argv = [str(bubblewrap.interpreter()), "-c", _LAUNCH, "-f", CONNECTION, *quiet]
+    provisioner: IpcProvisioner = resolve_name(kind)(kernel_spec=KernelSpec(argv=argv), **config)
+    return provisioner
 
 
 class IpcProvisioner(LocalProvisioner):
@@ -119,6 +107,10 @@ class IpcProvisioner(LocalProvisioner):
         limits = f"{self.memory},{self.cpu_seconds},{self.processes},{self.data_size}"
         argv = self.kernel_spec.argv
         return {**kwargs, "cmd": [*argv[:3], limits, *argv[3:]]}
+
+    async def launch(self) -> KernelConnectionInfo:
+        """Launch the kernel as a KernelManager does."""
+        return await self.launch_kernel(**await self.pre_launch())
 
     @abstractmethod
     def signal_now(self, signum: int) -> None:
@@ -172,7 +164,7 @@ class IpcProvisioner(LocalProvisioner):
                     within = "" if ended else f" within {patience:g} s"
                     raise SandboxUnavailable(
                         f"a kernel did not get ready{within}: {(lines or ['no message'])[-1]}",
-                        "see `python -m sandbox`",
+                        "run `tool-emulator doctor`",
                     )
                 await asyncio.sleep(0.005)
 
@@ -210,7 +202,7 @@ class BubblewrapProvisioner(IpcProvisioner):
         outside = f"/proc/{self.init_pid}/root{bubblewrap.RUN_FOLDER}/s"
         await self._wait_until_bound(outside)
         self.kernel_pid = _only_child(self.init_pid)
-        self.connection_info = for_manager({**inside, "ip": outside})
+        self.connection_info = {**inside, "ip": outside}  # type: ignore[typeddict-item]
         return self.connection_info
 
     def signal_now(self, signum: int) -> None:
@@ -251,7 +243,7 @@ class UnsandboxedProvisioner(IpcProvisioner):
                 start_new_session=True,
             )
             await self._wait_until_bound(sockets)
-        self.connection_info = for_manager(info)
+        self.connection_info = info
         return self.connection_info
 
     def signal_now(self, signum: int) -> None:
@@ -265,7 +257,7 @@ class UnsandboxedProvisioner(IpcProvisioner):
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def new_connection(sockets: str) -> dict[str, Any]:
+def new_connection(sockets: str) -> Any:
     """A connection file's content, for sockets named `sockets`-1 ... `sockets`-5."""
     return {
         **{f"{channel}_port": number for number, channel in enumerate(_CHANNELS, 1)},
@@ -276,13 +268,7 @@ def new_connection(sockets: str) -> dict[str, Any]:
     }
 
 
-def for_manager(connection: dict[str, Any]) -> KernelConnectionInfo:
-    # jupyter_client types the key as str and compares it as bytes.
-    info: Any = {**connection, "key": connection["key"].encode()}
-    return info  # type: ignore[no-any-return]
-
-
-def as_json(content: dict[str, Any]) -> bytes:
+def as_json(content: Any) -> bytes:
     return json.dumps(content).encode()
 
 

@@ -94,10 +94,13 @@ class KernelSession:
 
     def open(self, preamble: str, seed: int) -> None:
         """Prepare the kernel for this session. Raises SandboxError."""
-        self._run_own(
-            stub.call("open_session", seed=seed, ordered=not self.for_cells),
-            self._offer(preamble),
-        )
+        try:
+            self._run_own(
+                stub.call("open_session", seed=seed, ordered=not self.for_cells),
+                self._offer(preamble),
+            )
+        except SandboxTimeout as error:  # no program has run yet
+            raise SandboxDied("the kernel sent no answer before the program started") from error
 
     def offer(self, names: frozenset[str], preamble: str = "") -> None:
         """Let calls of `names`, and of no others, pause from now on. Raises SandboxError."""
@@ -149,8 +152,8 @@ class KernelSession:
     def start(self, source: str) -> Step:
         return _last_step(self.run(source))
 
-    def resume(self, value: JSON) -> Step:
-        return _last_step(self.resume_with([value]))
+    def resume(self, *results: JSON) -> Step:
+        return _last_step(self.resume_with(results))
 
     def run(self, source: str) -> Iterator[Output | Step]:
         """Start a piece: its outputs as they come, a `Step` last. Raises as `start` does."""
@@ -317,8 +320,6 @@ class KernelSession:
             return None
         text = prompt.removeprefix(self._marker)
         calls, self._takes_list = stub_messages.read_calls(text, self._names)
-        if self._takes_list and not self.for_cells:
-            raise ValueError("a program's calls come one by one")
         first, *others = calls
         self._pauses += 1
         if self._pauses > self._limits.pauses:

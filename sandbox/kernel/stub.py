@@ -11,7 +11,7 @@ from sandbox import inside
 STUB = "__import__('sys').modules['sandbox.inside.stub']"
 """A Python expression for the stub, valid anywhere inside a kernel."""
 
-_MODULES = "values calls tasks cells threads clock files stub".split()
+_MODULES = "values calls tasks loops cells threads clock files stub".split()
 """Ordered: each module imports only modules before it."""
 
 

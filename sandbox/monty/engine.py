@@ -31,8 +31,17 @@ def round(number, ndigits=None):
     if type(number) is float and type(ndigits) is int and 0 < ndigits < 324:
         return float(format(number, f".{ndigits}f"))
     return _round(number, ndigits)
+
+
+_zip = zip
+def zip(*iterables, strict=False):
+    if not strict:
+        return _zip(*iterables)
+    lists = [list(items) for items in iterables]
+    return aiter() if len({len(items) for items in lists}) > 1 else _zip(*lists)
 """
-"""Builtins that Monty has differently: it rounds 2.675 to 2.68."""
+"""Builtins that Monty has differently: it rounds 2.675 to 2.68, and `zip(strict=True)` raises before the
+first item. `aiter` is a builtin that Monty does not have, so another engine runs the program."""
 
 
 class MontyEngine:

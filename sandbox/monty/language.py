@@ -19,6 +19,7 @@ import builtins
 from collections.abc import Callable, Collection
 from typing import Any
 
+from sandbox.engine import AWAITABLE
 from sandbox.errors import Unsupported
 from sandbox.monty.facts import (
     BUILTINS,
@@ -45,6 +46,8 @@ def check(tree: ast.Module, pausing: Collection[str]) -> None:
     Calls of the names in ``pausing`` pause.
     """
     program = MontyProgram(tree, frozenset(pausing))
+    if program.catches and any(name.startswith(AWAITABLE) for name in program.uses):
+        raise Unsupported("monty ends all coroutines when one fails")
     for node in program.nodes:
         rule = _RULES.get(type(node))
         problem = rule(program, node) if rule else None
@@ -292,9 +295,11 @@ def _awaited(program: MontyProgram, node: ast.Await) -> str | None:
     match node.value:
         case ast.Call(func=ast.Name(id=name)) if name in program.coroutines:
             return None
+        case ast.Call(func=ast.Name(id=name)) if name in program.pausing:
+            return None  # an `AWAITABLE` name: other awaits of pausing names were removed
         case ast.Call(func=ast.Attribute(value=ast.Name(id=module))) if module in program.modules:
             return None
-    return "no await of what may be a plain value"
+    return "no event loop: it awaits only calls, own coroutines and asyncio.gather"
 
 
 _RULES: dict[type[ast.AST], Callable[[MontyProgram, Any], str | None]] = {

@@ -6,13 +6,14 @@ import os
 import re
 import signal
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import pydantic_monty as pm
 
 from sandbox.awaits import settle_awaits
-from sandbox.engine import CHECK_PREFIX, Finished, Limits, Paused, Step
+from sandbox.engine import AWAITABLE, CHECK_PREFIX, Finished, Limits, Paused, Step
 from sandbox.errors import (
     Frame,
     ProgramFailed,
@@ -78,7 +79,9 @@ class MontySession:
         self._limits = limits
         self._pieces = MontyPieces()
         self._printed = pm.CollectString()
-        self._suspended: pm.FunctionSnapshot | None = None
+        self._suspended: pm.FunctionSnapshot | pm.FutureSnapshot | None = None
+        self._awaited: dict[int, Paused] = {}
+        """Calls of `AWAITABLE` names without a result, by monty's id of the call."""
         self._pauses = 0
         self._guarded = False
         self._errors = MontyErrors(self._pieces, limits, lambda: self._printed.output)
@@ -111,12 +114,18 @@ class MontySession:
         with self._errors.translate():
             return self._advance(self._checkout.feed_start(source, print_callback=self._printed))
 
-    def resume(self, value: JSON) -> Step:
+    def resume(self, *results: JSON) -> Step:
         if self._suspended is None:
             raise RuntimeError("the program is not paused")
         call, self._suspended = self._suspended, None
         with self._errors.translate():
-            return self._advance(call.resume({"return_value": value}))
+            if isinstance(call, pm.FunctionSnapshot):
+                return self._advance(call.resume({"return_value": results[0]}))
+            settled: dict[int, Any] = {}
+            for key, result in zip(list(self._awaited), results, strict=False):
+                settled[key] = {"return_value": result}
+                del self._awaited[key]
+            return self._advance(call.resume(settled))
 
     def kill(self) -> None:
         if self._worker is not None:
@@ -127,6 +136,8 @@ class MontySession:
         """Answer requests that do not concern the host, until the program pauses or finishes."""
         while True:
             match snapshot:
+                case pm.MontyComplete() if self._awaited:
+                    raise Unsupported("monty drops calls that nothing awaits")
                 case pm.MontyComplete():
                     return self._finished(snapshot.output)
                 case pm.NameLookupSnapshot():
@@ -139,8 +150,18 @@ class MontySession:
                     except NotPlain as error:
                         snapshot = snapshot.resume({"exception": TypeError(str(error))})
                         continue
+                    if snapshot.function_name.startswith(AWAITABLE):
+                        self._awaited[snapshot.call_id] = paused
+                        snapshot = snapshot.resume({"future": ...})
+                        continue
+                    if self._awaited:
+                        raise Unsupported("monty makes no other call while some are awaited")
                     self._suspended = snapshot
                     return paused
+                case pm.FutureSnapshot():
+                    self._suspended = snapshot
+                    first, *others = self._awaited.values()
+                    return replace(first, pending=tuple(others))
                 case pm.FunctionSnapshot():
                     snapshot = self._unknown_call(snapshot)
                 case _:

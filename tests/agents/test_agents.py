@@ -17,15 +17,12 @@ from tests.agents.obedient import STYLES, Obedient, Style
 from tests.agents.tasks import TASKS, Task
 from tests.conftest import StartProxy
 from tests.support.metrics import requests_so_far
-from tests.support.runs import is_wanted
 from tests.support.scripted import ScriptedUpstream
-
-WANTED = [agent for agent in AGENTS if is_wanted(agent.environment)]
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 @pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("agent", WANTED, ids=lambda agent: agent.environment.name)
+@pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.environment.name)
 def test_an_agent_does_a_task(
     start_proxy: StartProxy,
     upstream: ScriptedUpstream,
@@ -54,6 +51,8 @@ def test_an_agent_does_a_task(
     for name, text in task.afterwards.items():
         assert (work / name).read_text() == text, told
     assert model.turns == (2 if style == "as a program" else len(task.steps) + 1), told
+    record_property("environment", agent.environment.name)
+    record_property("style", style)
     record_property("requests", requests_so_far(url) - before)
     record_property("turns", model.turns)
     record_property("aside", model.aside)

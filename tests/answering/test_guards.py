@@ -271,17 +271,6 @@ def test_an_empty_answer_is_asked_for_again(
         assert answer.choices[0].message.content == "Here I am."
 
 
-@pytest.mark.parametrize("field", ["grammar", "guided_grammar"])
-def test_a_repair_may_be_held_by_a_grammar(
-    start_proxy: StartProxy, upstream: ScriptedUpstream, field: Any
-) -> None:
-    client = openai.OpenAI(base_url=start_proxy(retry_grammar=field), api_key="k")
-    upstream.reply("```python\nget_weather(town='x')\n```", LONDON)
-    client.chat.completions.create(model="m", messages=ASK, tools=[GET_WEATHER])
-    assert field not in upstream.requests[0]
-    assert "root ::= calls\n" in upstream.requests[1][field]
-
-
 DRAFT = f"The tool is right.\n{LONDON}\nThat is it."
 THOUGHTS = {
     "a field": Reply("", reasoning=DRAFT),

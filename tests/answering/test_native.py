@@ -14,7 +14,7 @@ import openai
 import pytest
 
 from tests.conftest import StartProxy
-from tests.support.raw_http import send
+from tests.support.raw_http import read_page, send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import function
 
@@ -219,11 +219,9 @@ def native(start_proxy: StartProxy) -> Iterator[openai.OpenAI]:
 
 
 def counts(client: openai.OpenAI) -> dict[str, float]:
-    import urllib.request
 
     address = str(client.base_url).removesuffix("/v1/") + "/metrics"
-    with urllib.request.urlopen(address) as answer:
-        lines = answer.read().decode().splitlines()
+    lines = read_page(address).splitlines()
     begin = 'emulator_native_repairs_total{kind="'
     return {
         line.removeprefix(begin).partition('"')[0]: float(line.rpartition(" ")[2])
@@ -405,27 +403,33 @@ def test_a_call_that_quotes_a_message_stays_words(
     assert markup in (answer.message.content or "")
 
 
+GREEN = frames(call("report_color", '{"color": "green"}'))
+WORDS = frames({"content": "green"}, finish="stop")
+
+
 @pytest.mark.parametrize(
-    ("reply", "is_native"),
+    ("replies", "is_native"),
     [
-        (frames(call("report_color", '{"color": "green"}')), True),
-        (frames(call("report_color", "{'color': 'green'}")), True),
-        (frames({"content": "green"}, finish="stop"), False),
-        (frames(call("other", "{}")), False),
-        (Reply(status=400), False),
-        (Reply(status=404), False),
+        ([GREEN] * 2, True),
+        ([frames(call("report_color", "{'color': 'green'}"))] * 2, True),
+        ([frames({"content": "green"}, finish="stop")] * 2, False),
+        ([frames(call("other", "{}"))] * 2, False),
+        ([GREEN, WORDS, GREEN], True),
+        ([GREEN, WORDS, WORDS], False),
+        ([Reply(status=400)], False),
+        ([Reply(status=404)], False),
     ],
-    ids=["calls", "calls loosely", "words", "another function", "400", "404"],
+    ids=["calls", "loosely", "words", "another function", "2 of 3", "1 of 3", "400", "404"],
 )
-def test_auto_asks_once_and_remembers(
-    start_proxy: StartProxy, upstream: ScriptedUpstream, reply: Reply, is_native: bool
+def test_auto_asks_until_two_replies_agree_and_remembers(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, replies: list[Reply], is_native: bool
 ) -> None:
     url = start_proxy(tools="auto")
     body = {"model": "m", "messages": QUESTION, "tools": [GET_WEATHER]}
-    upstream.reply(reply, "Hello.", "Hello.")
+    upstream.reply(*replies, "Hello.", "Hello.")
     for _ in range(2):
         assert send(f"{url}/v1/chat/completions", body)[0] == 200
-    probe, *rest = upstream.requests
+    probe, rest = upstream.requests[0], upstream.requests[len(replies) :]
     assert probe["tools"][0]["function"]["name"] == "report_color"
     assert [("tools" in request) for request in rest] == [is_native, is_native]
 
@@ -435,23 +439,27 @@ def test_auto_does_not_remember_what_says_nothing(
 ) -> None:
     url = start_proxy(tools="auto", upstream_retries=0)
     body = {"model": "m", "messages": QUESTION, "tools": [GET_WEATHER]}
-    upstream.reply(
-        Reply(status=503), "Hello.", frames(call("report_color", '{"color": "red"}')), "Hello."
-    )
+    upstream.reply(Reply(status=503), "Hello.", GREEN, GREEN, "Hello.")
     for _ in range(2):
         assert send(f"{url}/v1/chat/completions", body)[0] == 200
-    assert [("tools" in request) for request in upstream.requests] == [True, False, True, True]
+    assert [("tools" in request) for request in upstream.requests] == [
+        True,
+        False,
+        True,
+        True,
+        True,
+    ]
 
 
 def test_what_auto_found_out_outlives_the_process(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Any
 ) -> None:
     body = {"model": "m", "messages": QUESTION, "tools": [GET_WEATHER]}
-    upstream.reply(frames(call("report_color", '{"color": "red"}')), "Hello.", "Hello.")
+    upstream.reply(GREEN, GREEN, "Hello.", "Hello.")
     for _ in range(2):
         url = start_proxy(tools="auto", store=str(tmp_path / "kept.sqlite"))
         assert send(f"{url}/v1/chat/completions", body)[0] == 200
-    assert [len(request["tools"]) for request in upstream.requests] == [1, 1, 1]
+    assert [len(request["tools"]) for request in upstream.requests] == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ After a change that is meant: ``UPDATE_GOLDEN=1 make test``, then read the diff.
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -53,11 +54,13 @@ CHOICES = {
     "one at a time": CallPolicy(one_at_a_time=True),
 }
 MODELS = {"default": "gpt-4", "reasoning": "deepseek-r1", "tiny": "smollm2-135m-instruct"}
+MODELS["constrained"] = "gpt-4"
 
 CASES = [
     *(("first turn", choice, "default") for choice in CHOICES),
     *(("first turn", "auto", model) for model in ("reasoning", "tiny")),
     ("first turn", "named", "tiny"),
+    *(("first turn", choice, "constrained") for choice in CHOICES),
     *(("results", "auto", model) for model in MODELS),
 ]
 
@@ -82,9 +85,11 @@ def test_the_messages_for_a_model_are_golden(conversation: str, choice: str, mod
     profile = choose("auto", MODELS[model])
     if profile.few_shot:
         turn = tiny_turn(messages, toolset, CHOICES[choice])
-        told = [*turn.messages, {"role": "grammar", "content": turn.grammar}]
+        schema = json.dumps(turn.schema)
+        told = [*turn.messages, {"role": "schema", "content": schema}]
     else:
-        told = instruct(messages, toolset, CHOICES[choice], profile)
+        constrained = model == "constrained"
+        told = instruct(messages, toolset, CHOICES[choice], profile, constrained=constrained)
     words = written(told)
     assert words == golden(f"{conversation} {choice} {model}", words)
 
@@ -148,6 +153,12 @@ def test_the_words_of_a_repair_are_golden(kind: str) -> None:
     told = repair_messages("the reply", kind=kind.split(maxsplit=1)[0], **REPAIRS[kind])
     words = written(told)
     assert words == golden(f"repair {kind}", words)
+
+
+@pytest.mark.parametrize("kind", ["invalid", "required"])
+def test_the_words_of_a_constrained_repair_are_golden(kind: str) -> None:
+    words = written(repair_messages("{}", kind=kind, constrained=True, **REPAIRS[kind]))
+    assert words == golden(f"repair {kind} constrained", words)
 
 
 ONE_STRING = function("search", strings("query"))

@@ -258,7 +258,7 @@ def test_what_is_taught_later_does_not_rewrite_the_instructions() -> None:
 
 # Size
 
-MAX_WORDS = 722
+MAX_WORDS = 767
 """Characters of our words around the stubs, the example of the request's own tools included."""
 
 

@@ -1,4 +1,4 @@
-"""The turn of a very small model: which functions it sees, in which messages, under which grammar."""
+"""The turn of a very small model: which functions it sees, in which messages, under which schema."""
 
 from __future__ import annotations
 
@@ -135,27 +135,82 @@ def test_a_result_is_put_to_the_model_as_the_answer_to_say() -> None:
     content = (
         "What's the weather in London?\n\nThe answer is: 15 degrees\n\nSay it in one sentence."
     )
-    assert (told.messages, told.grammar) == ([{"role": "user", "content": content}], None)
+    assert (told.messages, told.schema) == ([{"role": "user", "content": content}], None)
 
 
 def test_after_a_result_a_required_call_may_copy_from_it() -> None:
-    grammar = turn(CALLED, CallPolicy(required=True)).grammar
-    assert grammar is not None
-    assert '"degrees"' in grammar
-    assert "prose" not in grammar
+    schema = turn(CALLED, CallPolicy(required=True)).schema
+    assert "15 degrees" in schema["$defs"]["copied"]["enum"]
+    assert [*schema["properties"]] == ["calls"]
+
+
+EVERYTHING = function(
+    "everything",
+    {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string"},
+            "code": {"type": "string", "pattern": "^[A-Z]{2}[0-9]$"},
+            "level": {"enum": ["low", "high"]},
+            "days": {"type": "integer", "minimum": 1, "maximum": 9},
+            "share": {"type": "number", "minimum": 0, "maximum": 1.5},
+            "urgent": {"type": "boolean"},
+            "mode": {"enum": ["fast", "slow"]},
+        },
+        "required": ["city", "code", "level", "days", "share"],
+    },
+)
 
 
 @pytest.mark.parametrize(
-    ("choice", "root", "calls"),
+    ("request_text", "expected"),
     [
-        (CallPolicy(), "calls | prose", 'call ("\\n" call){0,7}'),
-        (CallPolicy(required=True), "calls", 'call ("\\n" call){0,7}'),
-        (CallPolicy(required=True, name="get_weather", one_at_a_time=True), "calls", "call"),
+        (
+            "Bring Bob to Old Oslo, code AB1, level high, for 3 of 12 days, 0.5 of it, urgent",
+            {"code": {"enum": ["AB1"]}, "level": {"enum": ["high"]}, "days": {"enum": [3]},
+             "share": {"enum": [0.5]}, "urgent": {"type": "boolean"}},
+        ),
+        # What the request does not say: required values are free, optional ones are left out.
+        (
+            "Go",
+            {"code": {"type": "string", "pattern": "^[A-Z]{2}[0-9]$"},
+             "level": {"enum": ["low", "high"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9},
+             "share": {"type": "integer", "minimum": 0, "maximum": 1}},
+        ),
+    ],
+)  # fmt: skip
+def test_values_are_copied_from_the_request(request_text: str, expected: dict[str, Any]) -> None:
+    messages = [Message(role="user", content=request_text)]
+    schema = tiny_turn(messages, Toolset.parse([EVERYTHING]), CallPolicy(required=True)).schema
+    assert schema is not None
+    arguments = schema["properties"]["calls"]["items"]["properties"]["arguments"]["properties"]
+    assert arguments.pop("city") == {"$ref": "#/$defs/copied"}
+    assert arguments == expected
+    assert ("Old Oslo" in schema["$defs"]["copied"]["enum"]) is ("Oslo" in request_text)
+
+
+def test_a_long_request_offers_its_shortest_runs_of_words() -> None:
+    words = " ".join(f"w{n}" for n in range(150))
+    schema = turn([{"role": "user", "content": words}], CallPolicy(required=True)).schema
+    runs = schema["$defs"]["copied"]["enum"]
+    assert (len(runs), runs[149:152]) == (400, ["w149", "w0 w1", "w1 w2"])
+
+
+@pytest.mark.parametrize(
+    ("choice", "ways"),
+    [
+        (CallPolicy(), ["say", "calls"]),
+        (CallPolicy(required=True), ["calls"]),
+        (CallPolicy(required=True, name="get_weather"), ["calls"]),
     ],
 )
-def test_the_grammar_follows_tool_choice(choice: CallPolicy, root: str, calls: str) -> None:
-    rules = dict(line.split(" ::= ", 1) for line in turn([QUESTION], choice).grammar.splitlines())
-    assert (rules["root"], rules["calls"]) == (root, calls)
+def test_the_schema_follows_tool_choice_and_has_one_call(
+    choice: CallPolicy, ways: list[str]
+) -> None:
+    schema = turn([QUESTION], choice).schema
+    parts = schema.get("anyOf", [schema])
+    assert [name for part in parts for name in part["properties"]] == ways
+    assert parts[-1]["properties"]["calls"]["maxItems"] == 1
 
 
 def test_a_conversation_that_ends_with_the_model_gets_the_functions_alone() -> None:

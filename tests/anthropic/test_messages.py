@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 
 from tests.conftest import StartProxy
 from tests.support.places import needs_bubblewrap
-from tests.support.raw_http import send
+from tests.support.raw_http import fetch, send
 from tests.support.scripted import USAGE, Reply, ScriptedUpstream
 
 GET_WEATHER: dict[str, Any] = {
@@ -214,13 +213,9 @@ def test_the_events_of_a_stream_come_in_anthropics_order(
         "tools": [GET_WEATHER],
         "thinking": {"type": "enabled", "budget_tokens": 1024},
     }
-    request = urllib.request.Request(
-        f"{proxy}/v1/messages", json.dumps(body).encode(), {"content-type": "application/json"}
-    )
-    with urllib.request.urlopen(request) as response:
-        assert response.headers["content-type"].split(";")[0] == "text/event-stream"
-        text = response.read().decode()
-    frames = [frame.split("\n") for frame in text.strip().split("\n\n")]
+    _, headers, data = fetch(f"{proxy}/v1/messages", body)
+    assert headers["content-type"].split(";")[0] == "text/event-stream"
+    frames = [frame.split("\n") for frame in data.decode().strip().split("\n\n")]
     events = [json.loads(data.removeprefix("data: ")) for _, data in frames]
     assert [name.removeprefix("event: ") for name, _ in frames] == [e["type"] for e in events]
     kinds = [

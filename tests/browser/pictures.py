@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from tests.browser.test_inspector import proxy
+from tests.browser.test_inspector import proxy, signed_in
 
 DOCS = Path(__file__).parents[2] / "docs"
 WIDTH = 1000
@@ -20,7 +20,7 @@ def main() -> None:
         chromium = playwright.chromium.launch(
             executable_path=os.environ.get("CHROMIUM", "/usr/bin/chromium"), args=["--no-sandbox"]
         )
-        page = chromium.new_page(viewport={"width": WIDTH, "height": 420}, base_url=url)
+        page = signed_in(chromium, url, viewport={"width": WIDTH, "height": 420}).new_page()
         page.goto("/?q=qwen")
         page.screenshot(path=DOCS / "inspector-requests.png")
         first = page.locator(".requests tbody a").last.get_attribute("href")

@@ -14,12 +14,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("playwright", reason="`make test-browser` has it, in an environment of its own")
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 VIEWS = ("pipeline", "program", "repairs", "timing", "stream", "copy")
@@ -93,10 +94,20 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
+def signed_in(browser: Browser, url: str, **options: Any) -> BrowserContext:
+    """A context whose browser has opened the address with the token."""
+    context = browser.new_context(base_url=url, **options)
+    first = context.new_page()
+    first.goto("/?token=the-token")
+    assert first.url == f"{url}/"
+    first.close()
+    return context
+
+
 @pytest.fixture
 def page(browser: Browser, url: str) -> Iterator[Page]:
     """A page on which nothing may go wrong unseen."""
-    context = browser.new_context(base_url=url, viewport={"width": 1200, "height": 900})
+    context = signed_in(browser, url, viewport={"width": 1200, "height": 900})
     opened = context.new_page()
     wrong: list[str] = []
     opened.on("pageerror", lambda error: wrong.append(str(error)))
@@ -173,7 +184,7 @@ def test_a_drawing_that_a_cell_has_made_is_shown_and_runs_nothing(page: Page) ->
 
 
 def test_without_the_script_links_lead_through_the_turns(browser: Browser, url: str) -> None:
-    context = browser.new_context(base_url=url, java_script_enabled=False)
+    context = signed_in(browser, url, java_script_enabled=False)
     page = context.new_page()
     page.goto(f"{requests(page)[-1]}/program")
     expect(page.get_by_role("slider")).to_have_count(0)
@@ -195,7 +206,7 @@ def test_a_recorded_request_lends_its_tools_to_the_playground(page: Page) -> Non
 def test_ten_thousand_requests_are_no_slower_than_fifty(browser: Browser) -> None:
     """The page has fifty rows, however many there are; how long it took is printed (`-s`)."""
     with proxy("many") as url:
-        context = browser.new_context(base_url=url)
+        context = signed_in(browser, url)
         page = context.new_page()
         took: dict[str, float] = {}
         for what, path, rows in [

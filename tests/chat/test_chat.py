@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import urllib.request
 from typing import Any
 
 import openai
@@ -13,6 +12,7 @@ from openai.types.chat import ChatCompletion
 
 from tests.conftest import StartProxy
 from tests.support.chat import ASK, BOTH, LONDON, calls
+from tests.support.raw_http import connect, fetch, post_bytes, read_until
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import CREATE_EVENT, GET_WEATHER, SEND_MAIL
 
@@ -356,22 +356,14 @@ def test_a_silent_upstream_is_bridged_with_comments(
 ) -> None:
     """Also beside a stream that wants them seldom: one thread writes those of all."""
     body = {"model": "m", "messages": ASK, "tools": [GET_WEATHER], "stream": True}
-
-    def asked(proxy: str) -> urllib.request.Request:
-        return urllib.request.Request(
-            f"{proxy}/v1/chat/completions",
-            json.dumps(body).encode(),
-            {"content-type": "application/json"},
-        )
-
     upstream.reply(
         Reply(chunks=["Hello there", "x"], fault="silent", after=1),
         Reply(chunks=["Hello", " world"], delay=0.4),
     )
-    with urllib.request.urlopen(asked(start_proxy(ping_seconds=10))) as other:
-        other.readline()
-        with urllib.request.urlopen(asked(start_proxy(ping_seconds=0.05))) as response:
-            text = response.read().decode()
+    with connect(start_proxy(ping_seconds=10), post_bytes("/v1/chat/completions", body)) as other:
+        read_until(other, b"Hello there")
+        _, _, data = fetch(f"{start_proxy(ping_seconds=0.05)}/v1/chat/completions", body)
+    text = data.decode()
     assert "\n: ping\n" in text.replace("\r", "")
     assert text.rstrip().endswith("data: [DONE]")
 
@@ -385,14 +377,9 @@ def test_a_stream_begins_before_the_upstream_has_answered(
     body = {"model": "m", "messages": ASK, "stream": True}
     answers = []
     for _ in range(2):
-        request = urllib.request.Request(
-            f"{proxy}/v1/chat/completions",
-            json.dumps(body).encode(),
-            {"content-type": "application/json"},
-        )
-        with urllib.request.urlopen(request) as response:
-            assert response.status == 200
-            answers.append(response.read().decode().replace("\r", ""))
+        status, _, data = fetch(f"{proxy}/v1/chat/completions", body)
+        assert status == 200
+        answers.append(data.decode().replace("\r", ""))
     assert all(answer.startswith(": ping\n") for answer in answers)
     assert answers[0].rstrip().endswith("data: [DONE]")
     error = json.loads(answers[1].rstrip().rpartition("data: ")[2])["error"]

@@ -6,7 +6,6 @@ The requests and the schemas are those of `openai_wire.py`.
 from __future__ import annotations
 
 import json
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ import jsonschema
 import pytest
 
 from tests.support.openai_wire import NEVER_FORWARDED, example, recorded_requests, validator
+from tests.support.raw_http import fetch
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import CREATE_EVENT, GET_WEATHER
 
@@ -35,14 +35,9 @@ def ask_stream(proxy: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def post(proxy: str, body: Mapping[str, Any]) -> bytes:
-    request = urllib.request.Request(
-        f"{proxy}/v1/chat/completions",
-        json.dumps(body).encode(),
-        {"content-type": "application/json"},
-    )
-    with urllib.request.urlopen(request) as response:
-        assert response.headers["x-request-id"]
-        return response.read()
+    status, headers, data = fetch(f"{proxy}/v1/chat/completions", body)
+    assert status == 200 and headers["x-request-id"]
+    return data
 
 
 # The rules of chunks

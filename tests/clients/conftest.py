@@ -6,43 +6,56 @@ proxy's environment (`PROXY_PYTHON`, or else `.venv`). The client frameworks liv
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import socket
-import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 
-from tests.clients.compatibility import Results
+from tests.support.compatibility import FEATURES
+from tests.support.processes import proxy
 from tests.support.scripted import ScriptedUpstream
 
 ROOT = Path(__file__).parents[2]
-PROXY_PYTHON = os.environ.get("PROXY_PYTHON") or str(ROOT / ".venv" / "bin" / "python")
-STARTS_WITHIN_SECONDS = 60
-CLIENT_KEY = "client-key"
-PROXY_SETTINGS = {
-    "EMULATOR_CONFIG": os.devnull,
-    "EMULATOR_STORE": ":memory:",
-    "EMULATOR_FILES_DIR": ":temporary:",
-    "EMULATOR_WARM_KERNELS": "0",
-    "EMULATOR_LOG_LEVEL": "warning",
+REQUIREMENTS = {
+    "openai_3": ROOT / "requirements-clients.txt",
+    "openai_2": ROOT / "requirements-clients-old.txt",
 }
+"""The folder of tests -> what its environment is made of."""
+PROXY_PYTHON = os.environ.get("PROXY_PYTHON") or str(ROOT / ".venv" / "bin" / "python")
+CLIENT_KEY = "client-key"
+OPTIONS = ("--api-key", "upstream-key", "--store", ":memory:", "--log-level", "warning")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--results", type=Path, help="write what worked to this JSON file")
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """Record for docs/compatibility.md what a test is of: the client and the packages that its file names as
+    CLIENT and PACKAGES, and the features of its marks. A file that names no client has no row."""
+    for item in items:
+        if not hasattr(item.module, "CLIENT"):
+            continue
+        features = [mark.args[0] for mark in item.iter_markers("feature")]
+        assert set(features) <= set(FEATURES), item.nodeid
+        pins = read_pins(REQUIREMENTS[item.path.parent.name])
+        packages = ", ".join(f"`{name}{pins[name]}`" for name in item.module.PACKAGES)
+        item.user_properties += [("client", item.module.CLIENT), ("packages", packages)]
+        item.user_properties.append(("features", ", ".join(features)))
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    if path := config.getoption("--results"):
-        config.pluginmanager.register(Results(path))
+@cache
+def read_pins(requirements: Path) -> dict[str, str]:
+    """Package -> the versions asked for: ``{"openai": "~=3.52", "npm:ai": "@^7.0.173"}``."""
+    pins = {}
+    for line in requirements.read_text().splitlines():
+        if match := re.match(r"([\w.-]+)(?:\[.*?\])?\s*([~=<>!][^;#]*)", line):
+            pins[match[1]] = match[2].strip()
+    node = json.loads((ROOT / "tests/clients/node/package.json").read_text())["dependencies"]
+    return pins | {f"npm:{name}": f"@{version}" for name, version in node.items()}
 
 
 class SharedUpstream(ScriptedUpstream):
@@ -90,39 +103,11 @@ def running_proxy(
     shared_upstream: SharedUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     """The URL of the proxy's API, ``http://127.0.0.1:PORT/v1``."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     log = tmp_path_factory.mktemp("proxy") / "log"
-    foreign = ("EMULATOR_", "OPENAI_", "DEEPSEEK_", "PYTEST_")
-    inherited = {name: v for name, v in os.environ.items() if not name.startswith(foreign)}
-    command = [PROXY_PYTHON, "app.py", "--port", str(port), "--api-key", "upstream-key"]
-    command += ["--base-url", shared_upstream.base_url]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=inherited | PROXY_SETTINGS, stdout=output, stderr=output
-        )
-    try:
-        if not _answers(process, f"http://127.0.0.1:{port}/healthz"):
-            pytest.exit(f"The proxy did not start ({' '.join(command)}):\n{log.read_text()}", 3)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        process.terminate()
-        process.wait(30)
-        sys.stderr.write(log.read_text()[-4000:])
-
-
-def _answers(process: subprocess.Popen[bytes], url: str) -> bool:
-    """Wait until the proxy answers; False if it ends before or takes too long."""
-    deadline = time.monotonic() + STARTS_WITHIN_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            urllib.request.urlopen(url, timeout=5).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return True
-    return False
+    command = (PROXY_PYTHON, "app.py")
+    with proxy(shared_upstream.base_url, log, *OPTIONS, command=command) as (_, url):
+        yield f"{url}/v1"
+    sys.stderr.write(log.read_text()[-4000:])
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def test_a_first_request_imports_nothing_but_the_generator_of_models(
     """All that any request needs is there before it; what only nested schemas need (16 MiB) is not."""
     said, given, packages, *_ = ask(tmp_path, ["monty"], parameters, call)
     assert (said, given) == (0, arguments)
-    assert packages["with it"] == imported
+    assert [name for name in packages["with it"] if name != "encodings"] == imported  # a codec
     assert "datamodel_code_generator" not in packages["before"]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.command_line import command_line, served
+from tests.support.raw_http import fetch
 from tests.support.scripted import Reply, ScriptedUpstream
 
 CALL = '```python\nget_weather(location="London")\n```'
@@ -102,7 +103,12 @@ def test_an_open_stream_ends_in_peace_and_a_second_ctrl_c_does_not_wait(tmp_path
         printed = proxy.wait_for("}}]}'")
         address = re.search(r"Serving http://127\.0\.0\.1:(\d+)/v1 in front", printed)
         assert address is not None, printed
-        assert f"The inspector shows each request: http://127.0.0.1:{address[1]}/\n" in printed
+        pages = f"http://127.0.0.1:{address[1]}/"
+        token = re.search(
+            rf"The inspector shows each request: ({pages}\?token=\w{{48}})\n", printed
+        )
+        assert token is not None, printed
+        assert [fetch(pages)[0], fetch(token[1])[0]] == [401, 303]
         with stream(int(address[1])), stream(int(address[1])) as ending:
             proxy.interrupt()
             proxy.wait_for("open request(s) have 3600 s to finish; press Ctrl-C again to stop")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,15 +66,3 @@ def test_a_models_name_is_data_in_the_line_to_try(model: str) -> None:
     assert len(words) == 6
     body = json.loads(words[5])
     assert body["model"] == model.replace('"', "").replace("\n", "")
-
-
-def test_the_start_points_at_the_data_of_an_older_version(tmp_path: Path) -> None:
-    old = tmp_path / ".cache" / "tool-use-api-emulator"
-    new = tmp_path / "state" / "tool-use-api-emulator"
-    settings = Settings(store=str(new / "programs.sqlite"))
-    assert start_messages.old_location(settings, tmp_path) == ""
-    old.mkdir(parents=True)
-    (old / "programs.sqlite").touch()
-    assert start_messages.old_location(settings, tmp_path).endswith(f"mv {old} {new}")
-    new.mkdir(parents=True)
-    assert start_messages.old_location(settings, tmp_path) == ""

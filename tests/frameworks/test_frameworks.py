@@ -22,10 +22,8 @@ from tests.agents.obedient import Disobedient, block, read_stubs, text_of
 from tests.conftest import StartProxy
 from tests.frameworks.frameworks import FRAMEWORKS, Framework
 from tests.support.metrics import requests_so_far
-from tests.support.runs import is_wanted
 from tests.support.scripted import ScriptedUpstream
 
-WANTED = [framework for framework in FRAMEWORKS if is_wanted(framework.environment)]
 PROGRAMS = Path(__file__).parent / "programs"
 SECONDS = 140
 
@@ -109,7 +107,7 @@ def forecast(stubs: Mapping[str, Any], prompt: str, called: bool) -> str:
     return block(f"{name}(city={VALUES['city']!r}, days={VALUES['days']!r})")
 
 
-@pytest.mark.parametrize("framework", WANTED, ids=lambda framework: framework.environment.name)
+@pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda framework: framework.environment.name)
 def test_a_framework_goes_through_several_turns_and_a_structured_answer(
     start_proxy: StartProxy,
     upstream: ScriptedUpstream,
@@ -148,5 +146,6 @@ def test_a_framework_goes_through_several_turns_and_a_structured_answer(
     for answer, weather in zip(found["answers"], WEATHER.values(), strict=True):
         assert weather in answer
     assert found["forecast"] == VALUES
+    record_property("environment", framework.environment.name)
     record_property("requests", requests_so_far(url))
     record_property("turns", len(upstream.requests))

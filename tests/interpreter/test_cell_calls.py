@@ -297,3 +297,37 @@ def test_calls_leave_together_over_responses_and_messages_too(
     answer = http.post("/messages", json=request).json()
     assert answer["content"][-1]["text"] == "Done."
     assert "['a', 'bb']" in upstream.requests[-1]["messages"][-1]["content"]
+
+
+REJECTED = "exec command rejected by user"
+FAILED_CALLS: list[tuple[str, str, list[list[str]], str]] = [
+    # The cell, the result of its calls about "a", the calls of each message, and what the model reads.
+    ("send('a')\nsend('bb')", "Error: no such box", [["send(a)"]], "ToolError: Error: no such box"),
+    ("try:\n    send('a')\nexcept Exception as e:\n    print('caught', e)\nsend('bb')",
+     "Error: no such box", [["send(a)"], ["send(bb)"]], "caught Error: no such box"),
+    ("import asyncio\nx = await asyncio.gather(send('a'), send('bb'), return_exceptions=True)\n"
+     "print(type(x[0]).__name__, x[1]['of'])", "Error: no such box", [["send(a)", "send(bb)"]],
+     "ToolError bb"),
+    ("x = [get_price(n) for n in ('bb', 'a')]\nprint(x)", "Error: no such box",
+     [["get_price(bb)", "get_price(a)"]], "ToolError: Error: no such box"),
+    ("send('a')\nsend('bb')", REJECTED, [["send(a)"]], f"ToolError: {REJECTED}"),
+    ("try:\n    send('a')\nexcept:\n    pass\ntry:\n    send('bb')\nexcept TypeError as e:\n    print(e)",
+     REJECTED, [["send(a)"]], "send() was not called: the user rejected send()"),
+]  # fmt: skip
+
+
+def test_a_failed_call_raises_in_the_cell_and_after_a_refusal_no_call_leaves(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    container = _container(proxy)
+    for code, result, expected, printed in FAILED_CALLS:
+        upstream.reply(f"```python\n{code}\n```", "Done.")
+        shop = Shop(proxy, container)
+        rounds = []
+        while calls := shop.ask():
+            rounds.append([f"{name}({about})" for _, name, about in calls])
+            for call in calls:
+                content = result if call[2] == "a" else _result(call)
+                shop.messages.append({"role": "tool", "tool_call_id": call[0], "content": content})
+        assert rounds == expected, code
+        assert printed in upstream.requests[-1]["messages"][-1]["content"]

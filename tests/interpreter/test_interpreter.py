@@ -22,6 +22,7 @@ from sandbox.fences import probes
 from sandbox.kernel.stub import STUB
 from tests.conftest import StartProxy
 from tests.support.containers import Container
+from tests.support.raw_http import send
 from tests.support.scripted import ScriptedUpstream
 
 _PROBLEM = probes.problem()
@@ -622,6 +623,15 @@ def test_a_named_container_is_used_and_one_that_is_not_there_is_a_404(
         ({"container": 1}, "tools[0].container"),
         ({"container": {"type": "auto", "memory_limit": "3g"}}, "tools[0].container.memory_limit"),
         ({"container": {"type": "auto", "memory_limit": "64g"}}, "memory_limit"),
+        (
+            {
+                "container": {
+                    "type": "auto",
+                    "network_policy": {"type": "allowlist", "allowed_domains": ["a.b"]},
+                }
+            },
+            "tools[0].container.network_policy.type",
+        ),
     ],
 )
 def test_a_container_that_makes_no_sense_is_refused(
@@ -630,6 +640,24 @@ def test_a_container_that_makes_no_sense_is_refused(
     with pytest.raises(openai.BadRequestError) as error:
         chat(client, "?", tools=[{"type": "code_interpreter", **tool}])
     assert error.value.param == param
+
+
+def test_one_client_cannot_take_all_kernels(start_proxy: StartProxy) -> None:
+    proxy = start_proxy(client_keys=("ann", "bob", "eve"), max_kernels=4)
+    ran: dict[str, list[int]] = {"ann": [], "bob": [], "eve": []}
+    containers = []
+    for key in ("ann", "ann", "ann", "bob", "bob", "eve"):
+        headers = {"authorization": f"Bearer {key}"}
+        made = send(f"{proxy}/v1/containers", {"name": "c"}, headers)[2]["id"]
+        execute = f"{proxy}/v1/containers/{made}/execute"
+        status, _, answer = send(execute, {"code": "1"}, headers)
+        assert status == 200 or answer["error"]["code"] == "overloaded"
+        ran[key].append(status)
+        containers.append((execute, headers, status))
+    assert ran == {"ann": [200, 200, 503], "bob": [200, 503], "eve": [200]}
+    assert [send(path, {"code": "1"}, headers)[0] for path, headers, _ in containers] == [
+        status for *_, status in containers
+    ]
 
 
 def test_the_model_is_told_which_libraries_and_files_there_are(

@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from sandbox.fences import probes
-from tests.support.random_cells import NAMES, CellWriter, reference, result, stretches
+from tests.support.random_cells import NAMES, random_cells, reference, result, stretches
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import function, strings
 
@@ -53,7 +53,7 @@ def held_the_law(url: str, upstream: ScriptedUpstream, seeds: Iterable[int]) -> 
     with httpx2.Client(base_url=f"{url}/v1", timeout=120) as http:
         container = http.post("/containers", json={"name": "random"}).json()["id"]
         for seed in seeds:
-            cells = CellWriter(random.Random(seed)).cells()
+            cells = random_cells(random.Random(seed))
             try:
                 expected, printed = reference(cells)
             except (NameError, TypeError, ValueError, IndexError):

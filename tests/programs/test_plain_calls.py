@@ -17,7 +17,7 @@ from emulator.reading.readers import Statement
 from emulator.settings import Order
 from emulator.tools.toolset import Toolset
 from sandbox.engine import Engine, Limits, Session
-from sandbox.errors import Unsupported
+from sandbox.errors import SandboxUnavailable, Unsupported
 from sandbox.monty.engine import MontyEngine
 from tests.support.random_programs import NAMES, TOOLS, on_the_wire, result
 
@@ -162,3 +162,18 @@ def test_a_call_is_bound_as_any_other_and_a_fault_is_told_at_its_line() -> None:
         Driver([Unable()], TOOLSET, order="dataflow").run(program)
     assert raised.value.calls == (Call("num", {"x": 1}),)
     assert {one.line for one in raised.value.diagnostics} == {2}
+
+
+class Silent(Unable):
+    """An engine whose sandboxes do not start."""
+
+    def session(
+        self, names: frozenset[str], *, preamble: str = "", seed: int = 0
+    ) -> AbstractContextManager[Session]:
+        raise SandboxUnavailable("a kernel sent no answer for 30 s", "see the log")
+
+
+def test_a_sandbox_that_does_not_start_is_not_the_programs_fault() -> None:
+    """The model was asked to write its program in another way."""
+    with pytest.raises(SandboxUnavailable, match="no answer"):
+        Driver([Unable(), Silent()], TOOLSET).run(Program((Statement("x = num(1)\nx + 1", 1),)))

@@ -19,6 +19,7 @@ from tests.support.programs import (
     TOOLS,
     plain,
     result,
+    rounds,
     started,
 )
 from tests.support.scripted import Reply, ScriptedUpstream
@@ -319,3 +320,29 @@ def test_a_program_that_has_run_as_far_as_it_goes_is_not_run_again(
 def runs() -> float:
     ran = {"engine": "none", "outcome": "ran"}
     return REGISTRY.get_sample_value("emulator_program_runs_total", ran) or 0.0
+
+
+@pytest.mark.parametrize(
+    "form", ["<tool_call>\n{}\n</tool_call>", "<function_call> {}", "[TOOL_CALLS][{}]", "{}"]
+)
+def test_calls_in_several_blocks_are_one_program(
+    client: openai.OpenAI, upstream: ScriptedUpstream, form: str
+) -> None:
+    """The first block's call acts, so the program waits for its result; the later blocks were not read."""
+    blocks = [
+        form.replace("{}", json.dumps({"name": "book", "arguments": {"id": id_}}))
+        for id_ in ("a1", "a2", "a3")
+    ]
+    upstream.reply(Reply(chunks=[f"{block}\n" for block in blocks]), "Booked.")
+    sent = [call for message in rounds(client, TOOLS) for call in message]
+    assert sent == ["book(id='a1')", "book(id='a2')", "book(id='a3')"]
+    assert len(upstream.requests) == 2
+
+
+def test_words_after_a_call_in_an_element_end_the_reply(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    call = '<tool_call>\n{"name": "book", "arguments": {"id": "a1"}}\n</tool_call>\n'
+    chunks = [call, "It was booked.\n" + "And so on. " * 40, call.replace("a1", "a2")]
+    upstream.reply(Reply(chunks=chunks), "Booked.")
+    assert rounds(client, TOOLS) == [["book(id='a1')"]]

@@ -19,9 +19,9 @@ from tests.support.chat import calls, plain
 from tests.support.programs import result as answered
 from tests.support.random_programs import (
     TOOLS,
-    Writer,
     least_rounds,
     on_the_wire,
+    random_program,
     reference,
     result,
 )
@@ -53,7 +53,7 @@ def hold_the_law(url: str, upstream: ScriptedUpstream, seeds: Iterable[int]) -> 
     upstream.default = "Done."
     needed = least = 0
     for seed in seeds:
-        source = Writer(random.Random(seed)).program()
+        source = random_program(random.Random(seed))
         expected, printed, fails = reference(source)
         if not 0 < len(expected) <= MOST_CALLS or "[...]" in printed:
             continue  # monty writes a list that is in itself otherwise

@@ -23,7 +23,7 @@ from sandbox.engine import Engine, Limits
 from sandbox.errors import SandboxUnavailable
 from sandbox.kernel.engine import KernelEngine
 from sandbox.monty.engine import MontyEngine
-from tests.support.random_programs import TOOLS, Writer, reference, result
+from tests.support.random_programs import TOOLS, random_program, reference, result
 
 TOOLSET = Toolset.parse(TOOLS)
 MAX_CALLS = 60
@@ -80,7 +80,7 @@ def over_turns(driver: Driver, source: str) -> tuple[list[tuple[str, Any]], str,
 def test_over_turns_exactly_the_references_calls_come_out(
     monty: Engine, seed: int, order: Order
 ) -> None:
-    source = Writer(random.Random(seed)).program()
+    source = random_program(random.Random(seed))
     expected, printed, fails = reference(source)
     if len(expected) > MAX_CALLS or "[...]" in printed:  # monty writes a list in itself otherwise
         return
@@ -96,7 +96,7 @@ def test_over_turns_exactly_the_references_calls_come_out(
 @pytest.mark.parametrize("seed", range(12))
 def test_the_kernel_keeps_the_same_law(kernel: Engine, seed: int) -> None:
     """Few programs: each turn of each takes a kernel of its own."""
-    source = Writer(random.Random(seed)).program()
+    source = random_program(random.Random(seed))
     expected, printed, fails = reference(source)
     if len(expected) > 12:
         pytest.skip(f"{len(expected)} calls would take {len(expected)} kernels")

@@ -61,7 +61,7 @@ def test_the_prompt_is_that_of_the_profile(
     assert explained(tmp_path, [GET_WEATHER], None, "--profile", "tiny") == 0
     printed = capsys.readouterr().out
     assert section(printed, "Prompt (profile tiny)")
-    assert "root ::=" in section(printed, "Grammar")
+    assert '"const": "get_weather"' in section(printed, "Constraint (response_format)")
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ FILES = {
 }
 
 #: Not ours: a package, and files that a program or a person makes up.
-FOREIGN_FILES = {"discord.py", "grammars/README.md"}
+FOREIGN_FILES = {"discord.py"}
 #: No Python of ours: other libraries' names, fields and event types of OpenAI's API, examples.
 FOREIGN = {
     "KernelProvisioner", "_later_3_f", "a.b.c", "chat.completion",

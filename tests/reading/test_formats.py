@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.format_table import PAGE, page
 from tests.support.formats import AFTER, BEFORE, FORMATS, THOUGHT, VARIANTS, Format, reply
-from tests.support.read_reply import ReplyContent, read_reply, same_calls
+from tests.support.replies import ReplyContent, read_reply, same_calls
 
 every_format = pytest.mark.parametrize("format", FORMATS, ids=lambda format: format.name)
 every_variant = pytest.mark.parametrize("variant", VARIANTS)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.formats import FORMATS, VARIANTS, Format
-from tests.support.read_reply import read_reply, same_calls
+from tests.support.replies import read_reply, same_calls
 
 SCHEMA = (
     '{"name": "get_weather", "description": "Weather.", "parameters": '

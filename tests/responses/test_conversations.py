@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import random
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 
 from tests.conftest import StartProxy
+from tests.support.raw_http import fetch, send
 from tests.support.responses_tools import GET_WEATHER, LONDON
 from tests.support.scripted import Reply, ScriptedUpstream
 
@@ -90,3 +97,68 @@ def test_what_cannot_be_is_refused(start_proxy: StartProxy) -> None:
         one.conversations.items.create(made.id, items=[{**ADA, "content": "x" * 5_000_000}])
     with pytest.raises(openai.BadRequestError, match="items"):
         one.conversations.create(items=[{"type": "nonsense"}])  # type: ignore[list-item]
+
+
+GARBAGE: list[bytes] = [
+    b"", b"\x00\xff", b"null", b"7", b"[]", b"{}", b'"x"', b"[[[", b"NaN", b"{" * 3000,
+    b'{"id": "conv_0", "created_at": 0, "metadata": {}, "items": [{}]}',
+    b'{"id": "conv_0", "created_at": 0, "metadata": {}, "items": [{"id": 1, "type": "message"}]}',
+    b'{"begun": {}, "response": {"output": [{}], "previous_response_id": null}, "input": [], "rows": []}',
+]  # fmt: skip
+
+
+def mutations(value: Any) -> Iterator[Any]:
+    """``value`` with one part replaced or missing."""
+    yield from (None, 7, "x", [], {}, [{}], {"id": 1})
+    if isinstance(value, list):
+        yield from (
+            [*value[:n], new, *value[n + 1 :]] for n, v in enumerate(value) for new in mutations(v)
+        )
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield {key: other for key, other in value.items() if key != name}
+            yield from ({**value, name: new} for new in mutations(inner))
+
+
+def test_garbage_in_the_store_is_not_found_and_never_a_failure_of_the_proxy(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    """Another program may write to a shared Redis; SQLite has the same values."""
+    path = tmp_path / "garbage.sqlite"
+    url = f"{start_proxy(store=str(path))}/v1"
+    upstream.default = "Hello."
+    made = send(f"{url}/conversations", {"items": [ADA]})[2]
+    item = send(f"{url}/conversations/{made['id']}/items")[2]["data"][0]["id"]
+    answer = send(f"{url}/responses", {"model": "m", "input": "Hi"})[2]
+    reference = {"type": "item_reference", "id": answer["output"][0]["id"]}
+    one, other = f"{url}/conversations/{made['id']}", f"{url}/responses/{answer['id']}"
+    asked: list[tuple[str, Any]] = [
+        (one, None), (f"{one}/items", None), (f"{one}/items/{item}", None), (one, {"metadata": {"a": "b"}}),
+        (f"{one}/items", {"items": [ADA]}), (other, None), (f"{other}/input_items", None),
+        (f"{other}?stream=true", None), (f"{other}/cancel", {}),
+        *((f"{url}/responses", {"model": "m", "input": "Hi", **more}) for more in (
+            {"conversation": made["id"]}, {"previous_response_id": answer["id"]}, {"input": [reference]})),
+    ]  # fmt: skip
+    with closing(sqlite3.connect(path)) as store:
+        kept = store.execute("SELECT key, value FROM kept").fetchall()
+        broken = [dict.fromkeys((key for key, _ in kept), garbage) for garbage in GARBAGE]
+        broken += [
+            {key: json.dumps(new).encode()}
+            for key, value in kept
+            if key.startswith(("conversation:", "response:"))
+            for new in random.Random(28).sample([*mutations(json.loads(value))], 40)
+        ]
+        for values in broken:
+            for address, body in asked:
+                store.executemany("UPDATE kept SET value = ? WHERE key = ?", kept_as_rows(kept))
+                store.executemany(
+                    "UPDATE kept SET value = ? WHERE key = ?", kept_as_rows(values.items())
+                )
+                store.commit()
+                status, _, text = fetch(address, body)
+                assert status in (200, 400, 404, 503), (address, body, values, text)
+                assert b"The proxy failed" not in text, (address, body, values, text)
+
+
+def kept_as_rows(values: Iterable[tuple[str, bytes]]) -> list[tuple[bytes, str]]:
+    return [(value, key) for key, value in values]

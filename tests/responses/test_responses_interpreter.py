@@ -368,6 +368,11 @@ def test_a_file_that_cannot_be_taken_in_is_refused(
         ({"type": "what"}, 400, "tools[0].container"),
         ({"type": "auto", "file_ids": ["file-0"]}, 404, "file_id"),
         ({"type": "auto", "memory_limit": "64g"}, 400, "memory_limit"),
+        (
+            {"type": "auto", "network_policy": {"type": "allowlist", "allowed_domains": ["a.b"]}},
+            400,
+            "tools[0].container.network_policy.type",
+        ),
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])

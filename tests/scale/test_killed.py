@@ -14,12 +14,11 @@ import pytest
 
 from emulator.responses.signals import ALIVE_SECONDS
 from tests.support.processes import RedisServer, proxy, wait_until
-from tests.support.programs import INTERPRETER, PRICE
+from tests.support.programs import INTERPRETER, PRICE, results
 from tests.support.replicas import (
     Replicas,
     ask_interrupted,
     chat_at,
-    results,
 )
 from tests.support.scripted import Reply, ScriptedUpstream
 

@@ -17,9 +17,9 @@ from emulator.storage.key_value import PAUSE_SECONDS
 from tests.support.object_store import ObjectStore
 from tests.support.postgres import Postgres
 from tests.support.processes import RedisServer
-from tests.support.programs import CHAIN, HITS, TOOLS
+from tests.support.programs import CHAIN, HITS, TOOLS, results
 from tests.support.raw_http import send
-from tests.support.replicas import Replicas, StartedWork, chat_at, results, was_restarted
+from tests.support.replicas import Replicas, StartedWork, chat_at, was_restarted
 from tests.support.scripted import ScriptedUpstream
 
 

@@ -15,14 +15,13 @@ import openai
 import pytest
 
 from tests.support.processes import members, wait_until
-from tests.support.programs import CHAIN, HITS, INTERPRETER, PRICE, TOOLS
+from tests.support.programs import CHAIN, HITS, INTERPRETER, PRICE, TOOLS, results
 from tests.support.replicas import (
     CELL,
     TOKEN,
     Replicas,
     StartedWork,
     chat_at,
-    results,
     was_restarted,
 )
 from tests.support.scripted import ScriptedUpstream

@@ -21,7 +21,6 @@ from emulator.storage.blob_store import BlobStore, open_blob_store
 from emulator.storage.container_files import ROOT
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
-from emulator.storage.paging import Page
 from emulator.storage.shared_index import SharedIndex
 from tests.support.postgres import Postgres
 
@@ -74,7 +73,7 @@ def test_another_clients_file_is_at_no_replica(replicas: list[Replica]) -> None:
     for replica in replicas:
         with pytest.raises(NotFound):
             replica.files.get("you", file)
-        assert replica.files.list("you").items == []
+        assert replica.files.list("you") == []
 
 
 IN_THE_INDEX = """
@@ -154,7 +153,7 @@ def test_both_replicas_sweep_at_once_and_each_expired_container_is_one_ones_to_e
             swept = pool.map(lambda n: replicas[n % 2].containers.sweep(), range(8))
             assert sorted(each for some in swept for each in some) == sorted(old)
         for replica in replicas:
-            found = replica.containers.list("me", Page(limit=100)).items
+            found = replica.containers.list("me")
             assert {each.id for each in found if each.status == "running"} == {young, used}
             for container in old:
                 with pytest.raises(NotFound) as gone:

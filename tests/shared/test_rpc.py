@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,9 +27,6 @@ class Keeper:
 
     def add(self, one: int, other: int) -> int:
         return one + other
-
-    def measure(self, name: str, parts: Sequence[bytes] = ()) -> list[str | int]:
-        return [name, *map(len, parts)]
 
     def refuse(self) -> None:
         raise RateLimited("Too many.", code="rate_limit_exceeded", headers={"retry-after": "7"})
@@ -60,7 +57,7 @@ def keeper() -> Keeper:
 
 @pytest.fixture
 def client(keeper: Keeper, tmp_path: Path) -> Iterator[RpcClient]:
-    names = ("add", "measure", "refuse", "fail", "count", "wait", "run")
+    names = ("add", "refuse", "fail", "count", "wait", "run")
     handlers = {name: getattr(keeper, name) for name in names}
     with rpc.listen(tmp_path / "keeper") as listener:
         serving = threading.Thread(target=RpcServer(listener, handlers).serve, daemon=True)
@@ -74,12 +71,6 @@ def client(keeper: Keeper, tmp_path: Path) -> Iterator[RpcClient]:
 def test_a_call_returns_a_value_and_a_stream_yields_them(client: RpcClient) -> None:
     assert client.call("add", 40, 2) == 42
     assert [*client.stream("count")] == [*range(1000)]
-
-
-def test_attachments_arrive_as_they_are(client: RpcClient) -> None:
-    parts = [b"\xff\x00", b"", b"x" * 2**20]
-    assert client.call("measure", "a", attachments=parts) == ["a", 2, 0, 2**20]
-    assert client.call("measure", "a") == ["a"]
 
 
 def test_an_error_is_raised_with_its_facts_and_a_fault_without_any(client: RpcClient) -> None:

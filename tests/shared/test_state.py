@@ -15,7 +15,7 @@ import pytest
 
 from emulator.shared import rpc
 from emulator.shared.rpc import RpcClient, RpcServer
-from emulator.shared.state import KeeperState, LocalState, SharedState, acquire_slot, with_redis
+from emulator.shared.state import LocalState, SharedState, acquire_slot, open_state
 from tests.support.processes import RedisServer
 
 States = Callable[[], SharedState]
@@ -23,7 +23,7 @@ States = Callable[[], SharedState]
 
 
 def local(_: ExitStack, __: Path) -> States:
-    state = LocalState()
+    state = open_state(":memory:")
     return lambda: state
 
 
@@ -34,15 +34,15 @@ def keeper(opened: ExitStack, folder: Path) -> States:
     serving.start()
     opened.callback(serving.join)
     opened.callback(lambda: listener.shutdown(socket.SHUT_RDWR))
-    return lambda: KeeperState(RpcClient(folder / "keeper"))
+    return lambda: open_state(":memory:", RpcClient(folder / "keeper"))
 
 
 def redis(opened: ExitStack, folder: Path) -> States:
     if shutil.which("redis-server") is None:
         pytest.skip("no redis-server")
     url = opened.enter_context(RedisServer(folder)).database()
-    machine = LocalState()
-    return lambda: with_redis(url, machine)
+    state = open_state(url)
+    return lambda: state
 
 
 @pytest.fixture(params=[local, keeper, redis])
@@ -126,7 +126,7 @@ def test_a_record_is_there_for_every_process_until_it_expires(states: States) ->
 
 
 def test_while_the_keeper_is_unavailable_a_worker_counts_alone(tmp_path: Path) -> None:
-    worker = KeeperState(RpcClient(tmp_path / "nobody"))
+    worker = open_state(":memory:", RpcClient(tmp_path / "nobody"))
     release = acquire_slot(worker, "a", 1, 0)
     assert release is not None
     assert acquire_slot(worker, "a", 1, 0) is None
@@ -136,5 +136,5 @@ def test_while_the_keeper_is_unavailable_a_worker_counts_alone(tmp_path: Path) -
 
 
 def test_while_redis_is_unavailable_the_machine_counts_alone() -> None:
-    state = with_redis("redis://127.0.0.1:1/0", LocalState())
+    state = open_state("redis://127.0.0.1:1/0")
     assert [state.hit("a", 1).allowed for _ in range(2)] == [True, False]

@@ -27,7 +27,7 @@ from emulator.storage.index import Content
 from tests.conftest import StartProxy
 from tests.support.openai_wire import validator
 from tests.support.processes import wait_until
-from tests.support.raw_http import send
+from tests.support.raw_http import connect, fetch, post_bytes, send
 from tests.support.uploads import CSV, Clock, error_of, form, kept, sdk
 
 FILE = validator("OpenAIFile")
@@ -281,13 +281,8 @@ def test_an_upload_may_be_larger_than_a_json_body(start_proxy: StartProxy) -> No
 
 def begin_upload(proxy: str, promised: int, sent: bytes, *, leave: bool = False) -> bytes:
     """The status line of the answer to an upload that is shorter than its declared length."""
-    host, port = proxy.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port))) as connection:
-        connection.sendall(
-            b"POST /v1/files HTTP/1.1\r\nhost: localhost\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n"
-            % (HEADERS["content-type"].encode(), promised)
-        )
-        connection.sendall(sent)
+    head = post_bytes("/v1/files", b"", {**HEADERS, "content-length": str(promised)})
+    with connect(proxy, head + sent) as connection:
         if leave:
             connection.shutdown(socket.SHUT_WR)
         return connection.recv(65536).split(b"\r\n")[0]
@@ -312,8 +307,7 @@ def test_what_a_browser_would_run_is_only_ever_downloaded(
     kinds = {}
     for name in ("a.html", "a.svg", "a.xhtml", "a.js", "a", "A.PNG", "a.csv", 'ä"b.txt'):
         file = client.files.create(file=(name, b"<script>alert(1)</script>"), purpose="vision")
-        with urllib.request.urlopen(f"{proxy}/v1/files/{file.id}/content") as response:
-            sent = response.headers
+        _, sent, _ = fetch(f"{proxy}/v1/files/{file.id}/content")
         assert sent["x-content-type-options"] == "nosniff"
         assert sent["content-security-policy"] == "sandbox; default-src 'none'"
         assert sent["content-disposition"] == (

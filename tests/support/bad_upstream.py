@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 import socketserver
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from io import BufferedIOBase
-from typing import Any, Self
+from typing import Any
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
 
@@ -89,27 +90,36 @@ class _Handler(socketserver.StreamRequestHandler):
             self.wfile.write(status(200, {"object": "list", "data": []}))
             return
         self.server.begun.append(body)
-        try:
-            for piece in BEHAVIOURS[body["model"]]():
-                if piece is None:
-                    self.connection.recv(1)  # until the other side leaves
+        with suppress(OSError):
+            for piece in self.server.behaviours[body["model"]]():
+                if piece is not None:
+                    self.wfile.write(piece)
+                elif not self.server.wait(self.connection):
                     break
-                self.wfile.write(piece)
-        except OSError:
-            pass
-        finally:
-            self.server.ended.append(body)
+        self.server.ended.append(body)
+
+
+def wait_for_the_client(connection: socket.socket) -> bool:
+    """Wait until the other side leaves."""
+    connection.recv(1)
+    return False
 
 
 class BadUpstream(socketserver.ThreadingTCPServer):
-    """A context manager in which it serves; ``open`` is the number of answers that have not ended."""
+    """Writes the pieces of the behaviour that a request's ``model`` names; ``wait`` is called for each None
+    between them, and returns whether to continue. ``open`` is the number of answers that have not ended."""
 
-    allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        behaviours: Mapping[str, Callable[[], Iterable[bytes | None]]] = BEHAVIOURS,
+        wait: Callable[[socket.socket], bool] = wait_for_the_client,
+    ) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        self.behaviours = behaviours
+        self.wait = wait
         self.begun: list[Any] = []
         self.ended: list[Any] = []
 
@@ -120,11 +130,3 @@ class BadUpstream(socketserver.ThreadingTCPServer):
     @property
     def open(self) -> int:
         return len(self.begun) - len(self.ended)
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self.serve_forever, args=[0.02], daemon=True).start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.shutdown()
-        self.server_close()

@@ -5,20 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.agent_syntaxes import AGENT_SYNTAXES
-from tests.support.formats import FORMATS, VARIANTS
+from tests.support.formats import FORMATS, VARIANTS, Format
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
 
 _HEAD = """# Formats: how models write calls
 
 Every syntax below is read as a call, whichever model writes it; no configuration is needed. The tests try each in
-{count} variants ({variants}), whole, character by character, in random pieces, and cut off at every character: a reply
-that is cut off never makes a call that the whole reply does not make.
+{count} variants (nested, tags in values, cut off, ...), whole, character by character and in random pieces: a reply that is
+cut off never makes a call that the whole reply does not make.
 
-[formats.md](../tests/support/formats.md) has a sample of each, and is the table from which `make formats` makes this page. To
-add a format, add a section there: [CONTRIBUTING.md](../CONTRIBUTING.md).
+`make formats` makes this page from [formats.md](../tests/support/formats.md), which has a sample of each. To add a format, see
+[CONTRIBUTING.md](../CONTRIBUTING.md).
 
-| Format | Read elsewhere by, or taught by |
+| Format | Read by (llama.cpp without a name: by the model's template), or taught by |
 | --- | --- |
 """
 
@@ -36,18 +36,22 @@ _AGENTS = """
 ## What agents' own prompts teach
 
 These count if exactly one command tool (`bash`, `shell`, `run_command`, ...) or `apply_patch` is offered. The fence of a
-shell is a command only if it is the only one in the reply and ends it; otherwise it is documentation. Samples:
+shell is a command only if it is the reply's only one and ends it. Samples:
 `tests/support/agent_syntaxes.py`.
 
-| Syntax | Taught by | Offered |
-| --- | --- | --- |
+| Syntax | Taught by |
+| --- | --- |
 """
+
+
+def _source(format: Format) -> str:
+    return format.source.replace("`", "").replace(" by its template", "")
 
 
 def page() -> str:
     """The whole page."""
-    parts = [_HEAD.format(count=len(VARIANTS), variants=", ".join(VARIANTS))]
-    parts += [f"| {one.name} | {one.source.replace('`', '')} |\n" for one in FORMATS]
+    parts = [_HEAD.format(count=len(VARIANTS))]
+    parts += [f"| {one.name} | {_source(one)} |\n" for one in FORMATS]
     parts.append(_UNREAD)
     parts += [
         f"- {one.name}, {variant}: {reason}\n"
@@ -55,7 +59,7 @@ def page() -> str:
         for variant, reason in one.unread.items()
     ]
     parts.append(_AGENTS)
-    parts += [f"| {one.name} | {one.source} | {', '.join(one.tools)} |\n" for one in AGENT_SYNTAXES]
+    parts += [f"| {one.name} | {one.source} |\n" for one in AGENT_SYNTAXES]
     return "".join(parts)
 
 

@@ -49,6 +49,7 @@ class Format:
             "ARGS": lambda: _ARGUMENTS[self.arguments](arguments),
             "PARAMS": lambda: "".join(self._parameter(*item) for item in arguments.items()),
             "PYTHON": lambda: _python(name, arguments),
+            "COLONS": lambda: _python(name, arguments, ": ", json.dumps),
             "QUOTED": lambda: repr(_python(name, arguments)),
             "N": lambda: str(number),
         }
@@ -70,8 +71,10 @@ _KINDS: dict[type, tuple[str, str]] = {
 }
 
 
-def _python(name: str, arguments: dict[str, Any]) -> str:
-    return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+def _python(
+    name: str, arguments: dict[str, Any], sign: str = "=", write: Callable[[Any], str] = repr
+) -> str:
+    return f"{name}({', '.join(f'{key}{sign}{write(value)}' for key, value in arguments.items())})"
 
 
 def _gemma(quote: str) -> Callable[[Any], str]:

@@ -8,16 +8,15 @@ from __future__ import annotations
 import socket
 import socketserver
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from urllib.parse import urlsplit
 
-from tests.support.forwarder import copy
+from tests.support.serving import serving
 
 
 class ForwardProxy(socketserver.ThreadingTCPServer):
     daemon_threads = True
-    allow_reuse_address = True
+    block_on_close = False
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -46,7 +45,7 @@ class _Handler(socketserver.StreamRequestHandler):
             else:
                 path = target.split(b"/", 3)[3]
                 upstream.sendall(b"%b /%b HTTP/1.1\r\n" % (method, path) + b"".join(lines[1:]))
-            back = threading.Thread(target=copy, args=(upstream, self.connection), daemon=True)
+            back = threading.Thread(target=_copy, args=(upstream, self.connection), daemon=True)
             back.start()
             with suppress(OSError):
                 while data := self.rfile.read1(65536):
@@ -55,9 +54,12 @@ class _Handler(socketserver.StreamRequestHandler):
             back.join()
 
 
-@contextmanager
-def forward_proxy() -> Iterator[ForwardProxy]:
-    with ForwardProxy() as proxy:
-        threading.Thread(target=proxy.serve_forever, args=[0.02], daemon=True).start()
-        yield proxy
-        proxy.shutdown()
+def _copy(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(65536):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+
+
+def forward_proxy() -> AbstractContextManager[ForwardProxy]:
+    return serving(ForwardProxy())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import urllib.request
+
+from tests.support.raw_http import read_page
 
 
 def requests_so_far(url: str) -> int:
     """Requests for an answer (chat completions, responses, messages) to the proxy at ``url``."""
-    with urllib.request.urlopen(f"{url}/metrics") as response:
-        page = response.read().decode()
+    page = read_page(f"{url}/metrics")
     path = r'path="[^"]*/(?:chat/completions|responses|messages)"'
     counted = re.findall(rf"^emulator_requests_total\{{{path},.*\}} (\S+)$", page, re.MULTILINE)
     return int(sum(map(float, counted)))

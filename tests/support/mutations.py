@@ -1,4 +1,5 @@
-"""Requests of real clients, mutated at random: an application must refuse or serve each, and never fail.
+"""Requests of real clients and chunks of upstreams, mutated at random: an application must refuse or serve
+each, and never fail.
 
 Knows nothing of HTTP. Hypothesis provides the randomness, and minimizes a request that fails.
 """
@@ -62,33 +63,28 @@ def mutated_request(
     if dice.random() < 0.25:
         method, rule = dice.choice(rules)
         path = _path(dice, rule)
-    mutated = _mutated(dice, copy.deepcopy(body))
-    return Request(method, path, _written(dice, mutated) if method == "POST" else None)
+    changed = mutated(dice, body)
+    return Request(method, path, _written(dice, changed) if method == "POST" else None)
 
 
-def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Every member of ``value``: the path of its holder, and its key; outer members first."""
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every member of ``value``: its holder and its key; outer members first."""
     children = list(value.items()) if isinstance(value, dict) else []
     children = list(enumerate(value)) if isinstance(value, list) else children
     for key, _ in children:
-        yield path, key
-    for key, child in children:
-        yield from _places(child, (*path, key))
+        yield value, key
+    for _, child in children:
+        yield from _places(child)
 
 
-def _at(value: Any, path: tuple[Any, ...]) -> Any:
-    for key in path:
-        value = value[key]
-    return value
-
-
-def _mutated(dice: random.Random, body: Any) -> Any:
+def mutated(dice: random.Random, body: Any) -> Any:
+    """A copy of ``body`` with one change or several."""
+    body = copy.deepcopy(body)
     for _ in range(dice.choice((1, 1, 1, 2, 3, 5))):
         places = list(_places(body))
         if not places:
             return dice.choice(HOSTILE)
-        path, key = dice.choice(places)
-        holder = _at(body, path)
+        holder, key = dice.choice(places)
         match dice.randrange(7):
             case 0:
                 del holder[key]
@@ -98,16 +94,12 @@ def _mutated(dice: random.Random, body: Any) -> Any:
                 holder[key] = copy.deepcopy(dice.choice(SCHEMAS))
             case 4:  # another member
                 other, name = dice.choice(places)
-                try:
-                    holder[key] = copy.deepcopy(_at(body, other)[name])
-                except (LookupError, TypeError):
-                    continue
+                holder[key] = copy.deepcopy(other[name])
             case 5:
                 holder[key] = [copy.deepcopy(holder[key])] * dice.choice((0, 1, 2, 40))
             case 6 if isinstance(holder, dict):
-                holder[dice.choice(("type", "id", "name", "content", "", "$ref", "\x00"))] = holder[
-                    key
-                ]
+                name = dice.choice(("type", "id", "name", "content", "", "$ref", "\x00"))
+                holder[name] = holder[key]
             case _:
                 deep: Any = holder[key]
                 for _ in range(dice.choice((3, 40, 300))):

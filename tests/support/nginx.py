@@ -10,8 +10,6 @@ from pathlib import Path
 
 from tests.support.processes import Process, free_port, listens
 
-MISSING = "no nginx on PATH: apt-get install nginx-light"
-
 _CONFIGURATION = """
 daemon off;
 worker_processes 1;

@@ -8,7 +8,8 @@ schemas, from github.com/openai/openai-openapi at f85dbe2.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import operator
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -41,45 +42,23 @@ def recorded_requests(path: str) -> list[dict[str, Any]]:
     return [recorded for line in lines if (recorded := json.loads(line))["path"] == path]
 
 
-def example(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
-    """A value that ``schema`` allows; knows what the recorded requests use."""
-    if reference := schema.get("$ref"):
-        found: Any = root
-        for step in reference.removeprefix("#/").split("/"):
-            found = found[step]
-        return example(found, root)
-    if "const" in schema:
-        return schema["const"]
-    if "enum" in schema:
-        return schema["enum"][0]
-    for several in ("anyOf", "oneOf", "allOf"):
-        if several in schema:
-            return example(schema[several][0], root)
-    kind = schema.get("type", "object")
-    match kind if isinstance(kind, str) else kind[0]:
-        case "object":
-            properties = schema.get("properties", {})
-            return {name: example(properties[name], root) for name in schema.get("required", ())}
-        case "array":
-            return [example(schema.get("items", {"type": "string"}), root)]
-        case "integer" | "number":
-            return schema.get("minimum", 1)
-        case "boolean":
-            return True
-        case "null":
-            return None
-        case _:
-            return "x" * schema.get("minLength", 3)
+def example(schema: Any, root: Any) -> Any:
+    """A value that ``schema`` allows."""
+    return examples(schema, root)[0]
 
 
-def examples(schema: Any, *, full: bool = False, depth: int = 0) -> list[Any]:
-    """Values that one of OpenAI's schemas allows: each alternative of each field once, with all fields if
-    ``full``, else with those that it requires."""
+def examples(schema: Any, root: Any = SCHEMAS, *, full: bool = False, depth: int = 0) -> list[Any]:
+    """Values that a schema allows: each alternative of each field once, with all fields if ``full``, else
+    with those that it requires. Knows what OpenAI's schemas and the recorded requests use."""
     while "$ref" in schema:
-        schema = SCHEMAS["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
-    alternatives = [*schema.get("oneOf", ()), *schema.get("anyOf", ())]
+        schema = reduce(operator.getitem, schema["$ref"].removeprefix("#/").split("/"), root)
+    alternatives = [
+        *schema.get("oneOf", ()),
+        *schema.get("anyOf", ()),
+        *schema.get("allOf", ())[:1],
+    ]
     if alternatives and "properties" not in schema:
-        return [v for one in alternatives for v in examples(one, full=full, depth=depth)]
+        return [v for one in alternatives for v in examples(one, root, full=full, depth=depth)]
     if depth > 7:
         return [None]
     if "const" in schema or "enum" in schema:
@@ -89,14 +68,18 @@ def examples(schema: Any, *, full: bool = False, depth: int = 0) -> list[Any]:
         case "object":
             named = schema.get("properties", {})
             wanted = [name for name in named if full or name in schema.get("required", ())]
-            several = {n: examples(named[n], full=full, depth=depth + 1) for n in wanted}
+            several = {n: examples(named[n], root, full=full, depth=depth + 1) for n in wanted}
             first = {name: values[0] for name, values in several.items()}
             others = [{**first, name: v} for name, vs in several.items() for v in vs[1:12]]
             return [first, *others[:40]]
         case "array":
-            return [[v] for v in examples(schema["items"], full=full, depth=depth + 1)[:30]] + [[]]
+            items = schema.get("items", {"type": "string"})
+            return [[v] for v in examples(items, root, full=full, depth=depth + 1)[:30]] + [[]]
+        case "string":
+            return ["{}".ljust(schema.get("minLength", 0), "x")]
         case other:
-            return [{"integer": 1, "number": 0.5, "boolean": True, "null": None}.get(other, "{}")]
+            values = {"integer": 1, "number": 0.5, "boolean": True, "null": None}
+            return [max(values[other], schema.get("minimum", 0)) if values[other] else None]
 
 
 # Fields that the proxy answers itself: an upstream without tool calling would refuse them.

@@ -1,4 +1,4 @@
-"""An upstream with more than chats: embeddings, speech, completions; a real server on loopback."""
+"""An upstream with more than chats: embeddings, speech, completions."""
 
 from __future__ import annotations
 
@@ -6,98 +6,79 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass, field
 from typing import Any
 
+from flask import Flask, Response, request
+
+from tests.support.serving import serve
+
 SOUND = bytes(range(256)) * 64
-EMBEDDED = {
+PIECES = ("one", " two")
+_EMBEDDED = {
     "object": "list",
     "data": [{"object": "embedding", "index": 0, "embedding": [0.5, -1.0]}],
     "model": "e",
     "usage": {"prompt_tokens": 1, "total_tokens": 1},
 }
-PIECES = ("one", " two")
-REFUSAL = {"error": {"message": "no such model", "type": "x", "param": "model", "code": "y"}}
-
-
-def _completion(piece: str) -> bytes:
-    chunk = {"id": "c", "object": "text_completion", "choices": [{"text": piece}]}
-    return f"data: {json.dumps(chunk)}\n\n".encode()
-
-
-_EMBEDDED = (200, "application/json", json.dumps(EMBEDDED).encode())
-ANSWERS: dict[str, tuple[Any, ...]] = {
-    "/embeddings": _EMBEDDED,
-    "/batches": _EMBEDDED,
-    "/audio/speech": (200, "audio/mpeg", SOUND),
-    "/audio/transcriptions": (200, "application/json", b'{"text": "hello"}'),
-    "/completions": (200, "text/event-stream", *map(_completion, PIECES), b"data: [DONE]\n\n"),
-    "/moderations": (404, "application/json", json.dumps(REFUSAL).encode()),
+_REFUSAL = {"error": {"message": "no such model", "type": "x", "param": "model", "code": "y"}}
+ANSWERS: dict[str, tuple[int, str, Any]] = {
+    "/v1/embeddings": (200, "application/json", json.dumps(_EMBEDDED)),
+    "/v1/batches": (200, "application/json", json.dumps(_EMBEDDED)),
+    "/v1/audio/speech": (200, "audio/mpeg", SOUND),
+    "/v1/audio/transcriptions": (200, "application/json", '{"text": "hello"}'),
+    "/v1/moderations": (404, "application/json", json.dumps(_REFUSAL)),
 }
-"""Path -> status, content type and pieces of the body."""
+"""Path -> status, content type and body."""
 
 
-class OtherEndpoints(ThreadingHTTPServer):
-    daemon_threads = True
+@dataclass
+class OtherEndpoints:
+    """What was requested: method, path, headers and body. Replies are those of ANSWERS."""
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
-        self.refusals: list[tuple[int, dict[str, str]]] = []
-        """Status and headers of the next answers, instead of those of ANSWERS."""
-        self.may_end = threading.Event()
-        """Streams wait for it after their first event."""
-        self.may_end.set()
+    url: str = ""
+    asked: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
+    refusals: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    """Status and headers of the next answers, instead of those of ANSWERS."""
+    may_end: threading.Event = field(default_factory=threading.Event)
+    """Streams wait for it after their first event."""
 
     @property
     def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
+        return f"{self.url}/v1"
+
+    def answer(self, path: str) -> Any:
+        headers = {name.lower(): value for name, value in request.headers}
+        body = request.get_data()
+        self.asked.append((request.method, request.environ["REQUEST_URI"], headers, body))
+        if self.refusals:
+            status, refused = self.refusals.pop(0)
+            return Response(status=status, headers=refused)
+        if request.path == "/v1/elsewhere":
+            return Response(status=307, headers={"location": "http://127.0.0.1:1/steal"})
+        if request.path == "/v1/completions":
+            status, kind, content = 200, "text/event-stream", self._completion()
+        else:
+            missing = (404, "text/html", "<h1>Not found</h1>")
+            status, kind, content = ANSWERS.get(request.path, missing)
+        answer = Response(content, status, content_type=kind)
+        answer.headers["x-ratelimit-remaining-requests"] = "9"
+        answer.headers["set-cookie"] = "session=secret"
+        return answer
+
+    def _completion(self) -> Iterator[str]:
+        for n, piece in enumerate(PIECES):
+            if n:
+                self.may_end.wait(60)
+            chunk = {"id": "c", "object": "text_completion", "choices": [{"text": piece}]}
+            yield f"data: {json.dumps(chunk)}\n\n"
+        yield "data: [DONE]\n\n"
 
 
 @contextmanager
 def other_endpoints() -> Iterator[OtherEndpoints]:
-    with OtherEndpoints() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: OtherEndpoints
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        self.server.asked.append((self.command, self.path, headers, body))
-        path = self.path.partition("?")[0].removeprefix("/v1")
-        if self.server.refusals:
-            self._send_head(*self.server.refusals.pop(0))
-        elif path == "/elsewhere":
-            self._send_head(307, {"location": "http://127.0.0.1:1/steal"})
-        else:
-            self._send(*ANSWERS.get(path, (404, "text/html", b"<h1>Not found</h1>")))
-
-    do_GET = do_HEAD = do_POST  # noqa: N815 - the base class looks for these names
-
-    def _send_head(self, status: int, headers: dict[str, str]) -> None:
-        self.send_response(status)
-        for name, value in {**headers, "content-length": "0"}.items():
-            self.send_header(name, value)
-        self.end_headers()
-
-    def _send(self, status: int, kind: str, *pieces: bytes) -> None:
-        self.send_response(status)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(sum(map(len, pieces))))
-        self.send_header("x-ratelimit-remaining-requests", "9")
-        self.send_header("set-cookie", "session=secret")
-        self.end_headers()
-        for n, piece in enumerate(pieces if self.command != "HEAD" else ()):
-            if n:
-                self.server.may_end.wait(60)
-            self.wfile.write(piece)
+    app, upstream = Flask("other endpoints"), OtherEndpoints()
+    app.add_url_rule("/<path:path>", view_func=upstream.answer, methods=["GET", "POST"])
+    upstream.may_end.set()
+    with serve(app) as upstream.url:
+        yield upstream

@@ -16,7 +16,6 @@ from tests.support.ordinary_user import NOBODY
 from tests.support.processes import Process, RestartableServer, free_port
 
 _PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-MISSING = "no PostgreSQL: apt-get install postgresql"
 
 _numbers = itertools.count()
 
@@ -61,10 +60,6 @@ class Postgres(RestartableServer):
         with engine.connect() as connection:
             connection.execute(sqlalchemy.text(f"CREATE DATABASE {name}"))
         return f"{self._server}/{name}"
-
-
-def is_there() -> bool:
-    return bool(_PROGRAMS)
 
 
 @contextmanager

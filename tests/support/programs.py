@@ -85,3 +85,23 @@ def rounds(
             sent_calls[-1].append(f"{call.function.name}({shown})")
             messages.append(result(call, answer(call.function.name, arguments)))
     raise AssertionError("the agent does not come to an end")
+
+
+Ask = Callable[[str, Any], Any]
+"""Sends a request for a path, with an optional body, and returns the response's JSON."""
+
+
+def chat(ask: Ask, messages: list[Any], tools: list[Any]) -> Any:
+    """The assistant's message, which is added to ``messages``."""
+    body = {"model": "m", "messages": messages, "tools": tools}
+    message = ask("/v1/chat/completions", body)["choices"][0]["message"]
+    messages.append(message)
+    return message
+
+
+def results(message: Any, content: str) -> list[dict[str, Any]]:
+    """The same result for each call of an assistant's message."""
+    return [
+        {"role": "tool", "tool_call_id": call["id"], "content": content}
+        for call in message["tool_calls"]
+    ]

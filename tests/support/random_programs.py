@@ -10,9 +10,11 @@ import hashlib
 import io
 import json
 import random
+import re
 from contextlib import redirect_stdout, suppress
 from typing import Any
 
+from tests.support.random_source import SourceWriter
 from tests.support.tools import function
 
 ANY = {"type": "object", "properties": {"x": {}}, "required": ["x"]}
@@ -30,7 +32,7 @@ def result(name: str, x: Any) -> Any:
     if name == "nul":
         return None if digest[0] % 2 else 3
     if name == "err":
-        return f"Error: there is no {digest[0]}"
+        return f"There is no {digest[0]}"
     if name == "lst":
         return [byte % 5 for byte in digest[1 : 1 + digest[0] % 4]]
     return {"n": digest[0] % 7, "xs": [byte % 5 for byte in digest[1:4]]}
@@ -64,171 +66,70 @@ def reference(source: str) -> tuple[list[tuple[str, Any]], str, bool]:
     return sent_calls, out.getvalue(), failed
 
 
-class Writer:
-    """Writes one program from a source of randomness."""
+_START = """i0, i1, i2 = 1, 2, 3
+l0, l1 = [1, 2], []
+l2 = {}
+r0 = {{'n': 4, 'xs': l0}}
+d0 = {{}}
+"""
+_RULES = {
+    "int": """
+        i0 | i1 | i2 | 3 | r0['n'] | (<int> + <int>) | len(<list>) | sum(<list>) | <list>[-1]
+        | <list>[<int>] | num(<int>) | num(<int>) | num(<int>) | num(<list>) | rec(<int>)['n']
+        | rec(<list>)['n'] | len(txt(<int>).split())
+        | (nul(<int>) or 2) | len(err(<int>)) | max([<int>, <int>], key=lambda q: -q)
+        | (<int> if <test> else <int>) | <helped>""",
+    "list": """
+        l0 | l1 | r0['xs'] | [1] | lst(<int>) | [<int>, <int>] | [num(q) for q in <list>]
+        | [q + 1 for q in <list> if q < <int>] | sorted(<list>, reverse=True) | rec(<int>)['xs']""",
+    "test": "<int> < <int> | <list> | num(<int>) % 2",
+    "name": "i0 | i1",
+    "names": "l0 | l1",
+    "helped": "5",
+    "block": "<statement> | <statement>\n<statement>",
+    "statement": """
+        <assign> | <assign> | <grow> | <call> | <call> | <show>
+        | if <test>:\n    <block>
+        | if <test>:\n    <block>\nelse:\n    <block>
+        | if <test>:\n    <block>\nelif <test>:\n    <block>
+        | for <loop>:\n    <block>
+        | for <loop>:\n    <block>\n    if <test>:\n        <leave>
+        | n@ = 0\nwhile n@ < 3 and <test>:\n    n@ += 1\n    <block>
+        | try:\n    <block>\n    i1 = <failing>\nexcept <error>:\n    <block>
+        | def f@(a):\n    b = num(a)\n    l1.append(<local>)\n    return <local>
+        | def f@(a):\n    b = num(a)\n    return <local>""",
+    # A copy: a loop over a list that it grows itself would have no end.
+    "loop": """
+        i0 in list(<list 1>) | i2 in list(<list 1>) | j in list(<list 1>) | i0 in range(3) | i2 in [1, 2]""",
+    "leave": "break | continue",
+    "failing": "l0[i0] | 1 // i2 | <int>",
+    "error": "IndexError | Exception",
+    "local": "b | num(a) | a | b + a | num(b) | len(l0) + a",
+    "call": "num(<int>) | lst(<list>) | rec(<int>) | num(<list>)",
+    "show": """
+        print(<int>) | print(num(<int 2>)) | print(l0, l1) | print(f'{i0} and {r0}')
+        | print(f"{num(<int 2>)}!") | print(r0['n'])""",
+    "assign": """
+        i0 = <int> | i2 = <int> | <name> = num(<int 2>) | <names> = <list> | <names> = <names>
+        | i0, i1 = num(<int 2>), num(<int 2>) | <name> += <int> | r0 = rec(i0) | r0 = rec(l0)
+        | r0 = {'n': num(i1), 'xs': l1} | l0 = l1 = [num(<int 2>)] | l2 = [l0, <list>]
+        | l1 = l2[0] if isinstance(l2[0], list) else l2 | d0 = {q: num(q) for q in <list 1>}
+        | l0 = list(d0.values())""",
+    "grow": """
+        <names>.append(num(<int 2>)) | <names>.append(<int>) | l2.append(lst(i0)) | l2.append(l0)
+        | l2.append(num(i1)) | d0[<int 2>] = num(<int 2>) | d0[<int 2>] = {'k': num(<int 2>), 'l': l0}
+        | r0['xs'].append(num(<int 2>)) | <names>.extend(<list>) | l1.pop()""",
+}
 
-    def __init__(self, random: random.Random) -> None:
-        self.random = random
-        self.helpers: list[str] = []
-        self.lines: list[str] = []
 
-    def program(self) -> str:
-        self.lines = [
-            "i0, i1, i2 = 1, 2, 3",
-            "l0, l1 = [1, 2], []",
-            "l2 = l1" if self.random.random() < 0.5 else "l2 = [l0, l1]",
-            "r0 = {'n': 4, 'xs': l0}",
-            "d0 = {}",
-        ]
-        for _ in range(self.random.randint(1, 8)):
-            self.statement("", 0)
-        self.lines.append("print(i0, i1, i2, l0, l1, l2, r0, d0)")
-        return "\n".join(self.lines)
-
-    def pick(self, *options: Any) -> Any:
-        return self.random.choice(options)
-
-    def int_(self, depth: int = 0) -> str:
-        if depth > 2:
-            return self.pick("i0", "i1", "i2", "0", "1")
-        inner = depth + 1
-        return self.pick(
-            lambda: self.pick("i0", "i1", "i2", "3"),
-            lambda: f"({self.int_(inner)} + {self.int_(inner)})",
-            lambda: f"len({self.list_(inner)})",
-            lambda: f"sum({self.list_(inner)})",
-            lambda: f"{self.list_(inner)}[{self.pick('0', '-1', self.int_(inner))}]",
-            lambda: "r0['n']",
-            lambda: f"num({self.int_(inner)})",
-            lambda: f"num({self.list_(inner)})",
-            lambda: f"rec({self.int_(inner)})['n']",
-            lambda: f"len(txt({self.int_(inner)}).split())",
-            lambda: f"(nul({self.int_(inner)}) or 2)",
-            lambda: f"len(err({self.int_(inner)}))",
-            lambda: f"max([{self.int_(inner)}, {self.int_(inner)}], key=lambda q: -q)",
-            lambda: f"({self.int_(inner)} if {self.test(inner)} else {self.int_(inner)})",
-            lambda: f"{self.pick(*self.helpers)}({self.int_(inner)})" if self.helpers else "5",
-        )()
-
-    def list_(self, depth: int = 0) -> str:
-        if depth > 2:
-            return self.pick("l0", "l1", "[1]")
-        inner = depth + 1
-        return self.pick(
-            lambda: self.pick("l0", "l1", "r0['xs']"),
-            lambda: f"lst({self.int_(inner)})",
-            lambda: f"[{self.int_(inner)}, {self.int_(inner)}]",
-            lambda: f"[num(q) for q in {self.list_(inner)}]",
-            lambda: f"[q + 1 for q in {self.list_(inner)} if q < {self.int_(inner)}]",
-            lambda: f"sorted({self.list_(inner)}, reverse=True)",
-            lambda: f"rec({self.int_(inner)})['xs']",
-        )()
-
-    def test(self, depth: int = 0) -> str:
-        return self.pick(
-            lambda: f"{self.int_(depth + 1)} < {self.int_(depth + 1)}",
-            lambda: self.list_(depth + 1),
-            lambda: f"num({self.int_(depth + 1)}) % 2",
-        )()
-
-    def statement(self, pad: str, depth: int) -> None:
-        kinds = [self.assign, self.assign, self.grow, self.call, self.show]
-        if depth < 2:
-            kinds += [self.branch, self.loop, self.repeat, self.attempt, self.helper]
-        self.pick(*kinds)(pad, depth)
-
-    def block(self, pad: str, depth: int) -> None:
-        for _ in range(self.random.randint(1, 2)):
-            self.statement(pad + "    ", depth + 1)
-
-    def assign(self, pad: str, depth: int) -> None:
-        line = self.pick(
-            lambda: f"{self.pick('i0', 'i1', 'i2')} = {self.int_()}",
-            lambda: f"{self.pick('i0', 'i1')} = num({self.int_(2)})",
-            lambda: f"{self.pick('l0', 'l1')} = {self.list_()}",
-            lambda: f"{self.pick('l0', 'l1')} = {self.pick('l0', 'l1')}",
-            lambda: f"i0, i1 = num({self.int_(2)}), num({self.int_(2)})",
-            lambda: f"{self.pick('i0', 'i1')} += {self.int_()}",
-            lambda: f"r0 = {self.pick('rec(i0)', 'rec(l0)')}",
-            lambda: "r0 = {'n': num(i1), 'xs': l1}",
-            lambda: f"l0 = l1 = [num({self.int_(2)})]",
-            lambda: f"l2 = [l0, {self.list_()}]",
-            lambda: "l1 = l2[0] if isinstance(l2[0], list) else l2",
-            lambda: f"d0 = {{q: num(q) for q in {self.list_(1)}}}",
-            lambda: "l0 = list(d0.values())",
-        )()
-        self.lines.append(pad + line)
-
-    def grow(self, pad: str, depth: int) -> None:
-        self.lines.append(
-            pad
-            + self.pick(
-                f"{self.pick('l0', 'l1')}.append(num({self.int_(2)}))",
-                f"{self.pick('l0', 'l1')}.append({self.int_()})",
-                f"l2.append({self.pick('lst(i0)', 'l0', 'num(i1)')})",
-                f"d0[{self.int_(2)}] = num({self.int_(2)})",
-                f"d0[{self.int_(2)}] = {{'k': num({self.int_(2)}), 'l': l0}}",
-                f"r0['xs'].append(num({self.int_(2)}))",
-                f"{self.pick('l0', 'l1')}.extend({self.list_()})",
-                "l1.pop()",
-            )
-        )
-
-    def call(self, pad: str, depth: int) -> None:
-        self.lines.append(
-            f"{pad}{self.pick('num', 'lst', 'rec')}({self.pick(self.int_, self.list_)()})"
-        )
-
-    def show(self, pad: str, depth: int) -> None:
-        line = self.pick(
-            f"print({self.int_()})",
-            f"print(num({self.int_(2)}))",
-            "print(l0, l1)",
-            "print(f'{i0} and {r0}')",
-            f'print(f"{{num({self.int_(2)})}}!")',
-            "print(r0['n'])",
-        )
-        self.lines.append(pad + line)
-
-    def branch(self, pad: str, depth: int) -> None:
-        self.lines.append(f"{pad}if {self.test()}:")
-        self.block(pad, depth)
-        if self.random.random() < 0.5:
-            self.lines.append(f"{pad}{self.pick('else', f'elif {self.test()}')}:")
-            self.block(pad, depth)
-
-    def loop(self, pad: str, depth: int) -> None:
-        # A copy: a loop over a list that it grows itself would have no end.
-        over = self.pick(f"list({self.list_(1)})", "range(3)", "[1, 2]")
-        self.lines.append(f"{pad}for {self.pick('i0', 'i2', 'j')} in {over}:")
-        self.block(pad, depth)
-        if self.random.random() < 0.3:
-            self.lines.append(f"{pad}    if {self.test()}:")
-            self.lines.append(f"{pad}        {self.pick('break', 'continue')}")
-
-    def repeat(self, pad: str, depth: int) -> None:
-        counter = f"n{len(self.lines)}"
-        self.lines.append(f"{pad}{counter} = 0")
-        self.lines.append(f"{pad}while {counter} < 3 and {self.test()}:")
-        self.lines.append(f"{pad}    {counter} += 1")
-        self.block(pad, depth)
-
-    def attempt(self, pad: str, depth: int) -> None:
-        self.lines.append(f"{pad}try:")
-        self.block(pad, depth)
-        self.lines.append(f"{pad}    i1 = {self.pick('l0[i0]', '1 // i2', self.int_())}")
-        self.lines.append(f"{pad}except {self.pick('IndexError', 'Exception')}:")
-        self.block(pad, depth)
-
-    def helper(self, pad: str, depth: int) -> None:
-        name = f"f{len(self.lines)}"
-        self.lines.append(f"{pad}def {name}(a):")
-        self.lines.append(f"{pad}    b = num(a)")
-        if self.random.random() < 0.5:
-            self.lines.append(f"{pad}    l1.append({self.pick('b', 'num(a)', 'a')})")
-        self.lines.append(f"{pad}    return {self.pick('b', 'b + a', 'num(b)', 'len(l0) + a')}")
-        if not pad:
-            self.helpers.append(name)
+def random_program(source: random.Random) -> str:
+    writer = SourceWriter(source, _RULES, depth=3)
+    program = _START.format(source.choice(["l1", "[l0, l1]"]))
+    for _ in range(source.randint(1, 8)):
+        program += f"{writer.write('statement')}\n"
+        helpers = re.findall(r"^def (\w+)", program, re.MULTILINE)
+        writer.rules["helped"] = [f"{name}(<int>)" for name in helpers] or ["5"]
+    return f"{program}print(i0, i1, i2, l0, l1, l2, r0, d0)"
 
 
 class _Stop(BaseException):

@@ -8,7 +8,6 @@ import signal
 import threading
 import time
 import urllib.error
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -17,15 +16,12 @@ import httpx2
 import pytest
 
 from tests.support.processes import Process
-from tests.support.programs import CHAIN, HITS, INTERPRETER, PRICE, TOOLS
+from tests.support.programs import CHAIN, HITS, INTERPRETER, PRICE, TOOLS, Ask, chat, results
 from tests.support.raw_http import send
 from tests.support.scripted import ScriptedUpstream
 
 CELL = "```python\nx = 6\nprint('asking')\nprice = get_price(about='a')\nprint(x * price)\n```"
 TOKEN = secrets.token_hex(16)
-
-Ask = Callable[[str, Any], Any]
-"""Sends a request for a path, with an optional body, to a replica."""
 
 
 @dataclass
@@ -154,23 +150,8 @@ class StartedWork:
         assert len(self._upstream.requests) == asked + 2
 
 
-def results(message: Any, content: str) -> list[dict[str, Any]]:
-    return [
-        {"role": "tool", "tool_call_id": call["id"], "content": content}
-        for call in message["tool_calls"]
-    ]
-
-
 def chat_at(replicas: Replicas, replica: int, messages: list[Any], tools: list[Any]) -> Any:
     return chat(partial(replicas.at, replica), messages, tools)
-
-
-def chat(ask: Ask, messages: list[Any], tools: list[Any]) -> Any:
-    """The assistant's message, which is added to ``messages``."""
-    body = {"model": "m", "messages": messages, "tools": tools}
-    message = ask("/v1/chat/completions", body)["choices"][0]["message"]
-    messages.append(message)
-    return message
 
 
 def ask_interrupted(url: str, body: Any) -> None:

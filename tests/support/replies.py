@@ -15,12 +15,14 @@ The reply ends before the newline in front of the closing row.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
 from pathlib import Path
+from typing import Any
 
 from emulator.reading.events import (
     BlockDelta,
@@ -31,8 +33,10 @@ from emulator.reading.events import (
     Text,
     merge_events,
 )
-from emulator.reading.readers import READERS, Statement, Unreadable
+from emulator.reading.readers import READERS, Statement, Unreadable, calls_tool
 from emulator.reading.splitter import Splitter
+from emulator.reading.tool_names import ToolNames
+from tests.support.formats import Call
 
 #: Written name -> Python name of the tools offered with every reply.
 NAMES = {
@@ -101,9 +105,9 @@ def events(case: Case, cuts: Sequence[int] = ()) -> list[Event]:
 
 
 def described(found: Sequence[Event]) -> tuple[str, ...]:
-    """Events as lines of a case. Each block is fed to its reader delta by delta."""
+    """Events as lines of a case."""
     lines: list[str] = []
-    for event in _with_blocks(found):
+    for event in with_blocks(found):
         match event:
             case Text(text):
                 lines.append(f"text {json.dumps(text, ensure_ascii=False)}")
@@ -116,21 +120,30 @@ def described(found: Sequence[Event]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Block:
-    dialect: str
-    closed: bool
-    deltas: tuple[str, ...]
+    """The events of a block. Its deltas stay separate: its reader receives them one by one."""
+
+    events: Sequence[Event]
+
+    @property
+    def start(self) -> BlockStart:
+        assert isinstance(self.events[0], BlockStart)
+        return self.events[0]
+
+    @property
+    def end(self) -> BlockEnd:
+        assert isinstance(self.events[-1], BlockEnd)
+        return self.events[-1]
+
+    @property
+    def deltas(self) -> list[str]:
+        return [event.text for event in self.events if isinstance(event, BlockDelta)]
+
+    def read(self) -> tuple[list[Statement], Unreadable | None]:
+        return read_block(self.start.dialect, self.deltas)
 
     def lines(self) -> Iterator[str]:
-        yield self.dialect if self.closed else f"{self.dialect} unclosed"
-        reader = READERS[self.dialect](NAMES)
-        statements: list[Statement] = []
-        fault: Unreadable | None = None
-        try:
-            for delta in self.deltas:
-                statements += reader.feed(delta)
-            statements += reader.close()
-        except Unreadable as unreadable:
-            fault = unreadable
+        yield self.start.dialect if self.end.closed else f"{self.start.dialect} unclosed"
+        statements, fault = self.read()
         for statement in statements:
             first, *rest = statement.source.split("\n")
             yield f"{statement.line:3}| {first}"
@@ -140,21 +153,97 @@ class Block:
             yield f"  !| line {diagnostic.line}: {diagnostic.message}"
 
 
-def _with_blocks(found: Sequence[Event]) -> Iterator[Event | Block]:
-    """Join prose, and combine the events of each block. Deltas stay separate."""
-    block: list[Event] = []
-    prose: list[Event] = []
-    for event in found:
-        if isinstance(event, (Text, Reasoning)):
-            prose.append(event)
+def read_block(dialect: str, deltas: Iterable[str]) -> tuple[list[Statement], Unreadable | None]:
+    """The statements of a block before its first fault, and the fault."""
+    reader = READERS[dialect](ToolNames(NAMES, frozenset({"Event"})))
+    statements: list[Statement] = []
+    try:
+        for delta in deltas:
+            statements += reader.feed(delta)
+        return statements + reader.close(), None
+    except Unreadable as unreadable:
+        return statements, unreadable
+
+
+def with_blocks(found: Sequence[Event]) -> Iterator[Event | Block]:
+    """Join prose, and combine the events of each block."""
+    for is_prose, group in groupby(found, lambda event: isinstance(event, (Text, Reasoning))):
+        if is_prose:
+            yield from merge_events(list(group))
             continue
-        yield from merge_events(prose)
-        prose = []
-        block.append(event)
-        if isinstance(event, BlockEnd):
-            assert isinstance(block[0], BlockStart)
-            deltas = tuple(part.text for part in block if isinstance(part, BlockDelta))
-            yield Block(block[0].dialect, event.closed, deltas)
-            block = []
-    assert not block
-    yield from merge_events(prose)
+        block: list[Event] = []
+        for event in group:
+            block.append(event)
+            if isinstance(event, BlockEnd):
+                yield Block(block)
+                block = []
+        assert not block
+
+
+@dataclass
+class ReplyContent:
+    """``needs_repair``: a block was meant as a call and is not one."""
+
+    calls: list[Call] = field(default_factory=list)
+    shown: str = ""
+    thought: str = ""
+    needs_repair: bool = False
+
+
+def read_reply(reply: str, cuts: Sequence[int] = (), *, cut_off: bool = False) -> ReplyContent:
+    """Read a reply that arrives cut at ``cuts``; with ``cut_off``, a token limit ended it."""
+    found = ReplyContent()
+    for event in with_blocks(split_pieces(reply, cuts)):
+        match event:
+            case Text(text):
+                found.shown += text
+            case Reasoning(text):
+                found.thought += text
+            case Block() if not (cut_off and (event.end.at_reply_end or not event.end.closed)):
+                _add_block(found, event)
+    return found
+
+
+def _add_block(found: ReplyContent, block: Block) -> None:
+    statements, fault = block.read()
+    if fault is None and any(calls_tool(statement.source, NAMES) for statement in statements):
+        found.calls += [_parse_call(node) for node in _calls(statements) if not node.args]
+    elif fault is not None or _calls(statements):
+        found.needs_repair = True
+    else:
+        found.shown += "".join(event.raw for event in block.events)
+
+
+def _calls(statements: Sequence[Statement]) -> list[ast.Call]:
+    """Everything that is called by a plain name."""
+    nodes = (node for statement in statements for node in ast.walk(ast.parse(statement.source)))
+    return [
+        node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    ]
+
+
+def _parse_call(node: ast.Call) -> Call:
+    arguments: dict[str, Any] = {}
+    for keyword in node.keywords:
+        value = ast.literal_eval(keyword.value)
+        arguments |= {keyword.arg: value} if keyword.arg else value
+    return ast.unparse(node.func), arguments
+
+
+def same_calls(got: Sequence[Call], wanted: Sequence[Call]) -> bool:
+    """Compare calls. The values of elements are text until a schema gives them a type."""
+    return _same([list(call) for call in got], [list(call) for call in wanted])
+
+
+def _same(got: Any, wanted: Any) -> bool:
+    if isinstance(got, str) and not isinstance(wanted, str):
+        try:
+            got = json.loads(got)
+        except ValueError:
+            return False
+    match got, wanted:
+        case dict(), dict():
+            return got.keys() == wanted.keys() and all(_same(got[k], wanted[k]) for k in wanted)
+        case list(), list():
+            return len(got) == len(wanted) and all(map(_same, got, wanted))
+    return bool(got == wanted)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
+from tests.support import raw_http
 from tests.support.openai_wire import validator
 
 Json = dict[str, Any]
@@ -23,17 +22,8 @@ def fetch(
     url: str, body: Mapping[str, Any] | None = None, *, method: str | None = None, key: str = "k"
 ) -> tuple[int, bytes]:
     """The status and the bytes of the answer."""
-    request = urllib.request.Request(
-        url,
-        json.dumps(body).encode() if body is not None else None,
-        {"content-type": "application/json", "authorization": f"Bearer {key}"},
-        method=method,
-    )
-    try:
-        with urllib.request.urlopen(request) as response:
-            return response.status, response.read()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read()
+    status, _, data = raw_http.fetch(url, body, {"authorization": f"Bearer {key}"}, method)
+    return status, data
 
 
 def ask(proxy: str, body: Mapping[str, Any]) -> Json:

@@ -21,11 +21,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
 from typing import Any, Literal, Self, get_args
 from urllib.parse import urlsplit
+
+from tests.support.serving import serving
 
 Body = dict[str, Any]
 Fault = Literal["drop", "malformed", "error_event", "silent"]
@@ -169,20 +172,15 @@ class ScriptedUpstream:
         self._lock = threading.Lock()
         self._queue: deque[Answer] = deque(replies)
         self._server = _Server(("127.0.0.1", port), self)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": POLL}, daemon=True
-        )
+        self._serving = serving(self._server)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._serving.__enter__()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.closing.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.close_connections()
-        self._server.server_close()
+        self._serving.__exit__(None, None, None)
 
     @property
     def port(self) -> int:
@@ -262,13 +260,12 @@ class _Server(ThreadingHTTPServer):
         if not self.upstream.closing.is_set():
             super().handle_error(request, client_address)
 
-    def close_connections(self) -> None:
-        """End the connections that clients keep alive; each has a thread waiting in a read."""
+    def server_close(self) -> None:
+        """Also end the connections that clients keep alive; each has a thread waiting in a read."""
+        super().server_close()
         for connection in list(self._open):
-            try:
+            with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue
 
 
 class _Handler(BaseHTTPRequestHandler):

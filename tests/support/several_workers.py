@@ -11,16 +11,16 @@ import json
 import os
 import re
 import signal
-import socket
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.support.processes import Process, proxy
-from tests.support.raw_http import read_until, send
+from tests.support.programs import chat
+from tests.support.raw_http import connect, post_bytes, read_page, read_until, send
 from tests.support.scripted import Reply, ScriptedUpstream
 
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
@@ -116,21 +116,16 @@ class TwoWorkers:
         self,
         worker: int,
         until: bytes = b"Hello",
-        headers: str = "accept: */*",
+        headers: dict[str, str] | None = None,
         body: dict[str, Any] | None = None,
     ) -> Iterator[None]:
         """Open a stream of this worker, and read it up to ``until``."""
-        host, port = self.url.removeprefix("http://").split(":")
-        payload = json.dumps({**HELLO, "stream": True, **(body or {})}).encode()
-        head = (
-            f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host}:{port}\r\n"
-            f"content-type: application/json\r\ncontent-length: {len(payload)}\r\n{headers}\r\n\r\n"
+        request = post_bytes(
+            "/v1/chat/completions", {**HELLO, "stream": True, **(body or {})}, headers
         )
         with ExitStack() as opened:
             with self.only(worker):
-                connected = socket.create_connection((host, int(port)), timeout=60)
-                connection = opened.enter_context(connected)
-                connection.sendall(head.encode() + payload)
+                connection = opened.enter_context(connect(self.url, request))
                 read_until(connection, until)
             yield
 
@@ -141,15 +136,11 @@ class TwoWorkers:
         return status, answer.get("error", {}).get("code", "")
 
     def metrics(self) -> str:
-        with urllib.request.urlopen(f"{self.url}/metrics") as response:
-            return str(response.read().decode())
+        return read_page(f"{self.url}/metrics")
 
     def chat(self, worker: int, messages: list[Any], tools: list[Any]) -> Any:
         """The assistant's message, which is added to ``messages``."""
-        body = {"model": "m", "messages": messages, "tools": tools}
-        message = self.ask(worker, "/v1/chat/completions", body)["choices"][0]["message"]
-        messages.append(message)
-        return message
+        return chat(partial(self.ask, worker), messages, tools)
 
 
 @contextmanager
@@ -159,14 +150,6 @@ def two_workers(upstream: ScriptedUpstream, folder: Path, *arguments: str) -> It
         started = TwoWorkers(process, url)
         process.wait_until(lambda: started.are(2))
         yield started
-
-
-def results(message: Any, content: str) -> list[dict[str, Any]]:
-    """The same result for each call of an assistant's message."""
-    return [
-        {"role": "tool", "tool_call_id": call["id"], "content": content}
-        for call in message["tool_calls"]
-    ]
 
 
 def _open_files(pid: int) -> set[str]:

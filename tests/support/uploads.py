@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import openai
+from urllib3.filepost import encode_multipart_formdata
 
 CSV = b"city,high\nOslo,-2\n"
 
@@ -28,16 +30,9 @@ def form(
     parts: dict[str, str], file: tuple[str, bytes] | None = None
 ) -> tuple[bytes, dict[str, str]]:
     """A multipart body and its header, with ``file`` as (value of ``filename=``, content)."""
-    body = b""
-    for name, value in parts.items():
-        body += b'--B\r\nContent-Disposition: form-data; name="%s"\r\n\r\n' % name.encode()
-        body += value.encode() + b"\r\n"
-    if file:
-        body += b'--B\r\nContent-Disposition: form-data; name="file"; filename="%s"\r\n\r\n' % (
-            file[0].encode()
-        )
-        body += file[1] + b"\r\n"
-    return body + b"--B--\r\n", {"content-type": "multipart/form-data; boundary=B"}
+    fields: dict[str, Any] = {**parts, **({"file": file} if file else {})}
+    body, kind = encode_multipart_formdata(fields, boundary="B")
+    return body, {"content-type": kind}
 
 
 def kept(tmp_path: Path) -> list[int]:

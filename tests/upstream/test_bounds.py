@@ -75,12 +75,8 @@ GARBAGE: list[Any] = [
     {"choices": [1]},
     {"choices": [{"delta": "text"}]},
     {"choices": [{"delta": {"content": 5}}]},
-    {"choices": [{"delta": {"content": ["a"]}}]},
     {"choices": [{"delta": {"reasoning_content": {}}}]},
     {"choices": [{"delta": {}, "finish_reason": 3}]},
-    {"choices": [], "usage": "much"},
-    {"choices": [], "usage": {"prompt_tokens": "many"}},
-    {"choices": [], "usage": {"completion_tokens": [1]}},
 ]
 
 

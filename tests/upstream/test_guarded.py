@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import openai
@@ -17,7 +14,7 @@ from emulator.upstream.breaker import Breaker
 from emulator.upstream.retries import Retries
 from tests.conftest import StartProxy
 from tests.support.other_endpoints import PIECES, OtherEndpoints, other_endpoints
-from tests.support.raw_http import send
+from tests.support.raw_http import fetch, send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER
 
@@ -222,7 +219,32 @@ def test_a_response_that_is_not_read_or_refused_releases_its_slot(
 ) -> None:
     proxy = start_proxy(base_url=other.base_url, upstream_requests=1, answer_seconds=1)
     other.refusals = refusals
-    request = urllib.request.Request(f"{proxy}/v1/{path}", method=method)
-    with suppress(urllib.error.HTTPError), urllib.request.urlopen(request):
-        pass
+    fetch(f"{proxy}/v1/{path}", method=method)
     assert send(f"{proxy}/v1/embeddings", EMBED)[0] == 200
+
+
+def test_the_breaker_of_a_model_leaves_other_models_alone(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    proxy = start_proxy(upstream_retries=0, breaker_failures=1, breaker_seconds=600)
+    upstream.reply(Reply(status=503), "Hello.")
+    statuses = [
+        send(f"{proxy}/v1/chat/completions", {**HELLO, "model": model})[0]
+        for model in ("down", "down", "up")
+    ]
+    assert statuses == [503, 503, 200]
+    assert len(upstream.requests) == 2
+
+
+def test_the_breaker_of_a_clients_key_leaves_other_keys_alone(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    proxy = start_proxy(
+        upstream_retries=0, breaker_failures=1, breaker_seconds=600, pass_client_key=True
+    )
+    upstream.reply(Reply(status=503), "Hello.")
+    statuses = [
+        send(f"{proxy}/v1/chat/completions", HELLO, {"authorization": f"Bearer {key}"})[0]
+        for key in ("key-of-one", "key-of-one", "key-of-another")
+    ]
+    assert statuses == [503, 503, 200]

@@ -1,4 +1,4 @@
-"""llama.cpp's own server as an upstream: what it takes for a grammar, and what it makes of tools."""
+"""llama.cpp's own server as an upstream: what it makes of a schema, and of tools."""
 
 from __future__ import annotations
 
@@ -56,12 +56,14 @@ def choice_of(answered: tuple[int, Any]) -> Any:
     return answer["choices"][0]
 
 
-@pytest.mark.parametrize("field", ["grammar", "json_schema"])
-def test_a_required_call_is_valid_by_the_field_that_holds_it(
+@pytest.mark.parametrize("field", ["json_schema", "json_object"])
+def test_a_required_call_is_valid_by_the_schema(
     start_proxy: StartProxy, llama_cpp: str, field: str
 ) -> None:
-    row = {"name": "held", "pattern": ".", "grammar": field}
-    proxy = start_proxy(base_url=llama_cpp, profile="held", profiles=(row,), repair_attempts=0)
+    row = {"name": "constrained", "pattern": ".", "grammar": field}
+    proxy = start_proxy(
+        base_url=llama_cpp, profile="constrained", profiles=(row,), repair_attempts=0
+    )
     choice = choice_of(ask(proxy, tool_choice="required"))
     [call] = choice["message"]["tool_calls"]
     assert choice["finish_reason"] == "tool_calls"
@@ -69,9 +71,11 @@ def test_a_required_call_is_valid_by_the_field_that_holds_it(
     assert isinstance(json.loads(call["function"]["arguments"])["location"], str)
 
 
-def test_words_under_its_grammar_are_words(start_proxy: StartProxy, llama_cpp: str) -> None:
-    row = {"name": "held", "pattern": ".", "grammar": "grammar"}
-    proxy = start_proxy(base_url=llama_cpp, profile="held", profiles=(row,), repair_attempts=0)
+def test_constrained_words_are_words(start_proxy: StartProxy, llama_cpp: str) -> None:
+    row = {"name": "constrained", "pattern": ".", "grammar": "json_schema"}
+    proxy = start_proxy(
+        base_url=llama_cpp, profile="constrained", profiles=(row,), repair_attempts=0
+    )
     poem = [{"role": "user", "content": "Write a poem about the sea."}]
     choice = choice_of(ask(proxy, messages=poem))
     assert choice["message"]["content"]

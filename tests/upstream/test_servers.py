@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
-import threading
 import tomllib
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from flask import Flask, abort
 
 from app import create_app
 from emulator.settings import Settings
@@ -20,47 +18,47 @@ from emulator.upstream.reachability import describe_upstreams
 from emulator.upstream.routes import Routes
 from emulator.upstream.servers import SERVERS, UNKNOWN, identify_server
 from tests.support.command_line import command_line
+from tests.support.serving import serve
 
 PAGE = (Path(__file__).parents[2] / "docs" / "upstreams.md").read_text()
 SECTION = PAGE.partition("## A row for each server")[2].partition("\n## ")[0]
 SNIPPETS = dict(re.findall(r"\*\*(.+?)\*\*.*?```toml\n(.*?)```", SECTION, re.DOTALL))
 
 
-class Root(BaseHTTPRequestHandler):
-    """A server that says at its root what `answers` holds."""
+class Root:
+    """A server that says at its root what ``answers`` holds."""
 
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        answer = self.server.answers.get(self.path)  # type: ignore[attr-defined]
-        body = json.dumps(answer).encode() if answer is not None else b"<h1>Not here</h1>"
-        self.send_response(200 if answer is not None else 404)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+    url = ""
+    answers: ClassVar[dict[str, Any]] = {}
 
 
 @pytest.fixture(scope="module")
-def root() -> Iterator[Any]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Root) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+def root() -> Iterator[Root]:
+    app, root = Flask("root"), Root()
+
+    @app.get("/<path:path>")
+    def answer(path: str) -> Any:
+        return root.answers[f"/{path}"] if f"/{path}" in root.answers else abort(404)
+
+    with serve(app) as root.url:
+        yield root
 
 
 @pytest.mark.parametrize("server", [s for s in SERVERS if s.path], ids=lambda s: s.name)
-def test_a_server_is_identified_by_its_models_or_by_its_own_path(root: Any, server: Any) -> None:
-    url = f"http://127.0.0.1:{root.server_port}/v1"
+def test_a_server_is_identified_by_its_models_or_by_its_own_path(root: Root, server: Any) -> None:
+    url = f"{root.url}/v1"
     upstream = OpenAIUpstream(Settings(base_url=url))
     root.answers = {server.path: {server.key: "1.0"}}
     assert identify_server(url, [server.owner], lambda _: pytest.fail("requested")) is server
-    assert identify_server(url, ["me"], upstream.at_root) is server
+    assert identify_server(url, ["somebody"], upstream.at_root) is server
     root.answers = {server.path: ["another"]}
     assert identify_server(url, [], upstream.at_root) is UNKNOWN
     upstream.close()
+
+
+def test_llama_cpp_python_is_identified_by_the_owner_of_its_models() -> None:
+    found = identify_server("http://127.0.0.1:1/v1", ["me"], lambda _: pytest.fail("requested"))
+    assert found.name == "llama-cpp-python"
 
 
 @pytest.mark.parametrize("name", [server.name for server in SERVERS])
@@ -74,29 +72,29 @@ def test_the_pages_row_of_each_server_is_valid_and_is_that_server(
     settings = Settings(**rows)
     [target] = Routes(settings).targets
     server = next(server for server in SERVERS if server.name == name)
-    if not server.path:
+    if not server.path and not server.owner:
         found = identify_server(target.settings.base_url, [], lambda _: pytest.fail("requested"))
         assert found is server
         assert target.settings.api_key.get_secret_value() == "secret"
     fields = {row.grammar for row in settings.profiles}
-    assert fields <= {server.grammar_field}, "a grammar goes in the field that this server takes"
-    assert bool(fields) == (server.grammar_field != "off")
+    assert fields <= {server.schema_field}, "a schema goes in the field that this server takes"
+    assert bool(fields) == (server.schema_field != "off")
 
 
-def test_the_command_names_the_kind_of_server(root: Any, tmp_path: Path) -> None:
-    url = f"http://127.0.0.1:{root.server_port}/v1"
+def test_the_command_names_the_kind_of_server(root: Root, tmp_path: Path) -> None:
+    url = f"{root.url}/v1"
     root.answers = {"/v1/models": {"data": [{"id": "m", "owned_by": "vllm"}]}}
-    known = f'{url} is vLLM, which takes a grammar (grammar = "structured_outputs" in [[profiles]])'
+    known = f'{url} is vLLM, which can constrain calls (grammar = "json_schema" in [[profiles]])'
     ended = command_line("upstream", "--ask", "--base-url", url, home=tmp_path)
     assert ended.out.splitlines() == [f"{url} (--base-url)", known]
-    root.answers = {"/v1/models": {"data": [{"id": "m", "owned_by": "me"}]}}
+    root.answers = {"/v1/models": {"data": [{"id": "m", "owned_by": "somebody"}]}}
     assert [*describe_upstreams(Settings(base_url=url))] == [f"{url} is a server of unknown kind"]
     [gone] = describe_upstreams(Settings(base_url="http://user:secret@127.0.0.1:1/v1"))
     assert gone.startswith("http://127.0.0.1:1/v1 does not answer: ")
 
 
-def test_readiness_names_the_kinds_of_servers(root: Any) -> None:
-    url = f"http://127.0.0.1:{root.server_port}/v1"
+def test_readiness_names_the_kinds_of_servers(root: Root) -> None:
+    url = f"{root.url}/v1"
     root.answers = {"/v1/models": {"data": [{"id": "m", "owned_by": "library"}]}}
     settings = Settings(base_url=url, store=":memory:", files_dir=":temporary:", warm_kernels=0)
     app = create_app(settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import BytesIO
 from typing import Any
 
@@ -224,6 +224,30 @@ def test_the_clients_own_key_is_sent_if_the_setting_says_so(
     assert (status, answer["error"]["code"]) == (401, "invalid_api_key")
 
 
+def test_a_clients_key_goes_to_no_server_but_that_of_its_model(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, second: ScriptedUpstream
+) -> None:
+    """Listing the models, and a fallback, sent each client's key to all upstreams."""
+    rows = (
+        row(upstream, models=["big"], fallbacks=["small", "own"]),
+        row(second, models=["small"]),
+    )
+    own = row(second, models=["own"], name="own", api_key="operators", pass_client_key=False)
+    proxy = start_proxy(pass_client_key=True, upstreams=(*rows, own), upstream_retries=0)
+    client = openai.OpenAI(base_url=f"{proxy}/v1", api_key="clients-key", max_retries=0)
+    client.models.list()
+    upstream.reply(Reply(status=500, body={}))
+    second.reply("From the operator's row.")
+    answer = client.chat.completions.create(model="big", messages=HELLO)
+    assert answer.choices[0].message.content == "From the operator's row."
+    sent = [
+        (e.method, e.path, e.headers["authorization"])
+        for e in upstream.exchanges + second.exchanges
+    ]
+    with_key = [one for one in sent if "clients-key" in one[2]]
+    assert with_key == [("POST", "/v1/chat/completions", "Bearer clients-key")]
+
+
 def test_forms_and_json_go_to_the_upstream_of_their_model(start_proxy: StartProxy) -> None:
     with other_endpoints() as one, other_endpoints() as other:
         proxy = start_proxy(
@@ -280,3 +304,71 @@ def test_a_key_can_stand_in_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_KEY", "from-there")
     settings = Settings(upstreams=[{"base_url": "http://a/v1", "api_key_env": "SOME_KEY"}])  # type: ignore[list-item]
     assert settings.upstreams[0].api_key.get_secret_value() == "from-there"
+
+
+@pytest.mark.parametrize("tools", [[], [GET_WEATHER]], ids=["no tools", "tools"])
+@pytest.mark.parametrize(
+    "silent",
+    [
+        Reply(first_delay=3600),
+        Reply(chunks=["x"], fault="silent"),
+        Reply(frames=[b": waiting\n\n"] * 9999, delay=0.05),
+    ],
+    ids=["no head", "a role", "comments"],
+)
+def test_a_silent_upstream_gives_way_to_a_fallback(
+    start_proxy: StartProxy,
+    upstream: ScriptedUpstream,
+    second: ScriptedUpstream,
+    silent: Reply,
+    tools: list[Any],
+) -> None:
+    """It used to take three times upstream_seconds."""
+    upstream.reply(silent)
+    second.reply(Reply("Hello.", chunks=1, delay=0.1))
+    proxy = start_proxy(
+        upstreams=(
+            row(upstream, models=["a"], fallbacks=["b"], first_token_seconds=0.3),
+            row(second, models=["b"], first_token_seconds=0.01),
+        ),
+        upstream_seconds=3600,
+    )
+    fields = {"tools": tools} if tools else {}
+    assert text_of(ask(proxy, "a", **fields)[2]) == "Hello."
+    assert upstream.exchanges[-1].aborted.wait(60)
+
+
+def test_retries_and_fallbacks_share_one_deadline(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, second: ScriptedUpstream
+) -> None:
+    upstream.default = second.default = Reply(first_delay=3600)
+    proxy = start_proxy(
+        upstreams=(row(upstream, models=["a"], fallbacks=["b"]), row(second, models=["b"])),
+        upstream_seconds=3600,
+        first_token_seconds=0.3,
+        answer_seconds=1,
+    )
+    assert ask(proxy, "a")[0] == 504
+    assert len(upstream.requests) == len(second.requests) == 1
+
+
+def test_an_upstream_that_has_begun_may_pause_for_longer(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(Reply("Hello there.", chunks=6, delay=1))
+    proxy = start_proxy(
+        upstreams=(row(upstream, fallbacks=["b"], first_token_seconds=0.5),), upstream_seconds=60
+    )
+    assert text_of(ask(proxy, "a")[2]) == "Hello there."
+
+
+@pytest.mark.parametrize(("strict", "status"), [(False, 200), (True, 503)])
+def test_the_proxy_is_ready_while_one_upstream_answers(
+    start_app: Callable[..., tuple[str, Any]], upstream: ScriptedUpstream, strict: bool, status: int
+) -> None:
+    gone = "http://127.0.0.1:9/v1"
+    rows = (row(upstream, models=["a"]), {"base_url": gone, "models": ["b"], "upstream_retries": 0})
+    url, services = start_app(upstreams=rows, ready_strict=strict)
+    services.reachability.check()
+    answered, _, state = send(f"{url}/readyz")
+    assert (answered, [*state["upstreams"]]) == (status, [gone])

@@ -7,7 +7,9 @@ from typing import Any
 
 from emulator import metrics
 from emulator.answering.answer_request import AnswerRequest
+from emulator.answering.block_intent import IntentJudge
 from emulator.answering.call_policy import SUPPORTED_TYPES
+from emulator.answering.intent import Request
 from emulator.answering.native.call_assembly import CallChecker
 from emulator.answering.native.turn import MarkupDraft, NativeTurn, VerbatimProse
 from emulator.answering.quotations import Quotations
@@ -79,6 +81,7 @@ class _NativeAnswer:
         self._id: dict[str, Any] = {}
         self._attempt = 0
         self._has_output = False
+        self._has_role = False
 
     def events(self) -> Iterator[UpstreamAccepted | RelayedChunk]:
         settings = self._request.settings
@@ -127,10 +130,25 @@ class _NativeAnswer:
         self._has_output = self._has_output or _is_output(chunk)
         self._id = self._id or {n: chunk[n] for n in ("id", "created") if n in chunk}
         kind = {"object": "chat.completion.chunk", "model": self._request.chat.model}
+        if chunk["choices"]:
+            [choice] = chunk["choices"]
+            if ("role" in choice["delta"]) == self._has_role:
+                chunk = {
+                    **chunk,
+                    "choices": [{**choice, "delta": self._with_role(choice["delta"])}],
+                }
+            self._has_role = True
         return RelayedChunk({**chunk, **self._id, **kind})
 
+    def _with_role(self, delta: dict[str, Any]) -> dict[str, Any]:
+        """The first delta of the answer has the role, whichever reply it is from, and no other has."""
+        others = {name: value for name, value in delta.items() if name != "role"}
+        return others if self._has_role else {"role": "assistant", **others}
+
     def _is_acceptable(self, verdict: UnusableReply) -> bool:
-        """The model is reminded of a promise once; then its prose is the answer."""
+        """Shown code is an answer. The model is reminded of a promise once; then its prose is the answer."""
+        if verdict.kind in ("quoted", "doubtful"):
+            return not self._request.call_policy.required
         reminded = self._attempt > 0 or not self._request.settings.repair_attempts
         return verdict.kind == "promised" and reminded
 
@@ -144,6 +162,9 @@ def _reply(
         by_statement=False,
         seed=fresh_seed(),
         quotations=Quotations(request.chat.messages, request.toolset),
+        judge=IntentJudge(
+            request.toolset, Request(request.chat.messages), request.call_policy.required
+        ),
     )
     prose = VerbatimProse(StopFilter(None), hold=bool(attempt), lead="\n\n" if has_output else "")
     return ReplyReader(draft, prose, request.call_policy, reasoning_start=ReasoningStart.OUTSIDE)
@@ -165,7 +186,6 @@ def _diagnostics(verdict: UnusableReply) -> str:
 
 def _is_output(chunk: Chunk) -> bool:
     return any(
-        choice.get("finish_reason")
-        or any(v for k, v in (choice.get("delta") or {}).items() if k != "role")
-        for choice in chunk.get("choices") or ()
+        choice.get("finish_reason") or any(v for k, v in choice["delta"].items() if k != "role")
+        for choice in chunk["choices"]
     )

@@ -4,6 +4,7 @@ Known faults and their reports:
 
 * all calls of a reply have index 0, or none has one: ollama/ollama#15457, ollama/ollama#7881,
   ai-dynamo/dynamo#4723, LibreChat-AI/agents#260;
+* the fragments of parallel calls alternate, or each fragment has an index of its own;
 * the name is repeated with each fragment, or split: NousResearch/hermes-agent#8259,
   continuedev/continue#5849;
 * arguments are an object instead of a text, or encoded twice: huggingface/smolagents#1003,
@@ -11,7 +12,7 @@ Known faults and their reports:
 * no arguments at all for a function without any: vllm-project/vllm#11392;
 * arguments that are not JSON: ggml-org/llama.cpp#22072, mistralai/mistral-vibe#615.
 
-Sans-IO; knows nothing of chunks.
+Sans-IO; `emulator.upstream.chunk` has checked the types.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from emulator.reading import loose_json
 from emulator.reading.statements import Unreadable
 from emulator.tools.problems import BindError, Problem
 from emulator.tools.toolset import Toolset
+from emulator.upstream.interface import Chunk
 
 
 @dataclass
@@ -37,6 +39,8 @@ class CallFragments:
     name: str = ""
     arguments: str = ""
     written: list[dict[str, Any]] = field(default_factory=list)
+    chunks: list[Chunk | None] = field(default_factory=list)
+    """The chunks of the fragments; None for a chunk that cannot pass unchanged."""
     faults: set[str] = field(default_factory=set)
 
     @property
@@ -44,14 +48,15 @@ class CallFragments:
         """Whether the arguments are complete JSON: anything more belongs to another call."""
         return isinstance(_parsed(self.arguments), dict)
 
-    def add(self, piece: Mapping[str, Any]) -> None:
+    def add(self, piece: Mapping[str, Any], chunk: Chunk | None) -> None:
         self.written.append(dict(piece))
-        if isinstance(key := piece.get("id"), str) and key:
-            self.id = self.id or key
-        function = piece.get("function")
-        function = function if isinstance(function, Mapping) else {}
+        self.chunks.append(chunk)
+        self.id = self.id or piece.get("id") or ""
+        if piece.get("index") != self.index:
+            self.faults.add("index")
+        function = piece.get("function") or {}
         name, arguments = function.get("name"), function.get("arguments")
-        if isinstance(name, str) and name:
+        if name:
             if self.name:
                 self.faults.add("name")
             if name != self.name:
@@ -70,7 +75,7 @@ class CallFragments:
         return (
             first.get("type") == "function"
             and bool(self.id)
-            and isinstance(function, Mapping)
+            and function is not None
             and function.get("name") == self.name
             and isinstance(function.get("arguments"), str)
             and all(
@@ -83,41 +88,51 @@ class CallFragments:
 
 
 class CallAssembler:
-    """Joins the fragments of one reply's calls; `feed` yields each call when it is complete."""
+    """Joins the fragments of one reply's calls; `feed` yields each call when it is complete.
+
+    The fragments of parallel calls may alternate: a call that another follows stays open until its arguments
+    are complete, and calls leave in the order in which they began.
+    """
 
     def __init__(self) -> None:
-        self._open: CallFragments | None = None
+        self._open: list[CallFragments] = []
         self.chars = 0
 
-    def feed(self, piece: Any) -> Iterator[CallFragments]:
-        """``piece`` is an item of a delta's ``tool_calls``."""
-        if not isinstance(piece, Mapping):
-            return
+    def feed(self, piece: Mapping[str, Any], chunk: Chunk | None = None) -> Iterator[CallFragments]:
+        """``piece`` is an item of a delta's ``tool_calls``, ``chunk`` its chunk if that has nothing else."""
         self.chars += len(str(piece))
-        if self._open is not None and _starts_another(self._open, piece):
-            yield from self.close()
-        if self._open is None:
-            self._open = CallFragments(piece.get("index"))
-        if piece.get("index") != self._open.index:
-            self._open.faults.add("index")
-        self._open.add(piece)
+        call = self._find(piece)
+        if call is None:
+            while self._open and self._open[0].is_complete:
+                yield self._open.pop(0)
+            call = CallFragments(piece.get("index"))
+            self._open.append(call)
+        call.add(piece, chunk)
+
+    def _find(self, piece: Mapping[str, Any]) -> CallFragments | None:
+        """The open call that ``piece`` continues."""
+        if not self._open:
+            return None
+        index, key, name = piece.get("index"), piece.get("id"), _name(piece)
+        same = [call for call in self._open if call.index == index]
+        same = [call for call in same if call.id == key] or same
+        if index is not None and not same and (key or name):
+            return None
+        # Some servers count pieces instead of calls: one without id and name continues the last call.
+        call = (same or self._open)[-1]
+        if key and call.id and key != call.id:
+            return None
+        # Without an id, a name after complete arguments starts another call.
+        starts = name and not (key and key == call.id) and call.is_complete
+        return None if starts else call
 
     def close(self) -> Iterator[CallFragments]:
-        if self._open is not None:
-            yield self._open
-            self._open = None
+        yield from self._open
+        self._open = []
 
 
-def _starts_another(known: CallFragments, piece: Mapping[str, Any]) -> bool:
-    key = piece.get("id")
-    function = piece.get("function")
-    name = function.get("name") if isinstance(function, Mapping) else None
-    if key and known.id and key != known.id:
-        return True
-    if isinstance(piece.get("index"), int) and piece["index"] != known.index:
-        return True
-    # Without an id or index, a name after complete arguments starts another call.
-    return bool(name) and not (key and key == known.id) and known.is_complete
+def _name(piece: Mapping[str, Any]) -> Any:
+    return (piece.get("function") or {}).get("name")
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
-"""Find out whether a model calls tools itself: ask it once with a tiny tool, and remember the answer for a
-day.
+"""Find out whether a model calls tools itself: ask it with a tiny tool until two replies of three agree, and
+remember the answer for a day.
 
 A rejected request (400, 404, 422, 501: servers without a parser for the model's calls) or a reply without a
 valid call means no. Other failures prove nothing: the model is asked again at the next request.
@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 
 import structlog
 
@@ -47,6 +48,11 @@ _TOOL = {
 _TOOLSET = Toolset.parse([_TOOL])
 _MESSAGES = [{"role": "user", "content": "Call the function report_color with the color green."}]
 _MAX_CHARS = 32_000
+_MAX_CHUNKS = 512
+"""About as many tokens."""
+_SAMPLES = 3
+_SECONDS = 20.0
+"""For all samples together."""
 
 
 class ToolProbe:
@@ -116,21 +122,36 @@ def _key(route: Route) -> str:
 
 
 def _ask(upstream: AnswerUpstream, route: Route) -> bool | None:
-    """Ask the model; None if the reply proves nothing."""
+    """Ask the model until two of three replies agree; None if a failure proves nothing.
+
+    A model that is too slow for the probe would delay each next request too, so that means no.
+    """
+    until = min(upstream.until, time.monotonic() + _SECONDS)
+    answers: Counter[bool] = Counter()
+    try:
+        while max(answers.values(), default=0) <= _SAMPLES // 2:
+            waits = max(0.0, until - time.monotonic())
+            sample = replace(upstream, until=until, first_token_seconds=waits)
+            answers[_calls_the_tool(sample, route)] += 1
+    except UpstreamFailed as error:
+        is_slow = time.monotonic() >= until
+        return False if is_slow or error.status in _REFUSALS else None
+    return answers[True] > answers[False]
+
+
+def _calls_the_tool(upstream: AnswerUpstream, route: Route) -> bool:
+    """Ask once. Raises `UpstreamFailed`."""
     assembler, checker = CallAssembler(), CallChecker(_TOOLSET)
     calls: list[CallFragments] = []
     size = 0
-    try:
-        with upstream.open(_MESSAGES, {"model": route.model, "tools": [_TOOL]}) as stream:
-            for chunk in stream:
-                for choice in chunk.get("choices") or ():
-                    delta = choice.get("delta") or {}
-                    size += len(str(delta))
-                    for piece in delta.get("tool_calls") or ():
-                        calls += assembler.feed(piece)
-                if size > _MAX_CHARS:
-                    break
-        calls += assembler.close()
-    except UpstreamFailed as error:
-        return False if error.status in _REFUSALS else None
+    with upstream.open(_MESSAGES, {"model": route.model, "tools": [_TOOL]}) as stream:
+        for chunk in stream:
+            for choice in chunk["choices"]:
+                size += len(str(choice["delta"]))
+                for piece in choice["delta"].get("tool_calls") or ():
+                    calls += assembler.feed(piece)
+            # Closing the connection stops the model. Servers disagree on the name of a token limit.
+            if size > _MAX_CHARS or stream.received.chunks > _MAX_CHUNKS:
+                break
+    calls += assembler.close()
     return any(isinstance(checker.check(call), ValidCall) for call in calls)

@@ -11,6 +11,8 @@ are empty or end with the promise of a call.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -33,8 +35,11 @@ from emulator.answering.verdicts import (
     is_truncated,
 )
 from emulator.events import AnswerEvent, ContentDelta, ReasoningDelta, ToolCall, new_id
-from emulator.json_codec import dumps
+from emulator.json_codec import SORTED, dumps
 from emulator.upstream.interface import Chunk
+
+# Gemma and Gemini write their calls in a fence named tool_code; no other Python is one.
+_SHOWN = re.compile(r"\s*(?:```|~~~)(?!`*\s*tool_code\b)")
 
 
 class VerbatimProse(Prose):
@@ -55,13 +60,13 @@ class MarkupDraft(ProgramDraft):
     _is_prose = False
 
     def start_block(
-        self, dialect: str, raw: str, *, in_a_row: bool = False
+        self, dialect: str, raw: str, *, in_a_row: bool = False, before: str = ""
     ) -> Iterator[AnswerEvent]:
-        self._is_prose = dialect == "python" and raw.lstrip().startswith(("```", "~~~"))
+        self._is_prose = dialect == "python" and bool(_SHOWN.match(raw))
         if self._is_prose:
             yield ContentDelta(raw)
         else:
-            yield from super().start_block(dialect, raw, in_a_row=in_a_row)
+            yield from super().start_block(dialect, raw, in_a_row=in_a_row, before=before)
 
     def feed(self, text: str, raw: str) -> Iterator[Any]:
         if self._is_prose:
@@ -86,13 +91,13 @@ class NativeTurn:
         self._checker = checker
         self._call_policy = choice
         self._assembler = CallAssembler()
-        self._chunks: list[Chunk | None] = []
-        """The chunks of the open call; None for a chunk that cannot pass unchanged."""
         self._problems: list[UnusableCall] = []
         self._base: Chunk = {"id": new_id("chatcmpl-")}
         self._end: Chunk | None = None
         self._finish_reason: str | None = None
         self._sent_calls = 0
+        self._sent_from: Counter[tuple[str, str, bytes]] = Counter()
+        """How often each call was sent from each place."""
         self._has_content = False
 
     def record(self) -> None:
@@ -125,7 +130,7 @@ class NativeTurn:
     def feed(self, chunk: Chunk) -> Iterator[Chunk]:
         """``chunk`` has a choice."""
         choice = chunk["choices"][0]
-        delta = choice.get("delta") or {}
+        delta = choice["delta"]
         self._base = {k: v for k, v in chunk.items() if k not in ("choices", "usage")}
         if finish_reason := choice.get("finish_reason"):
             self._finish_reason = finish_reason
@@ -139,9 +144,8 @@ class NativeTurn:
         if not pieces or _has_values(rest):
             yield from self._content(chunk, rest, alone=not pieces)
         alone = len(pieces) == 1 and not _has_values(rest) and not finish_reason
-        for piece in pieces if isinstance(pieces, list) else ():
-            yield from self._send(self._assembler.feed(piece))
-            self._chunks.append(chunk if alone else None)
+        for piece in pieces:
+            yield from self._send(self._assembler.feed(piece, chunk if alone else None))
 
     def close(self) -> Iterator[Chunk]:
         """The upstream has ended, or the proxy has closed it."""
@@ -213,13 +217,14 @@ class NativeTurn:
                     yield self._chunk({"content": text})
                 case ReasoningDelta(text):
                     yield self._chunk({"reasoning_content": text})
+                case ToolCall() if self._is_twin("content", event.name, event.arguments):
+                    metrics.NATIVE_REPAIRS.labels("dropped").inc()
                 case ToolCall():
                     metrics.NATIVE_REPAIRS.labels("markup").inc()
                     yield from self._new_chunks(event.id, event.name, event.arguments)
 
     def _send(self, calls: Iterable[CallFragments]) -> Iterator[Chunk]:
         for call in calls:
-            chunks, self._chunks = self._chunks, []
             if self._sent_calls and self._call_policy.one_at_a_time:
                 metrics.NATIVE_REPAIRS.labels("dropped").inc()
                 continue
@@ -228,16 +233,29 @@ class NativeTurn:
                 metrics.NATIVE_REPAIRS.labels("dropped").inc()
                 self._problems.append(checked)
                 continue
+            if self._is_twin("tool_calls", checked.name, checked.arguments):
+                metrics.NATIVE_REPAIRS.labels("dropped").inc()
+                continue
             metrics.TOOL_CALLS.inc()
             faults = checked.faults | ({"index"} if call.index != self._sent_calls else set())
-            unchanged = [chunk for chunk in chunks if chunk is not None]
-            if checked.plain and not faults and len(unchanged) == len(chunks):
+            unchanged = [chunk for chunk in call.chunks if chunk is not None]
+            if checked.plain and not faults and len(unchanged) == len(call.chunks):
                 self._sent_calls += 1
                 yield from unchanged
                 continue
             for fault in faults:
                 metrics.NATIVE_REPAIRS.labels(fault).inc()
             yield from self._new_chunks(checked.id, checked.name, checked.arguments)
+
+    def _is_twin(self, place: str, name: str, arguments: dict[str, Any]) -> bool:
+        """Return True if the other place has sent this call already: some servers leave it in both."""
+        call = name, dumps(arguments, option=SORTED)
+        other = "content" if place == "tool_calls" else "tool_calls"
+        if self._sent_from[other, *call]:
+            self._sent_from[other, *call] -= 1
+            return True
+        self._sent_from[place, *call] += 1
+        return False
 
     def _new_chunks(self, key: str, name: str, arguments: dict[str, Any]) -> Iterator[Chunk]:
         function = {"name": name, "arguments": ""}

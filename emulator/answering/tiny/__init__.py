@@ -1,1 +1,1 @@
-"""What very small models need: examples, few tools, and a grammar that copies."""
+"""What very small models need: examples, few tools, and values copied from the request."""

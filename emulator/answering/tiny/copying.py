@@ -1,5 +1,4 @@
-"""Grammar rules for values that occur in a text: for models that are too small to compose a value, but can
-copy.
+"""Find values that occur in a text: for models that are too small to compose a value, but can copy.
 
 Strings become runs of the text's words, numbers the numbers in it, and of an enum only the values that it
 mentions. Knows nothing of tools, schemas or prompts. The word lists (`NUMBERS`, `EDGES`) are English and
@@ -9,12 +8,10 @@ harmless in any other language.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
-
-from emulator.answering.grammar.notation import either, literal, quoted
 
 Json = Any
 
@@ -38,7 +35,7 @@ EDGES = (FUNCTION_WORDS | set("put send make set find add write".split())) - set
 """Words that neither start nor end a value: function words and verbs that open requests. A capitalized word
 inside a sentence is a name and does not count: the wall, but The Wall."""
 
-MAX_EDGES, MAX_RUNS = 60, 400
+MAX_EDGES, MAX_RUNS = 200, 400
 
 _MARKS = r"\s.,;:!?\"'`“”‘’"
 _WORD = re.compile(rf"[^{_MARKS}](?:\S*[^{_MARKS}])?")
@@ -77,33 +74,15 @@ class CopySource:
         return bool(self.mentioned(re.findall(r"[^\W_]+", name)))
 
     def runs(self) -> list[str]:
-        """The first `MAX_RUNS` runs of words that `strings` admits."""
+        """The runs of words on one line, without `EDGES` at either end; the `MAX_RUNS` shortest of them."""
         words = self.words
-        edges = [n for n, word in enumerate(words) if not self._is_edge(word)][:MAX_EDGES]
+        unlike_edges = (n for n, word in enumerate(words) if not self._is_edge(word))
+        edges = list(islice(unlike_edges, MAX_EDGES))
         pairs = ((first, last) for first in edges for last in edges if first <= last)
-        found = (self.text[words[first].start() : words[last].end()] for first, last in pairs)
-        return list(islice((run for run in found if "\n" not in run), MAX_RUNS))
-
-    def strings(self) -> Mapping[str, str]:
-        """The rules of a copied string, the first of which is ``copied``; {} if there are no words to copy.
-
-        An automaton with one rule for each word: a run may start at any word and end after any later one. The
-        grammar grows with the text, not with the number of its runs.
-        """
-        words = self.words
-        edges = [n for n, word in enumerate(words) if not self._is_edge(word)]
-        if not edges:
-            return {}
-        rules = {"copied": f'"\\"" {either(f"word-{n}" for n in edges)} "\\""'}
-        for n in range(edges[0], edges[-1] + 1):
-            rules[f"word-{n}"] = literal(quoted(words[n][0]))
-            if n == edges[-1]:
-                break
-            between = self.text[words[n].end() : words[n + 1].start()]
-            if "\n" not in between:  # a run stays on its line
-                more = f"({literal(quoted(between))} word-{n + 1})"
-                rules[f"word-{n}"] += f" {more}{'?' if n in edges else ''}"
-        return rules
+        shortest = sorted(pairs, key=lambda pair: pair[1] - pair[0])
+        found = (self.text[words[first].start() : words[last].end()] for first, last in shortest)
+        distinct = dict.fromkeys(run for run in found if "\n" not in run)
+        return list(islice(distinct, MAX_RUNS))
 
     def _is_edge(self, word: re.Match[str]) -> bool:
         before = self.text[: word.start()].rstrip(" \t\"'“‘(")

@@ -1,4 +1,4 @@
-"""A turn with a very small model: its prompt, and the grammar that constrains its reply.
+"""A turn with a very small model: its prompt, and the schema that constrains its reply.
 
 Such a model copies well and composes badly. So it sees examples first, then few functions directly before the
 request; strings and numbers are copied from the request; and a result is presented as the answer, which the
@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from emulator.answering.call_policy import CallPolicy
-from emulator.answering.grammar.calls import gbnf
-from emulator.answering.grammar.rules import UnusableGrammar
+from emulator.answering.constrained.schema import reply_schema
 from emulator.answering.tiny.shortlist import shortlist
 from emulator.answering.transcript import ModelMessage, TranscriptSpan, render, transcript
 from emulator.protocol import Message
@@ -33,8 +32,8 @@ class TinyTurn:
     """What to send upstream."""
 
     messages: list[ModelMessage]
-    grammar: str | None
-    """None if prose is wanted, or the tools have no usable grammar."""
+    schema: dict[str, Any] | None
+    """None if prose is wanted, or nothing can be constrained."""
 
 
 def tiny_turn(
@@ -42,10 +41,13 @@ def tiny_turn(
     toolset: Toolset,
     choice: CallPolicy,
     spans: Sequence[TranscriptSpan] = (),
+    *,
+    constrained: bool = True,
 ) -> TinyTurn:
-    """The turn that follows ``messages``.
+    """The turn that follows ``messages``; its reply will be JSON if it can be ``constrained``.
 
-    If results came last and no call is required, the model is only asked to say them.
+    If results came last and no call is required, the model is only asked to say them. Otherwise it makes one
+    call at most: with a list to fill it repeats the same call.
     """
     last_user = max((n for n, m in enumerate(messages) if m.role == "user"), default=None)
     request = "" if last_user is None else messages[last_user].text
@@ -56,25 +58,24 @@ def tiny_turn(
     # The next call may need values from a result.
     source = "\n".join([request, *results])
     offered = shortlist(toolset.tools, request)
+    policy = replace(choice, one_at_a_time=True)
+    schema = reply_schema(offered.tools, policy, source=source) if constrained else None
+    as_json = schema is not None
     examples = render(
-        "tiny.jinja", tools=offered.tools, evident=offered.evident, choice=str(choice)
+        "tiny.jinja",
+        tools=offered.tools,
+        evident=offered.evident,
+        choice=str(choice),
+        constrained=as_json,
     )
-    try:
-        grammar = gbnf(
-            offered.tools,
-            required=choice.required,
-            only=choice.name,
-            parallel=not choice.one_at_a_time,
-            source=source,
-        )
-    except UnusableGrammar:
-        grammar = None
-    return TinyTurn(few_shot(examples, transcript(messages, toolset, spans)), grammar)
+    history = transcript(messages, toolset, spans, constrained=as_json)
+    return TinyTurn(few_shot(examples, history), schema)
 
 
-def opening_messages() -> list[ModelMessage]:
+def opening_messages(*, constrained: bool = True) -> list[ModelMessage]:
     """The turns at the start of every prompt for such a model."""
-    return few_shot(render("tiny.jinja", tools=(), evident=False, choice="auto"), [])[:-1]
+    values = {"tools": (), "evident": False, "choice": "auto", "constrained": constrained}
+    return few_shot(render("tiny.jinja", **values), [])[:-1]
 
 
 def few_shot(examples: str, messages: Sequence[Mapping[str, Any]]) -> list[ModelMessage]:

@@ -1,8 +1,10 @@
 """Who may use the inspector, and whose requests they see.
 
-With client keys, a client sees its own requests; ``inspector_key`` opens all. Without any key, only this
-machine has access. A browser presents its key once and gets a session, a record of `SharedState`: the cookie
-holds a random token, never a key.
+With client keys, a client sees its own requests; ``inspector_key`` opens all. Without any key, the server
+makes an ``inspector_key`` at its start and prints it as ``?token=``, as Jupyter Server does: the client's
+address proves nothing, because a reverse proxy on this machine forwards the requests of everyone. A browser
+presents its key once and gets a session, a record of `SharedState`: the cookie holds a random token, never a
+key.
 """
 
 from __future__ import annotations
@@ -15,15 +17,13 @@ from dataclasses import dataclass
 
 from flask import Request, Response
 
-from emulator.addresses import is_loopback
-from emulator.errors import Forbidden, Unauthorized
+from emulator.errors import Unauthorized
 from emulator.settings import Settings
 from emulator.shared.state import SharedState
 from emulator.web.middleware.authorization import presented_key
 
 COOKIE = "emulator_inspector"
 SESSION_SECONDS = 12 * 3600.0
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
 @dataclass(frozen=True)
@@ -48,21 +48,12 @@ class Access:
         self._has_client_keys = settings.wants_keys
         self._recognize = recognize
         self._inspector_key = settings.inspector_key.get_secret_value()
-        self._local = is_loopback(settings.host)
+        self._is_open = settings.inspector == "open"
         self._state = state
 
     def viewer(self, request: Request) -> Viewer:
-        """Return who views the page.
-
-        Raises `Unauthorized` if a key is missing, `Forbidden` if no key could help.
-        """
-        if not (self._has_client_keys or self._inspector_key):
-            if not self._local or not _is_from_this_machine(request):
-                raise Forbidden(
-                    "Without a key the inspector is open only to this machine. Set inspector_key "
-                    "(--inspector-key) to use it from elsewhere.",
-                    code="inspector_local",
-                )
+        """Return who views the page. Raises `Unauthorized`."""
+        if self._is_open:
             return Viewer(None)
         if key := presented_key():
             return self._viewer_with(key)
@@ -98,13 +89,6 @@ class Access:
             raise Unauthorized("Incorrect key.", code="inspector_key")
         client = self._recognize(key)
         return Viewer(str(client), signed_in=True, sends_as=client)
-
-
-def _is_from_this_machine(request: Request) -> bool:
-    """Return True if the request comes from this machine, and not through a forwarding proxy."""
-    if any(name in request.headers for name in _FORWARDED):
-        return False
-    return is_loopback(request.remote_addr or "")
 
 
 def _record_name(token: str) -> str:

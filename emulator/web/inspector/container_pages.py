@@ -12,7 +12,6 @@ from emulator.events import Image
 from emulator.interpreter.pending_cell import ApprovalDecision
 from emulator.interpreter.remote import AnyInterpreter
 from emulator.protocol import parse_body
-from emulator.storage.paging import Page
 from emulator.traces import TraceReader
 from emulator.web.inspector.rendering import Pages
 from emulator.web.inspector.request_pages import viewer
@@ -40,7 +39,7 @@ def add_containers(
 
     @inspector.get("/inspector/containers")
     def show_containers() -> Response:
-        newest = containers.list(viewer().sends_as, Page(limit=_MAX_CONTAINERS)).items
+        newest = containers.list(viewer().sends_as)[: -_MAX_CONTAINERS - 1 : -1]
         pending = [
             cell for one in newest if one.approval for cell in interpreter.pending_cells(one.id)
         ]
@@ -53,11 +52,12 @@ def add_containers(
     def show_container(container_id: str) -> Response:
         container = containers.get(viewer().sends_as, container_id, even_expired=True)
         running = container.status == "running"
-        traces = recorded.in_container(container_id, viewer().client)
+        found = recorded.page({"q": container_id}, viewer().client).rows
+        traces = [recorded.get(row.id) for row in found if row.container == container_id]
         return pages.page(
             "container.html", viewer=viewer(), here="containers", container=container,
             files=containers.files(container_id) if running else (), picture_suffixes=_PICTURE_SUFFIXES,
-            traces=traces, picture=_picture,
+            traces=[*filter(None, traces)], picture=_picture,
         )  # fmt: skip
 
     @inspector.get("/inspector/containers/<container_id>/files/<file_id>")

@@ -9,9 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from emulator import json_codec
 from emulator.answering.pipeline import Pipeline
+from emulator.anthropic.tools import chat_tools
 from emulator.errors import BadRequest, EmulatorError, NotFound
 from emulator.explain import explain, read_tools
 from emulator.protocol import parse_body
+from emulator.responses.tools import nested
 from emulator.settings import BUILT_IN_PROFILES, Settings
 from emulator.traces import TraceReader
 from emulator.web.inspector.fronts import PATHS, path_of
@@ -139,14 +141,7 @@ def _tools_of(body: bytes) -> str:
 
 
 def _as_chat(tool: dict[str, Any]) -> dict[str, Any]:
-    if "input_schema" in tool:
-        parameters = {"parameters": tool["input_schema"]}
-    elif tool.get("type") == "function" and "function" not in tool:
-        parameters = {"parameters": tool.get("parameters") or {}}
-    else:
-        return tool
-    names = {name: tool[name] for name in ("name", "description") if name in tool}
-    return {"type": "function", "function": {**names, **parameters}}
+    return chat_tools([tool], None)[0] if "input_schema" in tool else nested(tool)
 
 
 def _json(text: str, name: str) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from markupsafe import Markup
 
+from emulator.client_keys import PREFIX
 from emulator.settings import Settings
 from emulator.upstream.routes import Routes
 
@@ -19,7 +20,9 @@ _NAMED_KEY = re.compile(
     re.IGNORECASE,
 )
 _BEARER = re.compile(r"\b(Bearer\s+)[\w.~+/=-]{8,}", re.IGNORECASE)
-_KEY_SHAPE = re.compile(r"\b(?:sk|pk|ghp|gho|xox[bp]|hf|AKIA)[-_]?[A-Za-z0-9_-]{16,}")
+_KEY_SHAPE = re.compile(
+    r"\b(?:(?:sk|pk|ghp|gho|xox[bp]|hf|AKIA)[-_]?|" + re.escape(PREFIX) + r")[A-Za-z0-9_-]{16,}"
+)
 
 
 def redactor(settings: Settings) -> Callable[[object], object]:

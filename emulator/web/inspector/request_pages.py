@@ -6,14 +6,12 @@ another site could make a browser send a form, but not JSON (`browser_guard`).
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
 from flask import Blueprint, Response, g, request
 from pydantic import BaseModel, Field
-from sse_starlette import ServerSentEvent
 
 from emulator.errors import EmulatorError, NotFound, Unauthorized
 from emulator.protocol import parse_body
@@ -24,13 +22,9 @@ from emulator.web.inspector import program_view, request_view, snippets
 from emulator.web.inspector.access import Access, Viewer
 from emulator.web.inspector.fronts import path_of
 from emulator.web.inspector.rendering import HEADERS, Pages
-from emulator.web.routes.replies import json_reply, stream_reply
+from emulator.web.routes.replies import json_reply
 
 VIEWS = ("pipeline", "program", "repairs", "timing", "stream", "copy")
-_STREAM_SECONDS = 5.0
-"""How long a page listens on one connection. Short, because a stopping proxy waits for it."""
-_RETRY_MILLISECONDS = 500
-"""Pause before a page listens again."""
 _PUBLIC = frozenset({"inspector.static", "inspector.sign_in"})
 
 
@@ -38,19 +32,38 @@ class SignIn(BaseModel):
     key: str = Field(max_length=4096)
 
 
-def make_inspector(access: Access, pages: Pages, recorded: TraceReader) -> Blueprint:
+def make_inspector(
+    access: Access, pages: Pages, recorded: TraceReader, check_limits: Callable[[str], None]
+) -> Blueprint:
     """Return the blueprint with the pages of requests; other modules add theirs to it."""
     inspector = Blueprint("inspector", __name__)
 
     @inspector.before_request
-    def authorize() -> None:
-        if request.endpoint not in _PUBLIC:
-            g.viewer = access.viewer(request)
+    def authorize() -> Response | None:
+        if request.endpoint in _PUBLIC:
+            return None
+        if request.method == "GET" and (token := request.args.get("token")):
+            # The address without the token is the one that the browser shows and remembers.
+            rest = urlencode(
+                [pair for pair in request.args.items(multi=True) if pair[0] != "token"]
+            )
+            address = request.path + "?" * bool(rest) + rest
+            response = Response(status=303, headers={**HEADERS, "location": address})
+            access.sign_in(request, token, response)
+            return response
+        g.viewer = access.viewer(request)
+        if request.method == "POST":
+            check_limits(
+                g.viewer.sends_as
+            )  # counted together with the client's requests to the API
+        return None
 
     @inspector.errorhandler(EmulatorError)
     def error_page(error: EmulatorError) -> Response:
         if request.method != "GET":
-            return json_reply(error.body(), error.status)
+            response = json_reply(error.body(), error.status)
+            response.headers.update(error.headers)
+            return response
         template = "sign_in.html" if isinstance(error, Unauthorized) else "error.html"
         return pages.page(template, error.status, error=error, viewer=None)
 
@@ -84,7 +97,7 @@ def _add_requests(inspector: Blueprint, pages: Pages, recorded: TraceReader) -> 
     def list_requests() -> Response:
         listing = recorded.page(request.args, viewer().client)
         template = "_rows.html" if "fragment" in request.args else "requests.html"
-        count, size = recorded.count_and_bytes
+        count, size = recorded.count_and_bytes(viewer().client)
         return pages.page(
             template, viewer=viewer(), listing=listing, filters=FILTERS, count=count, size=size,
             link=_link, here="requests",
@@ -108,12 +121,6 @@ def _add_requests(inspector: Blueprint, pages: Pages, recorded: TraceReader) -> 
     @inspector.post("/inspector/clear")
     def clear() -> Response:
         return json_reply({"cleared": recorded.clear(viewer().client)})
-
-    @inspector.get("/inspector/events")
-    def events() -> Response:
-        response = stream_reply(_changes(recorded))
-        response.headers.update({**HEADERS, "cache-control": "no-cache"})
-        return response
 
 
 def _values(
@@ -154,18 +161,3 @@ def viewer() -> Viewer:
 
 def _link(query: dict[str, str]) -> str:
     return f"/?{urlencode(query)}" if query else "/"
-
-
-def _changes(recorded: TraceReader) -> Iterator[bytes]:
-    """Send the version of the stored requests now and after each change; the page then fetches its rows."""
-    until = time.monotonic() + _STREAM_SECONDS
-    version = -1
-    while (remaining := until - time.monotonic()) > 0:
-        try:
-            now = recorded.wait(version, remaining)
-        except EmulatorError:
-            return  # the page listens again
-        if now != version:
-            event = ServerSentEvent(str(now), event="changed", retry=_RETRY_MILLISECONDS, sep="\n")
-            yield event.encode()
-        version = now

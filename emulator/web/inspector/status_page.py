@@ -45,8 +45,8 @@ def add_status(
         ]
         return pages.page(
             "status.html", viewer=viewer(), here="status", proxy_version=__version__,
-            targets=targets, pools=pools.counts(), engines=[_engine(engine) for engine in engines],
-            settings=_public_settings(settings), size=recorded.count_and_bytes,
+            targets=targets, pools=pools.counts(), engines=engines,
+            settings=_public_settings(settings), size=recorded.count_and_bytes(None),
         )  # fmt: skip
 
     @inspector.post("/inspector/status/doctor")
@@ -62,12 +62,6 @@ def add_status(
 def _require_full_access() -> None:
     if viewer().client is not None:
         raise Forbidden("The status page requires inspector_key.", code="inspector_key")
-
-
-def _engine(engine: Engine) -> tuple[str, int | None]:
-    """Return an engine's name and its number of ready sandboxes, or None if it has no pool."""
-    ready = getattr(engine, "ready", None)
-    return engine.name, ready if isinstance(ready, int) else None
 
 
 def _public_settings(settings: Settings) -> list[tuple[str, str, bool]]:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from emulator import client_disconnect
 from emulator.client_disconnect import ClientDisconnect
+from emulator.errors import Overloaded
 from emulator.web.middleware.response_body import ClosingBody
 
 if TYPE_CHECKING:
@@ -58,6 +59,18 @@ class Disconnects:
 
     def close(self) -> None:
         self._closed = True
+
+    def end_requests(self) -> None:
+        """End all requests with an error that says so: the proxy stops."""
+        with self._lock:
+            ending, self._watched = [*self._watched.values()], {}
+        for disconnect in ending:
+            error = Overloaded(
+                "The proxy is shutting down, and the answer took longer than drain_seconds.",
+                code="shutting_down",
+                headers={"retry-after": "1"},
+            )
+            threading.Thread(target=disconnect.report, args=(error,), daemon=True).start()
 
     def _watch(self, descriptor: int, disconnect: ClientDisconnect) -> None:
         if descriptor < 0 or not hasattr(select, "epoll"):

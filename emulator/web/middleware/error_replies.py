@@ -6,9 +6,8 @@ import structlog
 from flask import Response, g, request
 from werkzeug.exceptions import HTTPException
 
-from emulator import json_codec, traces
+from emulator import client_disconnect, json_codec, traces
 from emulator.anthropic.writer import error_body
-from emulator.client_disconnect import has_disconnected
 from emulator.errors import (
     BadRequest,
     ClientDisconnected,
@@ -29,9 +28,10 @@ def error_reply(error: Exception) -> Response:
 
     Unexpected exceptions are logged with their traceback; the client learns only that the proxy failed.
     """
-    if has_disconnected():
+    disconnect = client_disconnect.current.get()
+    if disconnect is not None and disconnect.happened:
         # The request was stopped for that, so the exception is a consequence.
-        error = ClientDisconnected("The client has disconnected.")
+        error = disconnect.error or ClientDisconnected("The client has disconnected.")
     elif isinstance(error, HTTPException):
         error_class = _CLASSES.get(error.code or 500, BadRequest)
         error = error_class(f"{request.method} {request.path}: {error.description}")

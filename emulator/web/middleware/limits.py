@@ -7,6 +7,7 @@ known by its address. The headers are OpenAI's ("Rate limits", "Rate limits in h
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from flask import Blueprint, Flask, Response, g, request
 
@@ -19,15 +20,15 @@ _GRACE_SECONDS = 0.5
 """A client that has read an answer to its end may send the next request before the slot is released."""
 
 
-def add_limits(app: Flask, api: Blueprint, settings: Settings, state: SharedState) -> None:
-    """Check the requests of ``api``, once their client is known."""
+CheckLimits = Callable[[str], None]
+"""Counts the current request of a client until its response ends. Raises `RateLimited`."""
+
+
+def limit_checker(settings: Settings, state: SharedState) -> CheckLimits:
     open_requests = settings.client_open_requests
 
-    @api.before_request
-    def check() -> None:
-        if request.method == "OPTIONS":
-            return
-        client = g.client or request.remote_addr or ""
+    def check(client: str) -> None:
+        client = client or request.remote_addr or ""
         if open_requests:
             release = acquire_slot(state, f"open/{client}", open_requests, _GRACE_SECONDS)
             if release is None:
@@ -41,6 +42,17 @@ def add_limits(app: Flask, api: Blueprint, settings: Settings, state: SharedStat
         per_minute = grant_of(client).requests_per_minute or settings.client_requests_per_minute
         _hit(state, f"client/{client}", per_minute, "of this client")
         _hit(state, "all", settings.requests_per_minute, "of all clients")
+
+    return check
+
+
+def add_limits(app: Flask, api: Blueprint, check: CheckLimits) -> None:
+    """Check the requests of ``api``, once their client is known."""
+
+    @api.before_request
+    def check_client() -> None:
+        if request.method != "OPTIONS":
+            check(g.client)
 
     @app.after_request
     def finish(response: Response) -> Response:

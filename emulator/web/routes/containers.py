@@ -9,13 +9,14 @@ from typing import Any, Literal
 from flask import Blueprint, Response, request
 from pydantic import Field
 
+from emulator.answering.interpreter_session import NetworkPolicy
 from emulator.interpreter.remote import AnyInterpreter
 from emulator.protocol import Lenient, parse_body
 from emulator.settings import MemoryLimit
 from emulator.storage.container_files import ROOT
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files, check_name
-from emulator.storage.paging import parse_page
+from emulator.storage.paging import page_among
 from emulator.web.routes.replies import client, json_reply
 from emulator.web.routes.uploads import Upload, content_reply, is_form
 
@@ -25,12 +26,6 @@ _MOST_MINUTES = 30 * 24 * 60
 class ExpiresAfter(Lenient):
     anchor: Literal["last_active_at"]
     minutes: int = Field(ge=1, le=_MOST_MINUTES)
-
-
-class NetworkPolicy(Lenient):
-    """A sandbox has no network, so this is the only policy."""
-
-    type: Literal["disabled"]
 
 
 class CreateContainer(Lenient):
@@ -74,8 +69,8 @@ def _add_containers(api: Blueprint, interpreter: AnyInterpreter) -> None:
 
     @api.get("/containers")
     def list_containers() -> Response:
-        page = parse_page(request.args, "cntr_")
-        return json_reply(containers.list(client(), page, name=request.args.get("name")).json())
+        found = containers.list(client(), name=request.args.get("name"))
+        return json_reply(page_among([one.json() for one in found], request.args, "cntr_"))
 
     @api.get("/containers/<container_id>")
     def retrieve_container(container_id: str) -> Response:
@@ -113,9 +108,9 @@ def _add_container_files(
 
     @api.get("/containers/<container_id>/files")
     def list_container_files(container_id: str) -> Response:
-        page = parse_page(request.args, "cfile_")
         use(container_id)
-        return json_reply(containers.page_of_files(container_id, page).json())
+        found = [file.json() for file in containers.files(container_id)]
+        return json_reply(page_among(found, request.args, "cfile_"))
 
     @api.get("/containers/<container_id>/files/<file_id>")
     def retrieve_container_file(container_id: str, file_id: str) -> Response:

@@ -9,7 +9,7 @@ from flask import Blueprint, Response, request
 
 from emulator.errors import BadRequest
 from emulator.storage.files import Files
-from emulator.storage.paging import parse_page
+from emulator.storage.paging import page_among
 from emulator.web.routes.replies import client, json_reply
 from emulator.web.routes.uploads import Upload, content_reply
 
@@ -27,9 +27,8 @@ def add_routes(api: Blueprint, files: Files, read_upload: Callable[[], Upload]) 
 
     @api.get("/files")
     def list_files() -> Response:
-        page = parse_page(request.args, "file-", default=10_000, most=10_000)
-        found = files.list(client(), page, purpose=request.args.get("purpose"))
-        return json_reply(found.json())
+        found = [file.json() for file in files.list(client(), purpose=request.args.get("purpose"))]
+        return json_reply(page_among(found, request.args, "file-", default=10_000, most=10_000))
 
     @api.get("/files/<file_id>")
     def retrieve_file(file_id: str) -> Response:

@@ -19,6 +19,8 @@ def add_routes(
     engines: Sequence[Engine],
     reachability: Reachability,
     kernels: KernelCounts,
+    *,
+    ready_strict: bool,
 ) -> None:
     @app.get("/healthz")
     def healthz() -> Response:
@@ -26,10 +28,12 @@ def add_routes(
 
     @app.get("/readyz")
     def readyz() -> Response:
-        if problems := reachability.problems():
+        problems = reachability.problems()
+        if problems and (ready_strict or not reachability.can_serve(problems)):
             return json_reply({"status": "an upstream does not answer", "upstreams": problems}, 503)
         servers = {url: server.name for url, server in reachability.servers.items()}
-        return json_reply({"status": "ready"} | ({"servers": servers} if servers else {}))
+        details = {"servers": servers, "upstreams": problems}
+        return json_reply({"status": "ready"} | {n: found for n, found in details.items() if found})
 
     @app.get("/metrics")
     def metrics_page() -> Response:

@@ -96,8 +96,7 @@ class _Routes:
                 "Only a finished response can be streamed again; poll this one.", "stream"
             )
         events = [event for event in found.events() if event["sequence_number"] > int(after)]
-        frames = (_frame(event, code_outputs=code_outputs) for event in events)
-        return stream_reply(frames)
+        return stream_reply(iter([_frame(event, code_outputs=code_outputs) for event in events]))
 
     def delete_response(self, response_id: str) -> Response:
         self.stored.delete(client(), response_id)

@@ -97,15 +97,19 @@ class EventStream:
                         event = self._next()
                     finally:
                         self.pinged.resume()
-            if self._frames.end:
+            if self._disconnect.error is not None:
+                yield self._failed(self._disconnect.error)
+            elif self._frames.end:
                 yield self._frames.end
         except EmulatorError as error:
-            if not self._disconnect.happened:
-                yield self._failed(error)
+            if self._disconnect.error is not None or not self._disconnect.happened:
+                yield self._failed(self._disconnect.error or error)
         except Exception:
             if not self._disconnect.happened:
                 log.exception("stream failed")
-                yield self._failed(EmulatorError("The proxy failed; its log says why."))
+            if self._disconnect.error is not None or not self._disconnect.happened:
+                failure = EmulatorError("The proxy failed; its log says why.")
+                yield self._failed(self._disconnect.error or failure)
 
     def close(self) -> None:
         """Stop the work for this stream. Safe to call twice."""

@@ -14,7 +14,7 @@ from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.formparser import parse_form_data
 from werkzeug.wsgi import wrap_file
 
-from emulator.errors import BadRequest, TooLarge
+from emulator.errors import BadRequest, StorageFailed, TooLarge
 
 # The rest of a form besides its file: boundaries, headers, a few short fields.
 _FORM_BYTES = 64 * 1024
@@ -52,9 +52,10 @@ def is_form() -> bool:
 
 
 def read_upload(scratch: Callable[[], IO[bytes]], max_file_bytes: int) -> Upload:
-    """Read the request's form, its file into what ``scratch`` opens. Raises `BadRequest`, `TooLarge`.
+    """Read the request's form, its file into what ``scratch`` opens.
 
-    A truncated form raises too, since its last boundary is missing.
+    Raises `BadRequest`, `TooLarge`, `StorageFailed`. A truncated form raises too, since its last
+    boundary is missing.
     """
     if not is_form():
         raise BadRequest("Expected a multipart/form-data body with a file.", "file")
@@ -71,6 +72,10 @@ def read_upload(scratch: Callable[[], IO[bytes]], max_file_bytes: int) -> Upload
         raise TooLarge(
             f"A file may have {max_file_bytes} bytes at most.", "file", "file_too_large"
         ) from error
+    except (ConnectionError, TimeoutError):  # of the client
+        raise
+    except OSError as error:
+        raise StorageFailed(f"The proxy cannot store the file: {error.strerror}.") from error
     except ValueError as error:
         raise BadRequest(f"The multipart body cannot be read: {error}") from error
     file = files.get("file")

@@ -43,8 +43,8 @@ from emulator.shared.state import LocalState
 from emulator.storage.blob_store import open_blob_store
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
-from emulator.traces.remote import TraceStore
-from emulator.upstream.breaker import REGISTERS
+from emulator.traces.store import open_traces
+from emulator.upstream.breaker import BREAKERS, REGISTERS
 from emulator.upstream.guarded import slot_name
 from emulator.upstream.routes import Routes
 from emulator.web.middleware.admission import COUNTS
@@ -73,9 +73,10 @@ class Keeper:
             (*COUNTS, CONNECTIONS, PROGRAM_KERNELS, *map(slot_name, upstreams))
         )
         self.breakers = {
-            name: memoryview(mmap.mmap(-1, 8 * REGISTERS)).cast("q") for name in upstreams
+            name: memoryview(mmap.mmap(-1, 8 * REGISTERS * BREAKERS)).cast("q")
+            for name in upstreams
         }
-        """Upstream -> the state of its circuit breaker, in memory that all workers write."""
+        """Upstream -> the states of its circuit breakers, in memory that all workers write."""
         self._pid = 0
         self._started = -_RESTART_SECONDS
 
@@ -151,9 +152,7 @@ def _run(settings: Settings, listener: Any, master: int) -> None:
     uploaded = Files(folder, settings)
     containers = Containers(folder, uploaded, settings)
     interpreter = open_interpreter(owned, settings, containers, uploaded)
-    traces = TraceStore(
-        settings.inspector_traces, settings.inspector_bytes, settings.inspector_seconds
-    )
+    traces = open_traces(settings)
     answers = {**handlers(interpreter), **LocalState().handlers(), **traces.handlers()}
     server = rpc.RpcServer(listener, answers)
     threading.Thread(target=server.serve, name="keeper", daemon=True).start()

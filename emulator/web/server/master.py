@@ -17,6 +17,7 @@ not closed by then, such as a kernel that is still starting, ends because its pa
 from __future__ import annotations
 
 import logging
+import math
 import os
 import resource
 import signal
@@ -46,6 +47,8 @@ RESERVED_THREADS = 16
 """In addition to those of requests: for health, metrics and refusals."""
 _KEEPALIVE_SECONDS = 75
 _CLOSE_SECONDS = 1.0
+_END_SECONDS = 1
+"""How long requests that are ended at `drain_seconds` may take to send their error."""
 _OTHER_DESCRIPTORS = 512
 """In addition to connections: databases, sandboxes, uploads, modules."""
 
@@ -83,7 +86,9 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             "keepalive": _KEEPALIVE_SECONDS,
             "timeout": 120,
             # The master waits longer than its worker, whose own limit `_after_fork` sets.
-            "graceful_timeout": int(self._settings.drain_seconds + _CLOSE_SECONDS + 2),
+            "graceful_timeout": math.ceil(self._settings.drain_seconds + _CLOSE_SECONDS)
+            + _END_SECONDS
+            + 2,
             "proc_name": "tool-use-api-emulator",
             "loglevel": "warning",
             "control_socket_disable": True,
@@ -124,10 +129,12 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             cores.pin_to_core(worker.cell, self._settings.workers)
             worker.balance = Balance(self.keeper.counts.load(CONNECTIONS))
         worker.client_seconds = self._settings.client_seconds
-        worker.cfg.set("graceful_timeout", int(self._settings.drain_seconds))
+        worker.drain_seconds = self._settings.drain_seconds
+        worker.cfg.set("graceful_timeout", math.ceil(worker.drain_seconds) + _END_SECONDS)
 
     def _worker_ready(self, worker: Any) -> None:
         """Runs in the worker."""
+        worker.end_requests = worker.wsgi.extensions["disconnects"].end_requests
         reload = worker.wsgi.extensions["emulator"].reload_client_keys
         # Not in the handler itself, which may interrupt any statement of the main thread.
         start = partial(threading.Thread, target=reload, name="reload", daemon=True)

@@ -14,6 +14,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -56,6 +57,9 @@ def _receive(client: socket.socket) -> bytes | None:
 class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     client_seconds = 20.0
     """Time that a client has for a head, and for a body before its rate counts."""
+    drain_seconds = 0.0
+    end_requests: Callable[[], None]
+    """Ends open requests with an error; the master sets it."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -281,13 +285,15 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             self._drop(connection)
         # Requests that end within this time are not worth a line.
         report = threading.Timer(_REPORT_SECONDS, self._report_open_requests)
-        report.daemon = True
-        report.start()
+        end = threading.Timer(self.drain_seconds, self.end_requests)
+        for timer in (report, end):
+            timer.daemon = True
+            timer.start()
 
     def _report_open_requests(self) -> None:
         if busy := self.nr_conns - len(self.keepalived_conns) - len(self._closing):
             self.log.warning(
                 "Stopping: %s open request(s) have %s s to finish; press Ctrl-C again to stop immediately",
                 busy,
-                self.cfg.graceful_timeout,
+                int(self.drain_seconds),
             )

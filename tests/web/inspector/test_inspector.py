@@ -6,7 +6,6 @@ import html
 import json
 import re
 import urllib.parse
-import urllib.request
 from collections.abc import Callable
 from html.parser import HTMLParser
 from typing import Any
@@ -14,7 +13,8 @@ from typing import Any
 import openai
 import pytest
 
-from tests.support.inspected import HELLO, Inspected
+from emulator.client_keys import new_key
+from tests.support.inspected import HELLO, Inspected, stored
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER
 
@@ -101,7 +101,7 @@ def test_a_program_that_goes_on_leads_from_turn_to_turn(
     }
     told: Any = [*HELLO, message.to_dict(), result]
     client.chat.completions.create(messages=told, **asked)
-    second, first = proxy.traces.all()
+    second, first = stored(proxy.requests.reader)
     page = proxy.get(f"/inspector/requests/{first.id}/program")[2]
     assert f"/inspector/requests/{second.id}/program" in page
     after = proxy.get(f"/inspector/requests/{second.id}/program")[2]
@@ -157,7 +157,7 @@ def test_a_client_sees_its_own_requests_and_the_inspectors_key_all(
     assert json.loads(proxy.post("/inspector/clear", authorization="Bearer ann-key")[2]) == {
         "cleared": 1
     }
-    assert [trace.id for trace in proxy.traces.all()] == [bob]
+    assert [trace.id for trace in stored(proxy.requests.reader)] == [bob]
 
 
 def test_a_browser_signs_in_once_and_out_again(inspect: Start) -> None:
@@ -174,12 +174,45 @@ def test_a_browser_signs_in_once_and_out_again(inspect: Start) -> None:
     assert proxy.get("/", cookie=session)[0] == 401
 
 
-def test_without_a_key_only_this_machine_may_look(inspect: Start) -> None:
-    assert inspect().get("/")[0] == 200
-    assert inspect().get("/", **{"x-forwarded-for": "203.0.113.7"})[0] == 403
-    assert inspect(host="0.0.0.0", open=True).get("/")[0] == 403
-    opened = inspect(host="0.0.0.0", open=True, inspector_key="admin-key")
-    assert [opened.get("/")[0], opened.get("/", authorization="Bearer admin-key")[0]] == [401, 200]
+PAGES = ["/", "/?fragment=1", "/?token=", "/?token=wrong", "/inspector/requests/req_0"]
+PAGES += [f"/inspector/{name}" for name in ("playground", "containers", "status", "no-page")]
+POSTS = ["clear", "playground/ask", "playground/read", "status/doctor", "sign-out"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+@pytest.mark.parametrize("headers", [{}, {"x-forwarded-for": "203.0.113.7"}, {"via": "1.1 x"}])
+def test_without_any_key_no_page_answers_an_unknown_visitor(
+    inspect: Start, host: str, headers: dict[str, str]
+) -> None:
+    """nginx with only proxy_pass connects from loopback and adds no header, so all saw all requests."""
+    proxy = inspect(host=host, open=True, inspector="on")
+    assert {path: proxy.get(path, **headers)[0] for path in PAGES} == dict.fromkeys(PAGES, 401)
+    assert {
+        path: proxy.post(f"/inspector/{path}", **headers)[0] for path in POSTS
+    } == dict.fromkeys(POSTS, 401)
+
+
+def test_a_token_in_the_address_becomes_a_session(inspect: Start) -> None:
+    proxy = inspect(host="0.0.0.0", open=True, inspector_key="the-token")
+    status, headers, page = proxy.get("/?show=failed&token=the-token&q=a%26b")
+    assert (status, headers["location"], page) == (303, "/?show=failed&q=a%26b", "")
+    cookie = headers["set-cookie"]
+    assert ("HttpOnly" in cookie, "SameSite=Strict" in cookie, "the-token" in cookie) == (
+        True,
+        True,
+        False,
+    )
+    assert proxy.get("/inspector/status", cookie=cookie.split(";")[0])[0] == 200
+    assert proxy.get("/", authorization="Bearer the-token")[0] == 200
+    assert proxy.get("/", cookie="emulator_inspector=the-token")[0] == 401
+
+
+def test_only_by_name_is_it_open_to_everyone(inspect: Start) -> None:
+    proxy = inspect(host="0.0.0.0", open=True, inspector="open")
+    assert proxy.get("/", **{"x-forwarded-for": "203.0.113.7"})[0] == 200
+    for keys in ({"client_keys": ("ann-key",)}, {"inspector_key": "admin-key"}):
+        with pytest.raises(ValueError, match="inspector open shows all clients' requests"):
+            inspect(inspector="open", **keys)
 
 
 @pytest.mark.parametrize("headers", [{"host": "evil.example"}, {"origin": "http://evil.example"}])
@@ -202,16 +235,36 @@ def test_switched_off_there_is_no_inspector(inspect: Start, upstream: ScriptedUp
 def test_ten_thousand_requests_are_shown_a_page_at_a_time(inspect: Start) -> None:
     proxy = inspect(inspector_traces=10_000)
     for n in range(10_000):
-        trace = proxy.traces.begin(f"req_{n}", "POST", "/v1/chat/completions", "", b"")
-        assert trace is not None
+        trace = proxy.requests.traces.begin(f"req_{n}", "POST", "/v1/chat/completions", "", b"")
         trace.model = "rare" if n == 5 else "common"
-        proxy.traces.finish(trace)
+        proxy.requests.traces.finish(trace)
     page = proxy.get("/")[2]
     assert page.count("<tr>") == 51
     assert "10000 requests, page 1 of 200" in shown(page)
     assert 'href="/inspector/requests/req_0"' in proxy.get("/?page=200")[2]
     assert re.findall(r"/inspector/requests/(\w+)", proxy.get("/?q=rare")[2]) == ["req_5"]
     assert proxy.get("/?page=999999999999&show=nonsense")[0] == 200
+
+
+PAGES_OF_A_CLIENT = ["/", "/?fragment=1", "/?q=m&show=running", "/inspector/playground"]
+PAGES_OF_A_CLIENT += ["/inspector/containers", "/inspector/status"]
+
+
+def test_no_page_changes_with_what_others_do(inspect: Start, upstream: ScriptedUpstream) -> None:
+    """The list said how many requests of all clients were stored."""
+    proxy = inspect(client_keys=("ann-key", "bob-key"), inspector_key="admin-key")
+    upstream.default = CALL
+
+    def pages() -> list[str]:
+        return [proxy.get(path, authorization="Bearer bob-key")[2] for path in PAGES_OF_A_CLIENT]
+
+    proxy.ask("bob-key")
+    before = pages()
+    assert "1 request; 1 stored in" in shown(before[0])
+    for _ in range(7):
+        proxy.ask("ann-key", messages=[{"role": "user", "content": "x" * 100_000}])
+    assert pages() == before
+    assert "8 stored in " in shown(proxy.get("/", authorization="Bearer admin-key")[2])
 
 
 @pytest.mark.parametrize(
@@ -230,7 +283,8 @@ def test_the_list_can_be_narrowed(
 def test_keys_in_a_request_are_not_shown(inspect: Start, upstream: ScriptedUpstream) -> None:
     proxy = inspect(client_keys=("client-key-1",), api_key="upstream-key-1")
     upstream.reply("You said upstream-key-1.")
-    words = "mine is client-key-1, or sk-proj-abcdefghijklmnop1234; Authorization: Bearer abc.def-123456 "
+    made = new_key()
+    words = f"mine is client-key-1, {made}, sk-proj-abcdefghijklmnop1234; Bearer abc.def-123456 "
     hosted = {
         "type": "mcp",
         "server_url": "http://x",
@@ -243,24 +297,15 @@ def test_keys_in_a_request_are_not_shown(inspect: Start, upstream: ScriptedUpstr
         page = proxy.get(f"/inspector/requests/{key}/{view}", authorization="Bearer client-key-1")[
             2
         ]
-        for secret in ("client-key-1", "upstream-key-1", "sk-proj", "abc.def", "c2VjcmV0"):
+        for secret in (
+            "client-key-1",
+            "upstream-key-1",
+            "sk-proj",
+            made[3:],
+            "abc.def",
+            "c2VjcmV0",
+        ):
             assert secret not in shown(page), (view, secret)
-
-
-def test_a_page_learns_of_new_requests_as_they_come(
-    inspect: Start, upstream: ScriptedUpstream
-) -> None:
-    proxy = inspect()
-    upstream.reply(CALL)
-    with urllib.request.urlopen(f"{proxy.url}/inspector/events") as events:
-        before = [events.readline() for _ in range(3)]
-        proxy.ask()
-        after = events.read()
-    # The stream ends by itself, and the page listens anew.
-    with urllib.request.urlopen(f"{proxy.url}/inspector/events") as events:
-        after += events.readline() + events.readline()
-    assert before[:2] == [b"event: changed\n", b"data: 0\n"]
-    assert b"event: changed\ndata: 2\n" in after
 
 
 def test_its_files_are_served_without_a_key_and_nothing_else_is(inspect: Start) -> None:
@@ -271,5 +316,5 @@ def test_its_files_are_served_without_a_key_and_nothing_else_is(inspect: Start) 
     }
     assert kinds["inspector.js"].startswith("text/javascript")
     assert proxy.get("/inspector/static/..%2Fapp.py")[0] in (401, 404)
-    for path in ("/", "/inspector/events", "/inspector/requests/req_0"):
+    for path in ("/", "/?fragment=1", "/inspector/requests/req_0"):
         assert proxy.get(path)[0] == 401

@@ -9,9 +9,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import openai
 import pytest
 
-from tests.support.inspected import Inspected
+from tests.support.inspected import HELLO, Inspected, stored
 from tests.support.other_endpoints import other_endpoints
 from tests.support.places import needs_bubblewrap
 from tests.support.scripted import Reply, ScriptedUpstream
@@ -109,7 +110,7 @@ def test_a_request_is_sent_again_with_what_was_edited_and_its_calls_are_answered
     page = proxy.get(f"/inspector/playground?replay={key}")[2]
     assert "Weather in Oslo?" in shown(page)
     assert f'name="path" value="{path}"' in page
-    trace = proxy.traces.get(key)
+    trace = proxy.requests.reader.get(key)
     assert trace is not None
     body = trace.body.decode().replace("Weather in Oslo?", "Weather in Rome?")
     asked = {"path": path, "body": body, "profile": "reasoning"}
@@ -118,7 +119,7 @@ def test_a_request_is_sent_again_with_what_was_edited_and_its_calls_are_answered
     assert (
         "Hm." in shown(page) or path == "/v1/messages"
     )  # which shows it to who has asked to think
-    again = proxy.traces.all()[0]
+    again = stored(proxy.requests.reader)[0]
     assert (again.path, again.profile, again.state) == (path, "reasoning", "called")
     assert b"Rome" in again.body
     [field] = re.findall(r'name="(result:[^"]+)"', page)
@@ -168,6 +169,40 @@ def test_a_request_that_is_none_is_told_and_not_an_error_of_the_proxy(
         assert "must" in page or "Input" in page or "not one of" in page or "alert" in page
 
 
+ASK = {"path": "/v1/chat/completions", "body": json.dumps({"model": "m", "messages": HELLO})}
+
+
+def test_the_playground_and_the_api_share_a_clients_limits(
+    inspect: Start, upstream: ScriptedUpstream
+) -> None:
+    """The playground gave six of six answers after the limit."""
+    proxy = inspect(client_keys=("ann-key", "bob-key"), client_requests_per_minute=3)
+    upstream.reply("One.", "Two.", "Three.", "Four.")
+    ann, bob = ({"authorization": f"Bearer {name}-key"} for name in ("ann", "bob"))
+    proxy.ask("ann-key", tools=[])
+    path = "/inspector/playground/ask"
+    assert [proxy.post(path, ASK, **ann)[0] for _ in range(6)] == [200, 200, 429, 429, 429, 429]
+    status, headers, text = proxy.post(path, ASK, **ann)
+    assert (status, json.loads(text)["error"]["code"]) == (429, "rate_limit_exceeded")
+    assert int(headers["retry-after"]) > 0
+    assert proxy.post("/v1/chat/completions", {"model": "m", "messages": HELLO}, **ann)[0] == 429
+    assert proxy.post(path, ASK, **bob)[0] == 200
+    assert len(upstream.requests) == 4
+
+
+@pytest.mark.parametrize("keys", [{"client_keys": ("any",)}, {}])
+def test_an_open_request_leaves_no_slot_for_the_playground(
+    inspect: Start, upstream: ScriptedUpstream, keys: dict[str, Any]
+) -> None:
+    proxy = inspect(client_open_requests=1, **keys)
+    upstream.reply(Reply(chunks=["Hello", "x"], fault="silent", after=1))
+    client = openai.OpenAI(base_url=f"{proxy.url}/v1", api_key="any", max_retries=0)
+    with client.chat.completions.create(model="m", messages=HELLO, stream=True) as stream:
+        next(stream)
+        status, _, text = proxy.post("/inspector/playground/ask", ASK, authorization="Bearer any")
+        assert (status, json.loads(text)["error"]["code"]) == (429, "too_many_open_requests")
+
+
 def test_the_pages_of_what_is_passed_on_and_of_a_cell_say_what_they_are(
     inspect: Start,
 ) -> None:
@@ -211,7 +246,7 @@ def test_a_model_that_fails_is_told_of_with_a_link(
     _, _, page = proxy.post("/inspector/playground/ask", asked)
     assert "alert(1)" in shown(page)
     assert "<script" not in page
-    assert proxy.traces.all()[0].state == "failed"
+    assert stored(proxy.requests.reader)[0].state == "failed"
 
 
 def test_the_status_tells_of_upstreams_and_engines_but_no_key(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import html
 import json
+import queue
 import re
 import socket
 import threading
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,18 +18,17 @@ import pytest
 from emulator.errors import ExecutionFailed
 from emulator.shared import rpc
 from emulator.shared.rpc import Handler, RpcClient
-from emulator.traces import Trace
-from emulator.traces.remote import RemoteTraces, TraceStore
+from emulator.traces import Trace, TraceReader
 from emulator.traces.sender import TraceSender
-from emulator.traces.sizes import size_of
+from emulator.traces.store import TraceStore
 from emulator.traces.summary import TraceSummary
 from emulator.traces.transfer import dump_trace, load_trace
 from tests.support.inspected import Inspected
 from tests.support.processes import wait_until
-from tests.support.programs import CHAIN, HITS, TOOLS
-from tests.support.raw_http import send
+from tests.support.programs import CHAIN, HITS, TOOLS, results
+from tests.support.raw_http import fetch, send
 from tests.support.scripted import Reply, ScriptedUpstream
-from tests.support.several_workers import SILENT, TwoWorkers, results, two_workers
+from tests.support.several_workers import SILENT, TwoWorkers, two_workers
 
 VIEWS = ("pipeline", "program", "repairs", "timing", "stream", "copy")
 REPAIRED = '```python\nget_weather(town="Oslo")\n```'
@@ -47,11 +46,8 @@ def page(one: TwoWorkers, worker: int, path: str, **headers: str) -> tuple[int, 
 
 
 def send_text(url: str, headers: dict[str, str]) -> tuple[int, Any, str]:
-    try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as response:
-            return response.status, response.headers, response.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.headers, error.read().decode()
+    status, received, raw = fetch(url, None, headers)
+    return status, received, raw.decode()
 
 
 @needs_proc
@@ -60,7 +56,7 @@ def test_a_request_of_one_worker_is_shown_by_another(
 ) -> None:
     """A program over two requests, each served by another worker, is one program."""
     upstream.reply(Reply(CHAIN, reasoning="Hm."))
-    with two_workers(upstream, tmp_path) as one:
+    with two_workers(upstream, tmp_path, "--inspector", "open") as one:
         first, second = one.pids()
         messages: list[Any] = [{"role": "user", "content": "Go & find it."}]
         searched = one.chat(first, messages, TOOLS)
@@ -105,7 +101,9 @@ def test_a_running_request_and_a_sign_in_are_known_to_all_workers(tmp_path: Path
         with one.only(first):
             status, headers, _ = send(f"{one.url}/inspector/sign-in", {"key": "ann-key-1234"})
             assert status == 200
-            opened.enter_context(one.stream(first, headers="authorization: Bearer ann-key-1234"))
+            opened.enter_context(
+                one.stream(first, headers={"authorization": "Bearer ann-key-1234"})
+            )
         signed_in = {"cookie": headers["set-cookie"].split(";")[0]}
         bob = {"authorization": "Bearer bob-key-1234"}
         one.process.wait_until(
@@ -134,10 +132,12 @@ def test_a_trace_looks_the_same_in_another_process(
     inspect: Start, upstream: ScriptedUpstream
 ) -> None:
     proxy = inspect()
+    finished: queue.Queue[Trace] = queue.Queue()
+    proxy.requests.traces.on_finish(finished.put)
     upstream.reply(Reply(REPAIRED, reasoning="Hm."), EVERYTHING)
     messages: list[Any] = [{"role": "user", "content": "\ud83d Weather \x00?"}]
     proxy.ask(messages=messages)
-    trace = proxy.traces.all()[0]
+    trace = finished.get(timeout=60)
     again = load_trace(dump_trace(trace), trace.body)
     assert TraceSummary.of(again) == TraceSummary.of(trace)
     assert (again.stubs(), again.calls, again.times) == (trace.stubs(), trace.calls, trace.times)
@@ -150,7 +150,6 @@ def test_a_trace_looks_the_same_in_another_process(
         assert (one.blocks, one.program, one.lines) == (other.blocks, other.program, other.lines)
         assert (one.wire.events, one.diagnostics) == (other.wire.events, other.diagnostics)
         assert [*one.messages] == [*other.messages]
-    assert size_of(again) > 0
 
 
 def call(keeper: dict[str, Handler], name: str, *arguments: Any) -> Any:
@@ -159,8 +158,8 @@ def call(keeper: dict[str, Handler], name: str, *arguments: Any) -> Any:
 
 
 def put(keeper: dict[str, Handler], trace: Trace, *, whole: bool = True) -> None:
-    parts = [dump_trace(trace), trace.body] if whole else []
-    keeper["traces.put"]([[TraceSummary.of(trace).to_json(), whole]], parts)
+    text = dump_trace(trace).decode() if whole else None
+    keeper["traces.put"]([[TraceSummary.of(trace).to_json(), text]])
 
 
 def test_the_keeper_limits_requests_and_bytes_and_finds_lost_requests() -> None:
@@ -182,17 +181,19 @@ def test_the_keeper_limits_requests_and_bytes_and_finds_lost_requests() -> None:
     assert [row["id"] for row in listed] == ["req_1"]
     large = Trace("req_large", "POST", "/v1/responses", body=b"x" * 2**18, began=now[0])
     put(keeper, large)
-    count, size = call(keeper, "count_and_bytes")
+    count, size = call(keeper, "count_and_bytes", None)
     assert (count, size < 2**17) == (2, True)
-    assert [*call(keeper, "get", "req_large", None)[1:]] == [None, ""]
+    fields, text = call(keeper, "get", "req_large", None)
+    assert (fields["body"], text) == ("", None)
     assert call(keeper, "get", "req_2", "somebody else") is None
 
 
 def test_without_a_keeper_a_page_says_so(tmp_path: Path) -> None:
-    reader = RemoteTraces(RpcClient(tmp_path / "nobody"))
+    nobody = RpcClient(tmp_path / "nobody").call
+    reader = TraceReader(nobody)
     with pytest.raises(ExecutionFailed, match="is unavailable"):
         reader.page({}, None)
-    sender = TraceSender(RpcClient(tmp_path / "nobody"), 2**20)
+    sender = TraceSender(nobody, 2**20)
     sender.finish(Trace("req_0", "POST", "/"))
     sender.close()  # the trace is lost, and nothing fails
 
@@ -203,10 +204,10 @@ def running_keeper(folder: Path, fails_at: str = "") -> Iterator[tuple[RpcClient
     messages: list[int] = []
     answers = TraceStore(100, 2**30, 3600).handlers()
 
-    def put(batch: Any, attachments: Any = ()) -> None:
+    def put(batch: Any) -> None:
         messages.append(len(batch))
         assert fails_at not in [row["id"] for row, *_ in batch]
-        answers["traces.put"](batch, attachments)
+        answers["traces.put"](batch)
 
     with rpc.listen(folder / "keeper") as listener:
         server = rpc.RpcServer(listener, {**answers, "traces.put": put})
@@ -219,8 +220,8 @@ def running_keeper(folder: Path, fails_at: str = "") -> Iterator[tuple[RpcClient
 
 def test_requests_are_sent_in_batches_and_immediately_for_a_reader(tmp_path: Path) -> None:
     with running_keeper(tmp_path) as (keeper, messages):
-        sender = TraceSender(keeper, 2**30)
-        reader = RemoteTraces(keeper, sender.flush)
+        sender = TraceSender(keeper.call, 2**30)
+        reader = TraceReader(keeper.call, sender.flush)
         traces = [Trace(f"req_{n}", "POST", "/", body=b"\xff %d" % n) for n in range(5)]
         for trace in traces:
             trace.begin_turn("m", [{"role": "user", "content": trace.id}], {})
@@ -255,33 +256,34 @@ def test_a_request_that_cannot_be_sent_does_not_stop_the_others(
         raise error
 
     with running_keeper(tmp_path) as (keeper, _):
-        sender, reader = TraceSender(keeper, 2**30), RemoteTraces(keeper)
+        sender, reader = TraceSender(keeper.call, 2**30), TraceReader(keeper.call)
         bad = Trace("req_bad", "POST", "/", mode="emulated", tools=("f",), stubs=fails)
-        for traces in ((bad, Trace("req_1", "POST", "/")), (Trace("req_2", "POST", "/"),)):
-            version = reader.wait(0, 0)
+        for n, traces in enumerate(
+            ((bad, Trace("req_1", "POST", "/")), (Trace("req_2", "POST", "/"),))
+        ):
             for trace in traces:
                 sender.begin(trace)
                 sender.finish(trace)
-            reader.wait(version, 60)
+            wait_until(lambda last=n + 1: reader.get(f"req_{last}") is not None)
         found = {row.id for row in reader.page({}, None).rows}
         assert found == {"req_1", "req_2", *(["req_bad"] if shown else [])}
 
 
 def test_a_keeper_that_failed_once_receives_the_next_requests(tmp_path: Path) -> None:
     with running_keeper(tmp_path, fails_at="req_0") as (keeper, messages):
-        sender, reader = TraceSender(keeper, 2**30), RemoteTraces(keeper)
+        sender, reader = TraceSender(keeper.call, 2**30), TraceReader(keeper.call)
         for n in range(2):
             trace = Trace(f"req_{n}", "POST", "/")
             sender.begin(trace)
             sender.finish(trace)
             wait_until(lambda sent=n + 1: len(messages) == sent)
-        reader.wait(0, 60)
+        wait_until(lambda: reader.get("req_1") is not None)
         assert [row.id for row in reader.page({}, None).rows] == ["req_1"]
 
 
 def test_a_worker_buffers_few_bytes_and_none_at_its_end(tmp_path: Path) -> None:
     with running_keeper(tmp_path) as (keeper, messages):
-        sender = TraceSender(keeper, 2**30)
+        sender = TraceSender(keeper.call, 2**30)
         for n in range(3):
             sender.finish(Trace(f"req_{n}", "POST", "/", body=bytes(3 * 2**20)))
         assert sum(messages) == 2
@@ -293,9 +295,9 @@ def test_a_worker_buffers_few_bytes_and_none_at_its_end(tmp_path: Path) -> None:
 
 def test_a_running_worker_sends_without_a_reader(tmp_path: Path) -> None:
     with running_keeper(tmp_path) as (keeper, messages):
-        sender = TraceSender(keeper, 2**30)
+        sender = TraceSender(keeper.call, 2**30)
         trace = Trace("req_0", "POST", "/")
         sender.begin(trace)
         sender.finish(trace)
-        assert RemoteTraces(keeper).wait(0, 60) == 1
+        wait_until(lambda: TraceReader(keeper.call).get("req_0") is not None)
         assert messages == [1]

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 from collections.abc import Callable
+from contextlib import closing
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
+from werkzeug.formparser import FormDataParser
 
 from emulator.cli import main
 from emulator.client_keys import InvalidClientKeys, entry, new_key, read
@@ -119,10 +123,10 @@ def test_a_key_with_a_list_of_models_gets_these_alone_in_every_front(
             message = f"The API key 'alice' does not have access to the model {model!r}."
             assert said["error"]["message"] == message
             assert path == "messages" or said["error"]["code"] == "model_not_found"
-    for others in ({"models": ["large"]}, {"fallbacks": ["large"]}):
+    for others in FURTHER_FIELDS:
         # Messages have no further fields that go upstream.
         assert ask(path, {**body, **others})[0] == (200 if path == "messages" else 403)
-    assert not [sent for sent in upstream.requests if {"models", "fallbacks"} & sent.keys()]
+    assert not [sent for sent in upstream.requests if set().union(*FURTHER_FIELDS) & sent.keys()]
     assert {sent["model"] for sent in upstream.requests} <= {"large", "small"}
 
 
@@ -139,18 +143,89 @@ def test_the_list_of_models_is_that_of_the_key(open_to: Any, upstream: ScriptedU
 
 
 FORM = form({"model": "tts"}, ("a.wav", b"RIFF"))
-TWO_MODELS = FORM[0].replace(b'name="file"', b'name="model"'), FORM[1]
-PASSED: dict[str, tuple[str, Any, dict[str, str], int]] = {
+ALLOWED_FORM = form({"model": "e", "further": "large"}, ("a.wav", b"RIFF"))
+FURTHER = b'name="further"'
+NAMES = """name="model"  name=model  name="Model"  name*=utf-8''model  name*0=mo;name*1=del
+  name*0*=utf-8''mo;name*1=del  name="mo\\del"  name="models"  name="extra_body[model]"  name="model[]"
+  name=" model"  name="x";name="model"  name="mo%64el"  name="m\\odel"  NAME="model"  name="x\\";name="model"
+"""
+FORMS = {
+    name: ALLOWED_FORM[0].replace(FURTHER, name.encode())
+    for name in re.split(r"\s{2,}", NAMES.strip())
+}
+JSON = {"content-type": "application/json"}
+EMBED = {"model": "e", "input": "x"}
+FURTHER_FIELDS: list[dict[str, Any]] = [
+    {"models": ["large"]}, {"extra_body": {"model": "large"}}, {"Model": "large"}, {"MODEL": "large"},
+    {"extra_body": {"extra_body": {"models": ["large"]}}}, {"fallbacks": [{"model": "large"}]},
+    {"user_config": {"model_list": ["large"]}}, {"session": {"model": "large"}},
+    {"plugins": [{"model": "large"}]},
+    {"engine": "large"}, {"preset": "large"},
+]  # fmt: skip
+QUERIES = (
+    "model=large",
+    "model=e",
+    "Model=large",
+    "model%5B%5D=large",
+    "models=large",
+    "a=1&%6dodel=large",
+)
+PASSED: dict[
+    str, tuple[str, Any, dict[str, str], int]
+] = {  # 0: refused, or passed on under no such name
     "a model of the list": ("embeddings", {"model": "e", "input": "x"}, {}, 200),
     "another model": ("embeddings", {"model": "large", "input": "x"}, {}, 403),
     "no model": ("embeddings", {"input": "x"}, {}, 403),
-    "no JSON": ("embeddings", b"model=e", {"content-type": "application/json"}, 403),
+    "no JSON": ("embeddings", b"model=e", JSON, 403),
     "two models": ("embeddings", b'{"model": "large", "model": "e"}', {}, 200),
     "a further model": ("embeddings", {"model": "e", "models": ["large"]}, {}, 403),
     "a model in the query": ("embeddings?model=large", {"model": "e"}, {}, 403),
     "a model in the path": ("engines/large/embeddings", {"model": "e"}, {}, 403),
     "a form with another model": ("audio/transcriptions", FORM[0], FORM[1], 403),
-    "a form with two models": ("audio/transcriptions", *TWO_MODELS, 403),
+    "a form with a model of the list": ("audio/transcriptions", *ALLOWED_FORM, 200),
+    "a form as a second part": (
+        "audio/transcriptions",
+        ALLOWED_FORM[0].replace(
+            FURTHER, FURTHER + b'\r\nContent-Type: multipart/mixed; boundary="C"'
+        ),
+        ALLOWED_FORM[1],
+        403,
+    ),
+    "JSON called a form": ("audio/translations", json.dumps(EMBED).encode(), ALLOWED_FORM[1], 403),
+    "a form called JSON": (
+        "embeddings",
+        ALLOWED_FORM[0],
+        {"content-type": "application/json"},
+        403,
+    ),
+    "a form with json in its boundary": (
+        "audio/transcriptions",
+        ALLOWED_FORM[0].replace(b"--B", b"--json"),
+        {"content-type": "multipart/form-data; boundary=json"},
+        200,
+    ),
+    "a body that is nested deeply": (
+        "embeddings",
+        b'{"model": "e", "input": ' + b"[" * 600 + b"]" * 600 + b"}",
+        JSON,
+        400,
+    ),
+    "another encoding": (
+        "embeddings",
+        json.dumps(EMBED).encode("utf-16"),
+        {"content-type": "application/json"},
+        403,
+    ),
+    "a query's other separator": ("embeddings?a=1;model=large", EMBED, {}, 200),
+    "the word in a text": ("embeddings", {**EMBED, "input": [{"model": "Volvo"}]}, {}, 200),
+    **{
+        f"a form: {name}": ("audio/transcriptions", body, ALLOWED_FORM[1], 0)
+        for name, body in FORMS.items()
+    },
+    **{
+        f"field {fields}": ("embeddings", {**EMBED, **fields}, {}, 403) for fields in FURTHER_FIELDS
+    },
+    **{f"query {query}": (f"embeddings?{query}", EMBED, {}, 403) for query in QUERIES},
     "nothing but a path": ("fine_tuning/jobs", None, {}, 403),
 }
 
@@ -163,10 +238,30 @@ def test_what_is_passed_through_is_for_the_models_of_the_key(
     keys = str(keys_file(tmp_path, alice='models = ["e"]'))
     with other_endpoints() as other:
         url = start_proxy(base_url=other.base_url, client_keys_file=keys)
-        assert asking(url, "alice")(path, body, **headers)[0] == status
-        assert len(other.asked) == (status == 200)
-        for *_, sent in other.asked:
-            assert json.loads(sent)["model"] == "e" and b"large" not in sent
+        answered = asking(url, "alice")(path, body, **headers)[0]
+        assert answered == status or (not status and answered in (200, 403))
+        assert len(other.asked) == (answered == 200)
+        for _, target, headers, sent in other.asked:
+            assert ";model" not in target
+            read, files = read_form(sent, headers["content-type"])
+            fields = read or json.loads(sent)
+            assert (fields["model"], files) == ("e", {"file": b"RIFF"} if read else {})
+            assert [name for name in fields if "model" in name.casefold()] == ["model"]
+
+
+def read_form(body: bytes, content_type: str) -> tuple[dict[str, str], dict[str, bytes]]:
+    """As another server's parser (werkzeug's) reads a form: fields and files."""
+    environ = {
+        "wsgi.input": BytesIO(body),
+        "CONTENT_LENGTH": str(len(body)),
+        "CONTENT_TYPE": content_type,
+    }
+    _, fields, files = FormDataParser().parse_from_environ(environ)
+    contents = {}
+    for name, file in files.items():
+        with closing(file.stream):
+            contents[name] = file.read()
+    return dict(fields), contents
 
 
 # Budgets

@@ -6,11 +6,9 @@ to leave.
 
 from __future__ import annotations
 
-import json
+import re
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -24,9 +22,10 @@ from sandbox.monty.engine import MontyEngine
 from tests.conftest import StartProxy
 from tests.support.places import needs_bubblewrap
 from tests.support.processes import wait_until
-from tests.support.raw_http import read_until, send
+from tests.support.raw_http import connect, post_bytes, read_page, read_until, send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.serving import serve
+from tests.support.three_apis import APIS, PATHS, Api, request_body
 from tests.support.tools import GET_WEATHER
 
 NEVER = {"ping_seconds": 3600.0, "upstream_seconds": 3600.0, "answer_seconds": 3600.0}
@@ -38,20 +37,9 @@ RESPONSE = ("/v1/responses", {"model": "m", "input": "Hi"})
 MESSAGE = ("/v1/messages", {"model": "m", "messages": ASK, "max_tokens": 99})
 
 
-def request(url: str, path: str, body: Any) -> bytes:
-    data = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nhost: {url.removeprefix('http://')}\r\n"
-    head += f"content-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n"
-    return head.encode() + data
-
-
-@contextmanager
-def asked(url: str, path: str, body: Any) -> Iterator[socket.socket]:
+def asked(url: str, path: str, body: Any) -> socket.socket:
     """A connection on which a request has been sent; its client leaves at the end of the block."""
-    host, port = url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=120) as connection:
-        connection.sendall(request(url, path, body))
-        yield connection
+    return connect(url, post_bytes(path, body))
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
@@ -69,6 +57,59 @@ def test_the_upstreams_answer_ends_with_the_client(
     with asked(url, path, {**body, "stream": stream}):
         wait_until(lambda: bool(upstream.exchanges and upstream.exchanges[0].sent))
     assert upstream.exchanges[0].aborted.wait(60)
+
+
+BEFORE_THE_HEAD = Reply(first_delay=3600)
+BUSY = Reply(status=503, headers={"retry-after": "50"})
+UNUSABLE = Reply("```python\nget_weather(town=1)\n```")
+# Settings, and the replies until the client leaves.
+WAITS: dict[str, tuple[dict[str, Any], list[Reply]]] = {
+    "before the head": ({}, [BEFORE_THE_HEAD]),
+    "in native mode": ({"tools": "native"}, [BEFORE_THE_HEAD]),
+    "in a probe": ({"tools": "auto"}, [BEFORE_THE_HEAD]),
+    "between retries": ({}, [BUSY]),
+    "at a fallback": ({"fallbacks": "other", "upstream_retries": 0}, [BUSY, BEFORE_THE_HEAD]),
+    "in a repair": ({}, [UNUSABLE, BEFORE_THE_HEAD]),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_request_that_waits_ends_with_its_client(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, wait: str, api: Api, stream: bool
+) -> None:
+    settings, replies = WAITS[wait]
+    upstream.reply(*replies)
+    url = start_proxy(**{**NEVER, **settings})
+    before = open_requests(url)  # of the whole process: other tests' clients may have left some
+    with asked(url, PATHS[api], request_body(api, GET_WEATHER, stream=stream)):
+        wait_until(lambda: len(upstream.exchanges) >= len(replies))
+    if replies[-1] is BEFORE_THE_HEAD:
+        assert upstream.exchanges[-1].aborted.wait(60)
+    wait_until(lambda: open_requests(url) <= before)
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+def test_a_request_that_waits_for_the_upstreams_place_ends_with_its_client(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, path: str
+) -> None:
+    upstream.reply(BEFORE_THE_HEAD, "Hello.")
+    url = start_proxy(**NEVER, upstream_requests=1)
+    before = open_requests(url)
+    with asked(url, *CHAT):
+        wait_until(lambda: upstream.exchanges)
+        with asked(url, path, {**CHAT[1], "prompt": "Hi"}):
+            wait_until(lambda: open_requests(url) >= before + 2)
+        wait_until(lambda: open_requests(url) <= before + 1)
+    assert send(f"{url}{CHAT[0]}", CHAT[1])[0] == 200
+
+
+def open_requests(url: str) -> float:
+    """Requests being served, without the one that asks."""
+    page = read_page(f"{url}/metrics")
+    [count] = re.findall(r"^emulator_open_requests (\S+)$", page, re.MULTILINE)
+    return float(count)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
@@ -144,7 +185,7 @@ def test_a_next_request_on_the_same_connection_is_answered(
     upstream.default = Reply("Hello.", first_delay=0.2)
     url = start_proxy(**NEVER)
     with asked(url, *CHAT) as connection:
-        connection.sendall(request(url, *CHAT))
+        connection.sendall(post_bytes(*CHAT))
         assert read_until(connection, b"Hello.").startswith(b"HTTP/1.1 200")
 
 

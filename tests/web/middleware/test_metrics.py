@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import urllib.request
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from emulator.settings import Settings
 from tests.conftest import StartProxy
 from tests.support.processes import wait_until
 from tests.support.programs import CHAIN, HITS, TOOLS
-from tests.support.raw_http import send
+from tests.support.raw_http import read_page, send
 from tests.support.scripted import Reply, ScriptedUpstream
 
 DASHBOARD = Path(__file__).parents[3] / "deploy" / "grafana" / "dashboard.json"
@@ -28,8 +27,7 @@ Samples = Counter[tuple[str, str]]
 
 
 def page(url: str) -> str:
-    with urllib.request.urlopen(f"{url}/metrics") as response:
-        return str(response.read().decode())
+    return read_page(f"{url}/metrics")
 
 
 def samples(url: str) -> Samples:

@@ -6,7 +6,6 @@ import io
 import json
 import subprocess
 import sys
-import urllib.request
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from emulator import logs
 from sandbox.fences import probes
 from tests.conftest import StartProxy
 from tests.support.processes import wait_until
-from tests.support.raw_http import send
+from tests.support.raw_http import read_page, send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER
 from tests.support.uploads import form
@@ -211,8 +210,7 @@ def test_keys_are_neither_in_a_sandbox_nor_in_metrics_errors_or_logs(
         ask(path, body)
         ask(path, body, {"x-api-key": CLIENTS})
         ask(path, body, {"authorization": f"Bearer {CLIENTS}-mistyped"})
-    with urllib.request.urlopen(f"{url}/metrics") as page:
-        said.append(page.read().decode())
+    said.append(read_page(f"{url}/metrics"))
     assert "emulator_requests_total" in said[-1]
     for text in (*said, log.getvalue()):
         assert UPSTREAMS not in text

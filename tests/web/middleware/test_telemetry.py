@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import gzip
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from flask import Flask, Response, request
 
 from tests.conftest import StartProxy
 from tests.support.other_endpoints import other_endpoints
 from tests.support.processes import wait_until
 from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.serving import serve
 
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {}}}
 CHAT: dict[str, Any] = {"model": "small", "messages": [{"role": "user", "content": "a secret"}]}
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
-class Collector(ThreadingHTTPServer):
-    daemon_threads = True
+class Collector:
+    """A receiver of OTLP over HTTP."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
         self.spans: list[Any] = []
         self.raw = b""
 
@@ -34,46 +33,31 @@ class Collector(ThreadingHTTPServer):
         wait_until(lambda: any(span.name.startswith("POST ") for span in self.spans))
         return self.spans
 
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Collector
-
-    def do_POST(self) -> None:
+    def receive(self, path: str) -> Response:
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
             ExportTraceServiceRequest,
             ExportTraceServiceResponse,
         )
 
-        body = self.rfile.read(int(self.headers["content-length"]))
-        if self.headers.get("content-encoding") == "gzip":
+        body = request.get_data()
+        if request.content_encoding == "gzip":
             body = gzip.decompress(body)
-        told = ExportTraceServiceRequest.FromString(body)
-        self.server.raw += body
-        for resource in told.resource_spans:
+        self.raw += body
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
             for scope in resource.scope_spans:
-                self.server.spans += scope.spans
+                self.spans += scope.spans
         answer = ExportTraceServiceResponse().SerializeToString()
-        self.send_response(200)
-        self.send_header("content-type", "application/x-protobuf")
-        self.send_header("content-length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
+        return Response(answer, content_type="application/x-protobuf")
 
 
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
-    with Collector() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        url = f"http://127.0.0.1:{server.server_port}"
+    app, collector = Flask("collector"), Collector()
+    app.add_url_rule("/<path:path>", view_func=collector.receive, methods=["POST"])
+    with serve(app) as url:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
         monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
-        yield server
-        server.shutdown()
-        thread.join()
+        yield collector
 
 
 def attributes(span: Any) -> dict[str, Any]:

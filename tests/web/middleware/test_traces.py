@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import queue
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -13,41 +14,36 @@ import pytest
 
 from emulator.events import ToolCall
 from emulator.protocol import ChatCompletionRequest
-from emulator.traces import Trace, Traces, timeline
+from emulator.shared.rpc import local_calls
+from emulator.traces import Trace, TraceReader, Traces, timeline
+from emulator.traces.sender import TraceSender
+from emulator.traces.store import TraceStore
+from tests.support.inspected import stored
 from tests.support.processes import wait_until
 from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
-from tests.support.serving import serve
 from tests.support.tools import GET_WEATHER
 
 CALL = '```python\nget_weather(location="Oslo")\n```'
 HELLO: list[Any] = [{"role": "user", "content": "Weather in Oslo?"}]
-Started = tuple[openai.OpenAI, "queue.Queue[Trace]", Traces]
+Started = tuple[openai.OpenAI, "queue.Queue[Trace]", TraceReader]
 Start = Callable[..., Started]
 
 
 @pytest.fixture
-def start(upstream: ScriptedUpstream, open_shared_engines: Callable[[Any], Any]) -> Iterator[Start]:
-    """`start(**settings)` returns a client, the traces as they finish, and the stored traces.
+def start(start_app: Callable[..., tuple[str, Any]]) -> Iterator[Start]:
+    """`start(**settings)` returns a client, the traces as they finish, and the reader of the stored ones.
 
     A request finishes when its response was sent, which its client may see a moment earlier.
     """
-    from app import create_app
-    from emulator.settings import Settings
-
     with ExitStack() as running:
 
-        def start(**values: Any) -> Started:
-            own = {"base_url": upstream.base_url, "store": ":memory:", "files_dir": ":temporary:"}
-            settings = Settings(**{"warm_kernels": 0, **own, **values})
-            app = create_app(settings, engines=open_shared_engines(settings))
-            running.callback(app.extensions["emulator"].close)
+        def start(**settings: Any) -> Started:
+            url, services = start_app(**settings)
             finished: queue.Queue[Trace] = queue.Queue()
-            traces: Traces = app.extensions["emulator"].requests.traces
-            traces.on_finish(finished.put)
-            url = running.enter_context(serve(app))
+            services.requests.traces.on_finish(finished.put)
             client = openai.OpenAI(base_url=f"{url}/v1", api_key="client-key", max_retries=0)
-            return running.enter_context(client), finished, traces
+            return running.enter_context(client), finished, services.requests.reader
 
         yield start
 
@@ -106,7 +102,7 @@ def test_a_trace_does_not_keep_the_parsed_request_alive(
         return any(one.model == "of this test" for one in requests)
 
     wait_until(lambda: not is_alive())
-    assert [trace.model for trace in traces.all()] == ["of this test"]
+    assert [trace.model for trace in stored(traces)] == ["of this test"]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -124,7 +120,8 @@ def test_a_repaired_reply_is_a_turn_with_its_diagnostics(
     assert len(trace.turns[1].messages) > len(trace.turns[0].messages)
     assert (trace.repairs, trace.call_count, trace.streamed) == (1, 1, stream)
     assert trace.wire.events
-    assert traces.all() == [trace]
+    [again] = stored(traces)
+    assert (again.id, again.repairs, again.state) == (trace.id, 1, "called")
 
 
 def test_a_resumed_program_is_recorded_with_its_results(
@@ -180,7 +177,7 @@ def test_nobody_without_a_key_is_recorded_and_no_key_is(
     client, finished, traces = start(client_keys=("client-key",))
     with pytest.raises(openai.AuthenticationError):
         ask(client.with_options(api_key="wrong"))
-    assert traces.all() == []
+    assert stored(traces) == []
     upstream.reply(CALL)
     ask(client)
     [trace] = ended(finished)
@@ -194,44 +191,66 @@ def test_with_the_inspector_off_nothing_is_stored(start: Start, upstream: Script
     upstream.reply(CALL)
     ask(client)
     [trace] = ended(finished)
-    assert traces.all() == []
+    assert stored(traces) == []
     assert (trace.state, trace.call_count, trace.wire.events) == ("called", 1, [])
+
+
+def opened(max_traces: int, now: Callable[[], float] = time.time) -> tuple[Traces, TraceReader]:
+    """Traces that are stored, at most 1 MiB and for a minute, and their reader."""
+    traces = Traces(records_wire=True, now=now)
+    call = local_calls(TraceStore(max_traces, 2**20, 60, now).handlers())
+    sender = TraceSender(call, 2**20)
+    traces.on_begin(sender.begin)
+    traces.on_finish(sender.finish)
+    return traces, TraceReader(call, sender.flush)
+
+
+def finish(traces: Traces, key: str, body: bytes, client: str = "") -> None:
+    traces.finish(traces.begin(key, "POST", "/v1/chat/completions", client, body))
 
 
 def test_stored_traces_are_limited_in_number_bytes_and_age() -> None:
     now = [0.0]
-    traces = Traces(max_traces=3, max_bytes=2**20, max_seconds=60, now=lambda: now[0])
+    traces, reader = opened(3, lambda: now[0])
     for n in range(5):
-        traces.finish(begun(traces, f"req_{n}", b"x"))
-    assert [trace.id for trace in traces.all()] == ["req_4", "req_3", "req_2"]
-    traces.finish(large := begun(traces, "req_large", b"x" * 2**19))
+        finish(traces, f"req_{n}", b"x")
+    assert {trace.id for trace in stored(reader)} == {"req_4", "req_3", "req_2"}
+    finish(traces, "req_large", b"x" * 2**19)
+    large = reader.get("req_large")
+    assert large is not None
     assert (large.stripped, large.body) == (True, b"")
     now[0] = 61.0
-    assert traces.all() == []
+    assert stored(reader) == []
 
 
 def test_the_bytes_of_all_traces_are_limited() -> None:
-    traces = Traces(max_traces=1000, max_bytes=2**20, max_seconds=60)
+    traces, reader = opened(1000)
     for n in range(30):
-        traces.finish(begun(traces, f"req_{n}", b"x" * 100_000))
-    count, size = traces.count_and_bytes
+        finish(traces, f"req_{n}", b"x" * 100_000)
+    count, size = reader.count_and_bytes(None)
     assert size <= 2**20
     assert 5 < count < 11
 
 
 def test_a_client_clears_only_its_own_traces() -> None:
-    traces = Traces(max_traces=10, max_bytes=2**20, max_seconds=60)
-    for client in ("ann", "bob", "ann"):
-        traces.finish(begun(traces, f"req_{traces.version}", b"", client))
-    assert traces.clear("ann") == 2
-    assert [trace.client for trace in traces.all()] == ["bob"]
-    assert traces.get(traces.all()[0].id, "ann") is None
+    traces, reader = opened(10)
+    for n, client in enumerate(("ann", "bob", "ann")):
+        finish(traces, f"req_{n}", b"", client)
+    assert reader.clear("ann") == 2
+    assert [trace.client for trace in stored(reader)] == ["bob"]
+    assert reader.get("req_1", "ann") is None
 
 
-def begun(traces: Traces, key: str, body: bytes, client: str = "") -> Trace:
-    trace = traces.begin(key, "POST", "/v1/chat/completions", client, body)
-    assert trace is not None
-    return trace
+def test_a_running_request_is_shown_as_it_is_now() -> None:
+    traces, reader = opened(10)
+    trace = traces.begin("req_0", "POST", "/v1/chat/completions", "", b"words")
+    trace.model = "m"
+    [row] = reader.page({"q": "m"}, None).rows
+    assert (row.id, row.state) == ("req_0", "running")
+    trace.begin_turn("upstream", [{"role": "user", "content": "Hi"}], {})
+    again = reader.get("req_0")
+    assert again is not None
+    assert (again.body, again.turns[0].messages) == (b"words", [{"role": "user", "content": "Hi"}])
 
 
 def test_raw_events_are_recorded_up_to_a_limit(start: Start, upstream: ScriptedUpstream) -> None:
@@ -246,4 +265,4 @@ def test_raw_events_are_recorded_up_to_a_limit(start: Start, upstream: ScriptedU
 def test_requests_that_are_not_for_an_answer_are_not_recorded(start: Start) -> None:
     client, _, traces = start()
     send(str(client.base_url) + "containers", b"{}", {"content-type": "application/json"})
-    assert traces.all() == []
+    assert stored(traces) == []

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import urllib.request
 from typing import Any
 
 import pytest
 from sse_starlette import ServerSentEvent
 
 from tests.conftest import StartProxy
+from tests.support.raw_http import fetch
 from tests.support.scripted import Reply, ScriptedUpstream
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
@@ -45,10 +44,8 @@ def test_each_frame_is_as_the_library_writes_it(
     url = start_proxy(ping_seconds=0.02, upstream_retries=0)
     upstream.reply(REPLIES[reply])
     path, body = FRONTS[front]
-    data = json.dumps({"model": "m", "stream": True, **body}).encode()
-    asked = urllib.request.Request(f"{url}/v1/{path}", data, {"content-type": "application/json"})
-    with urllib.request.urlopen(asked) as response:
-        frames = response.read().split(b"\n\n")
+    _, _, data = fetch(f"{url}/v1/{path}", {"model": "m", "stream": True, **body})
+    frames = data.split(b"\n\n")
     assert frames.pop() == b"", "the last one is whole"
     assert len(frames) > 2
     assert [written(frame) for frame in frames] == [frame + b"\n\n" for frame in frames]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import urllib.error
-import urllib.request
 from typing import Any
 
 import openai
@@ -14,7 +12,7 @@ import pytest
 from emulator.configuration import ConfigurationError, read
 from emulator.settings import Settings
 from tests.conftest import StartProxy
-from tests.support.raw_http import send
+from tests.support.raw_http import fetch, read_page, send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER
 
@@ -130,12 +128,8 @@ def test_browsers_may_call_only_from_the_origins_that_are_named(
     start_proxy: StartProxy, allowed: tuple[str, ...], answered: str | None
 ) -> None:
     proxy = start_proxy(cors_origins=allowed, client_keys=("k",))
-    preflight = urllib.request.Request(
-        f"{proxy}/v1/chat/completions", headers=ORIGIN, method="OPTIONS"
-    )
-    with urllib.request.urlopen(preflight) as response:
-        assert response.status == 200
-        assert response.headers["access-control-allow-origin"] == answered
+    status, headers, _ = fetch(f"{proxy}/v1/chat/completions", None, ORIGIN, "OPTIONS")
+    assert (status, headers.get("access-control-allow-origin")) == (200, answered)
 
 
 def test_fields_that_the_upstream_refuses_are_dropped(
@@ -154,8 +148,7 @@ def test_fields_that_the_upstream_refuses_are_dropped(
 
 def test_metrics_count_by_route_and_never_by_what_clients_send(proxy: str) -> None:
     send(f"{proxy}/v1/made-up-by-a-client")
-    with urllib.request.urlopen(f"{proxy}/metrics") as response:
-        page = response.read().decode()
+    page = read_page(f"{proxy}/metrics")
     assert 'emulator_requests_total{path="/v1/<path:rest>",status="404"}' in page
     assert "emulator_turns_saved_total" in page and "made-up" not in page
 
@@ -271,15 +264,8 @@ def test_a_fault_after_the_first_byte_is_the_streams_last_event(
 ) -> None:
     upstream.reply(Reply(chunks=["Hello there", " you"], fault=fault, after=1))
     body = {"model": "m", "messages": HELLO, "stream": True} | ({"tools": tools} if tools else {})
-    request = urllib.request.Request(
-        f"{proxy}/v1/chat/completions",
-        json.dumps(body).encode(),
-        {"content-type": "application/json"},
-    )
-    with urllib.request.urlopen(request) as response:
-        events = [
-            line[6:] for line in response.read().decode().splitlines() if line[:6] == "data: "
-        ]
+    _, _, data = fetch(f"{proxy}/v1/chat/completions", body)
+    events = [line[6:] for line in data.decode().splitlines() if line[:6] == "data: "]
     assert json.loads(events[0])["choices"]
     assert json.loads(events[-1])["error"]["type"] == "upstream_error"
 

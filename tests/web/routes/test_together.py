@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import socket
-import socketserver
 import threading
 from collections.abc import Iterator
-from urllib.parse import urlsplit
+from functools import partial
 
 import pytest
 
 from tests.conftest import StartProxy
-from tests.support.bad_upstream import DONE, OK, delta, event, read_json
+from tests.support.bad_upstream import DONE, OK, BadUpstream, delta, event
+from tests.support.raw_http import connect, post_bytes, read_until
+from tests.support.serving import serving
 
 GO_ON = threading.Semaphore(0)
 WORDS = delta("One ") + delta("two ") + delta("three")
@@ -25,42 +25,21 @@ REPLIES: dict[str, tuple[bytes | None, ...]] = {
 """Pieces, each written at once; None is to wait until the client has read what came."""
 
 
-class _Handler(socketserver.StreamRequestHandler):
-    def handle(self) -> None:
-        for piece in REPLIES[read_json(self.rfile)["model"]]:
-            if piece is None:
-                assert GO_ON.acquire(timeout=30)
-            else:
-                self.wfile.write(piece)
+def wait(_: socket.socket) -> bool:
+    return GO_ON.acquire(timeout=30)
 
 
 @pytest.fixture
 def base_url() -> Iterator[str]:
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Handler) as server:
-        threading.Thread(target=server.serve_forever, args=[0.02], daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-        server.shutdown()
+    replies = {model: partial(iter, pieces) for model, pieces in REPLIES.items()}
+    with serving(BadUpstream(replies, wait)) as upstream:
+        yield upstream.base_url
 
 
 def ask(proxy: str, model: str) -> socket.socket:
     messages = [{"role": "user", "content": "Hi"}]
-    body = json.dumps({"model": model, "stream": True, "messages": messages}).encode()
-    address = urlsplit(proxy)
-    connection = socket.create_connection((address.hostname or "", address.port or 0), timeout=30)
-    connection.sendall(
-        b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
-        b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body
-    )
-    return connection
-
-
-def read_until(connection: socket.socket, words: bytes) -> bytes:
-    data = b""
-    while words not in data:
-        piece = connection.recv(65536)
-        assert piece, data
-        data += piece
-    return data
+    body = {"model": model, "stream": True, "messages": messages}
+    return connect(proxy, post_bytes("/v1/chat/completions", body, {"connection": "close"}))
 
 
 def test_events_that_came_together_leave_together_at_once(

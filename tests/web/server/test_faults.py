@@ -5,10 +5,11 @@ A real server process in front of an upstream that fails as it is told; `make te
 
 from __future__ import annotations
 
-import json
 import re
-import socket
+import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import pytest
 
 from tests.support.bad_upstream import BEHAVIOURS, BadUpstream
 from tests.support.processes import proxy, wait_until
-from tests.support.raw_http import send
+from tests.support.raw_http import connect, fetch, post_bytes, send
+from tests.support.serving import serving
+from tests.support.three_apis import APIS, PATHS, ask, request_body
 from tests.support.tools import GET_WEATHER
 
 pytestmark = pytest.mark.faults
@@ -24,6 +27,8 @@ pytestmark = pytest.mark.faults
 PAGE = Path(__file__).parents[3] / "docs" / "reliability.md"
 QUICK = ("--upstream-seconds", "1", "--upstream-retries", "0", "--answer-seconds", "20")
 BOUNDED = ("--max-reply-chars", "20000", "--ping-seconds", "3", "--store", ":memory:")
+HANG = "hang before the head"
+PLACES = ("--threads", "8", "--waiting-requests", "0", "--upstream-requests", "8")
 
 # What the client sees: the status without a stream, and how a stream ends that has begun.
 SEEN: dict[str, tuple[int, str]] = {
@@ -54,7 +59,10 @@ SEEN: dict[str, tuple[int, str]] = {
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BadUpstream, str]]:
     log = tmp_path_factory.mktemp("faults") / "log"
-    with BadUpstream() as upstream, proxy(upstream.base_url, log, *QUICK, *BOUNDED) as (_, url):
+    with (
+        serving(BadUpstream()) as upstream,
+        proxy(upstream.base_url, log, *QUICK, *BOUNDED) as (_, url),
+    ):
         yield upstream, url
 
 
@@ -66,20 +74,9 @@ def request(model: str, *, stream: bool, tools: bool) -> dict[str, Any]:
 
 def stream_of(url: str, body: dict[str, Any]) -> str:
     """The status if it is an error, or else what the stream's last event is."""
-    host, port = url.removeprefix("http://").split(":")
-    data = json.dumps(body).encode()
-    head = (
-        f"POST /v1/chat/completions HTTP/1.0\r\nhost: {host}\r\n"
-        f"content-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n"
-    )
-    with socket.create_connection((host, int(port)), timeout=60) as connection:
-        connection.sendall(head.encode() + data)
-        answer = b""
-        while piece := connection.recv(65536):
-            answer += piece
-    status = answer.split()[1].decode()
-    if status != "200":
-        return status
+    status, _, answer = fetch(f"{url}/v1/chat/completions", body)
+    if status != 200:
+        return str(status)
     [*_, last] = re.findall(rb"data: (.*)", answer)
     return "[DONE]" if last.strip() == b"[DONE]" else "error" if b'"error"' in last else "nothing"
 
@@ -114,14 +111,34 @@ def test_every_fault_of_the_upstream_is_tried_and_in_the_page() -> None:
 
 def test_a_client_that_leaves_ends_the_upstreams_call(running: tuple[BadUpstream, str]) -> None:
     upstream, url = running
-    host, port = url.removeprefix("http://").split(":")
-    data = json.dumps(request("endless", stream=True, tools=False)).encode()
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
-    head += b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(data)
-    with socket.create_connection((host, int(port)), timeout=60) as connection:
-        connection.sendall(head + data)
+    body = request("endless", stream=True, tools=False)
+    with connect(url, post_bytes("/v1/chat/completions", body)) as connection:
         assert connection.recv(10)
     wait_until(lambda: upstream.open == 0)
+
+
+@pytest.mark.parametrize("api", [*APIS, "completions"])
+def test_clients_that_left_take_no_threads(tmp_path: Path, api: Any) -> None:
+    """With 8 threads, 8 clients that left before the upstream's head used to make the ninth a 503."""
+    with (
+        serving(BadUpstream()) as upstream,
+        proxy(
+            upstream.base_url, tmp_path / "log", "--threads", "8", "--upstream-requests", "8"
+        ) as (_, url),
+    ):
+        for stream in (False, True):
+            body = {"model": HANG, "prompt": "Hi", "stream": stream}
+            if api in PATHS:
+                body = request_body(api, None, stream=stream, model=HANG)
+            path = PATHS.get(api, "/v1/completions")
+            begun = len(upstream.begun)
+            with ExitStack() as clients:
+                for _ in range(8):
+                    clients.enter_context(connect(url, post_bytes(path, body)))
+                wait_until(lambda: len(upstream.begun) == begun + 8)  # noqa: B023
+            wait_until(lambda: upstream.open == 0)
+            good = request("good", stream=stream, tools=False)
+            wait_until(lambda: fetch(f"{url}/v1/chat/completions", good)[0] == 200)  # noqa: B023
 
 
 def test_a_damaged_store_costs_the_programs_and_not_the_service(tmp_path: Path) -> None:
@@ -129,7 +146,7 @@ def test_a_damaged_store_costs_the_programs_and_not_the_service(tmp_path: Path) 
     store = tmp_path / "programs.sqlite"
     store.write_bytes(b"SQLite format 3\x00" + b"\xff" * 8192)
     with (
-        BadUpstream() as upstream,
+        serving(BadUpstream()) as upstream,
         proxy(upstream.base_url, tmp_path / "log", "--store", str(store)) as (process, url),
     ):
         for tools in (False, True):
@@ -138,3 +155,26 @@ def test_a_damaged_store_costs_the_programs_and_not_the_service(tmp_path: Path) 
         assert send(f"{url}/v1/responses/resp_none")[0] == 404
         assert "store off" in process.output
     assert store.read_bytes().startswith(b"SQLite format 3\x00\xff")
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("tool", [None, GET_WEATHER], ids=["no tools", "tools"])
+def test_a_shutdown_ends_what_takes_too_long_with_an_error_of_its_protocol(
+    tmp_path: Path, tool: Any, stream: bool
+) -> None:
+    options = ("--drain-seconds", "1")
+    with (
+        serving(BadUpstream()) as upstream,
+        proxy(upstream.base_url, tmp_path / "log", *options) as (process, url),
+        ThreadPoolExecutor(len(APIS)) as clients,
+    ):
+        asked = [
+            clients.submit(ask, url, api, tool, stream=stream, model="hang in the stream")
+            for api in APIS
+        ]
+        wait_until(lambda: len(upstream.begun) == len(APIS))
+        process.kill(signal.SIGTERM)
+        for answer in asked:
+            outcome = answer.result(60)
+            assert "shutting down" in outcome.error
+            assert outcome.status == (200 if stream else 503)

@@ -5,11 +5,9 @@ Operators' routes answer all the while, and whoever asks for no more than his sh
 
 from __future__ import annotations
 
-import json
 import shutil
 import socket
 import threading
-import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -20,7 +18,7 @@ import pytest
 
 from tests.conftest import StartProxy
 from tests.support.processes import REDIS_MISSING, RedisServer, proxy, wait_until
-from tests.support.raw_http import send
+from tests.support.raw_http import connect, post_bytes, read_page, send
 from tests.support.scripted import Reply, ScriptedUpstream
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
@@ -32,23 +30,18 @@ HEAD = (
 
 
 def request(body: Any) -> bytes:
-    data = json.dumps(body).encode()
-    return HEAD + b"content-length: %d\r\n\r\n" % len(data) + data
+    return post_bytes("/v1/chat/completions", body)
 
 
 class Crowd:
     """Connections to one server, closed at the end."""
 
     def __init__(self, url: str) -> None:
-        host, port = url.removeprefix("http://").split(":")
-        self.address = (host, int(port))
+        self.url = url
         self.open = ExitStack()
 
     def say(self, data: bytes) -> socket.socket:
-        connection = socket.create_connection(self.address, timeout=30)
-        self.open.enter_context(connection)
-        connection.sendall(data)
-        return connection
+        return self.open.enter_context(connect(self.url, data))
 
 
 def heard(connection: socket.socket, words: bytes = b"") -> bytes:
@@ -65,14 +58,9 @@ def heard(connection: socket.socket, words: bytes = b"") -> bytes:
     return data
 
 
-def text(url: str, path: str) -> str:
-    with urllib.request.urlopen(f"{url}{path}", timeout=30) as answer:
-        return str(answer.read().decode())
-
-
 def answers(url: str) -> bool:
     """Whether all that operators ask is answered."""
-    return all(text(url, path) for path in OPERATORS)
+    return all(read_page(url + path) for path in OPERATORS)
 
 
 @pytest.fixture
@@ -95,7 +83,7 @@ def test_operators_are_answered_while_every_thread_holds_a_stream(
             for stream in streams:
                 assert b"word" in heard(stream, b"word")
             waiting = [crowd.say(request(STREAM)) for _ in range(2)]
-            wait_until(lambda: "emulator_waiting_requests 2.0" in text(url, "/metrics"))
+            wait_until(lambda: "emulator_waiting_requests 2.0" in read_page(f"{url}/metrics"))
             status, headers, body = send(f"{url}/v1/files")
             assert (status, body["error"]["code"]) == (503, "overloaded")
             assert headers["retry-after"] == "1"
@@ -265,10 +253,9 @@ def test_a_client_has_so_many_open_requests_and_a_stream_counts_until_it_ends(
     url = start_proxy(client_keys=("a", "b"), client_open_requests=2, ping_seconds=0.1)
     upstream.default = Reply(chunks=["word", "x"], fault="silent", after=1)
     crowd = Crowd(url)
-    data = json.dumps(STREAM).encode()
-    head = HEAD + b"authorization: Bearer a\r\ncontent-length: %d\r\n\r\n" % len(data)
+    stream = post_bytes("/v1/chat/completions", STREAM, {"authorization": "Bearer a"})
     with crowd.open:
-        streams = [crowd.say(head + data) for _ in range(2)]
+        streams = [crowd.say(stream) for _ in range(2)]
         for stream in streams:
             assert b"word" in heard(stream, b"word")
         status, headers, body = ask(url, "a")

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 import resource
 import signal
 import socket
 import sys
-import urllib.request
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.places import needs_bubblewrap
 from tests.support.processes import members, proxy, wait_until
-from tests.support.raw_http import read_until, send
+from tests.support.raw_http import connect, post_bytes, read_page, read_until, send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER
 
@@ -40,15 +37,6 @@ def holding(descriptors: int, most: int, own: int | None = None) -> tuple[str, .
     return (sys.executable, "-c", HOLDING, str(descriptors), str(own or most), str(most))
 
 
-def request(host: str, body: Any) -> bytes:
-    payload = json.dumps(body).encode()
-    head = (
-        f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host}\r\n"
-        f"content-type: application/json\r\ncontent-length: {len(payload)}\r\n\r\n"
-    )
-    return head.encode() + payload
-
-
 def test_three_hundred_streams_are_held_open_at_the_same_time(tmp_path: Path) -> None:
     """Each has its first words while all others are still open: none waits for a thread.
 
@@ -66,18 +54,16 @@ def test_three_hundred_streams_are_held_open_at_the_same_time(tmp_path: Path) ->
     ):
         process.wait_for("Try:")  # behind it all is settled
         before = collections(url)
-        host = url.removeprefix("http://")
-        address = (host.split(":")[0], int(host.split(":")[1]))
         body = {
             "model": "m",
             "stream": True,
             "messages": [{"role": "user", "content": "Hi"}],
             "tools": [GET_WEATHER],
         }
-        connections = [socket.create_connection(address, timeout=60) for _ in range(STREAMS)]
+        connections = [connect(url) for _ in range(STREAMS)]
         try:
             for connection in connections:
-                connection.sendall(request(host, body))
+                connection.sendall(post_bytes("/v1/chat/completions", body))
             for connection in connections:
                 assert b"Hello there" in read_until(connection, b"Hello there")
             young, full = (now - then for now, then in zip(collections(url), before, strict=True))
@@ -89,8 +75,7 @@ def test_three_hundred_streams_are_held_open_at_the_same_time(tmp_path: Path) ->
 
 def collections(url: str) -> tuple[int, int]:
     """How often Python has collected its youngest objects, and all."""
-    with urllib.request.urlopen(f"{url}/metrics") as response:
-        text = response.read().decode()
+    text = read_page(f"{url}/metrics")
     counted = dict(re.findall(r'python_gc_collections_total{generation="(\d)"} (\d+)', text))
     return int(counted["0"]), int(counted["2"])
 
@@ -188,18 +173,14 @@ def test_a_body_that_cannot_be_read_is_the_clients_fault(tmp_path: Path) -> None
         ScriptedUpstream(default="Hello.") as upstream,
         proxy(upstream.base_url, tmp_path / "log", "--client-seconds", "1") as (process, url),
     ):
-        host, port = url.removeprefix("http://").split(":")
         for path, kind in (
             ("/v1/chat/completions", "application/json"),
             ("/v1/files", "multipart/form-data; boundary=B"),
             ("/v1/embeddings", "application/json"),
         ):
             for what, (headers, body) in BROKEN_BODIES.items():
-                with socket.create_connection((host, int(port)), timeout=60) as connection:
-                    head = (
-                        f"POST {path} HTTP/1.1\r\nhost: {host}:{port}\r\ncontent-type: {kind}\r\n"
-                    )
-                    connection.sendall(head.encode() + headers + b"\r\n" + body)
+                head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}\r\n"
+                with connect(url, head.encode() + headers + b"\r\n" + body) as connection:
                     answer = connection.recv(65536)
                 # Whoever sends no more may find the connection closed.
                 assert answer[9:12] in (b"400", b"408", b""), (path, what, answer)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -15,10 +14,10 @@ import pytest
 
 from tests.support.places import needs_bubblewrap
 from tests.support.processes import members, wait_until
-from tests.support.programs import CHAIN, HITS, INTERPRETER, PRICE, TOOLS
-from tests.support.raw_http import send
+from tests.support.programs import CHAIN, HITS, INTERPRETER, PRICE, TOOLS, results
+from tests.support.raw_http import connect, send
 from tests.support.scripted import Reply, ScriptedUpstream
-from tests.support.several_workers import HELLO, SILENT, results, two_workers
+from tests.support.several_workers import HELLO, SILENT, two_workers
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/task").exists(), reason="the processes are found in Linux' /proc"
@@ -104,13 +103,12 @@ def test_new_connections_go_to_the_worker_that_has_fewer(tmp_path: Path) -> None
                     found += "socket:" in str(file.readlink())
             return found
 
-        host, port = one.url.removeprefix("http://").split(":")
         lead = sockets(first) - sockets(second)
         assert lead > 10
         # By chance alone each would get half of these, and the lead would stay.
         for _ in range(100):
-            connection = opened.enter_context(socket.create_connection((host, int(port))))
-            connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n")
+            get = b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n"
+            connection = opened.enter_context(connect(one.url, get))
             assert connection.recv(65536)
             lead = sockets(first) - sockets(second)
             if lead < 2:

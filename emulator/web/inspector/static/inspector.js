@@ -123,30 +123,23 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-// The list reloads after a change, at most once a second, and only while the page is visible.
+// The list is fetched every two seconds, and only while the page is visible.
 const list = document.querySelector("[data-live-url]");
 if (list) {
   const live = document.querySelector("[data-live]");
-  let waiting = false;
-  let shownVersion = null;
+  let shown = "";
   async function refresh() {
-    waiting = false;
     if (document.hidden || !live.checked) return;
     const url = new URL(list.dataset.liveUrl, location);
     url.searchParams.set("fragment", "1");
     const response = await fetch(url);
-    if (!response.ok) return;
+    const rows = await response.text();
+    if (!response.ok || rows === shown) return;
     const focused = document.activeElement?.getAttribute("href");
-    list.innerHTML = await response.text(); // escaped by the server
+    list.innerHTML = shown = rows; // escaped by the server
     if (focused) list.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
   }
-  function changed() {
-    if (!waiting) { waiting = true; setTimeout(refresh, 1000); }
-  }
-  new EventSource("/inspector/events").addEventListener("changed", (event) => {
-    if (shownVersion !== null && shownVersion !== event.data) changed();
-    shownVersion = event.data;
-  });
-  document.addEventListener("visibilitychange", changed);
-  live.addEventListener("change", changed);
+  setInterval(() => refresh().catch(() => {}), 2000); // the proxy may be restarting
+  document.addEventListener("visibilitychange", refresh);
+  live.addEventListener("change", refresh);
 }

@@ -1,0 +1,98 @@
+"""Decide whether a block runs, is shown, or is doubtful: its code and the words around it.
+
+    code: a session, an own function with a tool's name, a blank to fill in      -> shown
+          a stub declared again, modules to install, another language, a request -> doubtful
+    words before the block (`intent`), then the words after it
+
+A doubtful block of tools that only read runs. For other tools the model is asked once, and a doubt that
+remains is no call. A call whose long text is streamed early is decided before its first character; all other
+calls of tools that act wait for the end of their block and the words after it. A coding agent's reply ends
+with its block, so that costs nothing, while a call that has left cannot be taken back. Plain and streamed
+answers take the same decisions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from emulator.answering.draft_block import DraftBlock
+from emulator.answering.intent import Intent, Request, intent_after
+from emulator.tools.effects import Effect
+from emulator.tools.toolset import Toolset
+
+_FOREIGN_LABEL = re.compile(
+    r"\s*(?:`{3,}|~{3,})\s*(?:js|jsx|ts|tsx|javascript|typescript|java|c|cpp|c\+\+|csharp|cs|go|rust|rs|ruby|rb|php"
+    r"|kotlin|swift|r|perl|lua|html|css|text|txt|plaintext|output|console|diff|markdown|md)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass
+class IntentJudge:
+    """Judges the blocks of one reply, in order."""
+
+    toolset: Toolset
+    request: Request = field(default_factory=Request)
+    required: bool = False
+    """The model must call: words alone do not make a block content."""
+    confirmed: bool = False
+    """The model was asked about a doubtful block; a block in its answer is meant."""
+    _shown: bool = False
+    _defined: set[str] = field(default_factory=set)
+
+    def acts(self, tools: Collection[str]) -> bool:
+        """Return True if a tool may change something."""
+        found = (self.toolset.find(name) for name in tools)
+        return any(tool is None or tool.effect is not Effect.READS for tool in found)
+
+    def before(self, block: DraftBlock) -> Intent:
+        """Judge from the words before a block and its text so far."""
+        if self._is_shown_code(block):
+            return Intent.SHOWN
+        code = self._doubt(block)
+        words = block.intent_before
+        # After code that is shown, more code is likely to be shown: a file, then how to run it.
+        shown = self._shown or "```" in block.before
+        if words is None:
+            asked = self.request.asks_for_code and block.before.strip()
+            words = Intent.DOUBTFUL if shown or asked else Intent.MEANT
+        elif words is Intent.DOUBTFUL and shown:
+            words = Intent.SHOWN
+        return self._bounded(max(code, words))
+
+    def judge(self, block: DraftBlock, after: str) -> Intent:
+        """Judge a whole block and the words after it."""
+        if block.is_committed:
+            return Intent.MEANT
+        before = self.before(block)
+        return max(before, self._bounded(intent_after(after, acts=self.acts(block.tools))))
+
+    def remember_shown(self, block: DraftBlock) -> None:
+        """Later blocks may use what a shown block defines."""
+        self._shown = True
+        if block.own_names is not None:
+            self._defined |= block.own_names.defined
+
+    def _bounded(self, intent: Intent) -> Intent:
+        if self.required:
+            intent = min(intent, Intent.DOUBTFUL)
+        return Intent.MEANT if self.confirmed and intent is Intent.DOUBTFUL else intent
+
+    def _is_shown_code(self, block: DraftBlock) -> bool:
+        own = block.own_names
+        return (
+            block.has_blank
+            or block.is_session
+            or (own is not None and own.shadows_tool)
+            or not self._defined.isdisjoint(block.tools)
+        )
+
+    def _doubt(self, block: DraftBlock) -> Intent:
+        own, request = block.own_names, self.request
+        doubtful = _FOREIGN_LABEL.match(block.pieces[0]) or request.forbids_calls
+        if own is not None:
+            script = own.is_script or (own.has_definitions and request.asks_for_script)
+            doubtful = doubtful or script or own.repeats_stub
+        return Intent.DOUBTFUL if doubtful else Intent.MEANT

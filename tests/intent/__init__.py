@@ -1,0 +1,1 @@
+"""What a model means to do, and what it only shows."""

@@ -1,0 +1,140 @@
+"""The proxy acts only when the model means to act: the cases of cases.md, over HTTP."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emulator.answering.call_policy import CallPolicy
+from emulator.answering.program_draft import ProgramDraft
+from emulator.answering.prose import Prose
+from emulator.answering.reply_reader import ReplyReader
+from emulator.answering.stop_filter import StopFilter
+from emulator.events import ContentDelta, ToolCall
+from emulator.programs.driver import Driver
+from emulator.tools.toolset import Toolset
+from tests.support.chat import BOTH
+from tests.support.intent import TOOLS, IntentCase, cases
+from tests.support.scripted import ScriptedUpstream
+from tests.support.tools import function, strings
+
+PAGE = Path(__file__).parents[2] / "docs" / "intent.md"
+
+CASES = cases()
+
+
+@BOTH
+@pytest.mark.parametrize("case", CASES, ids=[f"{case.kind}: {case.title}" for case in CASES])
+def test_a_reply_runs_or_is_shown_or_the_model_is_asked(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, case: IntentCase
+) -> None:
+    upstream.reply(case.reply, *["NO"] * (case.expected == "asked"))
+    messages = [{"role": "user", "content": case.request}]
+    completion = ask(client, model="m", messages=messages, tools=TOOLS)
+    message = completion.choices[0].message
+    assert len(upstream.requests) == 1 + (case.expected == "asked")
+    assert bool(message.tool_calls) == (case.expected == "runs")
+    if case.expected != "runs":
+        assert message.content.removesuffix("\n\nNO") == case.content
+        assert completion.choices[0].finish_reason == "stop"
+
+
+def test_the_page_lists_every_kind_of_case_with_its_outcomes() -> None:
+    rows = re.findall(
+        r"^\| ([^|]+) \| .* \| ([^|]+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    outcomes = {kind: set(re.findall(r"shown|runs|asked", text)) for kind, text in rows[1:]}
+    for case in CASES:
+        allowed = outcomes[case.kind]
+        unless_named = case.kind in ("A blank to fill in", "The words after it say so")
+        assert case.expected in allowed or (unless_named and case.expected == "runs"), case.title
+    assert outcomes.keys() == {case.kind for case in CASES}
+
+
+#: Names of tools, one that acts and one that reads, and what a call of it looks like.
+ACTIONS = st.sampled_from(["delete_file", "drop_table", "send_money", "deploy_app"])
+READS = st.sampled_from(["get_weather", "list_items", "search_web"])
+SAY_SHOWN = st.sampled_from(
+    [
+        "For example, a call looks like this:",
+        "Don't run this:",
+        "Here is how you could do it:",
+        "To do that you would call",
+        "I won't do that without your permission:",
+        "Shall I proceed?",
+    ]
+)
+SAY_MEANT = st.sampled_from(["", "I'll do it now:", "Doing that now.", "Let me do that:"])
+LABELS = st.sampled_from(["```python", "```py", "```", "~~~python", "```Python", "```tool_code"])
+
+
+def read(reply: str, name: str, cuts: list[int]) -> tuple[list[str], str]:
+    """The names of the calls and the content of a reply that arrives in pieces."""
+    toolset = Toolset.parse([function(name, strings("value"), f"{name.replace('_', ' ')}.")])
+    draft = ProgramDraft(Driver((), toolset), required=False, by_statement=True, seed=0)
+    reader = ReplyReader(draft, Prose(StopFilter(None), hold=False), CallPolicy())
+    at = sorted({0, len(reply), *(cut % (len(reply) + 1) for cut in cuts)})
+    events = [event for one, two in pairwise(at) for event in reader.feed(reply[one:two])]
+    events += reader.close()
+    calls = [event.name for event in events if isinstance(event, ToolCall)]
+    return calls, "".join(event.text for event in events if isinstance(event, ContentDelta))
+
+
+@given(
+    name=ACTIONS | READS,
+    before=SAY_SHOWN,
+    label=LABELS,
+    after=st.sampled_from(["", "That is all.", "This is the call."]),
+    cuts=st.lists(st.integers(0, 400), max_size=8),
+)
+@settings(max_examples=150, deadline=None)
+def test_a_call_that_the_words_show_is_content_however_the_reply_is_cut(
+    name: str, before: str, label: str, after: str, cuts: list[int]
+) -> None:
+    reply = f'{before}\n\n{label}\n{name}(value="x")\n{label[:3]}\n\n{after}'.rstrip()
+    assert read(reply, name, cuts) == ([], reply)
+
+
+@given(
+    name=ACTIONS,
+    label=LABELS,
+    code=st.sampled_from(
+        [
+            'def {0}(value):\n    print(value)\n\n{0}("x")',
+            'from lib import {0}\n{0}("x")',
+            'import os\n{0} = os.remove\n{0}("x")',
+            '>>> {0}("x")\nTrue',
+            '{0}("<some value>")',
+            'def main():\n    {0}("x")\n\ndef {0}(value):\n    return value\n\nmain()',
+        ]
+    ),
+    cuts=st.lists(st.integers(0, 400), max_size=8),
+)
+@settings(max_examples=150, deadline=None)
+def test_code_with_a_definition_of_its_own_is_content_however_the_reply_is_cut(
+    name: str, label: str, code: str, cuts: list[int]
+) -> None:
+    reply = f"{label}\n{code.format(name)}\n{label[:3]}"
+    assert read(reply, name, cuts) == ([], reply)
+
+
+@given(
+    name=ACTIONS | READS,
+    before=SAY_MEANT,
+    label=LABELS,
+    after=st.sampled_from(["", "I'll report back.", "Done."]),
+    cuts=st.lists(st.integers(0, 400), max_size=8),
+)
+@settings(max_examples=150, deadline=None)
+def test_a_call_that_is_meant_runs_however_the_reply_is_cut(
+    name: str, before: str, label: str, after: str, cuts: list[int]
+) -> None:
+    reply = f'{before}\n\n{label}\n{name}(value="x")\n{label[:3]}\n\n{after}'.strip()
+    assert read(reply, name, cuts) == ([name], before)

@@ -1,0 +1,276 @@
+"""A failed or refused call that a program has not checked ends it before its next call."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from tests.conftest import StartProxy
+from tests.support.api_clients import APIS, ToolResult
+from tests.support.scripted import ScriptedUpstream
+from tests.support.tools import function, strings
+
+PAGE = Path(__file__).parents[2] / "docs" / "programs.md"
+TOOLS = [
+    function("run", strings("command"), "Run a command."),
+    function("deploy", strings("target"), "Deploy a target."),
+    function("read_file", strings("path"), "Read a file."),
+    function("ask_price", strings("item"), "Get a price."),
+]
+REJECTION = (
+    "The user doesn't want to proceed with this tool use. The tool use was rejected. STOP what you are "
+    "doing and wait for the user to tell you how to proceed."
+)
+REFUSED = ToolResult(REJECTION, is_error=True)
+FAILED = ToolResult("no such target", is_error=True)
+EVERY_API = pytest.mark.parametrize("api", list(APIS))
+STREAM = pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
+ENGINES = pytest.mark.parametrize("engine", ["monty", "kernel"])
+
+
+def block(source: str) -> str:
+    return f"```python\n{source}\n```"
+
+
+def played(
+    url: str, api: str, results: dict[str, ToolResult], *, stream: bool = False
+) -> list[list[str]]:
+    """The calls of each message, as their only argument; ``results`` by that argument, others are "ok"."""
+    rounds = APIS[api](
+        url,
+        TOOLS,
+        lambda _name, arguments: results.get(*arguments.values(), ToolResult("ok")),
+        stream=stream,
+    )
+    return [[str(*arguments.values()) for _, arguments in calls] for calls in rounds]
+
+
+@STREAM
+@EVERY_API
+@pytest.mark.parametrize("result", [REFUSED, FAILED], ids=["refused", "failed"])
+def test_a_call_that_failed_ends_the_program_before_its_next_call(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, api: str, stream: bool, result: ToolResult
+) -> None:
+    if api == "chat" and result is FAILED:
+        result = ToolResult("Error: no such target")  # it has no signal
+    upstream.reply(block('x = run("build")\nprint(x)\nrun("deploy a")'), "I stop here.")
+    url = start_proxy()
+    assert played(url, api, {"build": result}, stream=stream) == [["build"]]
+    assert len(upstream.requests) == 2
+    prompt = str(upstream.requests[1]["messages"][-1]["content"])
+    assert result.text in prompt and "line 3" in prompt and 'run("deploy a")' in prompt
+    assert ("rejected" in prompt) or ("had not checked its result" in prompt)
+    assert upstream.requests[1]["messages"][-2]["content"] == block(
+        'x = run("build")\nprint(x)\nrun("deploy a")'
+    )
+
+
+HANDLED: list[tuple[str, str, ToolResult]] = [
+    ("a condition", 'x = run("a")\nif "no such" in x:\n    deploy("b")', FAILED),
+    ("the call in the condition", 'if run("a") != "ok":\n    deploy("b")', FAILED),
+    ("a variable made from it", 'x = run("a").strip()\nbad = "ok" != x\nif bad:\n    deploy("b")', FAILED),
+    ("a conditional expression", 'x = run("a")\ny = "b" if x else "c"\ndeploy(y)', FAILED),
+    ("a loop's condition", 'x = run("a")\nwhile x != "ok":\n    x = deploy("b")', FAILED),
+    ("try", 'try:\n    run("a")\n    run("c")\nexcept Exception as e:\n    deploy("b")', FAILED),
+    ("try around a function", 'def f():\n    return run("a")\ntry:\n    f()\n    run("c")\n'
+     'except RuntimeError:\n    deploy("b")', FAILED),
+    ("a condition in a function", 'def f(r):\n    if "ok" not in r:\n        deploy("b")\nf(run("a"))',
+     FAILED),
+    ("a field", 'x = run("a")\nprint(x["error"])\ndeploy("b")', ToolResult('{"error": "down"}', True)),
+    ("get", 'x = run("a")\nif x.get("error"):\n    deploy("b")', ToolResult('{"error": "down"}', True)),
+    ("a list of results", 'xs = [run("a")]\nfor x in xs:\n    if x != "ok":\n        deploy("b")', FAILED),
+    ("assert in try", 'try:\n    assert run("a") == "ok"\nexcept AssertionError:\n    deploy("b")', FAILED),
+]  # fmt: skip
+
+
+@ENGINES
+@pytest.mark.parametrize(
+    ("source", "result"), [row[1:] for row in HANDLED], ids=[r[0] for r in HANDLED]
+)
+def test_a_program_that_handles_a_failure_continues(
+    start_proxy: StartProxy,
+    upstream: ScriptedUpstream,
+    engine: Any,
+    source: str,
+    result: ToolResult,
+) -> None:
+    upstream.reply(block(source), "Done.")
+    url = start_proxy(engines=(engine,))
+    assert played(url, "messages", {"a": result}) == [["a"], ["b"]], upstream.requests[-1]
+
+
+UNHANDLED: list[tuple[str, str, list[list[str]]]] = [
+    ("nothing", 'run("a")\ndeploy("b")', [["a"]]),
+    ("printed", 'print(run("a"))\ndeploy("b")', [["a"]]),
+    ("formatted", 'x = run("a")\ny = f"{x}!"\ndeploy("b")', [["a"]]),
+    ("passed on", 'x = run("a")\ndeploy(x)', [["a"]]),
+    ("passed on as text", 'x = run("a").strip().upper()\ndeploy("b " + x)', [["a"]]),
+    ("its lines", 'for line in run("a").splitlines():\n    deploy(line)', [["a"]]),
+    ("stored", 'xs = []\nxs.append(run("a"))\nif len(xs) > 0 and xs:\n    deploy("b")', [["a"]]),
+    ("checked too late", 'x = run("a")\ny = deploy("b")\nif "ok" in x:\n    print(y)', [["a"]]),
+    ("a loop", 'for t in ["ok1", "a", "b"]:\n    x = run(t)\n    print(x)', [["ok1"], ["a"]]),
+    ("another condition", 'x = run("a")\nif 1 < 2:\n    deploy("b")', [["a"]]),
+    ("finally", 'try:\n    run("a")\nfinally:\n    deploy("b")', [["a"]]),
+    ("another exception", 'try:\n    run("a")\nexcept KeyError:\n    deploy("b")', [["a"]]),
+    ("a read", 'run("a")\nread_file("b")', [["a"]]),
+    ("a function", 'def f(t):\n    return run(t)\nf("a")\nf("b")', [["a"]]),
+    ("gather", 'import asyncio\nasync def f():\n    return await asyncio.gather(run("a"), run("c"))\n'
+     'asyncio.run(f())\ndeploy("b")', [["a", "c"]]),
+    ("one of a batch", 'x = [run("c"), run("a")]\nprint(x)\ndeploy("b")', [["c", "a"]]),
+    ("one of two reads", 'x = read_file("a")\ny = read_file("c")\ndeploy("b")', [["a", "c"]]),
+    ("a class", 'from dataclasses import dataclass\n@dataclass\nclass T:\n    n: str\nx = run(T("a").n)\n'
+     'deploy(T("b").n)', [["a"]]),
+]  # fmt: skip
+
+
+@ENGINES
+@pytest.mark.parametrize(
+    ("source", "calls"), [row[1:] for row in UNHANDLED], ids=[r[0] for r in UNHANDLED]
+)
+def test_a_program_that_does_not_handle_a_failure_ends(
+    start_proxy: StartProxy,
+    upstream: ScriptedUpstream,
+    engine: Any,
+    source: str,
+    calls: list[list[str]],
+) -> None:
+    engines = (engine,) if engine == "kernel" else (engine, "kernel")
+    upstream.reply(block(source), "I stop here.")
+    assert played(start_proxy(engines=engines), "messages", {"a": FAILED}) == calls
+    assert "no such target" in str(upstream.requests[-1]["messages"][-1]["content"])
+
+
+@pytest.mark.parametrize(
+    ("source", "result"), [row[1:] for row in HANDLED], ids=[r[0] for r in HANDLED]
+)
+def test_a_refusal_ends_every_program(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, source: str, result: ToolResult
+) -> None:
+    """Also one that catches all exceptions: only the model decides after the user's no."""
+    upstream.reply(block(source), "I stop here.")
+    assert played(start_proxy(), "messages", {"a": REFUSED}) == [["a"]]
+    assert REJECTION in str(upstream.requests[-1]["messages"][-1]["content"])
+
+
+def chat_turn(url: str, messages: list[Any]) -> list[Any]:
+    """The calls of the next message, which is added to ``messages``."""
+    client = openai.OpenAI(base_url=url, api_key="k", max_retries=0)
+    answer = client.chat.completions.create(model="m", messages=messages, tools=TOOLS)
+    message = answer.choices[0].message
+    messages.append(message.model_dump(exclude_none=True))
+    return message.tool_calls or []
+
+
+def result_message(call: Any, text: str, **fields: Any) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call.id, "content": text, **fields}
+
+
+def test_after_a_refusal_the_other_calls_of_its_message_are_not_sent_again(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(block('print([deploy("a"), deploy("c")])'), "I stop here.")
+    url, messages = start_proxy(), [{"role": "user", "content": "Go."}]
+    first, _ = chat_turn(url, messages)
+    messages.append(result_message(first, REJECTION))
+    assert chat_turn(url, messages) == []
+    assert REJECTION in str(upstream.requests[1]["messages"][-1]["content"])
+
+
+def test_reads_that_have_left_before_a_failure_may_end(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(block('x = read_file("a")\ny = read_file("c")\ndeploy("b")'), "I stop here.")
+    url, messages = start_proxy(), [{"role": "user", "content": "Go."}]
+    first, second = chat_turn(url, messages)
+    messages.append(result_message(first, "no such file", is_error=True))
+    assert [call.id for call in chat_turn(url, messages)] == [second.id]
+    messages.append(result_message(second, "text"))
+    assert chat_turn(url, messages) == []
+    assert "had not checked its result" in str(upstream.requests[1]["messages"][-1]["content"])
+
+
+def test_another_process_knows_the_failure(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    """The signal is only in the stored program then: the history has lost it."""
+    source = 'try:\n    read_file("a")\nexcept Exception:\n    deploy("b")\ndeploy("c")'
+    upstream.reply(block(source), "Done.")
+    messages: list[Any] = [{"role": "user", "content": "Go."}]
+    store = str(tmp_path / "store.sqlite")
+    url = start_proxy(store=store, order="strict")
+    [read] = chat_turn(url, messages)
+    messages.append(result_message(read, "no such file", is_error=True))
+    [fallback] = chat_turn(url, messages)
+    del messages[-2]["is_error"]
+    messages.append(result_message(fallback, "ok"))
+    [last] = chat_turn(start_proxy(store=store, order="strict"), messages)
+    assert (last.function.name, last.function.arguments) == ("deploy", '{"target":"c"}')
+
+
+OUTPUTS: list[tuple[str, dict[str, Any], dict[str, Any], bool]] = [
+    # Of a hosted tool: its calls, its output, and whether the program's next call leaves.
+    ("exit code 0", {"type": "shell"}, {"outcome": {"type": "exit", "exit_code": 0}}, True),
+    ("exit code 1", {"type": "shell"}, {"outcome": {"type": "exit", "exit_code": 1}}, False),
+    ("timeout", {"type": "shell"}, {"outcome": {"type": "timeout"}}, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("tool", "output", "leaves"), [r[1:] for r in OUTPUTS], ids=[r[0] for r in OUTPUTS]
+)
+def test_the_outcome_of_a_shell_command_counts(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tool: Any, output: Any, leaves: bool
+) -> None:
+    upstream.reply(
+        block('shell(commands=["make"])\nshell(commands=["make install"])'), "I stop here."
+    )
+    client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
+    items: list[Any] = [{"role": "user", "content": "Go."}]
+    response = client.responses.create(model="m", input=items, tools=[tool], store=False)
+    items += [item.model_dump(exclude_none=True) for item in response.output]
+    command = {"stdout": "", "stderr": "", **output}
+    items.append(
+        {
+            "type": "shell_call_output",
+            "call_id": getattr(response.output[-1], "call_id"),  # noqa: B009 - of any type
+            "output": [command],
+            "max_output_length": 1000,
+        }
+    )
+    response = client.responses.create(model="m", input=items, tools=[tool], store=False)
+    assert (response.output[-1].type == "shell_call") is leaves
+
+
+def test_a_patch_that_did_not_apply_ends_the_program(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    patch = 'apply_patch(operation="delete_file", path="{}")'
+    upstream.reply(block(f"{patch.format('a')}\n{patch.format('b')}"), "I stop here.")
+    client = openai.OpenAI(base_url=start_proxy(order="strict"), api_key="k", max_retries=0)
+    tools: list[Any] = [{"type": "apply_patch"}]
+    items: list[Any] = [{"role": "user", "content": "Go."}]
+    response = client.responses.create(model="m", input=items, tools=tools, store=False)
+    call: Any = response.output[-1]
+    items += [item.model_dump(exclude_none=True) for item in response.output]
+    items.append({"type": "apply_patch_call_output", "call_id": call.call_id, "status": "failed"})
+    response = client.responses.create(model="m", input=items, tools=tools, store=False)
+    assert response.output_text == "I stop here."
+
+
+def test_the_table_of_the_documentation_is_right(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    section = PAGE.read_text().split("## What ends a program")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(.+?)` \| (ends|continues)", section, re.MULTILINE)
+    assert len(rows) > 4
+    url = start_proxy()
+    for cell, outcome in rows:
+        source = cell.replace("; ", "\n").replace(":\n", ":\n    ")
+        upstream.reply(block(source), "Done.")
+        text = '{"error": "no such target"}' if '["error"]' in source else "Error: no such target"
+        rounds = played(url, "chat", {"a": ToolResult(text)})
+        assert rounds == ([["a"], ["b"]] if outcome == "continues" else [["a"]]), source

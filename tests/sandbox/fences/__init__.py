@@ -1,0 +1,1 @@
+"""What encloses a kernel: bubblewrap, Docker, seccomp, control groups."""

@@ -1,0 +1,1 @@
+"""Kernels: their gateway, and what a program does to its own."""

@@ -1,0 +1,1 @@
+"""Monty, the engine in this process."""
