@@ -16,6 +16,7 @@ from emulator import json_codec
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 ToolKind = Literal["function", "custom"]
+HostedKind = Literal["mcp", "web_search", "shell"]
 RunStatus = Literal["completed", "failed", "incomplete"]
 
 DELTA_CHARS = 256
@@ -171,6 +172,57 @@ class CodeFinished:
 
 
 @dataclass(frozen=True)
+class ToolsListed:
+    """A server was asked for its tools, before the model's first reply."""
+
+    id: str
+    """``mcpl_...``"""
+    server: str
+    tools: tuple[Mapping[str, Any], ...]
+    """``name``, ``description``, ``input_schema`` and ``annotations`` of each."""
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class HostedCallStarted:
+    """The proxy runs a call itself. Several may run at the same time: each is followed by its
+    `HostedCallFinished`, perhaps after other events."""
+
+    id: str
+    """The call's id in the history (`call_id`)."""
+    kind: HostedKind
+    server: str
+    """The label of the tool's server; "" if it has none."""
+    name: str
+    """The tool's name at its server."""
+    arguments: dict[str, Any]
+    approval_id: str | None = None
+    """The `ApprovalRequested` that the client answered, if the call waited for one."""
+
+
+@dataclass(frozen=True)
+class HostedCallFinished:
+    """The result of a call that the proxy ran."""
+
+    id: str
+    content: str | list[dict[str, Any]]
+    """As the content of a ``tool`` message: text, or parts."""
+    is_error: bool = False
+
+
+@dataclass(frozen=True)
+class ApprovalRequested:
+    """A hosted call waits for the client's decision; the answer ends after the last one. The next request
+    brings the decision as a ``tool`` message with ``approval``."""
+
+    id: str
+    """The call's id in the history."""
+    server: str
+    name: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Finish:
     reason: FinishReason
     usage: Usage
@@ -191,6 +243,10 @@ AnswerEvent = (
     | CodeComplete
     | CodeOutput
     | CodeFinished
+    | ToolsListed
+    | HostedCallStarted
+    | HostedCallFinished
+    | ApprovalRequested
     | Finish
 )
 

@@ -80,6 +80,8 @@ class Message(Lenient):
     function_call: FunctionCall | None = None
     is_error: Any = Field(default=None, exclude=True)
     """True if a result is marked as a failure: Messages and Responses can do that."""
+    approval: bool | None = Field(default=None, exclude=True)
+    """The client's decision about a hosted call, instead of its result; ``content`` is the reason."""
 
     @property
     def text(self) -> str:

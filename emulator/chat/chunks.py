@@ -18,14 +18,18 @@ from emulator.chat.code_as_text import CodeAsText
 from emulator.errors import EmulatorError
 from emulator.events import (
     AnswerEvent,
+    ApprovalRequested,
     ArgumentsDelta,
     CallDeltas,
     CallStarted,
     ContentDelta,
     Finish,
+    HostedCallFinished,
+    HostedCallStarted,
     ReasoningDelta,
     RelayedChunk,
     ToolCall,
+    ToolsListed,
     UpstreamAccepted,
     Usage,
     new_id,
@@ -148,6 +152,10 @@ class _ChoiceWriter:
                         yield self._chunk({"content": ""})
                     legacy_call = self._legacy and reason == "tool_calls"
                     yield self._chunk({}, "function_call" if legacy_call else reason)
+                case (
+                    ToolsListed() | HostedCallStarted() | HostedCallFinished() | ApprovalRequested()
+                ):
+                    pass
                 case _:
                     for reasoning in self._code.as_reasoning(part):
                         yield self._chunk({"reasoning_content": reasoning})

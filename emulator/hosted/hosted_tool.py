@@ -1,0 +1,67 @@
+"""One tool that the proxy runs, the result of a call, and the hosted tools of one request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from emulator.events import HostedKind
+
+
+@dataclass(frozen=True)
+class HostedResult:
+    """The result of one call."""
+
+    content: str | list[dict[str, Any]]
+    """Text (JSON if the tool returned structured content), or parts as in a chat message: text and images."""
+    is_error: bool = False
+    """The call failed: ``content`` says why."""
+
+
+@dataclass(frozen=True)
+class HostedTool:
+    """One function that the model may call and the proxy runs."""
+
+    definition: Mapping[str, Any]
+    """The function in chat's shape, with ``annotations`` and ``output_schema`` inside ``function`` if known.
+    Its name is unique among the tools of the request."""
+    kind: HostedKind
+    server: str
+    """The server's label; "" for a tool without a server."""
+    name: str
+    """The tool's name at its server."""
+    start: Callable[[dict[str, Any]], Future[HostedResult]]
+    """Starts a call with valid arguments, and returns immediately. The future never raises: a call that fails
+    has a result with ``is_error``. Cancelling the future cancels the call at its server."""
+    needs_approval: bool = False
+    """The client decides about each call before it runs."""
+
+    @property
+    def function_name(self) -> str:
+        """The name in ``definition``."""
+        return str(self.definition["function"]["name"])
+
+
+@dataclass(frozen=True)
+class ServerListing:
+    """The tools that a server offers in one request, as it lists them."""
+
+    server: str
+    tools: tuple[Mapping[str, Any], ...]
+    """``name``, ``description``, ``input_schema`` and ``annotations`` of each."""
+    error: str | None = None
+    """Why the server could not be asked. It then offers no tools."""
+
+
+@dataclass(frozen=True)
+class HostedTools:
+    """The hosted tools of one request."""
+
+    tools: tuple[HostedTool, ...] = ()
+    listings: tuple[ServerListing, ...] = ()
+    """The servers that were asked for this request: not those whose list is in the request's history."""
+
+    def find(self, function_name: str) -> HostedTool | None:
+        return next((tool for tool in self.tools if tool.function_name == function_name), None)
