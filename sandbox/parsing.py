@@ -10,10 +10,16 @@ from __future__ import annotations
 
 import ast
 import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 _PARSING = threading.Lock()
+
+# What CPython warns of in a model's text, such as `"\d"`, is not for the log. (catch_warnings is no help: it
+# changes the filters of all threads.)
+for _category in (SyntaxWarning, DeprecationWarning):  # the latter in 3.11
+    warnings.filterwarnings("ignore", category=_category, module=r"<(?:program|unknown)>\Z")
 
 
 def parse(source: str, filename: str = "<unknown>") -> ast.Module:

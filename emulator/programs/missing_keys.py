@@ -6,13 +6,13 @@ the latest result first, for those without the key. Runs on the host and knows n
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from emulator.programs.saved import parse_result
+from sandbox.parsing import literal
 
 _MAX_NODES = 5_000
 """How many lists and dictionaries are searched."""
@@ -44,7 +44,7 @@ def missing_key_hint(kind: str, message: str, results: Sequence[tuple[str, Any]]
 def _missing_key(kind: str, message: str) -> str | None:
     if kind == "KeyError":
         try:
-            key = ast.literal_eval(message)
+            key = literal(message)
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             return None
         return key if isinstance(key, str) else None

@@ -10,6 +10,7 @@ continues in Monty, and no other engine runs it.
 """
 
 import datetime as dt
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +43,23 @@ def zip(*iterables, strict=False):
 """
 """Builtins that Monty has differently: it rounds 2.675 to 2.68, and `zip(strict=True)` raises before the
 first item. `aiter` is a builtin that Monty does not have, so another engine runs the program."""
+
+if sys.version_info >= (3, 12):
+    _SHIMS += f"""
+
+_sum = sum
+def sum(items, /, start=0):
+    if type(start) not in (int, float):
+        return _sum(items, start)
+    total, lost = start, 0.0
+    for item in items:
+        new = total + item
+        if type(total) is float and ({sys.version_info >= (3, 14)} or type(item) is float):
+            lost += (total - new) + item if abs(total) >= abs(item) else (item - new) + total
+        total = new
+    return total + lost if lost and lost - lost == 0 else total
+"""
+    """CPython compensates for rounding since 3.12 (Neumaier's summation), since 3.14 for integers too."""
 
 
 class MontyEngine:

@@ -6,6 +6,7 @@ import argparse
 import ast
 import asyncio.base_events
 import dataclasses
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -35,6 +36,12 @@ def hasty_switching() -> Iterator[None]:
     sys.setswitchinterval(1e-5)
     yield
     sys.setswitchinterval(before)
+
+
+def test_what_python_would_warn_of_in_the_text_of_a_model_is_not_printed() -> None:
+    """The log said "<program>:3: SyntaxWarning: invalid escape sequence", of no request."""
+    code = 'from sandbox.parsing import *; parse(r\'f("\\d")\', "<program>"); literal(r\'"\\d"\')'
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
 @pytest.mark.usefixtures("hasty_switching")
