@@ -99,6 +99,11 @@ TURNS_SAVED = Counter(
 PROGRAMS_DROPPED = Counter(
     "emulator_programs_dropped", "Suspended programs that were not resumed", ["reason"]
 )
+HOSTED_CALLS = Counter(
+    "emulator_hosted_calls",
+    "Calls of tools that the proxy runs itself, by kind (mcp, web_search, shell) and outcome: ran, failed",
+    ["kind", "outcome"],
+)
 CELLS = Counter("emulator_cells", "Cells run in containers", ["status"])
 
 

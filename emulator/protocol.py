@@ -61,6 +61,8 @@ class HistoryCall(Lenient):
     id: str = ""
     function: FunctionCall | None = None
     custom: CustomCall | None = None
+    server_label: str | None = Field(default=None, exclude=True)
+    """The server of a hosted call, whose name is then the tool's name at that server."""
 
     @property
     def as_function(self) -> FunctionCall | None:
@@ -136,7 +138,9 @@ class ChatCompletionRequest(Lenient):
     )
     response_format: dict[str, Any] | None = None
     max_tool_calls: int | None = Field(None, ge=1)
-    """The maximum number of interpreter cells in one answer (Responses)."""
+    """The maximum number of interpreter cells, and of hosted calls, in one answer (Responses)."""
+    listed_servers: dict[str, list[dict[str, Any]]] | None = Field(None, exclude=True)
+    """The tools of servers by label, as the history lists them: they are not listed again."""
     n: int | None = Field(None, ge=1, le=128)
     stop: str | list[str] | None = None
 

@@ -194,6 +194,12 @@ class Settings(BaseSettings):
         description="which calls are sent together: calls whose order cannot matter (auto), all calls that "
         "do not need each other's results (dataflow), or none (strict)",
     )
+    hosted_calls: int = Field(
+        128,
+        ge=1,
+        le=10_000,
+        description="maximum number of calls that the proxy runs in one answer",
+    )
     sandbox: Literal["bubblewrap", "docker", "gateway", "none"] = Field(
         "bubblewrap", description="where kernels run; none: with the rights of your own account"
     )

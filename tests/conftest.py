@@ -132,13 +132,15 @@ def start_app(
 
     with ExitStack() as running:
 
-        def start(*, now: Callable[[], float] = time.time, **settings: Any) -> tuple[str, Any]:
+        def start(
+            *, now: Callable[[], float] = time.time, hosted: Any = None, **settings: Any
+        ) -> tuple[str, Any]:
             # A kernel starts when a test's program needs one, not with every proxy.
             values: dict[str, Any] = {"warm_kernels": 0, "store": ":memory:"}
             values |= {"files_dir": str(tmp_path / "files"), "files_index": files_index}
             values |= {"base_url": upstream.base_url, "api_key": "upstream-key"}
             made = Settings(**values | settings)
-            app = create_app(made, **open_shared_engines(made), now=now)
+            app = create_app(made, **open_shared_engines(made), hosted=hosted, now=now)
             services = app.extensions["emulator"]
             running.callback(services.close)
             return running.enter_context(serve(app)), services

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,13 +10,15 @@ from typing import Any
 from emulator.answering.answer_format import AnswerFormat
 from emulator.answering.call_policy import (
     INTERPRETER,
+    NO_TOOLS,
     CallPolicy,
     interpreter_tool,
     offered_tools,
     unsupported_types,
 )
 from emulator.answering.profiles import Profile, profile_of
-from emulator.protocol import ChatCompletionRequest
+from emulator.hosted.hosted_tool import NO_HOSTED_TOOLS, HostedTools
+from emulator.protocol import ChatCompletionRequest, Message, ToolChoice
 from emulator.settings import Order, Settings
 from emulator.tools.toolset import Toolset
 from emulator.upstream.routes import Route
@@ -46,6 +48,12 @@ class AnswerRequest:
     upstreams that stop at a string do not say which one it was."""
     unsupported_tools: tuple[str, ...] = ()
     """Types of hosted tools that nobody can run here. The model does not see them."""
+    hosted: HostedTools = NO_HOSTED_TOOLS
+    """The tools that the proxy runs itself; they are part of the toolset."""
+    client_messages: Sequence[Message] = ()
+    """The history as the client sent it, without the hosted calls that were inserted."""
+    asks_approval: bool = False
+    """The client can decide about hosted calls. Otherwise those that need a decision are refused."""
 
     @property
     def settings(self) -> Settings:
@@ -72,6 +80,32 @@ class AnswerRequest:
             return self
         return replace(self, route=route, relayed=self.is_relayed_by(route))
 
+    def with_messages(self, messages: Sequence[Message]) -> AnswerRequest:
+        """The same request with another history."""
+        return replace(self, chat=self.chat.model_copy(update={"messages": [*messages]}))
+
+    def continued(self, messages: Sequence[Message]) -> AnswerRequest:
+        """The request after a hosted call and its result, which end ``messages``. A required call is made."""
+        later = self.with_messages([*self.chat.messages, *messages])
+        if not self.call_policy.required:
+            return later
+        choice = self.chat.tool_choice
+        allowed = choice.allowed_tools if isinstance(choice, ToolChoice) else None
+        free: Any = "auto"
+        if allowed is not None:
+            free = {"type": "allowed_tools", "allowed_tools": {"tools": allowed.tools}}
+            free = ToolChoice.model_validate(free)
+        chat = later.chat.model_copy(update={"tool_choice": free})
+        toolset, policy = offered_tools(chat)
+        policy = replace(policy, programs=self.call_policy.programs)
+        return replace(later, chat=chat, toolset=toolset, call_policy=policy)
+
+    def without_tools(self) -> AnswerRequest:
+        """The same request for an answer in words."""
+        policy = CallPolicy(programs=self.call_policy.programs)
+        later = replace(self, toolset=NO_TOOLS, call_policy=policy, interpreter=None)
+        return replace(later, relayed=later.is_relayed_by(later.route))
+
     def is_relayed_by(self, route: Route) -> bool:
         formatted = self.answer_format is not None and route.settings.response_format != "pass"
         return not self.toolset.tools and self.interpreter is None and not formatted
@@ -89,8 +123,9 @@ def read_request(
     *,
     interpreter_by_default: bool = False,
     order: Order | None = None,
+    hosted: HostedTools = NO_HOSTED_TOOLS,
 ) -> AnswerRequest:
-    """Parse ``chat``. Raises `BadRequest` naming the place.
+    """Parse ``chat``, which offers the ``hosted`` tools as functions. Raises `BadRequest` naming the place.
 
     With ``interpreter_by_default`` a request that does not restrict its answer gets the code interpreter, if
     the settings offer it. ``order`` overrides the setting.
@@ -111,7 +146,8 @@ def read_request(
         interpreter,
         order or settings.order,
         relayed=False,
-        unsupported_tools=unsupported_types(chat),
+        unsupported_tools=tuple(t for t in unsupported_types(chat) if t not in hosted.types),
+        hosted=hosted,
     )
     return replace(request, relayed=request.is_relayed_by(route))
 

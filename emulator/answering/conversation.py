@@ -80,7 +80,7 @@ class Conversation:
             key = self._repair_key(calls[0].id)
         else:
             answer = Message(role="assistant", content=words)
-            *_, digest = _digests(self._start, [*self._messages, answer])
+            *_, digest = digests(self._start, [*self._messages, answer])
             key = self._repair_key(digest)
         self._store_value(key, json_codec.dumps(list(exchange)))
 
@@ -110,7 +110,7 @@ class Conversation:
 
     @cached_property
     def _digests(self) -> list[str]:
-        return list(_digests(self._start, self._messages))
+        return list(digests(self._start, self._messages))
 
     @cached_property
     def _habit_key(self) -> str:
@@ -153,14 +153,17 @@ class Conversation:
             log.warning("not stored for later turns", reason=str(error))
 
 
-def _digests(start: str, messages: Sequence[Message]) -> Iterator[str]:
+def digests(start: str, messages: Sequence[Message]) -> Iterator[str]:
     """For each message, a digest of the conversation up to and including it.
 
     Only fields that clients send back unchanged count.
     """
     running = hashlib.sha256(start.encode(errors="surrogatepass"))
     for message in messages:
-        fields: list[Any] = [message.role, message.text.strip(), message.tool_call_id]
+        text = message.text.strip()
+        if message.role == "assistant":  # a front may separate the parts of an answer
+            text = "".join(text.split())
+        fields: list[Any] = [message.role, text, message.tool_call_id]
         fields.append([call.id for call in message.tool_calls or ()])
         if message.function_call is not None:
             fields.append(message.function_call.name)

@@ -18,6 +18,9 @@ from emulator import metrics, traces
 from emulator.answering.answer_request import AnswerRequest, read_request
 from emulator.answering.answerer import Answerer
 from emulator.answering.first_turn import first_turn
+from emulator.answering.hosted_calls import HostedCalls
+from emulator.answering.hosted_history import HostedHistory
+from emulator.answering.hosted_offer import is_hosted, offer_hosted_tools, with_offered_names
 from emulator.answering.interpreter_session import InterpreterSession, open_session
 from emulator.answering.model_habits import ModelHabits
 from emulator.answering.native.answer import may_be_native, native_answer
@@ -26,6 +29,7 @@ from emulator.answering.relay import relay, relayed_messages
 from emulator.answering.usage_counter import estimate_tokens
 from emulator.errors import BadRequest, UpstreamFailed
 from emulator.events import AnswerEvent, RelayedChunk, UpstreamAccepted
+from emulator.hosted.hosted_tool import NO_HOSTED_TOOLS, HostedTools, ToolResolver
 from emulator.interpreter.attachments import with_file_contents
 from emulator.interpreter.remote import AnyInterpreter
 from emulator.protocol import ChatCompletionRequest
@@ -52,6 +56,8 @@ class Pipeline:
     upstreams: Upstreams
     engines: Sequence[Engine]
     store: KeyValueStore | None = None
+    hosted: ToolResolver | None = None
+    """Finds the tools that the proxy runs itself."""
     interpreter: AnyInterpreter | None = None
     files: Files | None = None
     habits: ModelHabits = field(default_factory=ModelHabits)
@@ -66,8 +72,10 @@ class Pipeline:
         *,
         interpreter_by_default: bool = False,
         order: Order | None = None,
+        asks_approval: bool = False,
     ) -> AnswerRequest:
         """Parse ``chat``. The request may use ``client``'s containers and files; ``order`` is from a header.
+        With ``asks_approval`` the client is asked about hosted calls that need it.
 
         Raises `BadRequest` naming the place, `NotFound` for an unknown file or model, `Forbidden` for a model
         that the client's key does not allow.
@@ -75,13 +83,17 @@ class Pipeline:
         if (trace := traces.current.get()) is not None:
             trace.model, trace.streamed = chat.model, bool(chat.stream)
         route = self.upstreams.route(chat.model, client, chat.model_extra)
+        client_messages = chat.messages
+        chat, hosted = self._with_hosted_tools(chat, client)
         request = read_request(
             chat,
             client,
             route.with_profile(self.profile) if self.profile else route,
             interpreter_by_default=interpreter_by_default,
             order=order,
+            hosted=hosted,
         )
+        request = replace(request, client_messages=client_messages, asks_approval=asks_approval)
         if self.store is None and request.order == "auto":
             # Withheld calls would be lost without a store, and the model would have to write them again.
             request = replace(request, order="dataflow")
@@ -97,17 +109,43 @@ class Pipeline:
             request, call_policy=replace(request.call_policy, programs=self.store is not None)
         )
 
+    def _with_hosted_tools(
+        self, chat: ChatCompletionRequest, client: str
+    ) -> tuple[ChatCompletionRequest, HostedTools]:
+        """Add the hosted tools, and the hosted calls that the history lacks."""
+        if self.hosted is None or chat.is_legacy:
+            return chat, NO_HOSTED_TOOLS
+        hosted = self.hosted.resolve(chat, client)
+        if hosted.tools and (chat.n or 1) > 1:
+            if any(is_hosted(tool, hosted) for tool in chat.tools or ()):
+                raise BadRequest("n must be 1 with tools that the proxy runs.", "n")
+            return chat, NO_HOSTED_TOOLS
+        chat, hosted = offer_hosted_tools(chat, hosted)
+        if hosted.tools or hosted.listings:
+            history = HostedHistory(self.store, client, chat.model, chat.messages)
+            messages = with_offered_names(history.restored(), hosted)
+            chat = chat.model_copy(update={"messages": messages})
+        return chat, hosted
+
     def answer(self, request: AnswerRequest) -> Iterator[AnswerEvent]:
         """Yield the events of one answer; `UpstreamAccepted` comes before the events of each reply.
 
         Raises `EmulatorError`, before the first event or after any.
         """
         trace = traces.current.get()
-        events = self._with_fallbacks(request)
+        events = self._events(request)
         return events if trace is None else traces.record_answer(trace, events)
 
-    def _with_fallbacks(self, request: AnswerRequest) -> Generator[AnswerEvent, None, None]:
+    def _events(self, request: AnswerRequest) -> Generator[AnswerEvent, None, None]:
         until = self.upstreams.deadline()
+        answer = partial(self._with_fallbacks, until=until)
+        if request.hosted.tools or request.hosted.listings:
+            return HostedCalls(request, self.store, answer, until).events()
+        return answer(request)
+
+    def _with_fallbacks(
+        self, request: AnswerRequest, until: float
+    ) -> Generator[AnswerEvent, None, None]:
         routes = [request.route, *self._fallbacks(request)]
         for route in routes[:-1]:
             has_output = False

@@ -24,8 +24,6 @@ from emulator.events import (
     CallStarted,
     ContentDelta,
     Finish,
-    HostedCallFinished,
-    HostedCallStarted,
     ReasoningDelta,
     RelayedChunk,
     ToolCall,
@@ -137,6 +135,8 @@ class _ChoiceWriter:
             match part:
                 case UpstreamAccepted() | RelayedChunk():
                     pass  # `ChunkWriter.write` handles these
+                case ToolsListed() | ApprovalRequested():
+                    pass  # chat completions have no place for lists, and are not asked for approval
                 case ReasoningDelta(text):
                     yield self._chunk({"reasoning_content": text})
                 case ContentDelta(text):
@@ -152,10 +152,6 @@ class _ChoiceWriter:
                         yield self._chunk({"content": ""})
                     legacy_call = self._legacy and reason == "tool_calls"
                     yield self._chunk({}, "function_call" if legacy_call else reason)
-                case (
-                    ToolsListed() | HostedCallStarted() | HostedCallFinished() | ApprovalRequested()
-                ):
-                    pass
                 case _:
                     for reasoning in self._code.as_reasoning(part):
                         yield self._chunk({"reasoning_content": reasoning})

@@ -1,13 +1,15 @@
-"""Show the code interpreter in a chat completion, which has no fields for code and files.
+"""Show what runs at the proxy in a chat completion, which has no fields for code, files and hosted calls.
 
-Code and its output are fenced blocks in the reasoning; links to files end the answer.
+Code, its output, calls and their results are fenced blocks in the reasoning; links to files end the answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import quote
 
+from emulator.answering.python_calls import fence, literal
 from emulator.events import (
     CodeComplete,
     CodeDelta,
@@ -15,10 +17,22 @@ from emulator.events import (
     CodeOutput,
     CodeStarted,
     CreatedFile,
+    HostedCallFinished,
+    HostedCallStarted,
     Logs,
 )
 
-CodeEvent = CodeStarted | CodeDelta | CodeComplete | CodeOutput | CodeFinished
+CodeEvent = (
+    CodeStarted
+    | CodeDelta
+    | CodeComplete
+    | CodeOutput
+    | CodeFinished
+    | HostedCallStarted
+    | HostedCallFinished
+)
+_MAX_SHOWN = 2_000
+"""Characters of a hosted call's arguments, and of its result."""
 _IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".svg", ".gif", ".webp")
 
 
@@ -33,6 +47,10 @@ class CodeAsText:
         self._in_output = False
         self._has_content = False
         self._after_code = False
+        self._hosted_calls: dict[str, str] = {}
+        """The running calls as they were shown, by id."""
+        self._shown_call = ""
+        """The id of the call that was shown last."""
 
     def as_reasoning(self, event: CodeEvent) -> Iterator[str]:
         match event:
@@ -55,9 +73,27 @@ class CodeAsText:
                     yield _closing_fence(self._code)
                     self._code = None
                 self._files |= {file.file_id: file for file in files}
-                if self._in_output:
-                    self._in_output = False
-                    yield "\n```\n"
+                yield from self._end_output()
+            case HostedCallStarted(key, arguments=arguments):
+                self._after_code = True
+                yield from self._end_output()
+                name = f"{event.server}.{event.name}" if event.server else event.name
+                listed = ", ".join(f"{k}={literal(v, one_line=True)}" for k, v in arguments.items())
+                self._hosted_calls[key] = _block("python", f"{name}({listed})")
+                self._shown_call = key
+                yield self._hosted_calls[key]
+            case HostedCallFinished(key, content):
+                yield from self._end_output()
+                call = self._hosted_calls.pop(key, "")
+                if key != self._shown_call:  # calls that started later are in between
+                    yield call
+                self._shown_call = ""
+                yield _block("text", _text(content))
+
+    def _end_output(self) -> Iterator[str]:
+        if self._in_output:
+            self._in_output = False
+            yield "\n```\n"
 
     def separated(self, text: str) -> str:
         """Return ``text``, separated by a blank line from content that came before a cell."""
@@ -69,6 +105,18 @@ class CodeAsText:
         """The links to created files, one a line, for the end of the answer; "" if there are none."""
         separator = "\n\n" if self._files and self._has_content else ""
         return separator + "\n".join(_link(file, self._origin) for file in self._files.values())
+
+
+def _block(label: str, text: str) -> str:
+    """A fenced block; neither a server nor a model can end it from inside."""
+    shown = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+    return f"\n{fence(shown)}{label}\n{shown}\n{fence(shown)}\n"
+
+
+def _text(content: str | list[dict[str, Any]]) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(part.get("text") or f"[{part.get('type')}]") for part in content)
 
 
 def _closing_fence(code: str) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from emulator.events import HostedKind
+from emulator.protocol import ChatCompletionRequest
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,21 @@ class HostedTools:
     tools: tuple[HostedTool, ...] = ()
     listings: tuple[ServerListing, ...] = ()
     """The servers that were asked for this request: not those whose list is in the request's history."""
+    types: frozenset[str] = frozenset({"mcp"})
+    """The types of items in the request's ``tools`` that the proxy runs itself."""
 
     def find(self, function_name: str) -> HostedTool | None:
         return next((tool for tool in self.tools if tool.function_name == function_name), None)
+
+
+NO_HOSTED_TOOLS = HostedTools(types=frozenset())
+
+
+class ToolResolver(Protocol):
+    """Finds the hosted tools of requests. Safe to share between threads."""
+
+    def resolve(self, chat: ChatCompletionRequest, client: str) -> HostedTools:
+        """The tools that ``chat`` names, and those that the operator offers in every request.
+
+        Raises `BadRequest` naming the place.
+        """

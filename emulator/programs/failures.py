@@ -25,6 +25,8 @@ class Failure(Enum):
     """The user, or a rule that the user has set, rejected or interrupted it."""
 
 
+NOT_APPROVED = "This call was not approved"
+
 REFUSALS: Mapping[str, tuple[str, ...]] = {
     "Claude Code, as its transcripts show": (
         r"The user doesn't want to (?:proceed with this tool use|take this action right now)",
@@ -69,6 +71,7 @@ REFUSALS: Mapping[str, tuple[str, ...]] = {
     "pydantic/pydantic-ai: pydantic_ai/_deferred.py": (r"The tool call was denied",),
     "openai/openai-agents-python: src/agents/tool.py": (r"Tool execution was not approved",),
     "vercel/ai: packages/openai/src/chat": (r"Tool execution denied",),
+    "this proxy, of hosted calls": (NOT_APPROVED,),
 }
 """How results begin that say that the user, or a rule of the user, rejected the call; by their writers."""
 

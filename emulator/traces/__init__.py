@@ -35,6 +35,7 @@ from emulator.traces.trace import (
     current_turn,
     event_recorder,
     propagated_headers,
+    record_span,
     record_time,
     without_trace,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "event_recorder",
     "propagated_headers",
     "record_answer",
+    "record_span",
     "record_time",
     "timeline",
     "without_trace",

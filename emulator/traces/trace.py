@@ -296,8 +296,14 @@ def record_time(name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        if trace is not None and len(trace.times) < MAX_TIMES:
-            trace.times.append((name, began, trace.now()))
+        record_span(name, began)
+
+
+def record_span(name: str, began: float) -> None:
+    """Record a step that ends now and began at ``began``, in the time of the current request's trace."""
+    trace = current.get()
+    if trace is not None and len(trace.times) < MAX_TIMES:
+        trace.times.append((name, began, trace.now()))
 
 
 @contextmanager

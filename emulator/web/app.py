@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from flask import Blueprint, Flask
 
+from emulator.hosted.hosted_tool import ToolResolver
 from emulator.settings import Settings
 from emulator.shared.counts import WorkerCounts
 from emulator.upstream.interface import Upstream
@@ -56,15 +57,17 @@ def create_app(
     upstream: Upstream | None = None,
     engines: Sequence[Engine] | None = None,
     kernels: Callable[[str], KernelEngine] | None = None,
+    hosted: ToolResolver | None = None,
     now: Callable[[], float] = time.time,
     keeper: Keeper | None = None,
 ) -> Flask:
     """Build the Flask application. Close its `Services`, in ``app.extensions["emulator"]``, at the end.
 
     ``upstream`` replaces every upstream in the settings; ``engines`` run tool programs; ``kernels`` returns
-    the engine for a container's memory limit; ``keeper`` is the process that several workers share.
+    the engine for a container's memory limit; ``hosted`` finds the tools that the proxy runs; ``keeper`` is
+    the process that several workers share.
     """
-    services = open_services(settings, upstream, engines, kernels, now, keeper)
+    services = open_services(settings, upstream, engines, kernels, hosted, now, keeper)
     try:
         app = Flask(__name__, static_folder=None)
         app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes

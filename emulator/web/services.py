@@ -18,6 +18,7 @@ from emulator.answering.native.probe import ToolProbe
 from emulator.answering.pipeline import Pipeline
 from emulator.client_keys import ClientKeys
 from emulator.engines import PROGRAM_KERNELS, open_engines
+from emulator.hosted.hosted_tool import ToolResolver
 from emulator.interpreter.opening import open_interpreter
 from emulator.interpreter.remote import AnyInterpreter, RemoteInterpreter
 from emulator.responses.background import BackgroundResponses
@@ -110,6 +111,7 @@ def open_services(
     upstream: Upstream | None = None,
     engines: Sequence[Engine] | None = None,
     kernels: Callable[[str], KernelEngine] | None = None,
+    hosted: ToolResolver | None = None,
     now: Callable[[], float] = time.time,
     keeper: Keeper | None = None,
 ) -> Services:
@@ -132,6 +134,7 @@ def open_services(
             upstreams=upstreams,
             engines=engines,
             store=key_values if settings.programs == "on" else None,
+            hosted=hosted,
             interpreter=interpreter,
             files=stores.files,
             probe=ToolProbe(key_values),

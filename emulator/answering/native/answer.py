@@ -47,9 +47,19 @@ def native_request(request: AnswerRequest) -> tuple[list[ModelMessage], dict[str
     }
     fields = {name: value for name, value in sent.items() if name not in withheld}
     if chat.tools is not None:  # hosted tools cannot run here
-        fields["tools"] = [t for t in chat.tools if t.get("type", "function") in SUPPORTED_TYPES]
+        supported = [t for t in chat.tools if t.get("type", "function") in SUPPORTED_TYPES]
+        fields["tools"] = [_plain(tool, request) for tool in supported]
     messages = [message.model_dump(exclude_unset=True) for message in chat.messages]
     return messages, profile.rename_fields(fields) | {"stream_options": {"include_usage": True}}
+
+
+def _plain(tool: dict[str, Any], request: AnswerRequest) -> dict[str, Any]:
+    """A client's tool unchanged; a hosted one without the fields that upstreams do not know."""
+    if tool not in [hosted.definition for hosted in request.hosted.tools]:
+        return tool
+    known = ("name", "description", "parameters", "strict")
+    function = {name: value for name, value in tool["function"].items() if name in known}
+    return {**tool, "function": function}
 
 
 def native_answer(

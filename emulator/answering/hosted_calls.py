@@ -1,0 +1,273 @@
+"""Run hosted calls inside an answer: the proxy is its own client.
+
+    answer -> calls, all hosted: run them -> the history with these calls and their results -> answer -> ...
+           -> calls, some of the client or to be approved: run the others, and the answer ends
+
+A hosted call leaves a program, a cell or a native reply as any call does. It starts as soon as it leaves, so
+calls that leave together run at the same time; the front gets `HostedCallStarted` and `HostedCallFinished`
+instead of the call. Then the answer is made again, with a history that has the calls and their results as if
+a client had sent them: a program or cell resumes, and only its end is a model turn. So order, failures,
+replay and transcripts are those of a client's calls.
+
+What may never happen:
+
+* A hosted call is made twice: every later replay has its result in the history, if not from the client then
+  from `HostedHistory`.
+* A call outlives its answer: one that ends early, or is left by its client, cancels its calls.
+* An answer goes on forever: calls are counted, and beyond the limit the model is asked without tools.
+
+Knows nothing of servers, prompts or wire formats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+
+from emulator.answering.answer_request import AnswerRequest
+from emulator.answering.hosted_history import HostedHistory, assistant_message, result_message
+from emulator.answering.relay import expand_relayed_chunks
+from emulator.answering.running_calls import RunningCalls
+from emulator.client_disconnect import stop_on_disconnect
+from emulator.events import (
+    AnswerEvent,
+    ApprovalRequested,
+    ArgumentsDelta,
+    CallStarted,
+    CodeComplete,
+    CodeDelta,
+    CodeFinished,
+    CodeStarted,
+    ContentDelta,
+    Finish,
+    ToolCall,
+    ToolsListed,
+    UpstreamAccepted,
+    Usage,
+    new_id,
+)
+from emulator.hosted.hosted_tool import HostedResult, HostedTool
+from emulator.programs.failures import NOT_APPROVED
+from emulator.programs.origin import parsed_call
+from emulator.protocol import HistoryCall, Message
+from emulator.storage.key_value import KeyValueStore
+from emulator.tools.toolset import BindError
+
+Answer = Callable[[AnswerRequest], Generator[AnswerEvent, None, None]]
+
+
+@dataclass
+class _Round:
+    """One reply of the model, or one run of a program or cell."""
+
+    words: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    run_here: list[str] = field(default_factory=list)
+    """The ids of the calls whose results are known when the round ends."""
+    finish: Finish = field(default_factory=lambda: Finish("stop", Usage()))
+
+    @property
+    def sent(self) -> list[str]:
+        """The ids of the calls that end the answer: the client's, and those that it must approve."""
+        return [call.id for call in self.calls if call.id not in self.run_here]
+
+    def messages(self, results: Mapping[str, HostedResult]) -> list[Message]:
+        """The round in the history."""
+        answer = assistant_message("".join(self.words), self.calls)
+        return [answer, *(result_message(key, results[key]) for key in self.run_here)]
+
+
+class HostedCalls:
+    """One answer with hosted tools; ``answer`` makes the events of one round, by the deadline ``until``."""
+
+    def __init__(
+        self, request: AnswerRequest, store: KeyValueStore | None, answer: Answer, until: float
+    ) -> None:
+        self._request = request
+        self._answer = answer
+        client, model = request.client, request.chat.model
+        self._history = HostedHistory(store, client, model, request.client_messages)
+        self._running = RunningCalls(self._history, until)
+        limit = request.settings.hosted_calls
+        self._limit = min(limit, request.chat.max_tool_calls or limit)
+        self._call_count = 0
+        self._has_listed = False
+        self._swallows_call = False
+        self._suspended_cell: CodeFinished | None = None
+        """The last event of a cell that waits for hosted calls. The client sees it as one cell, so the event
+        is sent only if the cell does not resume in this answer."""
+        self._repeats_code = False
+
+    def events(self) -> Generator[AnswerEvent, None, None]:
+        """Raises `EmulatorError`, before the first event or after any."""
+        try:
+            with stop_on_disconnect(self._running.cancel):
+                yield from self._rounds()
+        finally:
+            self._running.cancel()
+
+    def _rounds(self) -> Iterator[AnswerEvent]:
+        request = yield from self._decided(self._request)
+        hidden: list[Message] = []
+        words: list[str] = []
+        usages: list[Usage] = []
+        is_warned = False
+        while True:
+            done = yield from self._round(request)
+            messages = done.messages(self._running.results)
+            hidden += messages
+            words += done.words
+            usages.append(done.finish.usage)
+            if done.sent or not done.run_here or done.finish.reason != "tool_calls":
+                break
+            request = request.continued(messages)
+            if self._call_count > self._limit:
+                request = request.without_tools() if is_warned else request
+                is_warned = True
+        yield from self._end_suspended_cell()
+        self._history.save(hidden, "".join(words), done.sent)
+        reason = "tool_calls" if done.sent else done.finish.reason
+        yield replace(done.finish, reason=reason, usage=_total(usages))
+
+    def _round(self, request: AnswerRequest) -> Generator[AnswerEvent, None, _Round]:
+        done = _Round()
+        with closing(self._answer(request)) as events:
+            for event in expand_relayed_chunks(request, events):
+                yield from self._running.advance()
+                yield from self._passed_on(event, done)
+        yield from self._running.wait()
+        return done
+
+    def _passed_on(self, event: AnswerEvent, done: _Round) -> Iterator[AnswerEvent]:
+        """What the front gets of an event."""
+        match event:
+            case UpstreamAccepted():
+                yield event
+                yield from self._listings()
+                return
+            case CodeStarted() if self._suspended_cell is not None:
+                self._suspended_cell, self._repeats_code = None, True
+                return
+            case CodeDelta() | CodeComplete() if self._repeats_code:
+                self._repeats_code = isinstance(event, CodeDelta)
+                return
+            case CodeFinished(status="incomplete"):
+                self._suspended_cell = event
+                return
+            case CallStarted(name=name) if self._request.hosted.find(name):
+                self._swallows_call = True
+                return
+            case ArgumentsDelta() if self._swallows_call:
+                return
+            case ToolCall(name=name) if tool := self._request.hosted.find(name):
+                self._swallows_call = False
+                done.calls.append(event)
+                yield from self._start(tool, event, done)
+                return
+            case Finish():
+                done.finish = event
+                return
+            case ToolCall():
+                done.calls.append(event)
+            case ContentDelta(text):
+                done.words.append(text)
+        yield from self._end_suspended_cell()
+        yield event
+
+    def _start(self, tool: HostedTool, call: ToolCall, done: _Round) -> Iterator[AnswerEvent]:
+        if tool.needs_approval and self._request.asks_approval:
+            yield from self._end_suspended_cell()
+            yield ApprovalRequested(call.id, tool.server, tool.name, call.arguments)
+            return
+        done.run_here.append(call.id)
+        known: HostedResult | None = None
+        if tool.needs_approval:
+            known = HostedResult(f"{NOT_APPROVED}: this API has no way to ask the user.", True)
+        yield from self._run(tool, call, known)
+
+    def _run(
+        self,
+        tool: HostedTool,
+        call: ToolCall,
+        known: HostedResult | None = None,
+        approval_id: str | None = None,
+    ) -> Iterator[AnswerEvent]:
+        """Start a call, unless its result is ``known``."""
+        self._call_count += 1
+        if self._call_count > self._limit:
+            text = f"Not called: an answer may have at most {self._limit} calls of such tools."
+            known = known or HostedResult(text, is_error=True)
+        yield from self._running.add(
+            tool, call, known or self._history.result(call.id), approval_id
+        )
+
+    def _listings(self) -> Iterator[ToolsListed]:
+        """After the first `UpstreamAccepted`: an earlier error has a status of its own."""
+        if not self._has_listed:
+            self._has_listed = True
+            for one in self._request.hosted.listings:
+                yield ToolsListed(new_id("mcpl_"), one.server, one.tools, one.error)
+
+    def _end_suspended_cell(self) -> Iterator[CodeFinished]:
+        if self._suspended_cell is not None:
+            yield self._suspended_cell
+            self._suspended_cell = None
+
+    def _decided(self, request: AnswerRequest) -> Generator[AnswerEvent, None, AnswerRequest]:
+        """Run the approved calls. Returns the request with results instead of decisions."""
+        messages = request.chat.messages
+        decisions = {m.tool_call_id: m for m in messages if m.approval is not None}
+        if not decisions:
+            return request
+        answered = {m.tool_call_id for m in messages if m.role == "tool" and m.approval is None}
+        calls = {call.id: call for m in messages for call in m.tool_calls or ()}
+        yield UpstreamAccepted()
+        yield from self._listings()
+        for key, decision in decisions.items():
+            if key is None or key in answered:
+                continue
+            if decision.approval and key in calls:
+                yield from self._run_approved(calls[key])
+            else:
+                reason = f": {decision.text}" if decision.text else "."
+                self._running.results[key] = HostedResult(f"{NOT_APPROVED}{reason}", is_error=True)
+        yield from self._running.wait()
+        results = self._running.results
+        return request.with_messages(
+            [
+                message if message.approval is None else result_message(key, results[key])
+                for message in messages
+                if (key := message.tool_call_id or "") in results or message.approval is None
+            ]
+        )
+
+    def _run_approved(self, call: HistoryCall) -> Iterator[AnswerEvent]:
+        """The call is the client's: it is checked as a model's is."""
+        name, arguments = parsed_call(call.as_function)
+        tool = self._request.hosted.find(name)
+        try:
+            if tool is None or not isinstance(arguments, dict):
+                raise LookupError(f"The tool {name[:64]!r} is not offered in this request.")
+            bound = self._request.toolset.bind(name, [arguments], {})
+        except (LookupError, BindError) as error:
+            self._running.results[call.id] = HostedResult(str(error), is_error=True)
+            return
+        yield from self._run(tool, ToolCall(call.id, name, bound), approval_id=call.id)
+
+
+def _total(usages: Sequence[Usage]) -> Usage:
+    """The last prompt, and all completions: clients compare the prompt with a context length."""
+    turns = [usage for usage in usages if usage.prompt_tokens or usage.completion_tokens]
+    if len(turns) < 2:
+        return turns[0] if turns else Usage()
+    details = [usage.details.get("emulator") or {} for usage in turns]
+    emulator = {
+        "model_turns": sum(one.get("model_turns", 1) for one in details),
+        "prompt_tokens": sum(
+            one.get("prompt_tokens", usage.prompt_tokens)
+            for one, usage in zip(details, turns, strict=True)
+        ),
+    }
+    completion_tokens = sum(usage.completion_tokens for usage in turns)
+    return Usage(turns[-1].prompt_tokens, completion_tokens, {"emulator": emulator})

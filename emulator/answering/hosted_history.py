@@ -1,0 +1,204 @@
+"""What a client's history lacks of hosted calls, so that they are never made twice and each prompt starts
+with the last one.
+
+A client of chat completions knows only its own calls and the answer's words. Before an answer ends, the
+messages between the client's last message and the answer are stored:
+
+    hidden:...  the hosted calls of an answer and their results   by the answer's first call of the client, or
+                                                                  by the digest of the answer
+    result:...  the result of one hosted call                     by the call's id
+
+The next request gets them inserted, unless its history has these calls itself (Responses, Messages). The
+results serve requests that are repeated after a failure: a resumed program makes calls with the same ids.
+Knows nothing of tools.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import structlog
+
+from emulator import json_codec
+from emulator.answering.conversation import digests
+from emulator.events import ToolCall, serialize_arguments
+from emulator.hosted.hosted_tool import HostedResult
+from emulator.protocol import Message
+from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
+
+log = structlog.get_logger()
+
+_TOO_LARGE = "The result of this call was too large to be stored for this request."
+
+
+@dataclass(frozen=True)
+class HostedHistory:
+    """The records of one request's history; ``messages`` are as the client sent them."""
+
+    store: KeyValueStore | None
+    client: str
+    model: str
+    messages: Sequence[Message]
+
+    def restored(self) -> list[Message]:
+        """The history with the hosted calls that it lacks."""
+        if self.store is None or not self._answers:
+            return list(self.messages)
+        try:
+            values = self.store.get_many(self._answers.keys())
+        except StoreFailed as error:
+            log.warning("the history lacks hosted calls", reason=str(error))
+            return list(self.messages)
+        stored = {self._answers[key]: _load(value) for key, value in values.items()}
+        known = {call.id for message in self.messages for call in message.tool_calls or ()}
+        restored: list[Message] = []
+        for at, message in enumerate(self.messages):
+            hidden = stored.get(at)
+            calls = {c.id for m in hidden or () for c in m.tool_calls or () if c.function}
+            if not hidden or calls & known:
+                restored.append(message)
+                continue
+            known |= calls
+            restored += _joined(hidden, message)
+        return restored
+
+    def save(self, hidden: Sequence[Message], words: str, calls: Sequence[str]) -> None:
+        """Store the messages that the client's history will lack, before the answer ends.
+
+        The answer, as the client gets it, is ``words`` and its own ``calls``. The last of the ``hidden``
+        messages that is the assistant's becomes the answer's message.
+        """
+        if self.store is None or not any(message.role == "tool" for message in hidden):
+            return
+        value = _dump(hidden, set(calls))
+        if len(value) > MAX_VALUE_BYTES:
+            log.warning("results of hosted calls are too large to be stored", bytes=len(value))
+            value = _dump(hidden, set(calls), without_results=True)
+        *_, digest = digests(
+            self._start, [*self.messages, Message(role="assistant", content=words)]
+        )
+        self._put(self._key("hidden", calls[0] if calls else digest), value)
+
+    def result(self, call: str) -> HostedResult | None:
+        """The stored result of a call that this request repeats."""
+        if self.store is None or not self._resumes:
+            return None
+        try:
+            value = self.store.get(self._key("result", call))
+            return None if value is None else HostedResult(**json_codec.loads(value))
+        except (StoreFailed, ValueError, TypeError):
+            return None
+
+    def save_result(self, call: str, result: HostedResult) -> None:
+        if self._resumes:
+            value = {"content": result.content, "is_error": result.is_error}
+            self._put(self._key("result", call), json_codec.dumps(value))
+
+    @property
+    def _resumes(self) -> bool:
+        """Whether the same request would make the same calls again: a resumed program does, a model not."""
+        return self.messages[-1].role == "tool"
+
+    @property
+    def _start(self) -> str:
+        return f"{self.client}\n{self.model}"
+
+    @cached_property
+    def _answers(self) -> dict[str, int]:
+        """The key of each answer -> the answer's place."""
+        answers: dict[str, int] = {}
+        for at, digest in enumerate(digests(self._start, self.messages)):
+            message = self.messages[at]
+            if message.role == "assistant":
+                for name in [call.id for call in message.tool_calls or ()] or [digest]:
+                    answers[self._key("hidden", name)] = at
+        return answers
+
+    def _key(self, kind: str, name: str) -> str:
+        # Call ids are no secret: the client is part of the key.
+        text = json_codec.dumps([self.client, name])
+        return f"{kind}:{hashlib.sha256(text).hexdigest()}"
+
+    def _put(self, key: str, value: bytes) -> None:
+        if self.store is None or len(value) > MAX_VALUE_BYTES:
+            return
+        try:
+            self.store.put({key: value})
+        except StoreFailed as error:
+            log.warning("hosted calls are not stored for later requests", reason=str(error))
+
+
+def _joined(hidden: Sequence[Message], answer: Message) -> list[Message]:
+    """The hidden messages; the assistant's last one is ``answer``, with its own calls as they are there."""
+    last = max(at for at, message in enumerate(hidden) if message.role == "assistant")
+    own = {call.id: call for call in answer.tool_calls or ()}
+    calls = [
+        call if call.function else own[call.id]
+        for call in hidden[last].tool_calls or ()
+        if call.function or call.id in own
+    ]
+    changes: dict[str, Any] = {"content": hidden[last].content}
+    if calls or own:
+        changes["tool_calls"] = calls
+    return [*hidden[:last], answer.model_copy(update=changes), *hidden[last + 1 :]]
+
+
+def _dump(messages: Sequence[Message], own: set[str], *, without_results: bool = False) -> bytes:
+    """``own`` are the ids of the client's calls, whose arguments the client's history has."""
+
+    def fields(message: Message) -> dict[str, Any]:
+        if message.role == "tool":
+            lost = without_results
+            return {
+                "role": "tool",
+                "tool_call_id": message.tool_call_id,
+                "content": _TOO_LARGE if lost else message.content,
+                "is_error": lost or message.is_error,
+            }
+        calls = [
+            {"id": call.id}
+            if call.id in own or call.function is None
+            else {"id": call.id, "type": "function", "function": call.function.model_dump()}
+            for call in message.tool_calls or ()
+        ]
+        return {
+            "role": "assistant",
+            "content": message.content,
+            **({"tool_calls": calls} if calls else {}),
+        }
+
+    return json_codec.dumps([fields(message) for message in messages])
+
+
+def _load(value: bytes) -> list[Message]:
+    try:
+        return [Message.model_validate(fields) for fields in json_codec.loads(value)]
+    except (ValueError, TypeError) as error:
+        log.warning("the history lacks hosted calls", reason=str(error))
+        return []
+
+
+def assistant_message(words: str, calls: Sequence[ToolCall]) -> Message:
+    """The model's words and calls, as a client's history has them."""
+    fields: dict[str, Any] = {"role": "assistant", "content": words}
+    if calls:
+        fields["tool_calls"] = [
+            {
+                "id": c.id,
+                "type": "function",
+                "function": {
+                    "name": c.name,
+                    "arguments": serialize_arguments(c.arguments, "function"),
+                },
+            }
+            for c in calls
+        ]
+    return Message.model_validate(fields)
+
+
+def result_message(call: str, result: HostedResult) -> Message:
+    return Message(role="tool", tool_call_id=call, content=result.content, is_error=result.is_error)

@@ -1,0 +1,124 @@
+"""The hosted calls of one answer that are running, and their results. Knows nothing of replies."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
+from typing import NamedTuple
+
+from emulator import metrics, traces
+from emulator.answering.hosted_history import HostedHistory
+from emulator.client_disconnect import has_disconnected
+from emulator.errors import ClientDisconnected
+from emulator.events import AnswerEvent, HostedCallFinished, HostedCallStarted, ToolCall
+from emulator.hosted.hosted_tool import HostedResult, HostedTool
+
+MAX_CONCURRENT = 16
+"""Calls of one answer that run at the same time; the others wait."""
+
+
+class _Running(NamedTuple):
+    tool: HostedTool
+    future: Future[HostedResult]
+    began: float
+    """In the time of the request's trace."""
+
+
+class RunningCalls:
+    """One thread starts calls and takes their results; any thread may `cancel` them."""
+
+    def __init__(self, history: HostedHistory, until: float) -> None:
+        """``until`` is the answer's deadline (monotonic)."""
+        self._history = history
+        self._until = until
+        self._waiting: deque[tuple[HostedTool, ToolCall, str | None]] = deque()
+        self._running: dict[str, _Running] = {}
+        self._ended: SimpleQueue[str] = SimpleQueue()
+        """Ids of calls, as they end, and "" after `cancel`."""
+        self.results: dict[str, HostedResult] = {}
+
+    def add(
+        self,
+        tool: HostedTool,
+        call: ToolCall,
+        known: HostedResult | None = None,
+        approval_id: str | None = None,
+    ) -> Iterator[AnswerEvent]:
+        """Run a call as soon as there is a place, or report its ``known`` result."""
+        if known is not None:
+            self.results[call.id] = known
+            yield _started(tool, call, approval_id)
+            yield HostedCallFinished(call.id, known.content, known.is_error)
+        elif len(self._running) < MAX_CONCURRENT:
+            yield from self._start(tool, call, approval_id)
+        else:
+            self._waiting.append((tool, call, approval_id))
+
+    def advance(self) -> Iterator[AnswerEvent]:
+        """Report the calls that have ended by now."""
+        while self._running and not self._ended.empty():
+            yield from self._end(self._ended.get())
+
+    def wait(self) -> Iterator[AnswerEvent]:
+        """Report all calls as they end. Those that have not ended by the answer's deadline fail.
+
+        Raises `ClientDisconnected`.
+        """
+        while self._running:
+            try:
+                key = self._ended.get(timeout=max(0.0, self._until - time.monotonic()))
+            except Empty:
+                self.cancel()
+                late = HostedResult("The call did not end before the answer's deadline.", True)
+                for tool, call, approval_id in self._waiting:
+                    yield _started(tool, call, approval_id)
+                for key in [*self._running, *(call.id for _, call, _ in self._waiting)]:
+                    self.results[key] = late
+                    yield HostedCallFinished(key, late.content, late.is_error)
+                self._running.clear()
+                self._waiting.clear()
+            else:
+                yield from self._end(key)
+
+    def cancel(self) -> None:
+        """Cancel all calls. Safe to call twice, and from any thread."""
+        for running in list(self._running.values()):
+            running.future.cancel()
+        self._ended.put("")
+
+    def _start(
+        self, tool: HostedTool, call: ToolCall, approval_id: str | None
+    ) -> Iterator[AnswerEvent]:
+        yield _started(tool, call, approval_id)
+        trace = traces.current.get()
+        future = tool.start(call.arguments)
+        self._running[call.id] = _Running(tool, future, trace.now() if trace else 0.0)
+        future.add_done_callback(lambda _: self._ended.put(call.id))
+        if has_disconnected():  # before this call was there to be cancelled
+            self.cancel()
+
+    def _end(self, key: str) -> Iterator[AnswerEvent]:
+        """Take the result of a call that has ended, and start one that waits for its place."""
+        if has_disconnected():
+            raise ClientDisconnected("The client has disconnected.")
+        if key not in self._running:
+            return
+        tool, future, began = self._running.pop(key)
+        cancelled = HostedResult("The call was cancelled.", is_error=True)
+        result = cancelled if future.cancelled() else future.result()
+        metrics.HOSTED_CALLS.labels(tool.kind, "failed" if result.is_error else "ran").inc()
+        traces.record_span(f"{tool.kind} {tool.server}.{tool.name}"[:100], began)
+        self._history.save_result(key, result)
+        self.results[key] = result
+        yield HostedCallFinished(key, result.content, result.is_error)
+        if self._waiting:
+            yield from self._start(*self._waiting.popleft())
+
+
+def _started(tool: HostedTool, call: ToolCall, approval_id: str | None) -> HostedCallStarted:
+    return HostedCallStarted(
+        call.id, tool.kind, tool.server, tool.name, call.arguments, approval_id
+    )

@@ -1,0 +1,69 @@
+"""Hosted tools that run in this process: a resolver over Python functions, as a server's tools would be."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from emulator.hosted.hosted_tool import HostedResult, HostedTool, HostedTools, ServerListing
+from emulator.protocol import ChatCompletionRequest
+
+SERVER: dict[str, Any] = {"type": "mcp", "server_label": "shop"}
+
+
+@dataclass
+class HostedFunctions:
+    """Offers ``functions`` to each request that names the server ``shop``. Each call runs in its own thread.
+
+    ``made`` are the calls that have begun, ``f(a=1)``; ``cancelled`` those that were cancelled.
+    """
+
+    functions: Mapping[str, Callable[..., Any]]
+    definitions: list[dict[str, Any]]
+    needs_approval: frozenset[str] = frozenset()
+    made: list[str] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+
+    def resolve(self, chat: ChatCompletionRequest, client: str) -> HostedTools:
+        if not any(tool.get("type") == "mcp" for tool in chat.tools or ()):
+            return HostedTools()
+        tools = tuple(self._tool(definition) for definition in self.definitions)
+        return HostedTools(tools, (ServerListing("shop", ()),))
+
+    def _tool(self, definition: dict[str, Any]) -> HostedTool:
+        name = definition["function"]["name"]
+        return HostedTool(
+            definition,
+            "mcp",
+            "shop",
+            name,
+            lambda arguments: self._start(name, arguments),
+            needs_approval=name in self.needs_approval,
+        )
+
+    def _start(self, name: str, arguments: dict[str, Any]) -> Future[HostedResult]:
+        shown = f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+        future: Future[HostedResult] = Future()
+
+        def run() -> None:
+            try:
+                result = self.functions[name](**arguments)
+                if not isinstance(result, HostedResult):
+                    result = HostedResult(result if isinstance(result, str) else json.dumps(result))
+            except Exception as error:  # noqa: BLE001 - a tool's failure is a result
+                result = HostedResult(f"{type(error).__name__}: {error}", is_error=True)
+            if not future.cancelled():
+                future.set_result(result)
+
+        def note_cancelled(done: Future[HostedResult]) -> None:
+            if done.cancelled():
+                self.cancelled.append(shown)
+
+        self.made.append(shown)
+        future.add_done_callback(note_cancelled)
+        threading.Thread(target=run, daemon=True).start()
+        return future
