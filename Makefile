@@ -217,6 +217,10 @@ bench-accuracy: $(RUNNABLE) $(LOCAL) ## measure how often the embedded model's c
 	@$(PY) -m benchmarks.accuracy $(ARGS)
 	@$(MAKE) bench-bfcl ARGS=
 
+.PHONY: bench-fit
+bench-fit: $(RUNNABLE) $(LOCAL) ## measure which way of calling tools suits the embedded model -> docs/models.md
+	@exec $(PY) -m benchmarks.fit $(ARGS)
+
 .PHONY: bench-validity
 bench-validity: $(RUNNABLE) $(LOCAL) ## count valid calls at temperature 1.5, with a constraint and without -> docs/upstreams.md
 	@exec $(PY) -m benchmarks.validity $(ARGS)

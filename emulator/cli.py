@@ -4,6 +4,7 @@ tool-emulator [serve] [--api-key KEY] [--base-url URL] [--port 8001]
 tool-emulator doctor
 tool-emulator upstream [--ask]
 tool-emulator explain TOOLS.json [--reply FILE]
+tool-emulator fit [--model MODEL] [--minutes N] [--write]
 tool-emulator chat [QUESTION] [--tools FILE] [--mcp SERVER]
 tool-emulator keys new NAME
 tool-emulator --version
@@ -32,6 +33,8 @@ USAGE = """\
                  answers, and which server it is
 {program} explain TOOLS.json [--reply FILE] [settings]
                  show what a model sees of the tools, and how a reply would be read; -: standard input
+{program} fit [--model MODEL] [--minutes N] [--write] [settings]
+                 measure which way of calling tools suits a model; see fit --help
 {program} chat [QUESTION] [--tools FILE] [--mcp SERVER]
                  talk to a model that may use tools on this machine; see chat --help
 {program} keys new NAME               make a client key and its table for client_keys_file
@@ -54,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"tool-emulator {emulator.__version__}")
         return
     for flag in ("--help-all", "--help", "-h"):
-        if flag in argv and argv[0] not in ("explain", "chat"):
+        if flag in argv and argv[0] not in ("explain", "fit", "chat"):
             _help(everything=flag == "--help-all")
             return
     command = COMMANDS.get(argv[0]) if argv else None
@@ -137,6 +140,12 @@ def _explain(arguments: Sequence[str]) -> int:
     return 0 if explanation.usable else 1
 
 
+def _fit(arguments: Sequence[str]) -> int:
+    from emulator.fit.command import main as fit
+
+    return fit(_program(), arguments)
+
+
 def _chat(arguments: Sequence[str]) -> int:
     try:
         from emulator.terminal.command import main as chat
@@ -168,6 +177,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "doctor": _doctor,
     "upstream": _upstream,
     "explain": _explain,
+    "fit": _fit,
     "chat": _chat,
     "keys": _keys,
 }

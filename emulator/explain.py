@@ -97,8 +97,8 @@ def explain(
         Section("Tools as Python", answer_request.toolset.stubs or "none"),
         Section(f"Prompt (profile {profile.name})", "\n\n".join(map(_message, messages))),
     ]
-    constrained = answer_request.is_constrained and "response_format" in fields
-    if constrained:
+    constrained = answer_request.expects_json(fields)
+    if constrained and "response_format" in fields:
         schema = json.dumps(fields["response_format"], indent=1, ensure_ascii=False)
         shown.append(Section("Constraint (response_format)", schema))
     if reply is None:

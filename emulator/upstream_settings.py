@@ -22,6 +22,9 @@ to."""
 SchemaField = Literal["off", "json_schema", "json_object"]
 """The type of ``response_format`` by which an upstream enforces a JSON Schema, or ``off``."""
 
+Grammar = Literal[SchemaField, "prompt"]
+"""``prompt``: the prompt asks for the same JSON, and nothing enforces it."""
+
 
 class _TableRow(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -112,7 +115,9 @@ class ProfileRow(_TableRow):
     begins_inside: bool | None = None
     reasoning_field: str | None = None
     stop: tuple[str, ...] | None = None
-    grammar: SchemaField | None = None
+    grammar: Grammar | None = None
+    tools: Tools | None = None
+    """Takes precedence over the setting ``tools``."""
     template: str | None = None
     """A Jinja file that replaces prompts/tools.jinja."""
 

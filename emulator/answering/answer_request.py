@@ -74,6 +74,11 @@ class AnswerRequest:
         on = self.settings.grammar and self.profile.grammar != "off"
         return on and free and bool(self.toolset.tools) and self.interpreter is None
 
+    def expects_json(self, fields: Mapping[str, Any]) -> bool:
+        """Return True if the turn with these fields asks for a JSON object of words or calls."""
+        asks = "response_format" in fields or self.profile.grammar == "prompt"
+        return self.is_constrained and asks
+
     def with_route(self, route: Route) -> AnswerRequest:
         """The same request to another upstream."""
         if route is self.route:

@@ -152,7 +152,7 @@ class Answerer:
             session=session,
         )
         quotations = Quotations(chat.messages, request.toolset)
-        constrained = request.is_constrained and "response_format" in fields
+        constrained = request.expects_json(fields)
         state = TurnState(
             messages,
             fields,

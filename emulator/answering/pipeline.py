@@ -171,7 +171,7 @@ class Pipeline:
 
     def _is_native(self, request: AnswerRequest, until: float) -> bool:
         """Return True if the upstream calls the tools itself."""
-        tools = request.settings.tools
+        tools = request.profile.tools or request.settings.tools
         if tools == "emulate" or not may_be_native(request):
             return False
         if tools == "native":

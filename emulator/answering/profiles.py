@@ -10,7 +10,7 @@ from typing import Any
 
 from emulator.answering.reply_splitter import ReasoningStart
 from emulator.settings import Settings
-from emulator.upstream_settings import ProfileRow, SchemaField
+from emulator.upstream_settings import Grammar, ProfileRow, Tools
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,10 @@ class Profile:
     """A further delta field for reasoning, besides the two common ones."""
     stop: tuple[str, ...] = ()
     """The model's own stop strings, sent with each request."""
-    grammar: SchemaField = "off"
+    grammar: Grammar = "off"
     """How the upstream accepts a JSON Schema of the reply."""
+    tools: Tools | None = None
+    """Who calls the tools, instead of the setting ``tools``."""
     template: str = ""
     """An operator's Jinja file that replaces prompts/tools.jinja."""
 
@@ -164,6 +166,7 @@ def _profile_from_row(row: ProfileRow) -> Profile:
         "reasoning_field": row.reasoning_field,
         "stop": row.stop,
         "grammar": row.grammar,
+        "tools": row.tools,
         "template": row.template,
     }
     return replace(base, **{name: value for name, value in values.items() if value is not None})

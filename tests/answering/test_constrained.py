@@ -147,10 +147,27 @@ def test_an_answer_in_a_format_leaves_a_required_call_constrained(
 
 @pytest.mark.parametrize("field", ["grammar", "structured_outputs", "ebnf", "guided_grammar"])
 def test_a_field_of_an_older_version_stops_the_start(field: str) -> None:
-    with pytest.raises(ValidationError, match="'off', 'json_schema' or 'json_object'"):
+    with pytest.raises(ValidationError, match="'off', 'json_schema', 'json_object' or 'prompt'"):
         Settings(**row(field))
     with pytest.raises(ValidationError, match="'off', 'json_schema' or 'json_object'"):
         Settings(retry_grammar=field)
+
+
+def test_the_prompt_alone_asks_for_the_same_json(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    proxy = start_proxy(**row("prompt"))
+    upstream.reply(OSLO, '{"say": "It is warm."}', "It is warm.")
+    message = ask(proxy)
+    assert calls(message) == CALLED
+    result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "21"}
+    for _ in range(2):
+        assert ask(proxy, messages=[*ASK, message, result])["content"] == "It is warm."
+    first, second, _ = upstream.requests
+    assert "response_format" not in first
+    assert '{"calls": [{"name": "...", "arguments": {...}}]}' in first["messages"][0]["content"]
+    assert second["messages"][: len(first["messages"])] == first["messages"]
+    assert json.loads(second["messages"][2]["content"]) == json.loads(OSLO)
 
 
 def test_the_next_prompt_starts_with_the_last_one_and_shows_the_call_as_it_was_written(

@@ -21,7 +21,7 @@ from emulator.tools import expansion
 from emulator.tools.expanded_schema import ExpandedSchema
 from emulator.tools.schema import Schema, reference
 from emulator.tools.tool import Tool
-from emulator.upstream_settings import SchemaField
+from emulator.upstream_settings import Grammar
 
 Json = dict[str, Any]
 
@@ -89,12 +89,14 @@ def reply_schema(
     return schema if len(json.dumps(schema)) <= MAX_CHARACTERS else None
 
 
-def constraint(field: SchemaField, schema: Json) -> Json:
-    """The request field that makes a server of that kind enforce the schema.
+def constraint(field: Grammar, schema: Json) -> Json:
+    """The request field that makes a server of that kind enforce the schema; none for ``prompt``.
 
     ``json_schema`` is OpenAI's; llama.cpp, LM Studio, vLLM, SGLang and Ollama accept it too.
     ``json_object``: llama-cpp-python, whose ``response_format`` has no other type with a schema.
     """
+    if field == "prompt":
+        return {}
     if field == "json_object":
         return {"response_format": {"type": "json_object", "schema": schema}}
     named = {"name": "reply", "schema": schema}

@@ -1,0 +1,271 @@
+"""The command line of `tool-emulator fit`."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+import emulator
+from emulator import logs
+from emulator.answering.profiles import profile_of
+from emulator.configuration import Configuration, ConfigurationError, read
+from emulator.errors import EmulatorError
+from emulator.fit.outcomes import Outcomes
+from emulator.fit.playing import UpstreamAway, WayRefused, open_pipelines, play
+from emulator.fit.profile_file import CannotWrite, as_toml, write
+from emulator.fit.progress import Progress
+from emulator.fit.report import Report
+from emulator.fit.scores import score
+from emulator.fit.server import Server, describe_server
+from emulator.fit.ways import TITLES, Way, all_ways, current_way
+from emulator.settings import Settings
+from emulator.settings_sources import APPLICATION, DEFAULT_FILE
+from emulator.tasks import tasks, version
+from emulator.upstream import local_model
+from emulator.upstream.failures import without_password
+from emulator.upstream.routes import Routes
+
+_SLOW = 3
+"""A way whose first answers all take too long is given up."""
+_STOPPED = 1
+_INTERRUPTED = 130
+
+Say = Callable[[str], None]
+
+
+class _Stop(Exception):
+    """Nothing can be measured; the message says why."""
+
+
+def main(program: str, arguments: Sequence[str]) -> int:
+    """Run the command. Returns 0, 1 if the upstream fails, 2 for a mistake of the user, 130 after Ctrl-C."""
+    options, rest = _parser(program).parse_known_args(arguments)
+
+    def say(text: str) -> None:
+        if text:
+            print(_printable(text), file=sys.stderr, flush=True)
+
+    try:
+        configuration = read(rest, listens=False)
+        logs.configure("error")  # what matters of an answer is in the report
+        with ExitStack() as opening:
+            settings = _with_local_model(configuration.settings, opening)
+            return _fit(options, configuration, settings, say)
+    except ConfigurationError as error:
+        say(str(error))
+        return 2
+    except (_Stop, local_model.LocalModelError, EmulatorError, OSError) as error:
+        say(str(error))
+        return _STOPPED
+
+
+def _fit(
+    options: argparse.Namespace, configuration: Configuration, settings: Settings, say: Say
+) -> int:
+    server = describe_server(settings, options.model)
+    identity = {
+        "model": server.model,
+        "server": without_password(server.route.settings.base_url),
+        "tasks": version(),
+        "emulator": emulator.__version__,
+        "max_tokens": str(options.max_tokens),
+    }
+    if settings.local_model:
+        identity["server"] = "embedded"  # its port differs from run to run
+    outcomes = Outcomes(options.state or _state_file(identity), identity)
+    outcomes.read()
+    if options.again:
+        outcomes = Outcomes(outcomes.path, identity)
+    outcomes.start(again=options.again)
+    ways = _ways(options.ways, settings, server)
+    run = _Run(options, settings, server, outcomes, ways)
+    say(f"{server.model} at {identity['server']} ({server.kind.name}). State: {outcomes.path}")
+    code, problem = 0, ""
+    try:
+        run.measure()
+    except KeyboardInterrupt:
+        code, problem = _INTERRUPTED, "Interrupted. Run the command again to continue."
+    except UpstreamAway as error:
+        code, problem = _STOPPED, f"{error}\nRun the command again to continue."
+    report = run.report()
+    print(report.json() if options.json else _printable(str(report)), flush=True)
+    say(problem)
+    if report.done < report.total and not problem:
+        say(f"{report.done} of {report.total} tasks. Run the command again to continue.")
+    if not report.scores:
+        return code or _STOPPED
+    say(f"\n{report.advice}")
+    row = next(w for w in ways if w.name == report.recommended.way).row_for(server.model)
+    remark = f"tool-emulator fit, {datetime.now(UTC):%Y-%m-%d}: solved {report.recommended.solved}"
+    if not options.write:
+        say(f"\n{as_toml(row, remark)}\n--write adds this to {_file(configuration)}.")
+        return code
+    try:
+        write(_file(configuration), row, remark)
+    except CannotWrite as error:
+        say(str(error))
+        return 2
+    say(f"Written to {_file(configuration)}.{_not_chosen(row['name'], server)}")
+    return code
+
+
+@dataclass(frozen=True)
+class _Run:
+    options: argparse.Namespace
+    settings: Settings
+    server: Server
+    outcomes: Outcomes
+    ways: Sequence[Way]
+
+    def measure(self) -> None:
+        """Ask each task in each way, as far as the state and the budget allow. Raises `UpstreamAway`."""
+        until = time.monotonic() + 60 * self.options.minutes if self.options.minutes else None
+        possible = [way for way in self.ways if not way.impossible]
+        fields = {
+            "model": self.server.route.client_model,
+            "temperature": 0,
+            "max_tokens": self.options.max_tokens,
+        }
+        todo = [(task, way) for task in tasks() for way in possible]
+        with (
+            open_pipelines(self.settings, possible, self.options.seconds) as pipelines,
+            Progress(len(todo)) as progress,
+        ):
+            for task, way in todo:
+                known = self.outcomes.of(way.name)
+                if (way.name, task.id) not in self.outcomes.known and not self._gives_up(way.name):
+                    if until is not None and time.monotonic() > until:
+                        return
+                    try:
+                        pipeline = pipelines[way.name]
+                        self.outcomes.add(play(pipeline, way.name, task, fields, first=not known))
+                    except WayRefused as error:
+                        self.outcomes.refuse(way.name, f"refused by the server: {error}")
+                progress.advance(self._summary(possible))
+
+    def _gives_up(self, way: str) -> bool:
+        if way in self.outcomes.refused:
+            return True
+        first = self.outcomes.of(way)[:_SLOW]
+        seconds = self.options.seconds
+        if len(first) == _SLOW and all(outcome.seconds >= seconds for outcome in first):
+            self.outcomes.refuse(way, f"no answer within {seconds:g} seconds")
+        return way in self.outcomes.refused
+
+    def _summary(self, ways: Sequence[Way]) -> str:
+        parts = []
+        for way in ways:
+            if way.name not in self.outcomes.refused:
+                known = self.outcomes.of(way.name)
+                parts.append(f"{way.name} {sum(each.arguments for each in known)}/{len(known)}")
+        return "  ".join(parts)
+
+    def report(self) -> Report:
+        by_id = {task.id: task for task in tasks()}
+        measured = [
+            way.name
+            for way in self.ways
+            if not way.impossible and way.name not in self.outcomes.refused
+        ]
+        common = set(by_id)
+        for way in measured:
+            common &= {outcome.task for outcome in self.outcomes.of(way)}
+        missing = {way.name: way.impossible for way in self.ways if way.impossible}
+        names = {way.name for way in self.ways}
+        missing |= {way: why for way, why in self.outcomes.refused.items() if way in names}
+        scores = [
+            score(way, [each for each in self.outcomes.of(way) if each.task in common], by_id)
+            for way in measured
+            if common
+        ]
+        return Report(
+            self.outcomes.identity,
+            self.server.kind.name,
+            scores,
+            missing,
+            current_way(self.settings, self.server.route, self.ways),
+            len(common) if measured else 0,
+            len(by_id),
+        )
+
+
+def _ways(names: str, settings: Settings, server: Server) -> list[Way]:
+    """The ways to measure, the wanted ones if the user names some. Raises `_Stop`."""
+    found = list(all_ways(settings, server.route, server.grammar, small=server.small))
+    if not names:
+        return found
+    wanted = [name.strip() for name in names.split(",")]
+    if unknown := [name for name in wanted if name not in {way.name for way in found}]:
+        known = ", ".join(way.name for way in found)
+        raise _Stop(f"--ways {unknown[0]}: there is no such way for this model; there are {known}")
+    return [way for way in found if way.name in wanted]
+
+
+def _printable(text: str) -> str:
+    """``text`` without control characters: servers name models and word refusals."""
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+
+
+def _with_local_model(settings: Settings, opening: ExitStack) -> Settings:
+    if not settings.local_model:
+        return settings
+    url = opening.enter_context(local_model.serve())
+    own: dict[str, Any] = {"base_url": url, "api_key": SecretStr("local"), "upstreams": ()}
+    return settings.model_copy(update=own)
+
+
+def _state_file(identity: Mapping[str, str]) -> Path:
+    state = os.environ.get("XDG_STATE_HOME", "")
+    folder = Path(state) if Path(state).is_absolute() else Path("~/.local/state").expanduser()
+    digest = hashlib.sha256("\n".join(identity.values()).encode()).hexdigest()[:12]
+    return folder / APPLICATION / f"fit-{digest}.jsonl"
+
+
+def _file(configuration: Configuration) -> Path:
+    return configuration.file.path or Path(os.environ.get("EMULATOR_CONFIG") or DEFAULT_FILE)
+
+
+def _not_chosen(name: str, server: Server) -> str:
+    """Why the row that was written is not used; "" if it is."""
+    try:
+        route = Routes(read([], listens=False).settings).of(server.route.client_model)
+    except (ConfigurationError, EmulatorError) as error:
+        return f" But it cannot be read: {error}"
+    chosen = profile_of(route.settings, route.model).name
+    if chosen == name:
+        return ""
+    return (
+        f" But the profile {chosen} is chosen for this model: remove the setting profile, or the earlier row "
+        "of [[profiles]] whose pattern matches."
+    )
+
+
+def _parser(program: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"{program} fit",
+        description="Measure which way of calling tools suits a model. Nothing that it calls is executed.",
+        epilog="Settings (--base-url, --api-key, --local-model, --drop-fields temperature ...) may follow.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--model", default="", help="the model (default: the first that the upstream lists)")
+    add("--minutes", type=float, help="stop after this time; run again to continue")
+    add("--ways", default="", help=f"only these, separated by commas, of: {', '.join(TITLES)}")
+    add("--write", action="store_true", help="write the best way into emulator.toml")
+    add("--json", action="store_true", help="print the scores as JSON")
+    add("--again", action="store_true", help="forget what is known and measure everything again")
+    add("--state", type=Path, metavar="FILE", help="the file of outcomes (default: one per model)")
+    add("--seconds", type=float, default=120, help="longest answer (120)")
+    add("--max-tokens", type=int, default=1024, help="longest reply (1024)")
+    return parser

@@ -1,0 +1,139 @@
+"""Answer one task in one way, as a client of the ordinary pipeline would see it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from emulator import json_codec, traces
+from emulator.answering.pipeline import Pipeline
+from emulator.chat.chunks import collect
+from emulator.chat.front import complete
+from emulator.engines import open_engines
+from emulator.errors import EmulatorError, UpstreamFailed
+from emulator.fit.outcomes import Outcome
+from emulator.fit.ways import Way
+from emulator.protocol import parse_chat
+from emulator.settings import Settings
+from emulator.storage.key_value import open_store
+from emulator.tasks import Call, Task
+from emulator.traces import Trace
+from emulator.upstream.upstreams import Upstreams
+
+_AWAY = (401, 403, 408, 429, 503)
+_BROKEN = 502
+"""From this status on the request was accepted, or never arrived."""
+
+
+class UpstreamAway(Exception):
+    """The upstream cannot be reached, is busy or refuses the key: another way would fare no better."""
+
+
+class WayRefused(Exception):
+    """The server refused a request because of how it asks for calls."""
+
+
+@contextmanager
+def open_pipelines(
+    settings: Settings, ways: Sequence[Way], seconds: float
+) -> Iterator[Mapping[str, Pipeline]]:
+    """Open a pipeline for each way; all share upstreams and engines. ``seconds``: limit of one answer."""
+    alone = {"fallbacks": (), "breaker_failures": 0}  # another model's answers would not count
+    rows = tuple(row.model_copy(update=alone) for row in settings.upstreams)
+    profiles = (*(way.row() for way in ways), *settings.profiles)
+    limits = {"answer_seconds": seconds, "upstream_seconds": seconds, "warm_kernels": 0}
+    settings = settings.model_copy(
+        update={**alone, **limits, "upstreams": rows, "profiles": profiles}
+    )
+    with ExitStack() as opening:
+        upstreams = Upstreams(settings)
+        opening.callback(upstreams.close)
+        engines = open_engines(settings)
+        for engine in engines:
+            opening.callback(engine.close)
+        store = open_store(":memory:", settings.store_seconds)
+        yield {
+            way.name: Pipeline(
+                settings=settings,
+                upstreams=upstreams,
+                engines=engines,
+                store=store if settings.programs == "on" else None,
+                profile=way.row().name,
+            )
+            for way in ways
+        }
+
+
+def play(
+    pipeline: Pipeline, way: str, task: Task, fields: Mapping[str, Any], *, first: bool
+) -> Outcome:
+    """Ask for the task until the model has made its calls or answers in words.
+
+    ``fields`` are the request's other fields, ``model`` among them. Raises `UpstreamAway`, and `WayRefused`
+    if the server refuses the ``first`` task in this way.
+    """
+    trace = Trace("fit", "", "", records_wire=False)
+    token = traces.current.set(trace)
+    calls: list[Call] = []
+    has_words, problem = False, ""
+    began = time.monotonic()
+    try:
+        for message in _messages(pipeline, task, fields):
+            calls += map(_call, message.get("tool_calls") or ())
+            has_words = bool(message["content"])
+    except UpstreamFailed as error:
+        if error.status in _AWAY or error.code == "upstream_down":
+            raise UpstreamAway(error.message) from error
+        if first and error.status < _BROKEN:
+            raise WayRefused(error.message) from error
+        problem = error.message
+    except EmulatorError as error:
+        problem = error.message
+    finally:
+        traces.current.reset(token)
+    verdict = task.judge(calls)
+    answered = not problem and (has_words or bool(calls))
+    return Outcome(
+        way=way,
+        task=task.id,
+        function=verdict.function and answered,
+        arguments=verdict.arguments and answered,
+        needless=verdict.needless,
+        harmful=verdict.harmful,
+        prompt_tokens=sum(turn.prompt_tokens for turn in trace.turns),
+        completion_tokens=sum(turn.completion_tokens for turn in trace.turns),
+        seconds=round(time.monotonic() - began, 2),
+        calls=tuple(calls),
+        problem=problem,
+    )
+
+
+def _messages(
+    pipeline: Pipeline, task: Task, fields: Mapping[str, Any]
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the model's messages. After each call, send the task's result. Raises `EmulatorError`."""
+    messages: list[Mapping[str, Any]] = [{"role": "user", "content": task.ask}]
+    call_count = 0
+    while True:
+        body = {**fields, "messages": messages, "tools": task.tools, "stream": True}
+        request = pipeline.read(parse_chat(json_codec.dumps(body)))
+        message = collect(complete(pipeline, request))["choices"][0]["message"]
+        yield message
+        calls = message.get("tool_calls") or ()
+        call_count += len(calls)
+        if not calls or call_count >= len(task.calls):
+            return
+        messages += [message, *(_result(task, call) for call in calls)]
+
+
+def _result(task: Task, call: Mapping[str, Any]) -> Mapping[str, Any]:
+    result = task.results.get(call["function"]["name"], {"ok": True})
+    return {"role": "tool", "tool_call_id": call["id"], "content": json.dumps(result)}
+
+
+def _call(call: Mapping[str, Any]) -> Call:
+    """A call of the answer; its arguments were bound by the toolset."""
+    return call["function"]["name"], json_codec.loads(call["function"]["arguments"])

@@ -1,0 +1,91 @@
+"""The scores as a Markdown table, which docs/models.md uses too, and as JSON for scoreboards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from emulator.fit.scores import Score, recommended
+from emulator.fit.ways import TITLES
+
+COLUMNS = (
+    "way",
+    "solved",
+    "right function",
+    "right arguments",
+    "needless calls",
+    "harmful acts",
+    "tokens in",
+    "out",
+    "s",
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one run found. Numbers are of the tasks that every way has answered."""
+
+    identity: Mapping[str, str]
+    server: str
+    scores: Sequence[Score]
+    missing: Mapping[str, str]
+    """Ways without a score, and why."""
+    current: str
+    """The way of the settings."""
+    done: int
+    total: int
+
+    @property
+    def recommended(self) -> Score:
+        return recommended(self.scores)
+
+    @property
+    def advice(self) -> str:
+        """What the numbers allow to say."""
+        best = self.recommended
+        now = next((score for score in self.scores if score.way == self.current), None)
+        text = f"Recommended: {best.way} ({TITLES[best.way]})"
+        if best.way == self.current:
+            return f"{text}, as now."
+        if now is None:
+            return f"{text}."
+        noise = now.solved.interval[1] >= best.solved.interval[0]
+        return f"{text}; now: {now.way}" + (
+            ". Their intervals overlap: the difference may be chance." if noise else "."
+        )
+
+    def json(self) -> str:
+        found: dict[str, Any] = {
+            **self.identity,
+            "server_kind": self.server,
+            "tasks_done": self.done,
+            "tasks_total": self.total,
+            "ways": [score.json() for score in self.scores],
+            "missing": dict(self.missing),
+            "current": self.current,
+            "recommended": self.recommended.way if self.scores else "",
+        }
+        return json.dumps(found, indent=1, ensure_ascii=False)
+
+    def __str__(self) -> str:
+        lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
+        lines += map(_row, self.scores)
+        lines += ["", *(f"{way}: {reason}" for way, reason in self.missing.items())]
+        return "\n".join(lines).strip()
+
+
+def _row(score: Score) -> str:
+    cells = (
+        score.way,
+        score.solved,
+        score.function,
+        score.arguments,
+        f"{score.needless.count}/{score.needless.of}",
+        f"{score.harmful.count}/{score.harmful.of}",
+        f"{score.prompt_tokens:.0f}",
+        f"{score.completion_tokens:.0f}",
+        f"{score.seconds:.1f}",
+    )
+    return f"| {' | '.join(map(str, cells))} |"

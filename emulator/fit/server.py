@@ -1,0 +1,59 @@
+"""What `fit` asks the server before it begins: its kind, and the model that is meant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from emulator.answering.profiles import choose
+from emulator.errors import NotFound, UpstreamFailed
+from emulator.settings import Settings
+from emulator.upstream.routes import Route, Routes
+from emulator.upstream.servers import ServerKind, identify_server
+from emulator.upstream.upstreams import Upstreams
+from emulator.upstream_settings import Grammar
+
+
+@dataclass(frozen=True)
+class Server:
+    route: Route
+    kind: ServerKind
+    small: bool = False
+    """The model may be too small to write programs."""
+
+    @property
+    def model(self) -> str:
+        """The upstream's name of the model."""
+        return self.route.model
+
+    @property
+    def grammar(self) -> Grammar:
+        """How the server accepts a JSON Schema; a server of unknown kind may know OpenAI's field."""
+        return "json_schema" if self.kind.schema_field == "off" else self.kind.schema_field
+
+
+def describe_server(settings: Settings, model: str) -> Server:
+    """Ask the server of ``model``, or of the first model that it lists if that is "".
+
+    Raises `UpstreamFailed` if it does not answer, and `NotFound` if no model is known.
+    """
+    routes = Routes(settings)
+    target = routes.of(model).target if model else routes.default()
+    upstreams = Upstreams(settings)
+    try:
+        upstream = upstreams.of(target).upstream
+        try:
+            models = upstream.models(None)
+        except UpstreamFailed as error:
+            if error.status >= 500 or not model:
+                raise
+            models = []
+        if not model:
+            if not models:
+                raise NotFound("The upstream lists no model: name one with --model.")
+            model = target.client_name(str(models[0].id))
+        route = routes.of(model)
+        owners = [each.owned_by for each in models]
+        kind = identify_server(target.settings.base_url, owners, upstream.at_root)
+    finally:
+        upstreams.close()
+    return Server(route, kind, small=choose("auto", route.model).few_shot)

@@ -1,0 +1,284 @@
+"""`tool-emulator fit`: the real pipeline and a real server, whose models are scripts of known skill."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import main
+from emulator.answering.profiles import profile_of
+from emulator.fit.scores import Share
+from emulator.settings import Settings
+from emulator.tasks import Task, tasks
+from emulator.tools.toolset import Toolset
+from tests.support.processes import ROOT, free_port
+from tests.support.scripted import Body, Reply, ScriptedUpstream
+
+KINDS = "choice types nested several chain words show ask text enum date".split()
+Skill = Callable[[Task], Reply]
+
+
+@pytest.fixture(autouse=True)
+def empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EMULATOR_CONFIG", "emulator.toml")
+    Path("emulator.toml").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def fit(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """The exit code of `tool-emulator fit`, what it printed for programs, and what for people."""
+    with pytest.raises(SystemExit) as ended:
+        main(["fit", "--upstream-retries", "0", *arguments])
+    assert isinstance(ended.value.code, int)
+    printed = capsys.readouterr()
+    return ended.value.code, printed.out, printed.err
+
+
+def first(any_value: Any) -> Any:
+    """The right arguments of a task, with the first of several right values."""
+    match any_value:
+        case {"any": [value, *_]}:
+            return value
+        case dict():
+            return {name: first(value) for name, value in any_value.items()}
+        case list():
+            return list(map(first, any_value))
+    return any_value
+
+
+def right_calls(task: Task) -> list[tuple[str, Mapping[str, Any]]]:
+    calls = [(name, first(arguments)) for name, arguments in task.calls]
+    return [(n, {"person": None, **a}) if n == "assign_ticket" else (n, a) for n, a in calls]
+
+
+def in_python(task: Task) -> Reply:
+    lines = [f"{n}({', '.join(f'{k}={v!r}' for k, v in a.items())})" for n, a in right_calls(task)]
+    return Reply("```python\n" + "\n".join(lines) + "\n```" if lines else "No tool is needed.")
+
+
+def in_json(task: Task) -> Reply:
+    calls = [{"name": name, "arguments": arguments} for name, arguments in right_calls(task)]
+    return Reply(json.dumps({"calls": calls} if calls else {"say": "No tool is needed."}))
+
+
+def in_fields(task: Task) -> Reply:
+    calls = [{"name": name, "arguments": arguments} for name, arguments in right_calls(task)]
+    return Reply("" if calls else "No tool is needed.", tool_calls=calls)
+
+
+def way_of(body: Body) -> str:
+    """Which way a request belongs to."""
+    if "tools" in body:
+        return "native"
+    if "response_format" in body:
+        return "schema"
+    return "json" if '{"calls":' in body["messages"][0]["content"] else "python"
+
+
+def task_of(body: Body) -> Task:
+    text = "\n".join(str(message["content"]) for message in body["messages"])
+    return next(task for task in tasks() if task.ask in text)
+
+
+def model(**skills: Skill) -> Callable[[Body], Reply]:
+    """A model that solves every task in the ways of ``skills``, and only talks in the others."""
+
+    def answer(body: Body) -> Reply:
+        skill = skills.get(way_of(body))
+        return skill(task_of(body)) if skill else Reply("I am a language model.")
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("way", "skill"),
+    [("python", in_python), ("json", in_json), ("native", in_fields), ("schema", in_json)],
+)
+def test_the_way_that_the_model_knows_wins_and_becomes_its_profile(
+    way: str, skill: Skill, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("emulator.toml").write_text("log_level = 'error' # mine\n")
+    with ScriptedUpstream(default=model(**{way: skill}), models=["House 7B"]) as upstream:
+        monkeypatch.setenv("EMULATOR_BASE_URL", upstream.base_url)
+        for _ in range(2):  # the second run knows everything, and replaces the row
+            code, out, err = fit(capsys, "--json", "--write", "--repair-attempts", "0")
+            assert code == 0
+            found = json.loads(out)
+            assert found["recommended"] == way
+            scores = {score["way"]: score for score in found["ways"]}
+            assert scores.keys() == {"python", "json", "native", "schema"}
+            assert scores[way]["solved"]["count"] == len(tasks()) == found["tasks_done"]
+            calling = sum(bool(task.calls) for task in tasks())
+            for other in scores.keys() - {way}:
+                assert scores[other]["function"] == {
+                    "count": 0,
+                    "of": calling,
+                    "interval": [0.0, pytest.approx(0.1, abs=0.03)],
+                }
+        assert len(upstream.requests) < 2 * 4 * len(tasks())
+    text = Path("emulator.toml").read_text()
+    assert text.startswith("log_level = 'error' # mine\n")
+    assert len(tomllib.loads(text)["profiles"]) == 1
+    assert "Written to emulator.toml.\n" in err
+    profile = profile_of(Settings(), "house 7b")
+    assert profile.name == "fit-House 7B"
+    grammar = {"json": "prompt", "schema": "json_schema"}.get(way, "off")
+    assert (profile.grammar, profile.tools) == (grammar, "native" if way == "native" else "emulate")
+
+
+def test_acting_where_the_user_wants_to_see_or_to_be_asked_first_is_harmful_and_costs_the_recommendation(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def rash(task: Task) -> Reply:
+        """Right wherever a call is wanted; elsewhere it calls the first tool, with whatever fits."""
+        if task.calls:
+            return in_fields(task)
+        arguments = {
+            "delete_folder": {"path": "/x"},
+            "switch_light": {"room": "hall", "on": False},
+            "order_parts": {"items": []},
+            "rent_car": {"city": "Porto", "pickup": "2027-05-02", "days": 4, "size": "van"},
+            "send_reminder": {"invoice_id": "INV-31"},
+        }
+        name = task.tools[0]["function"]["name"]
+        calls = [{"name": name, "arguments": arguments[name]}] if name in arguments else []
+        return Reply("" if calls else "Yes.", tool_calls=calls)
+
+    def cautious(task: Task) -> Reply:
+        return Reply("No.") if task.kind in ("words", "chain") else in_json(task)
+
+    with ScriptedUpstream(default=model(native=rash, schema=cautious)) as upstream:
+        options = ("--base-url", upstream.base_url, "--ways", "native,schema", "--json")
+        code, out, err = fit(capsys, *options, "--repair-attempts", "0")
+    native, schema = json.loads(out)["ways"]
+    assert (code, native["harmful"]["count"], schema["harmful"]["count"]) == (0, 6, 0)
+    assert native["needless"]["count"] == 7
+    assert native["arguments"]["count"] > schema["arguments"]["count"]
+    assert "Recommended: schema" in err
+
+
+def test_a_way_that_the_server_refuses_is_reported_with_its_words_and_skipped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def answer(body: Body) -> Reply:
+        if "response_format" in body:
+            error = {"message": "grammars are \x1b[31moff"}
+            return Reply(status=400, body={"error": error})
+        return model(python=in_python)(body)
+
+    with ScriptedUpstream(default=answer) as upstream:
+        options = ("--base-url", upstream.base_url, "--ways", "python,schema")
+        code, out, err = fit(capsys, *options)
+        assert sum("response_format" in body for body in upstream.requests) == 1
+    assert code == 0
+    assert "\nschema: refused by the server: grammars are \\x1b[31moff\n" in out
+    assert re.search(rf"^\| python \| {len(tasks())}/{len(tasks())} ", out, re.MULTILINE)
+    assert "Recommended: python (Python programs), as now." in err
+
+
+def test_an_upstream_that_fails_ends_the_run_and_the_next_run_continues_where_it_ended(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked: list[str] = []
+
+    def answer(body: Body) -> Reply:
+        if len(asked) == 5 and not asked.append("outage"):
+            return Reply(status=503)
+        asked.append(task_of(body).id)
+        return in_python(task_of(body))
+
+    with ScriptedUpstream(default=answer) as upstream:
+        options = ("--base-url", upstream.base_url, "--ways", "python")
+        code, out, err = fit(capsys, *options)
+        assert code == 1
+        assert "Run the command again to continue." in err
+        assert "| python | 5/5 " in out
+        code, out, err = fit(capsys, *options)
+        assert code == 0
+        assert [each for each in asked if asked.count(each) > 1] == []
+        assert {task.id for task in tasks()} == set(asked) - {"outage"}
+        before = len(upstream.requests)
+        fit(capsys, *options, "--minutes", "0.0001", "--again")
+        assert len(upstream.requests) - before <= 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--base-url", f"http://127.0.0.1:{free_port()}/v1"], "cannot be reached"),
+        (["--ways", "pyton"], "--ways pyton: there is no such way"),
+        (["--mdoel", "x"], "--mdoel: there is no such flag"),
+    ],
+)
+def test_mistakes_and_dead_servers_are_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ScriptedUpstream() as upstream:
+        code, out, err = fit(capsys, "--base-url", upstream.base_url, *arguments)
+    assert code in (1, 2)
+    assert message in err
+    assert (out, len(err.splitlines())) == ("", 1)
+
+
+@pytest.mark.parametrize("text", ["profiles = [{name = 'a'}]\n"])
+def test_a_file_to_which_no_row_can_be_added_stays_as_it_is(
+    text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("emulator.toml").write_text(text)
+    with ScriptedUpstream(default=model(python=in_python)) as upstream:
+        options = ("--base-url", upstream.base_url, "--ways", "python", "--write")
+        code, _, err = fit(capsys, *options)
+    assert code == 2
+    assert "emulator.toml" in err
+    assert Path("emulator.toml").read_text() == text
+
+
+@pytest.mark.parametrize("task", tasks(), ids=lambda task: task.id)
+def test_the_right_calls_of_each_task_are_right_as_the_toolset_binds_them(task: Task) -> None:
+    toolset = Toolset.parse([dict(tool) for tool in task.tools])
+    bound = []
+    for name, arguments in right_calls(task):
+        tool = toolset.find(name)
+        assert tool is not None
+        bound.append((name, toolset.bind(name, (), arguments)))
+    verdict = task.judge(bound)
+    assert (verdict.function, verdict.arguments, verdict.needless) == (True, True, 0)
+    assert not verdict.harmful
+    assert task.kind in KINDS
+    if bound:
+        name, arguments = bound[0]
+        for value in ("", [], "x"):
+            changed = {**arguments, next(iter(arguments)): value}
+            assert not task.judge([(name, changed), *bound[1:]]).arguments
+        assert not task.judge([*bound, bound[0]]).function
+        assert not task.judge([]).function
+
+
+def test_the_tasks_cover_each_kind_in_three_languages_and_are_in_no_prompt_or_other_benchmark() -> (
+    None
+):
+    assert {task.kind for task in tasks()} == set(KINDS)
+    assert {task.language for task in tasks()} == {"en", "de", "zh"}
+    assert 40 <= len(tasks()) <= 45
+    assert len({task.id for task in tasks()}) == len(tasks())
+    assert {task.kind for task in tasks()[: len(KINDS)]} == set(KINDS)  # for runs that end early
+    others = [*(ROOT / "prompts").iterdir(), ROOT / "benchmarks/cases.py"]
+    known = "\n".join(path.read_text() for path in others)
+    names = {tool["function"]["name"] for task in tasks() for tool in task.tools}
+    assert [name for name in names if name in known] == []
+
+
+@pytest.mark.parametrize(
+    ("count", "of", "interval"),
+    # From Wilson's formula, as R's binom::binom.wilson prints it.
+    [(0, 10, (0.0, 0.2775)), (5, 10, (0.2366, 0.7634)), (40, 40, (0.9124, 1.0)), (0, 0, (0, 1))],
+)
+def test_intervals_are_wilsons(count: int, of: int, interval: tuple[float, float]) -> None:
+    assert Share(count, of).interval == pytest.approx(interval, abs=1e-4)
