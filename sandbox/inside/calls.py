@@ -9,8 +9,9 @@ time:
   of the results of its first calls (the host decides how many); or `REFUSED` followed by the reason why the
   first call is refused.
 
-Only the main thread of the process to which the functions were offered may ask. Other threads would receive
-each other's replies.
+Only the main thread of the process to which the functions were offered may ask, and only while a piece of
+code runs. Other threads would receive each other's replies; and between two pieces the host reads nothing, so
+the kernel would wait forever.
 
 Stops: nothing. The host does not trust a call that comes from here.
 """
@@ -21,6 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,12 +55,24 @@ class _Host:
 
 _hosts: list[_Host] = []
 """The current one, if any."""
+_pieces: list[Context] = []
+"""The context of the piece that runs, if any. ipykernel reads from it which request a call belongs to: a task
+that an earlier cell started has the context of that cell."""
 
 
 def connect(ask: Callable[[str], str], marker: str) -> None:
     """Use `ask`, Jupyter's `raw_input`, for the calls of this thread."""
     waited = seconds_waited()
     _hosts[:] = [_Host(ask, marker, threading.get_ident(), os.getpid(), waited)]
+
+
+def start_piece() -> None:
+    """Accept calls, as those of the piece that starts now."""
+    _pieces[:] = [copy_context()]
+
+
+def end_piece() -> None:
+    _pieces.clear()
 
 
 def in_main_thread() -> bool:
@@ -81,7 +95,7 @@ def request(payload: str) -> Any:
     host = _hosts[0]
     began = time.monotonic()
     try:
-        reply = host.ask(host.marker + payload)
+        reply = _pieces[0].copy().run(host.ask, host.marker + payload)
     finally:
         host.waited += time.monotonic() - began
     if reply.startswith(REFUSED):
@@ -96,12 +110,14 @@ def write_call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str
     """Return a call as JSON: name, args, kwargs, line.
 
     Raises TypeError for an argument that JSON cannot hold, ValueError if the call is too large,
-    RuntimeError in another thread or process than the main one.
+    RuntimeError in another thread or process than the main one, or while no piece of code runs.
     """
     if not in_main_thread():
         raise RuntimeError(
             f"{name}() cannot be called from another thread or process: {ONE_AFTER_THE_OTHER}"
         )
+    if not _pieces:
+        raise RuntimeError(f"{name}() was called while no cell was running: await it in a cell")
     try:
         call = {
             "name": name,

@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any, TypeGuard
 
 from sandbox.inside.calls import OFFERED
-from sandbox.inside.tasks import PendingCall, drop_all, settled, wait_together
+from sandbox.inside.tasks import PendingCall, settled, wait_together
 from sandbox.inside.values import AWAITED
 
 _PENDING, _TOGETHER = "_pending_", "_together_"
@@ -53,7 +53,6 @@ def _pending(function: Any, receiver: Any = asyncio) -> Callable[..., Any]:
 
 def _transform(tree: ast.AST) -> ast.AST:
     """Change a cell. Not recursive: a sum of 500 terms is nested deeper than Python's stack."""
-    drop_all()
     for node in [*ast.walk(tree)]:  # parents come before their children
         match node:
             case ast.Await(value=value):

@@ -16,6 +16,7 @@ believes no message beyond its shape, and a hostile program can at most forge a 
 """
 
 # ruff: noqa: SLF001 - IPython has no public way to these
+import asyncio
 import contextlib
 import importlib
 import json
@@ -29,12 +30,28 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 
 from sandbox.inside import threads
-from sandbox.inside.calls import OFFERED, PIECES, connect, request, write_call
+from sandbox.inside.calls import (
+    OFFERED,
+    PIECES,
+    connect,
+    end_piece,
+    request,
+    start_piece,
+    write_call,
+)
 from sandbox.inside.cells import change_cells
 from sandbox.inside.clock import freeze
 from sandbox.inside.files import files, libraries, own_folder, read, remove, write
 from sandbox.inside.loops import use_own_loops
-from sandbox.inside.tasks import PendingCall, change_asyncio, drop_all, send_all, settled
+from sandbox.inside.tasks import (
+    PendingCall,
+    change_asyncio,
+    drop_all,
+    interruptible,
+    send_all,
+    settled,
+    start_cell,
+)
 from sandbox.inside.values import AWAITABLE, AWAITED, VALUE_MIME, plain
 
 __all__ = ["files", "libraries", "offer", "open_session", "prepare", "read", "remove", "write"]
@@ -80,6 +97,8 @@ def open_session(payload: str) -> None:
     threads.take_turns(every_function=options["ordered"])
     if options["ordered"]:
         use_own_loops(shell)
+    shell.kernel._cancel_on_sigint = interruptible
+    shell.events.register("pre_run_cell", _start_piece)
     shell.events.register("post_run_cell", _end_piece)
     if not options["ordered"]:
         change_cells(shell)
@@ -95,15 +114,22 @@ def open_session(payload: str) -> None:
     shell.compile.get_code_name = remember_name
 
 
+def _start_piece(_: Any) -> None:
+    start_piece()
+    start_cell()
+
+
 def _end_piece(result: Any) -> None:
     """Finish the threads and send the calls that a piece started. After an interrupt drop them: the host
     expects no more calls."""
-    interrupted = result is None or isinstance(result.error_in_exec, KeyboardInterrupt)
+    interrupts = KeyboardInterrupt | asyncio.CancelledError
+    interrupted = result is None or isinstance(result.error_in_exec, interrupts)
     if interrupted:
         threads.drop_waiting()
         drop_all()
     threads.finish()
     send_all()
+    end_piece()
 
 
 def offer(payload: str) -> None:

@@ -7,7 +7,7 @@ A cell waits for several calls at the same time in tasks (``asyncio.gather``, ``
     made -> queued: a cell's immediately, a program's when it is awaited, as a coroutine starts
     queued -> done (with a result or an error)
     queued -> dropped: an earlier call of its display failed, its coroutine was cancelled, or the cell was
-    interrupted
+    interrupted, which also cancels the tasks that it created, as `asyncio.run` does
 
 The queue has the calls in the order in which the cell made them. It is sent to the host
 
@@ -25,13 +25,21 @@ Stops: nothing. The host does not trust a call that comes from here.
 
 # ruff: noqa: SLF001 - asyncio has no public way to these
 import asyncio
+import contextlib
 import itertools
+import signal
 import time
 from collections import deque
-from collections.abc import Awaitable, Generator, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from typing import Any
 
-from sandbox.inside.calls import LARGEST_MESSAGE, request, seconds_waited, write_call
+from sandbox.inside.calls import (
+    LARGEST_MESSAGE,
+    in_main_thread,
+    request,
+    seconds_waited,
+    write_call,
+)
 from sandbox.inside.values import ToolError, received
 
 _MOST_CALLS = 64
@@ -99,6 +107,8 @@ _queue: deque[PendingCall] = deque()
 _watched: list[asyncio.AbstractEventLoop] = []
 """The event loop that will send the queue when it is idle."""
 _batches = itertools.count(1)
+_earlier: set[asyncio.Task[Any]] = set()
+"""The tasks of the kernel's event loop that existed when the cell started."""
 
 
 def wait_together(display: Any) -> Any:
@@ -135,10 +145,53 @@ def send_all() -> None:
         _send()
 
 
+def start_cell() -> None:
+    _earlier.clear()
+    _earlier.update(_tasks())
+
+
 def drop_all() -> None:
-    """Forget all pending calls, those of an earlier cell for instance."""
+    """Drop the pending calls of an interrupted cell, and cancel its tasks, which could make others."""
     _queue.clear()
     _watched.clear()
+    for task in _tasks() - _earlier:
+        task.cancel("the cell was interrupted")
+
+
+def _tasks() -> set[asyncio.Task[Any]]:
+    loop = asyncio._get_running_loop()
+    return asyncio.all_tasks(loop) if loop else set()
+
+
+@contextlib.contextmanager
+def interruptible(cell: asyncio.Task[Any]) -> Iterator[None]:
+    """Let an interrupt cancel a cell that awaits something, and the task that runs when it comes.
+
+    Replaces ipykernel's way, which neither wakes an idle event loop nor stops code that never awaits
+    (ipykernel 7.4 with tornado 6.6).
+    """
+    loop = asyncio.get_running_loop()
+
+    def interrupt(*_: Any) -> None:
+        loop.call_soon_threadsafe(cell.cancel)  # also wakes the loop
+        if asyncio.current_task(loop) is not None:
+            raise asyncio.CancelledError
+
+    with _on_interrupt(interrupt):
+        yield
+
+
+@contextlib.contextmanager
+def _on_interrupt(handler: Callable[..., None]) -> Iterator[None]:
+    earlier = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, earlier)
+
+
+def _raise_interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def _send() -> None:
@@ -239,8 +292,12 @@ def _run_nested(main: Any, **kwargs: Any) -> Any:
     """asyncio.run for code that already runs in the kernel's loop: models write it by habit."""
     outer = asyncio.events._get_running_loop()
     asyncio.events._set_running_loop(None)
+    interrupts: Any = contextlib.nullcontext()
+    if in_main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # asyncio's own handler would only cancel the main task, which may never await.
+        interrupts = _on_interrupt(_raise_interrupt)
     try:
-        with asyncio.Runner(**kwargs) as runner:
+        with interrupts, asyncio.Runner(**kwargs) as runner:
             return runner.run(_awaitable(main))
     finally:
         asyncio.events._set_running_loop(outer)

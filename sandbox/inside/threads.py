@@ -194,15 +194,17 @@ def run_waiting() -> None:
             _over[thread] = True
 
 
-def drop_waiting() -> None:
-    _waiting.clear()
+def drop_waiting(*, daemons: bool = False) -> None:
+    """End the threads that wait without running them: all, or only daemons."""
+    for thread in [*_waiting]:
+        if thread.daemon or not daemons:
+            _waiting.remove(thread)
+            _over[thread] = True
 
 
 def finish() -> None:
     """Run the threads that wait at the end of the code, except daemons."""
-    for thread in [*_waiting]:
-        if thread.daemon:
-            _waiting.remove(thread)
+    drop_waiting(daemons=True)
     run_waiting()
 
 
