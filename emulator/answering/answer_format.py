@@ -46,7 +46,8 @@ class AnswerFormat:
         if not isinstance(schema, Mapping):
             place = f"{_PLACE}.json_schema.schema"
             raise BadRequest(f"{place} must be a JSON Schema.", param=place)
-        tool = {"type": "function", "function": {"name": _NAME, "parameters": schema}}
+        function = {"name": _NAME, "parameters": schema, "strict": described.get("strict")}
+        tool = {"type": "function", "function": function}
         try:
             toolset = Toolset.parse([tool])
         except SchemaError as error:

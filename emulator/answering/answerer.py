@@ -111,7 +111,9 @@ class Answerer:
         )
         resumed: ContinuedProgram | EndedProgram | FinalReply | None = None
         if session is not None:
-            resumed = yield from resume_cell(session, self.request.chat.messages)
+            resumed = yield from resume_cell(
+                session, self.request.chat.messages, self.request.toolset
+            )
         resumed = resumed or self._resume_program(driver)
         if isinstance(resumed, FinalReply):
             metrics.TURNS_SAVED.inc()

@@ -33,11 +33,12 @@ from emulator.programs.ended import EndedProgram
 from emulator.programs.failures import Failure
 from emulator.programs.saved import parse_result
 from emulator.protocol import Message
+from emulator.tools.toolset import Toolset
 from sandbox.engine import failed_result
 
 
 def resume_cell(
-    session: InterpreterSession, messages: Sequence[Message]
+    session: InterpreterSession, messages: Sequence[Message], toolset: Toolset
 ) -> Generator[AnswerEvent, None, FinalReply | EndedProgram | None]:
     """Resume the cell whose result ends ``messages``.
 
@@ -50,7 +51,7 @@ def resume_cell(
     )
     if waiting is None or waiting.container_id != session.container.id:
         return None
-    if not shows_calls(messages, waiting.calls):
+    if not shows_calls(messages, waiting.calls, toolset):
         return None
     results = results_of(messages, waiting.calls)
     failures = failures_of(messages, waiting.calls)

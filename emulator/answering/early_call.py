@@ -36,7 +36,16 @@ MAX_HEAD = 32_768
 
 _ANY_TEXT = frozenset({"type", "description", "title", "default", "examples", "$comment"})
 _ANY_OBJECT = frozenset(
-    {"type", "description", "title", "properties", "required", "additionalProperties", "$defs"}
+    {
+        "type",
+        "description",
+        "title",
+        "properties",
+        "required",
+        "additionalProperties",
+        "$defs",
+        "strict",
+    }
 )
 
 

@@ -112,7 +112,11 @@ def _example_call(tool: Tool) -> str:
 
 
 def _parse_call(function: FunctionCall, toolset: Toolset) -> tuple[str, dict[str, Any] | None]:
-    """The Python names of a function and its arguments; None for arguments that are not a JSON object."""
+    """The Python names of a function and its arguments; None for arguments that are not a JSON object.
+
+    Fields that the tool does not accept are left out, since the model did not write them: some frameworks
+    add such fields.
+    """
     tool = toolset.find(function.name)
     name = tool.python_name if tool else function.name.replace("-", "_").replace(".", "_")
     python_names: dict[str, str] = {p.name: p.python_name for p in tool.arguments} if tool else {}
@@ -122,7 +126,11 @@ def _parse_call(function: FunctionCall, toolset: Toolset) -> tuple[str, dict[str
         arguments = None
     if not isinstance(arguments, dict):
         return name, None
-    return name, {python_names.get(str(key), str(key)): value for key, value in arguments.items()}
+    return name, {
+        python_names.get(str(key), str(key)): value
+        for key, value in arguments.items()
+        if tool is None or tool.members.schema_of(str(key)) is not None
+    }
 
 
 def _are_keywords(arguments: Mapping[str, Any]) -> bool:

@@ -12,14 +12,17 @@ from emulator.programs.failures import Failure, failure_of
 from emulator.programs.origin import parsed_call
 from emulator.programs.program import Call
 from emulator.programs.saved import SavedProgram, find, parse_result
-from emulator.protocol import Message
+from emulator.protocol import FunctionCall, Message
 from emulator.storage.key_value import KeyValueStore
+from emulator.tools.toolset import Toolset
 
 #: How often pending calls are sent again while no new result arrives.
 MAX_UNANSWERED_ROUNDS = 2
 
 
-def find_program(messages: Sequence[Message], store: KeyValueStore) -> SavedProgram | None:
+def find_program(
+    messages: Sequence[Message], store: KeyValueStore, toolset: Toolset
+) -> SavedProgram | None:
     """The stored program whose results end ``messages``, in the latest turn that the history shows.
 
     Returns None if there is none, if the history shows its calls with other names or arguments, or if the
@@ -36,21 +39,35 @@ def find_program(messages: Sequence[Message], store: KeyValueStore) -> SavedProg
         if later is not None and later.ids[: len(saved.ids)] == saved.ids:
             saved = later
     calls = {key: one.call for key, one in zip(saved.ids, saved.recorded, strict=True)}
-    if not shows_calls(messages, calls) or _is_superseded(messages, calls):
+    if not shows_calls(messages, calls, toolset) or _is_superseded(messages, calls):
         return None
     return saved
 
 
-def shows_calls(messages: Sequence[Message], calls: Mapping[str, Call]) -> bool:
+def shows_calls(messages: Sequence[Message], calls: Mapping[str, Call], toolset: Toolset) -> bool:
     """Return True if the history has some of ``calls`` (by id), and each with its name and arguments
-    unchanged."""
+    unchanged.
+
+    Fields that the tool does not accept do not count: Langroid adds ``request``, the tool's name.
+    """
     matching_calls = [
         call for message in messages for call in message.tool_calls or () if call.id in calls
     ]
     return bool(matching_calls) and all(
-        parsed_call(call.as_function) == (calls[call.id].name, calls[call.id].arguments)
-        for call in matching_calls
+        _shows(call.as_function, calls[call.id], toolset) for call in matching_calls
     )
+
+
+def _shows(function: FunctionCall | None, call: Call, toolset: Toolset) -> bool:
+    name, arguments = parsed_call(function)
+    tool = toolset.find(call.name)
+    if tool is not None and isinstance(arguments, dict):
+        arguments = {
+            field: value
+            for field, value in arguments.items()
+            if field in call.arguments or tool.members.schema_of(field) is not None
+        }
+    return (name, arguments) == (call.name, call.arguments)
 
 
 def call_positions(messages: Sequence[Message], ids: Collection[str]) -> list[int]:

@@ -88,7 +88,7 @@ def resume(
 ) -> ContinuedProgram | EndedProgram | None:
     """Resume the program whose results end ``messages``. Returns None if ``client`` has none, or if it is
     dropped."""
-    saved = find_program(messages, store)
+    saved = find_program(messages, store, driver.toolset)
     if saved is None:
         return None
     if not saved.origin.matches(client, messages, call_positions(messages, set(saved.ids))[0]):

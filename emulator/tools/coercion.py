@@ -2,7 +2,8 @@
 
 A valid value stays as it is. Models write ``"3"`` for 3 and ``"Celsius"`` for ``"celsius"``; where
 the schema requires an integer or has that choice, nothing else can be meant. If two readings are
-possible, the value stays unchanged and is reported as a problem. Defaults are never filled in.
+possible, the value stays unchanged and is reported as a problem. Defaults are never filled in;
+only null is, where a strict schema demands a member that may be null.
 """
 
 from __future__ import annotations
@@ -111,7 +112,8 @@ class Coercion:
                 member is not None or name in expected.required or self.expanded.admits(None, part)
             ):
                 coerced[name] = self.value(member, part)
-        return coerced
+        omitted = [n for n in expected.properties if n in expected.nulls and n not in coerced]
+        return coerced | dict.fromkeys(omitted)
 
     def value(self, value: Any, schema: Schema, *, wrapped: bool = False) -> Any:
         """Return the one valid value that `value` can mean under `schema`, or `value` itself.

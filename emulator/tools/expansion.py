@@ -17,6 +17,9 @@ from emulator.tools.validator import matcher
 
 Seen = frozenset[str]
 
+#: Keyword of an object in a strict schema, added by `schema_cleaning`.
+STRICT = "strict"
+
 #: Keywords that restrict a value without naming its type: `anyOf: [{required: [a]}, ...]`.
 _MERELY_LIMITING = frozenset({"required", "not", "if", "then", "else", "dependentRequired"})
 
@@ -38,6 +41,10 @@ class Members:
     required: frozenset[str]
     extra: Schema | None
     patterns: dict[str, Schema]
+    nulls: frozenset[str] = frozenset()
+    """Members that are null if the model omits them, and so are not in `required`: in a strict schema
+    every member is required, and an optional one may be null (OpenAI, "Structured model outputs").
+    """
 
     def schema_of(self, name: str) -> Schema | None:
         """Return the schema of the member `name`, or None if the schema does not mention it. JSON
@@ -209,7 +216,18 @@ def members(schema: Schema, definitions: Definitions, seen: Seen = frozenset()) 
         add(part)
     for name in required:
         properties.setdefault(name, {})
-    return Members(properties, frozenset(required), extra, patterns)
+    nulls = {n for n in required if STRICT in view and _is_nullable(properties[n], definitions)}
+    return Members(properties, frozenset(required) - nulls, extra, patterns, frozenset(nulls))
+
+
+def _is_nullable(schema: Schema, definitions: Definitions, seen: Seen = frozenset()) -> bool:
+    """Return True if a schema names null among the types or choices of its value."""
+    view, seen = expand_seen(schema, definitions, seen)
+    if "enum" in view:
+        return None in view["enum"]
+    return "null" in types(view) or any(
+        _is_nullable(branch, definitions, seen) for branch in branches(view)
+    )
 
 
 def _either(one: Schema, other: Schema) -> Schema:

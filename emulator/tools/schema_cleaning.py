@@ -15,6 +15,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from emulator.tools import dialects, names
+from emulator.tools.expansion import STRICT
+from emulator.tools.problems import shorten
 from emulator.tools.schema import (
     SCHEMA_KEYWORDS,
     SCHEMA_LIST_KEYWORDS,
@@ -51,18 +53,20 @@ _PLAIN_KEYWORDS = (
 )
 
 
-def clean_schema(parameters: object, param: str) -> dict[str, Any]:
+def clean_schema(parameters: object, param: str, *, strict: bool = False) -> dict[str, Any]:
     """Return a tool's `parameters` as self-contained JSON Schema 2020-12 of an object.
 
     Absent, null or empty parameters mean a tool without parameters. `param` is the place in the
-    request, for errors: ``tools[0].function.parameters``. Raises SchemaError.
+    request, for errors: ``tools[0].function.parameters``. `strict`: the client's flag, after which
+    a required member that may be null may be omitted (`expansion.Members`). Raises SchemaError.
     """
     if parameters is None or parameters == {}:
         return {"type": "object", "properties": {}}
     guard(parameters, param)
     if not isinstance(parameters, dict):
         raise SchemaError(f"parameters must be an object, not {kind_of(parameters)}", param)
-    cleaned = _Cleaner(parameters, param).clean_schema()
+    _guard_shape(parameters, param)
+    cleaned = _Cleaner(parameters, param, strict=strict).clean_schema()
     guard_application(cleaned, param)
     compile_validator(cleaned, param)
     return cleaned
@@ -71,9 +75,11 @@ def clean_schema(parameters: object, param: str) -> dict[str, Any]:
 class _Cleaner:
     """One pass over one schema. Definitions are cleaned when their first use is found."""
 
-    def __init__(self, root: dict[str, Any], param: str) -> None:
-        self.root = root
+    def __init__(self, root: dict[str, Any], param: str, *, strict: bool) -> None:
+        # A reference must start with "#", so the root's own name has no effect.
+        self.root = {keyword: part for keyword, part in root.items() if keyword != "$id"}
         self.param = param
+        self.strict = strict
         self.definition_names: dict[tuple[str, ...], str] = {}
         self.pending: list[tuple[str, object, str]] = []
 
@@ -119,6 +125,8 @@ class _Cleaner:
         for keyword, clean_keyword in _KEYWORDS.items():
             if keyword in node:
                 clean_keyword(self, cleaned, keyword, node[keyword], at(place, keyword))
+        if self.strict and "required" in cleaned:
+            cleaned[STRICT] = True
         return dialects.apply_nullable(cleaned) if node.get("nullable") is True else cleaned
 
     # One method for each kind of keyword; _KEYWORDS maps the keywords to them.
@@ -243,6 +251,28 @@ _KEYWORDS: dict[str, _Rule] = {
     **dict.fromkeys(("const", "default", "examples"), _Cleaner.data),
     "pattern": _Cleaner.pattern,
 }
+
+
+def _guard_shape(parameters: dict[str, Any], param: str) -> None:
+    """Refuse arguments that are written without a schema around them, ``{"city": {"type": "string"}}``.
+
+    Dropped as unknown keywords, they would leave a tool without arguments.
+    """
+    if parameters.keys() & _STRUCTURE:
+        return
+    is_schema = not parameters.keys().isdisjoint(_KEYWORDS)
+    for name, part in parameters.items():
+        if name.startswith(("$", "x-")) or name in _KEYWORDS.keys() - {"title", "description"}:
+            continue
+        if not is_schema or (isinstance(part, dict) and "type" in part):
+            message = 'is not a keyword of JSON Schema; arguments belong in "properties"'
+            raise SchemaError(f'"{shorten(name)}" {message}', at(param, name))
+
+
+#: Keywords that define the members of an object.
+_STRUCTURE = frozenset(
+    {"$ref", "additionalProperties", "definitions", *SCHEMA_MAP_KEYWORDS, *SCHEMA_LIST_KEYWORDS}
+)
 
 
 def _as_object(root: dict[str, Any], definitions: Definitions, param: str) -> dict[str, Any]:

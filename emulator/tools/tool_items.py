@@ -46,10 +46,12 @@ def read_item(item: Mapping[str, Any], place: str, taken: Collection[str]) -> To
     description = inside.get("description")
     if description is not None and not isinstance(description, str):
         raise SchemaError("description must be text", f"{place}.description")
-    written, grammar = inside.get("parameters"), None
+    field = _parameter_field(inside)
+    written, grammar = inside.get(field), None
     if kind == "custom":
         written, grammar = custom_input(inside, place)
-    parameters = schema_cleaning.clean_schema(written, f"{place}.parameters")
+    strict = inside.get("strict") is True
+    parameters = schema_cleaning.clean_schema(written, f"{place}.{field}", strict=strict)
     effect = effect_of(
         name,
         description or "",
@@ -60,6 +62,21 @@ def read_item(item: Mapping[str, Any], place: str, taken: Collection[str]) -> To
     )
     returns = find_return_type(description or "", inside, item)
     return Tool(name, "", description or "", parameters, (), kind, effect, returns, grammar)
+
+
+def with_parameters(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The item of a function with its schema in ``parameters``, as other servers expect it."""
+    function = item.get("function")
+    if not isinstance(function, Mapping) or (field := _parameter_field(function)) == "parameters":
+        return item
+    renamed = {("parameters" if name == field else name): v for name, v in function.items()}
+    return {**item, "function": renamed}
+
+
+def _parameter_field(function: Mapping[str, Any]) -> str:
+    """The field that holds a function's schema: OpenAI's, Anthropic's or MCP's."""
+    fields = ("parameters", "input_schema", "inputSchema")
+    return next((field for field in fields if function.get(field) is not None), "parameters")
 
 
 def _is_name(name: str) -> bool:

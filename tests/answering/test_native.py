@@ -352,6 +352,17 @@ def test_a_right_reply_and_its_request_pass_untouched(
     assert sent["messages"] == history
 
 
+def test_a_schema_in_another_field_is_sent_where_servers_expect_it(
+    native: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(Reply("Hello!"))
+    function = {"name": "f", "input_schema": {"type": "object", "properties": {}}}
+    tools: Any = [{"type": "function", "function": function}]
+    native.chat.completions.create(model="m", messages=QUESTION, tools=tools)
+    sent = upstream.requests[0]["tools"][0]["function"]
+    assert sent == {"name": "f", "parameters": function["input_schema"]}
+
+
 def test_fields_that_are_null_inside_of_tools_stay(
     native: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:

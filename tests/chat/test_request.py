@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from emulator.answering.stop_filter import StopFilter
 from tests.conftest import StartProxy
-from tests.support.chat import ASK, BOTH, LONDON, calls
+from tests.support.chat import ASK, BOTH, LONDON, calls, plain
 from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER, SEND_MAIL
@@ -276,7 +276,42 @@ def test_images_in_a_tool_result_reach_the_model(
     assert parts[1] == image
 
 
+@pytest.mark.parametrize("tools", [None, [GET_WEATHER]], ids=["alone", "with tools"])
+def test_a_strict_answer_may_omit_what_may_be_null(
+    client: openai.OpenAI, upstream: ScriptedUpstream, tools: Any
+) -> None:
+    """browser-use asks for its agent's whole output in this form."""
+    properties = {"thinking": {"anyOf": [{"type": "string"}, {"type": "null"}]}, "goal": {}}
+    schema = {"type": "object", "properties": properties, "required": [*properties]}
+    form = {"type": "json_schema", "json_schema": {"name": "o", "strict": True, "schema": schema}}
+    upstream.reply('{"goal": "g"}')
+    extra = {"tools": tools} if tools else {}
+    answer = plain(client, model="m", messages=ASK, response_format=form, **extra)
+    text = answer.choices[0].message.content
+    assert json.loads(text or "") == {"goal": "g", "thinking": None}
+
+
+@pytest.mark.parametrize("field", ["input_schema", "inputSchema"])
+def test_a_function_may_name_its_schema_as_anthropic_or_mcp_does(
+    client: openai.OpenAI, upstream: ScriptedUpstream, field: str
+) -> None:
+    upstream.reply('```python\nget_weather(location="Oslo")\n```')
+    described = GET_WEATHER["function"]
+    renamed = {field: described["parameters"], "name": "get_weather", "parameters": None}
+    tools: Any = [{"type": "function", "function": renamed}]
+    answer = plain(client, model="m", messages=ASK, tools=tools)
+    assert calls(answer) == [("get_weather", {"location": "Oslo"})]
+    assert "location: str" in upstream.requests[0]["messages"][0]["content"]
+
+
+SHAPELESS = {"location": {"type": "string"}}
 BAD: list[tuple[dict[str, Any], str]] = [
+    (
+        {"tools": [{"type": "function", "function": {"name": "f", "parameters": SHAPELESS}}]},
+        "tools[0].function.parameters.location",
+    ),
+    ({"tools": [{"name": "f", "input_schema": SHAPELESS}]}, "tools[0].input_schema.location"),
+    ({"functions": [{"name": "f", "inputSchema": SHAPELESS}]}, "functions[0].inputSchema.location"),
     ({"response_format": {"type": "yaml"}}, "response_format.type"),
     ({"response_format": {"type": "json_schema"}}, "response_format.type"),
     (

@@ -198,6 +198,32 @@ ABANDONED: list[tuple[str, Callable[[list[Any], Any], list[Any]]]] = [
 ]
 
 
+def with_field(message: dict[str, Any], name: str) -> dict[str, Any]:
+    """The message, with one more field in the arguments of each call."""
+    changed: dict[str, Any] = json.loads(json.dumps(message))
+    for call in changed["tool_calls"]:
+        arguments = json.loads(call["function"]["arguments"])
+        call["function"]["arguments"] = json.dumps({**arguments, name: "search"})
+    return changed
+
+
+def test_a_program_goes_on_though_a_framework_adds_a_field_to_the_arguments(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    """Langroid writes the tool's name into the arguments, as ``request``."""
+    upstream.reply(CHAIN, "The model is asked.")
+    messages, message = started(client)
+    messages = [messages[0], with_field(messages[1], "request")]
+    messages.append(result(message.tool_calls[0], HITS))
+    answer = plain(client, model="m", messages=messages, tools=TOOLS)
+    assert calls(answer) == [("book", {"id": "a2"})]
+    messages += [with_field(answer.choices[0].message.model_dump(), "note")]
+    messages.append(result(answer.choices[0].message.tool_calls[0], "{}"))
+    asked = plain(client, model="m", messages=messages, tools=TOOLS)
+    assert asked.choices[0].message.content == "The model is asked."
+    assert 'search(to="Oslo")' in upstream.requests[1]["messages"][2]["content"]
+
+
 @pytest.mark.parametrize("change", [row[1] for row in ABANDONED], ids=[row[0] for row in ABANDONED])
 def test_a_history_that_does_not_fit_is_an_ordinary_turn(
     client: openai.OpenAI, upstream: ScriptedUpstream, change: Any

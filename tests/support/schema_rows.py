@@ -241,6 +241,7 @@ DEFAULTS: list[Row] = [
         ({}, "anything"),
     )
 ] + [
+    ("only remarks", {"$schema": "s", "title": "T", "description": "d", "x-order": {"type": "a"}}, {}, {}),
     ("required with a default", one({"type": "integer", "default": 1}), {}, 'missing argument "x" (int)'),
     ("a nested default", one(PERSON | {"properties": {"name": {"type": "string"}, "age": {"default": 3}}}), {"x": {"name": "a"}}, {"x": {"name": "a"}}),
     ("required after optional", {"type": "object", "properties": {"a": {"type": "integer"}, "x": {"type": "string"}}, "required": ["x"]}, {"x": "s"}, {"x": "s"}),
@@ -270,6 +271,20 @@ REFERENCES: list[Row] = [
     ("a scalar or a list of itself", one({"$ref": "#/$defs/J"}, **{"$defs": {"J": {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"$ref": "#/$defs/J"}}]}}}), {"x": "a"}, "x: expected"),
     ("a recursive union, right", one({"$ref": "#/$defs/Filter"}, **{"$defs": {"Filter": FILTER}}), {"x": deep_filter(12, 1)}, {"x": deep_filter(12, 1)}),
     ("a recursive union, wrong deep inside", one({"$ref": "#/$defs/Filter"}, **{"$defs": {"Filter": FILTER}}), {"x": deep_filter(12, "b")}, '.value: expected int, found "b"'),
+    (
+        "griptape's schema, whose root has an $id",
+        {
+            "type": "object",
+            "properties": {"expression": {"description": "Arithmetic expression", "type": "string"}},
+            "required": ["expression"],
+            "additionalProperties": False,
+            "$id": "Parameters Schema",
+            "$schema": "http://json-schema.org/draft-07/schema#",
+        },
+        {"expression": "1"},
+        {"expression": "1"},
+    ),
+    ("an $id beside references", {"$id": "https://h/s", "properties": {"x": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "integer"}}}, {"x": "1"}, {"x": 1}),
     ("arguments behind a reference", {"$ref": "#/$defs/Args", "$defs": {"Args": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}}}, {"x": "1"}, {"x": 1}),
     ("a definition that is itself or a number", one({"$ref": "#/$defs/A"}, **{"$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "integer"}]}}}), {"x": 3}, {"x": 3}),
     ("forty references in a row", one({"$ref": "#/$defs/D0"}, **{"$defs": chain(40, lambda ref: ref)}), {"x": "3"}, {"x": 3}),

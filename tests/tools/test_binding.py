@@ -232,6 +232,45 @@ def test_arguments_find_their_parameters(
         assert str(caught.value) == outcome
 
 
+NULLABLE = {
+    "type": "object",
+    "properties": {
+        "goal": {"type": "string"},
+        "plan": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "unit": {"type": ["string", "null"], "enum": ["C", "F", None]},
+        "steps": {"type": "array", "items": {"$ref": "#/$defs/Step"}},
+    },
+    "required": ["goal", "plan", "unit", "steps"],
+    "additionalProperties": False,
+    "$defs": {
+        "Step": {
+            "type": "object",
+            "properties": {"do": {"type": "string"}, "at": {"$ref": "#/$defs/Time"}},
+            "required": ["do", "at"],
+            "additionalProperties": False,
+        },
+        "Time": {"type": ["integer", "null"]},
+    },
+}
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_in_a_strict_schema_an_omitted_nullable_member_is_null(strict: bool) -> None:
+    tool = {"name": "tool", "parameters": NULLABLE, "strict": strict}
+    tools = Toolset.parse([{"type": "function", "function": tool}])
+    written = {"goal": "x", "steps": [{"do": "y"}]}
+    if strict:
+        assert tools.check("tool", 0, list(written)) == ()
+        bound = {"goal": "x", "steps": [{"do": "y", "at": None}], "plan": None, "unit": None}
+        assert tools.bind("tool", [], written) == bound
+        assert [*tools.bind("tool", [], {"goal": "x", "steps": []})][2:] == ["plan", "unit"]
+    else:
+        with pytest.raises(BindError, match='missing argument "plan"'):
+            tools.bind("tool", [], written)
+    with pytest.raises(BindError, match='missing argument "goal"'):
+        tools.bind("tool", [], {"steps": []})
+
+
 @pytest.mark.parametrize(
     ("positional", "keywords", "messages"),
     [

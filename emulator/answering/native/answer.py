@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from emulator import metrics
@@ -24,6 +24,7 @@ from emulator.answering.usage_counter import UsageCounter
 from emulator.answering.verdicts import UnusableReply
 from emulator.events import RelayedChunk, UpstreamAccepted
 from emulator.programs.driver import Driver
+from emulator.tools.tool_items import with_parameters
 from emulator.upstream.interface import Chunk
 from emulator.upstream.upstreams import AnswerUpstream
 from sandbox.engine import Engine, fresh_seed
@@ -37,7 +38,8 @@ def may_be_native(request: AnswerRequest) -> bool:
 
 
 def native_request(request: AnswerRequest) -> tuple[list[ModelMessage], dict[str, Any]]:
-    """The client's messages and fields unchanged, without fields that the upstream rejects."""
+    """The client's messages and fields unchanged, without fields that the upstream rejects and with tools'
+    schemas where OpenAI has them."""
     chat, profile = request.chat, request.profile
     sent = chat.model_dump(exclude_unset=True, exclude_none=True, by_alias=True)
     withheld = profile.withholds(request.settings.drop_fields) | {
@@ -53,10 +55,11 @@ def native_request(request: AnswerRequest) -> tuple[list[ModelMessage], dict[str
     return messages, profile.rename_fields(fields) | {"stream_options": {"include_usage": True}}
 
 
-def _plain(tool: dict[str, Any], request: AnswerRequest) -> dict[str, Any]:
-    """A client's tool unchanged; a hosted one without the fields that upstreams do not know."""
+def _plain(tool: dict[str, Any], request: AnswerRequest) -> Mapping[str, Any]:
+    """A client's tool with its schema in ``parameters``; a hosted one without the fields that upstreams do
+    not know."""
     if tool not in [hosted.definition for hosted in request.hosted.tools]:
-        return tool
+        return with_parameters(tool)
     known = ("name", "description", "parameters", "strict")
     function = {name: value for name, value in tool["function"].items() if name in known}
     return {**tool, "function": function}
