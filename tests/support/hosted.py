@@ -19,14 +19,14 @@ SERVER: dict[str, Any] = {"type": "mcp", "server_label": "shop"}
 class HostedFunctions:
     """Offers ``functions`` to each request that names the server ``shop``. Each call runs in its own thread.
 
-    ``made`` are the calls that have begun, ``f(a=1)``; ``cancelled`` those that were cancelled.
+    ``made`` are the calls that have begun, ``f(a=1)``; ``is_cancelled`` is set when one was cancelled.
     """
 
     functions: Mapping[str, Callable[..., Any]]
     definitions: list[dict[str, Any]]
     needs_approval: frozenset[str] = frozenset()
     made: list[str] = field(default_factory=list)
-    cancelled: list[str] = field(default_factory=list)
+    is_cancelled: threading.Event = field(default_factory=threading.Event)
 
     def resolve(self, chat: ChatCompletionRequest, client: str) -> HostedTools:
         if not any(tool.get("type") == "mcp" for tool in chat.tools or ()):
@@ -59,11 +59,7 @@ class HostedFunctions:
             if not future.cancelled():
                 future.set_result(result)
 
-        def note_cancelled(done: Future[HostedResult]) -> None:
-            if done.cancelled():
-                self.cancelled.append(shown)
-
         self.made.append(shown)
-        future.add_done_callback(note_cancelled)
+        future.add_done_callback(lambda done: done.cancelled() and self.is_cancelled.set())
         threading.Thread(target=run, daemon=True).start()
         return future

@@ -1,0 +1,155 @@
+"""How many hosted calls an answer makes, how many at the same time, and when they stop."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import openai
+import pytest
+
+from tests.support.chat import BOTH, plain
+from tests.support.hosted import SERVER, HostedFunctions
+from tests.support.raw_http import connect, post_bytes
+from tests.support.scripted import ScriptedUpstream
+from tests.support.tools import function, strings
+
+PING, WAIT = (function(name, strings("id")) for name in ("get_ping", "get_wait"))
+GO: list[Any] = [{"role": "user", "content": "Go."}]
+THREE = "```python\nprint([get_ping(i) for i in 'abc'])\n```"
+
+
+def chat_client(url: str) -> openai.OpenAI:
+    return openai.OpenAI(base_url=url, api_key="k", max_retries=0)
+
+
+@BOTH
+def test_calls_that_leave_together_run_at_the_same_time(
+    start_proxy: Any, upstream: ScriptedUpstream, ask: Any
+) -> None:
+    all_here = threading.Barrier(3, timeout=20)
+    server = HostedFunctions({"get_ping": lambda id: str(all_here.wait() < 3)}, [PING])
+    client = chat_client(start_proxy(hosted=server))
+    upstream.reply(THREE, "Done.")
+    answer = ask(client, model="m", messages=GO, tools=[SERVER]).choices[0].message
+    assert upstream.requests[1]["messages"][-1]["content"].count("True") == 3
+    shown = answer.reasoning_content
+    assert shown.count('shop.get_ping(id="a")') + shown.count("True") >= 4
+
+
+def test_more_calls_than_may_run_at_the_same_time_wait_for_a_place(
+    start_proxy: Any, upstream: ScriptedUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("emulator.answering.running_calls.MAX_CONCURRENT", 2)
+    lock, running, most = threading.Lock(), 0, 0
+
+    def ping(id: str) -> str:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        threading.Event().wait(0.05)
+        with lock:
+            running -= 1
+        return f"pong {id}"
+
+    server = HostedFunctions({"get_ping": ping}, [PING])
+    upstream.reply("```python\nprint([get_ping(i) for i in 'abcdefg'])\n```", "Done.")
+    plain(chat_client(start_proxy(hosted=server)), model="m", messages=GO, tools=[SERVER])
+    assert most == 2
+    assert upstream.requests[1]["messages"][-1]["content"].count("pong") == 7
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_cancels_its_calls(
+    start_proxy: Any, upstream: ScriptedUpstream, stream: bool
+) -> None:
+    started, never = threading.Event(), threading.Event()
+
+    def wait(id: str) -> str:
+        started.set()
+        never.wait(60)
+        return id
+
+    server = HostedFunctions({"get_wait": wait}, [WAIT])
+    upstream.reply("```python\nget_wait('a')\n```")
+    body = {"model": "m", "messages": GO, "tools": [SERVER], "stream": stream}
+    url = start_proxy(hosted=server, ping_seconds=3600.0)
+    with connect(url, post_bytes("/v1/chat/completions", body)):
+        assert started.wait(20)
+    assert server.is_cancelled.wait(5)
+    never.set()
+
+
+def test_calls_beyond_the_limit_are_not_made_and_then_the_model_answers_without_tools(
+    start_proxy: Any, upstream: ScriptedUpstream
+) -> None:
+    server = HostedFunctions({"get_ping": lambda id: id}, [PING])
+    client = chat_client(start_proxy(hosted=server, hosted_calls=2))
+    upstream.reply(THREE, "```python\nget_ping('d')\n```", "Two of them.")
+    answer = plain(client, model="m", messages=GO, tools=[SERVER]).choices[0]
+    assert (answer.message.content, answer.finish_reason) == ("Two of them.", "stop")
+    assert server.made == ["get_ping(id='a')", "get_ping(id='b')"]
+    first, second, third = upstream.requests
+    assert "at most 2 calls" in second["messages"][-1]["content"]
+    assert "get_ping(id: str)" in str(second) and "get_ping(id: str)" not in str(third)
+    assert first["messages"] == second["messages"][: len(first["messages"])]
+
+
+def test_the_requests_own_limit_counts_too(start_proxy: Any, upstream: ScriptedUpstream) -> None:
+    server = HostedFunctions({"get_ping": lambda id: id}, [PING])
+    upstream.reply(THREE, "One.")
+    request = {"model": "m", "messages": GO, "tools": [SERVER], "extra_body": {"max_tool_calls": 1}}
+    plain(chat_client(start_proxy(hosted=server)), **request)
+    assert server.made == ["get_ping(id='a')"]
+
+
+def test_a_call_that_outlasts_the_answer_is_cancelled(
+    start_proxy: Any, upstream: ScriptedUpstream
+) -> None:
+    never = threading.Event()
+    server = HostedFunctions({"get_wait": lambda id: str(never.wait(60))}, [WAIT])
+    upstream.reply("```python\nget_wait('a')\n```")
+    client = chat_client(start_proxy(hosted=server, answer_seconds=1))
+    with pytest.raises(openai.APIStatusError):
+        plain(client, model="m", messages=GO, tools=[SERVER])
+    assert server.is_cancelled.wait(5)
+    never.set()
+
+
+@BOTH
+def test_a_truncated_answer_ends_as_truncated(
+    start_proxy: Any, upstream: ScriptedUpstream, ask: Any
+) -> None:
+    server = HostedFunctions({"get_ping": lambda id: id}, [PING])
+    client = chat_client(start_proxy(hosted=server))
+    upstream.reply("```python\nget_ping('a')\nget_ping('b", finish_reason="length")
+    answer = ask(client, model="m", messages=GO, tools=[SERVER]).choices[0]
+    assert answer.finish_reason == "length"
+    assert server.made == ["get_ping(id='a')"]
+
+
+@BOTH
+@pytest.mark.parametrize("stream_calls", ["delta", "statement", "block"])
+def test_a_long_hosted_call_is_not_streamed_to_the_client(
+    start_proxy: Any, upstream: ScriptedUpstream, ask: Any, stream_calls: str
+) -> None:
+    server = HostedFunctions(
+        {"write": lambda text: f"{len(text)} letters"}, [function("write", strings("text"))]
+    )
+    client = chat_client(start_proxy(hosted=server, stream_calls=stream_calls))
+    upstream.reply(f"```python\nwrite('{'long ' * 200}')\n```", "Written.", chunks=16)
+    answer = ask(client, model="m", messages=GO, tools=[SERVER]).choices[0]
+    assert (answer.message.content, answer.message.tool_calls) == ("Written.", None)
+    assert "1000 letters" in upstream.requests[1]["messages"][-1]["content"]
+
+
+def test_usage_is_that_of_all_turns(start_proxy: Any, upstream: ScriptedUpstream) -> None:
+    server = HostedFunctions({"get_ping": lambda id: id}, [PING])
+    upstream.reply("```python\nget_ping('a')\n```", "```python\nget_ping('b')\n```", "Done.")
+    usage = plain(
+        chat_client(start_proxy(hosted=server)), model="m", messages=GO, tools=[SERVER]
+    ).usage
+    assert usage is not None
+    assert (usage.prompt_tokens, usage.completion_tokens) == (7, 9)
+    assert usage.model_extra == {"emulator": {"model_turns": 3, "prompt_tokens": 21}}
