@@ -129,7 +129,7 @@ def _inspector_token(settings: Settings) -> str:
 
 def _check_files(settings: Settings) -> None:
     """Check the files that the settings name. Raises `CannotServe`."""
-    if any(row.template for row in settings.profiles):
+    if any(row.template or row.chat_template for row in settings.profiles):
         from emulator.answering.custom_template import InvalidTemplate, check_templates
 
         try:

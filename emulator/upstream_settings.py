@@ -120,6 +120,8 @@ class ProfileRow(_TableRow):
     """Takes precedence over the setting ``tools``."""
     template: str | None = None
     """A Jinja file that replaces prompts/tools.jinja."""
+    chat_template: str | None = None
+    """The file of the model's chat template, whose words about tools replace prompts/tools.jinja."""
 
     @field_validator("pattern")
     @classmethod

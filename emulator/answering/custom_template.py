@@ -13,8 +13,10 @@ from typing import Any
 from jinja2 import StrictUndefined, Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from emulator.answering.model_template import NoTools, tools_prompt
 from emulator.answering.python_calls import fence
 from emulator.settings import Settings
+from emulator.tools.toolset import Toolset
 
 _ENVIRONMENT = ImmutableSandboxedEnvironment(
     undefined=StrictUndefined,
@@ -23,6 +25,7 @@ _ENVIRONMENT = ImmutableSandboxedEnvironment(
 _ENVIRONMENT.filters["fence"] = fence
 
 _SAMPLE = 'def get_weather(*, city: str) -> Any:\n    """The weather in a city."""\n'
+_SAMPLE_TOOL = {"type": "function", "function": {"name": "get_weather"}}
 
 
 class InvalidTemplate(ValueError):
@@ -42,8 +45,13 @@ def render_custom(path: str, **values: Any) -> str:
 
 
 def check_templates(settings: Settings) -> None:
-    """Render each profile's template with a sample. Raises `InvalidTemplate`."""
+    """Render each profile's templates with a sample. Raises `InvalidTemplate`."""
     for row in settings.profiles:
+        if row.chat_template:
+            try:
+                tools_prompt(row.chat_template, Toolset.parse([_SAMPLE_TOOL]))
+            except NoTools as error:
+                raise InvalidTemplate(str(error)) from error
         for choice in ("auto", "required", "get_weather") if row.template else ():
             text = render_custom(
                 row.template or "",

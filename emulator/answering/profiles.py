@@ -44,6 +44,8 @@ class Profile:
     """Who calls the tools, instead of the setting ``tools``."""
     template: str = ""
     """An operator's Jinja file that replaces prompts/tools.jinja."""
+    chat_template: str = ""
+    """The file of the model's chat template, whose words about tools replace prompts/tools.jinja."""
 
     @cached_property
     def _names(self) -> re.Pattern[str]:
@@ -168,5 +170,6 @@ def _profile_from_row(row: ProfileRow) -> Profile:
         "grammar": row.grammar,
         "tools": row.tools,
         "template": row.template,
+        "chat_template": row.chat_template,
     }
     return replace(base, **{name: value for name, value in values.items() if value is not None})

@@ -8,13 +8,15 @@ renders the history. Knows nothing of HTTP or engines.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from emulator.answering.call_policy import CallPolicy
 from emulator.answering.custom_template import render_custom
 from emulator.answering.foreign_syntax import foreign_call_syntax
+from emulator.answering.model_template import NoTools, tools_prompt
 from emulator.answering.profiles import Profile
 from emulator.answering.python_calls import example
 from emulator.answering.transcript import (
@@ -78,12 +80,10 @@ def instruct(
             taught=foreign_call_syntax(messages),
         )
     elif toolset.tools:
-        render_tools = (
-            partial(render_custom, profile.template)
-            if profile.template
-            else partial(_tools_prompt, constrained=constrained)
-        )
-        instructions = render_tools(
+        instructions = _instructions(
+            toolset,
+            profile,
+            constrained=constrained,
             stubs=toolset.stubs,
             example=example(toolset, programs=choice.programs),
             choice=str(choice),
@@ -98,6 +98,18 @@ def instruct(
     if profile.system:
         return _after_system(instructions, history)
     return _without_system(instructions, history)
+
+
+def _instructions(
+    toolset: Toolset, profile: Profile, *, constrained: bool, **values: str | bool
+) -> str:
+    if profile.template:
+        return render_custom(profile.template, **values)
+    if profile.chat_template and not constrained:
+        with suppress(NoTools):  # it was checked at start, but not with these tools
+            tools = tools_prompt(profile.chat_template, toolset)
+            return render("model_tools.jinja", tools=tools, **values)
+    return _tools_prompt(constrained=constrained, **values)
 
 
 @lru_cache(maxsize=32)  # clients offer the same tools with every request

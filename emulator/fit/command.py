@@ -18,6 +18,7 @@ from pydantic import SecretStr
 
 import emulator
 from emulator import logs
+from emulator.answering.model_template import NoTools, tools_prompt
 from emulator.answering.profiles import profile_of
 from emulator.configuration import Configuration, ConfigurationError, read
 from emulator.errors import EmulatorError
@@ -28,10 +29,11 @@ from emulator.fit.progress import Progress
 from emulator.fit.report import Report
 from emulator.fit.scores import score
 from emulator.fit.server import Server, describe_server
-from emulator.fit.ways import TITLES, Way, all_ways, current_way
+from emulator.fit.ways import TITLES, ChatTemplate, Way, all_ways, current_way
 from emulator.settings import Settings
 from emulator.settings_sources import APPLICATION, DEFAULT_FILE
 from emulator.tasks import tasks, version
+from emulator.tools.toolset import Toolset
 from emulator.upstream import local_model
 from emulator.upstream.failures import without_password
 from emulator.upstream.routes import Routes
@@ -88,7 +90,8 @@ def _fit(
     if options.again:
         outcomes = Outcomes(outcomes.path, identity)
     outcomes.start(again=options.again)
-    ways = _ways(options.ways, settings, server)
+    template = _chat_template(options.chat_template, server, outcomes.path.with_suffix(".jinja"))
+    ways = _ways(options.ways, settings, server, template)
     run = _Run(options, settings, server, outcomes, ways)
     say(f"{server.model} at {identity['server']} ({server.kind.name}). State: {outcomes.path}")
     code, problem = 0, ""
@@ -200,9 +203,25 @@ class _Run:
         )
 
 
-def _ways(names: str, settings: Settings, server: Server) -> list[Way]:
+def _chat_template(file: Path | None, server: Server, path: Path) -> ChatTemplate:
+    """The user's ``file``, or the server's template, stored at ``path``."""
+    if file is None:
+        if not server.chat_template:
+            return ChatTemplate(
+                "", "the server shows no chat template; --chat-template names a file"
+            )
+        path.write_text(server.chat_template, "utf-8")
+    name = str((file or path).absolute())
+    try:
+        tools_prompt(name, Toolset.parse([dict(tool) for tool in tasks()[0].tools]))
+    except NoTools as error:
+        return ChatTemplate("", str(error))
+    return ChatTemplate(name)
+
+
+def _ways(names: str, settings: Settings, server: Server, template: ChatTemplate) -> list[Way]:
     """The ways to measure, the wanted ones if the user names some. Raises `_Stop`."""
-    found = list(all_ways(settings, server.route, server.grammar, small=server.small))
+    found = list(all_ways(settings, server.route, server.grammar, template, small=server.small))
     if not names:
         return found
     wanted = [name.strip() for name in names.split(",")]
@@ -266,6 +285,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
     add("--json", action="store_true", help="print the scores as JSON")
     add("--again", action="store_true", help="forget what is known and measure everything again")
     add("--state", type=Path, metavar="FILE", help="the file of outcomes (default: one per model)")
+    add("--chat-template", type=Path, metavar="FILE", help="the model's, if the server hides it")
     add("--seconds", type=float, default=120, help="longest answer (120)")
     add("--max-tokens", type=int, default=1024, help="longest reply (1024)")
     return parser

@@ -17,6 +17,8 @@ from emulator.upstream_settings import Grammar
 class Server:
     route: Route
     kind: ServerKind
+    chat_template: str = ""
+    """The text of the model's chat template, if the server shows it."""
     small: bool = False
     """The model may be too small to write programs."""
 
@@ -54,6 +56,9 @@ def describe_server(settings: Settings, model: str) -> Server:
         route = routes.of(model)
         owners = [each.owned_by for each in models]
         kind = identify_server(target.settings.base_url, owners, upstream.at_root)
+        properties = upstream.at_root("/props")
     finally:
         upstreams.close()
-    return Server(route, kind, small=choose("auto", route.model).few_shot)
+    template = properties.get("chat_template") if isinstance(properties, dict) else ""
+    template = template if isinstance(template, str) else ""
+    return Server(route, kind, template, small=choose("auto", route.model).few_shot)

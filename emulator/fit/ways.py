@@ -15,6 +15,7 @@ from emulator.upstream_settings import Grammar, ProfileRow
 TITLES = {
     "python": "Python programs",
     "json": "calls in JSON",
+    "template": "the model's own template",
     "native": "native tools, mended",
     "schema": "JSON, constrained",
     "tiny": "examples and copied values, constrained",
@@ -40,7 +41,17 @@ class Way:
         return {"name": name, "pattern": f"^{re.escape(model)}$", **self.profile}
 
 
-def all_ways(settings: Settings, route: Route, grammar: Grammar, *, small: bool) -> Iterator[Way]:
+@dataclass(frozen=True)
+class ChatTemplate:
+    """The file of the model's chat template, or why none can be used."""
+
+    path: str
+    problem: str = ""
+
+
+def all_ways(
+    settings: Settings, route: Route, grammar: Grammar, template: ChatTemplate, *, small: bool
+) -> Iterator[Way]:
     """Yield each way, also the impossible ones.
 
     ``grammar`` is how the server accepts a JSON Schema. ``small``: the model may need the profile ``tiny``.
@@ -52,6 +63,11 @@ def all_ways(settings: Settings, route: Route, grammar: Grammar, *, small: bool)
     ways = [
         Way("python", {**like, "grammar": "off"}),
         Way("json", {**like, "grammar": "prompt"}, off),
+        Way(
+            "template",
+            {**like, "grammar": "off", "chat_template": template.path},
+            template.problem,
+        ),
         Way("native", {**like, "tools": "native"}),
         Way("schema", {**like, "grammar": grammar}, off),
     ]

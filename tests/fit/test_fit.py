@@ -17,6 +17,7 @@ from emulator.fit.scores import Share
 from emulator.settings import Settings
 from emulator.tasks import Task, tasks
 from emulator.tools.toolset import Toolset
+from tests.answering.test_model_template import AFTER_THE_SYSTEM_MESSAGE
 from tests.support.processes import ROOT, free_port
 from tests.support.scripted import Body, Reply, ScriptedUpstream
 
@@ -68,6 +69,12 @@ def in_json(task: Task) -> Reply:
     return Reply(json.dumps({"calls": calls} if calls else {"say": "No tool is needed."}))
 
 
+def in_tags(task: Task) -> Reply:
+    calls = [{"name": name, "arguments": arguments} for name, arguments in right_calls(task)]
+    tagged = "\n".join(f"<tool_call>{json.dumps(call)}</tool_call>" for call in calls)
+    return Reply(tagged or "No tool is needed.")
+
+
 def in_fields(task: Task) -> Reply:
     calls = [{"name": name, "arguments": arguments} for name, arguments in right_calls(task)]
     return Reply("" if calls else "No tool is needed.", tool_calls=calls)
@@ -79,7 +86,8 @@ def way_of(body: Body) -> str:
         return "native"
     if "response_format" in body:
         return "schema"
-    return "json" if '{"calls":' in body["messages"][0]["content"] else "python"
+    system = body["messages"][0]["content"]
+    return "template" if "# Tools" in system else "json" if '{"calls":' in system else "python"
 
 
 def task_of(body: Body) -> Task:
@@ -99,7 +107,13 @@ def model(**skills: Skill) -> Callable[[Body], Reply]:
 
 @pytest.mark.parametrize(
     ("way", "skill"),
-    [("python", in_python), ("json", in_json), ("native", in_fields), ("schema", in_json)],
+    [
+        ("python", in_python),
+        ("json", in_json),
+        ("template", in_tags),
+        ("native", in_fields),
+        ("schema", in_json),
+    ],
 )
 def test_the_way_that_the_model_knows_wins_and_becomes_its_profile(
     way: str, skill: Skill, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -107,13 +121,14 @@ def test_the_way_that_the_model_knows_wins_and_becomes_its_profile(
     Path("emulator.toml").write_text("log_level = 'error' # mine\n")
     with ScriptedUpstream(default=model(**{way: skill}), models=["House 7B"]) as upstream:
         monkeypatch.setenv("EMULATOR_BASE_URL", upstream.base_url)
+        upstream.at_root = {"/props": {"chat_template": AFTER_THE_SYSTEM_MESSAGE}}
         for _ in range(2):  # the second run knows everything, and replaces the row
             code, out, err = fit(capsys, "--json", "--write", "--repair-attempts", "0")
             assert code == 0
             found = json.loads(out)
             assert found["recommended"] == way
             scores = {score["way"]: score for score in found["ways"]}
-            assert scores.keys() == {"python", "json", "native", "schema"}
+            assert scores.keys() == {"python", "json", "template", "native", "schema"}
             assert scores[way]["solved"]["count"] == len(tasks()) == found["tasks_done"]
             calling = sum(bool(task.calls) for task in tasks())
             for other in scores.keys() - {way}:
@@ -122,13 +137,14 @@ def test_the_way_that_the_model_knows_wins_and_becomes_its_profile(
                     "of": calling,
                     "interval": [0.0, pytest.approx(0.1, abs=0.03)],
                 }
-        assert len(upstream.requests) < 2 * 4 * len(tasks())
+        assert len(upstream.requests) < 2 * 5 * len(tasks())
     text = Path("emulator.toml").read_text()
     assert text.startswith("log_level = 'error' # mine\n")
     assert len(tomllib.loads(text)["profiles"]) == 1
     assert "Written to emulator.toml.\n" in err
     profile = profile_of(Settings(), "house 7b")
     assert profile.name == "fit-House 7B"
+    assert bool(profile.chat_template) == (way == "template")
     grammar = {"json": "prompt", "schema": "json_schema"}.get(way, "off")
     assert (profile.grammar, profile.tools) == (grammar, "native" if way == "native" else "emulate")
 

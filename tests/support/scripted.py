@@ -165,6 +165,8 @@ class ScriptedUpstream:
     ) -> None:
         self.models = tuple(models)
         self.default = default
+        self.at_root: dict[str, Any] = {}
+        """Path -> the JSON that a GET of it answers, besides /models."""
         self.exchanges: list[Exchange] = []
         self.failures: list[str] = []
         self.aborted = threading.Event()
@@ -287,6 +289,8 @@ class _Handler(BaseHTTPRequestHandler):
                 for name in self.server.upstream.models
             ]
             self._send_json(200, {"object": "list", "data": listed})
+        elif self.path in self.server.upstream.at_root:
+            self._send_json(200, self.server.upstream.at_root[self.path])
         else:
             self._send_json(404, error_body(404, f"no such path: {self.path}"))
         self.exchange.ended.set()
