@@ -103,7 +103,7 @@ def _to_json(value: Any, indent: int | None = None, **_: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
-# As transformers renders chat templates (utils/chat_template_utils.py).
+# As the transformers library renders chat templates.
 _ENVIRONMENT = ImmutableSandboxedEnvironment(
     trim_blocks=True,
     lstrip_blocks=True,
