@@ -414,23 +414,34 @@ def test_a_call_that_quotes_a_message_stays_words(
     assert markup in (answer.message.content or "")
 
 
-GREEN = frames(call("report_color", '{"color": "green"}'))
-WORDS = frames({"content": "green"}, finish="stop")
+RIGHT = frames(call("track_parcel", '{"number": "7Q-4481"}'))
+WORDS = frames({"content": "7Q-4481"}, finish="stop")
 
 
 @pytest.mark.parametrize(
     ("replies", "is_native"),
     [
-        ([GREEN] * 2, True),
-        ([frames(call("report_color", "{'color': 'green'}"))] * 2, True),
-        ([frames({"content": "green"}, finish="stop")] * 2, False),
+        ([RIGHT] * 2, True),
+        ([frames(call("track_parcel", "{'number': '7Q-4481'}"))] * 2, True),
+        ([WORDS] * 2, False),
+        ([frames(call("track_parcel", '{"number": "4481"}'))] * 2, False),
         ([frames(call("other", "{}"))] * 2, False),
-        ([GREEN, WORDS, GREEN], True),
-        ([GREEN, WORDS, WORDS], False),
+        ([RIGHT, WORDS, RIGHT], True),
+        ([RIGHT, WORDS, WORDS], False),
         ([Reply(status=400)], False),
         ([Reply(status=404)], False),
     ],
-    ids=["calls", "loosely", "words", "another function", "2 of 3", "1 of 3", "400", "404"],
+    ids=[
+        "calls",
+        "loosely",
+        "words",
+        "wrong argument",
+        "another function",
+        "2 of 3",
+        "1 of 3",
+        "400",
+        "404",
+    ],
 )
 def test_auto_asks_until_two_replies_agree_and_remembers(
     start_proxy: StartProxy, upstream: ScriptedUpstream, replies: list[Reply], is_native: bool
@@ -441,7 +452,7 @@ def test_auto_asks_until_two_replies_agree_and_remembers(
     for _ in range(2):
         assert send(f"{url}/v1/chat/completions", body)[0] == 200
     probe, rest = upstream.requests[0], upstream.requests[len(replies) :]
-    assert probe["tools"][0]["function"]["name"] == "report_color"
+    assert probe["tools"][0]["function"]["name"] == "track_parcel"
     assert [("tools" in request) for request in rest] == [is_native, is_native]
 
 
@@ -450,7 +461,7 @@ def test_auto_does_not_remember_what_says_nothing(
 ) -> None:
     url = start_proxy(tools="auto", upstream_retries=0)
     body = {"model": "m", "messages": QUESTION, "tools": [GET_WEATHER]}
-    upstream.reply(Reply(status=503), "Hello.", GREEN, GREEN, "Hello.")
+    upstream.reply(Reply(status=503), "Hello.", RIGHT, RIGHT, "Hello.")
     for _ in range(2):
         assert send(f"{url}/v1/chat/completions", body)[0] == 200
     assert [("tools" in request) for request in upstream.requests] == [
@@ -466,11 +477,11 @@ def test_what_auto_found_out_outlives_the_process(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Any
 ) -> None:
     body = {"model": "m", "messages": QUESTION, "tools": [GET_WEATHER]}
-    upstream.reply(GREEN, GREEN, "Hello.", "Hello.")
+    upstream.reply(RIGHT, RIGHT, "Hello.", "Hello.")
     for _ in range(2):
         url = start_proxy(tools="auto", store=str(tmp_path / "kept.sqlite"))
         assert send(f"{url}/v1/chat/completions", body)[0] == 200
-    assert [len(request["tools"]) for request in upstream.requests] == [1, 1, 1, 1]
+    assert [len(request["tools"]) for request in upstream.requests] == [3, 3, 1, 1]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
-"""Find out whether a model calls tools itself: ask it with a tiny tool until two replies of three agree, and
-remember the answer for a day.
+"""Find out whether a model calls tools itself: ask it the first task of `tool-emulator fit` until two replies
+of three agree, and remember the answer for a day.
 
-A rejected request (400, 404, 422, 501: servers without a parser for the model's calls) or a reply without a
-valid call means no. Other failures prove nothing: the model is asked again at the next request.
+A rejected request (400, 404, 422, 501: servers without a parser for the model's calls) or a reply without the
+right call means no. Other failures prove nothing: the model is asked again at the next request.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 
 import structlog
 
@@ -24,6 +25,7 @@ from emulator.answering.native.call_assembly import (
 )
 from emulator.errors import UpstreamFailed
 from emulator.storage.key_value import KeyValueStore, StoreFailed
+from emulator.tasks import Task, tasks
 from emulator.tools.toolset import Toolset
 from emulator.upstream.routes import Route
 from emulator.upstream.upstreams import AnswerUpstream
@@ -33,20 +35,6 @@ log = structlog.get_logger()
 REMEMBERED_SECONDS = 86_400.0
 _MODELS = 256
 _REFUSALS = (400, 404, 405, 415, 422, 501)
-_TOOL = {
-    "type": "function",
-    "function": {
-        "name": "report_color",
-        "description": "Report a color.",
-        "parameters": {
-            "type": "object",
-            "properties": {"color": {"type": "string", "enum": ["red", "green", "blue"]}},
-            "required": ["color"],
-        },
-    },
-}
-_TOOLSET = Toolset.parse([_TOOL])
-_MESSAGES = [{"role": "user", "content": "Call the function report_color with the color green."}]
 _MAX_CHARS = 32_000
 _MAX_CHUNKS = 512
 """About as many tokens."""
@@ -141,10 +129,12 @@ def _ask(upstream: AnswerUpstream, route: Route) -> bool | None:
 
 def _calls_the_tool(upstream: AnswerUpstream, route: Route) -> bool:
     """Ask once. Raises `UpstreamFailed`."""
-    assembler, checker = CallAssembler(), CallChecker(_TOOLSET)
+    task, toolset = _task()
+    assembler, checker = CallAssembler(), CallChecker(toolset)
     calls: list[CallFragments] = []
     size = 0
-    with upstream.open(_MESSAGES, {"model": route.model, "tools": [_TOOL]}) as stream:
+    messages = [{"role": "user", "content": task.ask}]
+    with upstream.open(messages, {"model": route.model, "tools": task.tools}) as stream:
         for chunk in stream:
             for choice in chunk["choices"]:
                 size += len(str(choice["delta"]))
@@ -154,4 +144,12 @@ def _calls_the_tool(upstream: AnswerUpstream, route: Route) -> bool:
             if size > _MAX_CHARS or stream.received.chunks > _MAX_CHUNKS:
                 break
     calls += assembler.close()
-    return any(isinstance(checker.check(call), ValidCall) for call in calls)
+    checked = [checker.check(call) for call in calls]
+    valid = [(call.name, call.arguments) for call in checked if isinstance(call, ValidCall)]
+    return task.judge(valid).arguments
+
+
+@lru_cache(maxsize=1)
+def _task() -> tuple[Task, Toolset]:
+    first = tasks()[0]
+    return first, Toolset.parse([dict(tool) for tool in first.tools])
