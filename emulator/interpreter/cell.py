@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator
 
@@ -50,6 +50,7 @@ class CellWaiting:
 class CellEnded:
     status: Status
     result: str | None = None
+    value: Any = None
 
 
 @dataclass
@@ -104,7 +105,7 @@ class RunningCell:
         while True:
             step = yield from self._outputs_until_step(steps)
             if isinstance(step, Finished):
-                return CellEnded("completed", step.text)
+                return CellEnded("completed", step.text, step.value)
             if self.refused:
                 steps = notebook.refuse(
                     f"{step.name}() was not called: the user rejected {self.refused}()"
@@ -163,6 +164,7 @@ class RunningCell:
             stdout="".join(transcript.stdout),
             stderr="".join(transcript.stderr),
             result=ended.result,
+            value=ended.value,
             displays=tuple(transcript.displays),
             files=files,
             notes=tuple(self.notes),

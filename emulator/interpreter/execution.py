@@ -40,6 +40,8 @@ class Execution:
     """Also the traceback, with line numbers of the cell."""
     result: str | None = None
     """The repr of the last expression's value, unless that is None."""
+    value: Any = None
+    """The same value, if JSON can represent it."""
     displays: tuple[Mapping[str, str], ...] = ()
     """Each display in all its representations: MIME type -> text or base64."""
     files: tuple[CreatedFile, ...] = ()

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 import structlog
 
@@ -21,7 +22,6 @@ from emulator import client_disconnect, traces
 from emulator.client_disconnect import ClientDisconnect
 from emulator.errors import EmulatorError, ExecutionFailed
 from emulator.events import UpstreamAccepted
-from emulator.responses.front import ResponseStream
 from emulator.responses.items import Json
 from emulator.responses.signals import Signals
 from emulator.traces import Traces
@@ -32,9 +32,27 @@ _LIVE = ("queued", "in_progress")
 _CANCEL_SECONDS = 5
 
 
+class BackgroundAnswer(Protocol):
+    """A response, or what else is polled by its id."""
+
+    @property
+    def initial(self) -> Json:
+        """Its state while it is made: ``id``, ``created_at``, ``status``, and more."""
+
+    @property
+    def events(self) -> Iterator[object]:
+        """Make it, and save it in the end. `UpstreamAccepted` comes first. Raises `EmulatorError`."""
+
+    @property
+    def save(self) -> Callable[[Json], None]: ...
+
+    def failed(self, error: EmulatorError) -> Json:
+        """Its state after a failure."""
+
+
 @dataclass(eq=False)
 class _Run:
-    answer: ResponseStream
+    answer: BackgroundAnswer
     cancelled: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
     disconnect: ClientDisconnect = field(default_factory=ClientDisconnect)
@@ -66,7 +84,7 @@ class BackgroundResponses:
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
 
-    def start(self, answer: ResponseStream) -> Json:
+    def start(self, answer: BackgroundAnswer) -> Json:
         """Start a run and return the queued response. Raises `ExecutionFailed` if there are too many runs."""
         queued = {**answer.initial, "status": "queued"}
         run = _Run(answer)
@@ -134,13 +152,13 @@ class BackgroundResponses:
             else:
                 complete = True
         except EmulatorError as error:
-            answer.save(answer.writer.failed(error)["response"])
+            answer.save(answer.failed(error))
         except Exception:
             log.exception("background response failed")
             failure = EmulatorError("The proxy failed; see its log.")
             if (trace := traces.current.get()) is not None:
                 trace.set_error(failure.message)
-            answer.save(answer.writer.failed(failure)["response"])
+            answer.save(answer.failed(failure))
         finally:
             if run.cancelled.is_set() and not complete:
                 answer.save({**answer.initial, "status": "cancelled"})

@@ -54,6 +54,11 @@ class ResponseStream:
     save: Callable[[Json], None]
     """Stores the response in its current state, unless the client sent ``store: false``."""
 
+    def failed(self, error: EmulatorError) -> Json:
+        """The response after a failure."""
+        response: Json = self.writer.failed(error)["response"]
+        return response
+
 
 @dataclass(frozen=True)
 class _ReadRequest:

@@ -90,6 +90,13 @@ def find(rows: Rows, client: str, container_id: str, now: int) -> Container:
     return _container(row)
 
 
+def find_named(rows: Rows, client: str, name: str, now: int) -> Container | None:
+    """The newest running container of that name."""
+    query = f"{_SELECT} AND name = :name AND {_RUNNING} ORDER BY id DESC"
+    row = rows.one(query, client=client, name=name, now=now)
+    return None if row is None else _container(row)
+
+
 def all_of(rows: Rows, client: str, name: str | None, now: int) -> list[Container]:
     """The containers of that name, or all; including expired ones. Oldest first."""
     query = f"{_SELECT}{' AND name = :name' if name else ''} ORDER BY id"

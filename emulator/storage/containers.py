@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from io import BytesIO
 from typing import IO, BinaryIO
 
@@ -66,7 +67,7 @@ class Containers:
 
         Raises `BadRequest`, `NotFound` (a file), `TooLarge`, `StorageFailed`.
         """
-        max_memory, max_count = self._settings.container_memory, self._settings.max_containers
+        max_memory = self._settings.container_memory
         if _gigabytes(memory_limit) > _gigabytes(max_memory):
             raise BadRequest(f"Invalid 'memory_limit': at most {max_memory} here.", "memory_limit")
         copied = [self._uploaded.get(client, file_id) for file_id in file_ids]
@@ -91,12 +92,7 @@ class Containers:
                     copy = writing.enter_context(self._folder.writing(content, self._check_size))
                 copies.append((ROOT + file.filename, copy))
             rows = writing.enter_context(self._folder.transaction())
-            if container_rows.count_running(rows, client, now) >= max_count:
-                raise BadRequest(
-                    f"There are already {max_count} containers, the limit: delete some first.",
-                    code="too_many_containers",
-                )
-            container_rows.insert(rows, container)
+            self._insert(rows, container)
             for path, copy in copies:
                 self._put(rows, id_, path, copy, "user")
         return container
@@ -108,6 +104,23 @@ class Containers:
         if container.status == "expired" and not even_expired:
             raise container_rows.expired(container_id)
         return container
+
+    def named(self, client: str, name: str, *, create: bool = False) -> Container:
+        """The newest running container of that name, which counts as used now.
+
+        Without one: a new container, or `NotFound` unless ``create``. Raises `BadRequest`, `StorageFailed`.
+        """
+        now = self._folder.now()
+        with self._folder.transaction() as rows:
+            container = container_rows.find_named(rows, client, name, now)
+            if container is None and create:
+                id_ = self._folder.new_id("cntr_")
+                container = Container(id_, client, name, now, now, 20, "1g")
+                self._insert(rows, container)
+        if container is None:
+            raise container_rows.not_found(name)
+        self.touch(container.id)
+        return replace(container, last_active_at=now)
 
     def touch(self, container_id: str) -> None:
         """The container is used now: its time to expiry starts again. An expired one stays expired.
@@ -215,6 +228,15 @@ class Containers:
             self._check_running(rows, container_id)
             container_files.remove(rows, container_id, file_id)
             container_rows.add_version(rows, container_id)
+
+    def _insert(self, rows: Rows, container: Container) -> None:
+        most = self._settings.max_containers
+        if container_rows.count_running(rows, container.client, container.created_at) >= most:
+            raise BadRequest(
+                f"There are already {most} containers, the limit: delete some first.",
+                code="too_many_containers",
+            )
+        container_rows.insert(rows, container)
 
     def _check_running(self, rows: Rows, container_id: str) -> int:
         return container_rows.check_running(rows, container_id, self._folder.now())

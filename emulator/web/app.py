@@ -41,6 +41,7 @@ from emulator.web.routes import (
     openapi,
     pass_through,
     responses,
+    sessions,
 )
 from emulator.web.routes.uploads import read_upload
 from emulator.web.services import Services, open_services
@@ -108,6 +109,9 @@ def _add_api(app: Flask, services: Services, check_limits: CheckLimits) -> None:
     files.add_routes(api, stores.files, upload)
     containers.add_routes(api, services.interpreter, stores.files, upload)
     executions.add_routes(api, services.interpreter, settings, recording.begin)
+    sessions.add_routes(
+        api, services.interpreter, services.background, stores.key_values, upload, recording.begin
+    )
     messages.add_routes(api, pipeline, settings)
     pass_through.add_routes(api, services.upstreams, settings, recording.begin)
     app.register_blueprint(api, url_prefix="/v1", name="v1")

@@ -45,7 +45,9 @@ class _Handler(socketserver.StreamRequestHandler):
             else:
                 path = target.split(b"/", 3)[3]
                 upstream.sendall(b"%b /%b HTTP/1.1\r\n" % (method, path) + b"".join(lines[1:]))
-            back = threading.Thread(target=_copy, args=(upstream, self.connection), daemon=True)
+            back = threading.Thread(
+                target=copy_bytes, args=(upstream, self.connection), daemon=True
+            )
             back.start()
             with suppress(OSError):
                 while data := self.rfile.read1(65536):
@@ -54,7 +56,7 @@ class _Handler(socketserver.StreamRequestHandler):
             back.join()
 
 
-def _copy(source: socket.socket, sink: socket.socket) -> None:
+def copy_bytes(source: socket.socket, sink: socket.socket) -> None:
     with suppress(OSError):
         while data := source.recv(65536):
             sink.sendall(data)

@@ -30,7 +30,7 @@ from emulator.errors import Forbidden, UnsupportedMediaType
 from emulator.settings import Settings
 
 # Our own files, and endpoints of upstreams that accept forms: speech, pictures.
-_UPLOADS = re.compile(r"/files$|/(?:audio|images)/")
+_UPLOADS = re.compile(r"/files(?:/upload)?$|/(?:audio|images)/")
 _MAX_HOST_CHARS = 300
 """More than a name can have (RFC 1035)."""
 _NO_BODY = {"GET", "HEAD", "OPTIONS", "DELETE"}

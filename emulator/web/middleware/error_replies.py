@@ -1,4 +1,4 @@
-"""Turn exceptions into responses, in the shape of OpenAI's or Anthropic's errors."""
+"""Turn exceptions into responses, in the shape of OpenAI's, Anthropic's or Azure's errors."""
 
 from __future__ import annotations
 
@@ -45,11 +45,19 @@ def error_reply(error: Exception) -> Response:
     if (trace := traces.current.get()) is not None:
         trace.set_error(error.message, error.code)
     body = error_body(error, g.request_id) if speaks_anthropic() else error.body()
+    headers = {**error.headers}
+    if _path().startswith("/sessions/"):  # Azure REST API Guidelines, "Handling errors"
+        headers["x-ms-error-code"] = code = error.code or error.type
+        body = {"error": {"code": code, "message": error.message, "target": error.param}}
     response = Response(json_codec.dumps(body), error.status, mimetype="application/json")
-    response.headers.update(error.headers)
+    response.headers.update(headers)
     return response
 
 
 def speaks_anthropic() -> bool:
     """Return True if the current request belongs to the Messages API, whose errors have another shape."""
-    return request.path.removeprefix("/v1").startswith("/messages")
+    return _path().startswith("/messages")
+
+
+def _path() -> str:
+    return request.path.removeprefix("/v1")

@@ -23,6 +23,7 @@ from emulator.interpreter.pending_cell import ApprovalDecision, PendingCell
 from emulator.interpreter.remote import AnyInterpreter
 from emulator.protocol import parse_body
 from emulator.settings import Settings
+from emulator.storage.container_rows import Container
 from emulator.traces import Trace
 from emulator.web.routes.replies import client, json_reply, stream_reply
 from emulator.web.routes.streaming import EventStream
@@ -60,19 +61,12 @@ def add_routes(
         record()
         body = parse_body(request.get_data(), ExecuteRequest)
         container = containers.get(client(), container_id)
-        if (trace := traces.current.get()) is not None:
-            trace.container, trace.cell, trace.streamed = container.id, body.code, body.stream
-        # The context is read here: another thread, with another context, may read the events.
-        timed = traces.record_time("sandbox cell")
-        events = _events(interpreter.run(container, body.code), trace, timed)
+        steps = run_cell(interpreter, container, body.code, streamed=body.stream)
         if body.stream:
-            stream = EventStream(events, settings.ping_seconds)
+            stream = EventStream(_events(steps), settings.ping_seconds)
             stream.first()  # a quick error keeps its own status
             return stream_reply(stream)
-        for event in events:
-            if isinstance(event, dict) and event["type"] == "execution":
-                return json_reply(event["execution"])
-        raise AssertionError("an execution comes last")
+        return json_reply(last_execution(steps).report())
 
     @api.get("/containers/<container_id>/executions")
     def list_pending_cells(container_id: str) -> Response:
@@ -99,16 +93,44 @@ def add_routes(
         return json_reply({**_cell_json(cell), "status": status})
 
 
-def _events(
+def run_cell(
+    interpreter: AnyInterpreter,
+    container: Container,
+    code: str,
+    key: str = "",
+    *,
+    streamed: bool = False,
+) -> Iterator[Progress]:
+    """Run a cell for the current request, and record it in the request's trace; see `Interpreter.run`."""
+    if (trace := traces.current.get()) is not None:
+        trace.container, trace.cell, trace.streamed = container.id, code, streamed
+    # The context is read here: another thread, with another context, may read the steps.
+    timed = traces.record_time("sandbox cell")
+    return _recorded(interpreter.run(container, code, key=key), trace, timed)
+
+
+def last_execution(steps: Iterator[Progress]) -> Execution:
+    for step in steps:
+        if isinstance(step, Execution):
+            return step
+    raise AssertionError("an execution comes last")
+
+
+def _recorded(
     steps: Iterator[Progress], trace: Trace | None, timed: AbstractContextManager[None]
-) -> Iterator[dict[str, Any] | UpstreamAccepted]:
-    yield UpstreamAccepted()
+) -> Iterator[Progress]:
     with timed:
         for step in steps:
             if trace is not None:
                 _record(trace, step)
-            if (event := _event(step)) is not None:
-                yield event
+            yield step
+
+
+def _events(steps: Iterator[Progress]) -> Iterator[dict[str, Any] | UpstreamAccepted]:
+    yield UpstreamAccepted()
+    for step in steps:
+        if (event := _event(step)) is not None:
+            yield event
 
 
 def _event(step: Progress) -> dict[str, Any] | None:

@@ -23,6 +23,7 @@ from emulator.web.routes.containers import CreateContainer, CreateContainerFile
 from emulator.web.routes.conversations import ConversationFields
 from emulator.web.routes.executions import Approval, ExecuteRequest, Refusal
 from emulator.web.routes.replies import json_reply
+from emulator.web.routes.session_shapes import IDENTIFIER, OldSessionCode, SessionCode
 
 BODIES: dict[str, type[BaseModel] | None] = {
     "chat_completions": ChatCompletionRequest,
@@ -40,11 +41,18 @@ BODIES: dict[str, type[BaseModel] | None] = {
     "execute": ExecuteRequest,
     "approve": Approval,
     "decline": Refusal,
+    "execute_session_code": OldSessionCode,
+    "create_session_execution": SessionCode,
+    "upload_session_file": None,
+    "create_session_file": None,
     "create_file": None,
 }
 """The route's function -> the model of its JSON; None for one without, or with a form alone."""
 
-FORMS = ("create_file", "create_container_file")
+FORMS = (
+    *("create_file", "create_container_file"),
+    *("upload_session_file", "create_session_file"),
+)
 """They take a file as ``multipart/form-data``."""
 
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -67,9 +75,17 @@ QUERIES: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 """The route's function -> its query parameters and their schemas."""
+_SESSION: dict[str, dict[str, Any]] = {
+    "identifier": {"type": "string", "pattern": f"^{IDENTIFIER.pattern}$"},
+    "api-version": _TEXT,
+    "path": _TEXT,
+}
 
 _STREAMS = ("chat_completions", "create_response", "create_message", "execute", "retrieve_response")
-_CONTENTS = ("retrieve_file_content", "retrieve_container_file_content")
+_CONTENTS = (
+    *("retrieve_file_content", "retrieve_container_file_content"),
+    *("session_file_content", "old_session_file_content"),
+)
 _OPEN = ("healthz", "readyz", "metrics_page", "openapi_document")
 _LEFT_OUT = ("pass_on", "static")
 _ERROR: dict[str, Any] = {
@@ -78,7 +94,7 @@ _ERROR: dict[str, Any] = {
     "properties": {
         "error": {
             "type": "object",
-            "required": ["message", "type"],
+            "required": ["message"],
             "properties": {
                 "message": _TEXT,
                 "type": _TEXT,
@@ -129,8 +145,9 @@ def _described(app: Flask) -> Iterator[tuple[Rule, str]]:
 
 
 def _operation(rule: Rule, name: str) -> dict[str, Any]:
+    queries = QUERIES.get(name, _SESSION if "/sessions/" in rule.rule else {})
     places = [("path", each, _TEXT) for each in sorted(rule.arguments)]
-    places += [("query", each, schema) for each, schema in QUERIES.get(name, {}).items()]
+    places += [("query", each, schema) for each, schema in queries.items()]
     operation: dict[str, Any] = {
         "operationId": name,
         "parameters": [

@@ -16,7 +16,10 @@ from emulator.web.routes.replies import client
 
 # Never passed through: an upstream's files are not those of this proxy's clients.
 _OURS = frozenset(
-    {"chat", "containers", "conversations", "files", "messages", "models", "responses"}
+    {
+        *("chat", "containers", "conversations", "files", "messages", "models", "responses"),
+        "sessions",
+    }
 )
 
 

@@ -84,12 +84,16 @@ def read_upload(scratch: Callable[[], IO[bytes]], max_file_bytes: int) -> Upload
     return Upload(fields.to_dict(), file.filename or "", file.stream)
 
 
+def content_type(filename: str) -> str:
+    suffix = posixpath.splitext(filename)[1].lower()
+    return CONTENT_TYPES.get(suffix, "application/octet-stream")
+
+
 def content_reply(content: BinaryIO, filename: str) -> Response:
     """Stream ``content`` as a download, and close it. A browser must neither show nor run it here."""
-    suffix = posixpath.splitext(filename)[1].lower()
     response = Response(
         wrap_file(request.environ, content),
-        content_type=CONTENT_TYPES.get(suffix, "application/octet-stream"),
+        content_type=content_type(filename),
         direct_passthrough=True,
     )
     # The length of the opened file: the index may have a newer one already.

@@ -104,7 +104,11 @@ THINGS = {
     ("conversations", "key"): "conversation",
     ("conversations", "item_id"): "conversation item",
 }
-NOBODYS = {("models", "name"), ("<path:rest>", "rest")}  # the upstream's, for whoever has a key
+NOBODYS = {
+    *{("models", "name"), ("<path:rest>", "rest")},  # the upstream's, for whoever has a key
+    # Each key has its own sessions, whatever their identifiers: tests/web/routes/test_sessions.py.
+    *{("sessions", "name"), ("sessions", "execution_id")},
+}
 BODIES: dict[str, tuple[Any, str]] = {
     "/containers/<container_id>/files": (FILE[0], FILE[1]["content-type"]),
     "/conversations/<key>": ({"metadata": {"a": "b"}}, "application/json"),
