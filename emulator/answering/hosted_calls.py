@@ -41,6 +41,7 @@ from emulator.events import (
     CodeStarted,
     ContentDelta,
     Finish,
+    ReasoningDelta,
     ToolCall,
     ToolsListed,
     UpstreamAccepted,
@@ -62,6 +63,7 @@ class _Round:
     """One reply of the model, or one run of a program or cell."""
 
     words: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     run_here: list[str] = field(default_factory=list)
     """The ids of the calls whose results are known when the round ends."""
@@ -74,7 +76,7 @@ class _Round:
 
     def messages(self, results: Mapping[str, HostedResult]) -> list[Message]:
         """The round in the history."""
-        answer = assistant_message("".join(self.words), self.calls)
+        answer = assistant_message("".join(self.words), self.calls, "".join(self.reasoning))
         return [answer, *(result_message(key, results[key]) for key in self.run_here)]
 
 
@@ -133,7 +135,7 @@ class HostedCalls:
     def _round(self, request: AnswerRequest) -> Generator[AnswerEvent, None, _Round]:
         done = _Round()
         with closing(self._answer(request)) as events:
-            for event in expand_relayed_chunks(request, events):
+            for event in expand_relayed_chunks(request, events, unique_ids=True):
                 yield from self._running.advance()
                 yield from self._passed_on(event, done)
         yield from self._running.wait()
@@ -172,6 +174,8 @@ class HostedCalls:
                 done.calls.append(event)
             case ContentDelta(text):
                 done.words.append(text)
+            case ReasoningDelta(text):
+                done.reasoning.append(text)
         yield from self._end_suspended_cell()
         yield event
 

@@ -25,7 +25,7 @@ import structlog
 
 from emulator import json_codec
 from emulator.answering.conversation import digests
-from emulator.events import ToolCall, serialize_arguments
+from emulator.events import ToolCall
 from emulator.hosted.hosted_tool import HostedResult
 from emulator.protocol import Message
 from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
@@ -77,7 +77,7 @@ class HostedHistory:
         value = _dump(hidden, set(calls))
         if len(value) > MAX_VALUE_BYTES:
             log.warning("results of hosted calls are too large to be stored", bytes=len(value))
-            value = _dump(hidden, set(calls), without_results=True)
+            value = _dump(hidden, set(calls), with_results=False)
         *_, digest = digests(
             self._start, [*self.messages, Message(role="assistant", content=words)]
         )
@@ -147,31 +147,16 @@ def _joined(hidden: Sequence[Message], answer: Message) -> list[Message]:
     return [*hidden[:last], answer.model_copy(update=changes), *hidden[last + 1 :]]
 
 
-def _dump(messages: Sequence[Message], own: set[str], *, without_results: bool = False) -> bytes:
-    """``own`` are the ids of the client's calls, whose arguments the client's history has."""
-
-    def fields(message: Message) -> dict[str, Any]:
+def _dump(messages: Sequence[Message], own: set[str], *, with_results: bool = True) -> bytes:
+    """``own`` are the ids of the client's calls, whose names and arguments the client's history has."""
+    dumped = [message.model_dump(exclude_unset=True) for message in messages]
+    for message, fields in zip(messages, dumped, strict=True):
         if message.role == "tool":
-            lost = without_results
-            return {
-                "role": "tool",
-                "tool_call_id": message.tool_call_id,
-                "content": _TOO_LARGE if lost else message.content,
-                "is_error": lost or message.is_error,
-            }
-        calls = [
-            {"id": call.id}
-            if call.id in own or call.function is None
-            else {"id": call.id, "type": "function", "function": call.function.model_dump()}
-            for call in message.tool_calls or ()
-        ]
-        return {
-            "role": "assistant",
-            "content": message.content,
-            **({"tool_calls": calls} if calls else {}),
-        }
-
-    return json_codec.dumps([fields(message) for message in messages])
+            fields["is_error"] = message.is_error or not with_results
+            fields["content"] = message.content if with_results else _TOO_LARGE
+        elif calls := fields.get("tool_calls"):
+            fields["tool_calls"] = [{"id": c["id"]} if c["id"] in own else c for c in calls]
+    return json_codec.dumps(dumped)
 
 
 def _load(value: bytes) -> list[Message]:
@@ -182,22 +167,20 @@ def _load(value: bytes) -> list[Message]:
         return []
 
 
-def assistant_message(words: str, calls: Sequence[ToolCall]) -> Message:
-    """The model's words and calls, as a client's history has them."""
+def assistant_message(words: str, calls: Sequence[ToolCall], reasoning: str = "") -> Message:
+    """The model's reply, as a client's history has it."""
     fields: dict[str, Any] = {"role": "assistant", "content": words}
     if calls:
         fields["tool_calls"] = [
-            {
-                "id": c.id,
-                "type": "function",
-                "function": {
-                    "name": c.name,
-                    "arguments": serialize_arguments(c.arguments, "function"),
-                },
-            }
-            for c in calls
+            {"id": call.id, "type": "function", "function": _function(call)} for call in calls
         ]
+        if reasoning:  # DeepSeek wants its reasoning back together with its calls
+            fields["reasoning_content"] = reasoning
     return Message.model_validate(fields)
+
+
+def _function(call: ToolCall) -> dict[str, str]:
+    return {"name": call.name, "arguments": json_codec.dumps(call.arguments).decode()}
 
 
 def result_message(call: str, result: HostedResult) -> Message:

@@ -26,6 +26,7 @@ from emulator.events import (
     RelayedChunk,
     ToolCall,
     UpstreamAccepted,
+    new_id,
 )
 from emulator.reading.events import Reasoning, Text
 from emulator.reading.leading_reasoning import LeadingReasoning
@@ -113,17 +114,18 @@ def _end(index: int, finish_reason: FinishReason) -> dict[str, Any]:
 
 
 def expand_relayed_chunks(
-    request: AnswerRequest, events: Iterable[AnswerEvent]
+    request: AnswerRequest, events: Iterable[AnswerEvent], *, unique_ids: bool = False
 ) -> Iterator[AnswerEvent]:
     """Replace `RelayedChunk` events by what their chunks contain, and add the `Finish`. One choice.
 
-    Reasoning between tags at the start becomes reasoning events: these APIs have a place for it.
+    Reasoning between tags at the start becomes reasoning events: these APIs have a place for it. Some
+    upstreams use the same call ids in each reply: with ``unique_ids`` the calls get new ones.
     """
     finish_reason: FinishReason = "stop"
     stop_sequence: str | None = None
     words = _RelayedProse(request.chat.stop if request.finds_stop_string else None)
     relayed = False
-    calls = _RelayedCalls()
+    calls = _RelayedCalls(unique_ids=unique_ids)
     counter = UsageCounter()
     counter.start_turn()
     for event in events:
@@ -180,7 +182,8 @@ class _RelayedProse:
 class _RelayedCalls:
     """Joins the call deltas that `native` yields: one call after the other, each valid."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, unique_ids: bool) -> None:
+        self._unique_ids = unique_ids
         self.any = False
         self._id = self._name = self._arguments = ""
 
@@ -189,7 +192,8 @@ class _RelayedCalls:
         if function.get("name"):
             yield from self.close()
             self.any = True
-            self._id, self._name, self._arguments = piece["id"], function["name"], ""
+            self._id = new_id("call_") if self._unique_ids else piece["id"]
+            self._name, self._arguments = function["name"], ""
         self._arguments += function.get("arguments") or ""
 
     def close(self) -> Iterator[ToolCall]:

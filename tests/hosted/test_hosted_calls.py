@@ -180,6 +180,32 @@ def test_native_tiny_and_constrained_models_call_hosted_tools(
     assert "on time" in str(upstream.requests[1]["messages"][-1]["content"])
 
 
+@BOTH
+def test_a_native_model_gets_the_whole_history_again(
+    start_proxy: Any, upstream: ScriptedUpstream, ask: Any
+) -> None:
+    """Its upstream gives the calls of each reply the same ids, and wants its reasoning back."""
+    server = hosted(SEARCH, CHECK)
+    client = connect(start_proxy(hosted=server, tools="native"))
+    upstream.reply(
+        Reply(reasoning="A flight.", tool_calls=[{"name": "search", "arguments": {"to": "Oslo"}}]),
+        Reply("One.", tool_calls=[{"name": "book", "arguments": {"id": "a2"}}]),
+        Reply(tool_calls=[{"name": "check", "arguments": {"id": "a2"}}]),
+        "Booked.",
+        Reply(tool_calls=[{"name": "check", "arguments": {"id": "a1"}}]),
+        "Late.",
+        "Bye.",
+    )
+    tools = [BOOK, SERVER]
+    converse(client, ["Go.", "And a1?", "Thanks."], tools=tools, local=LOCAL, ask=ask)
+    assert broken_prefixes(upstream.requests) == []
+    assert server.made == ["search(to='Oslo')", "check(id='a2')", "check(id='a1')"]
+    history = upstream.requests[-1]["messages"]
+    ids = [call["id"] for message in history for call in message.get("tool_calls") or ()]
+    assert len(set(ids)) == len(ids) == 4
+    assert history[1]["reasoning_content"] == "A flight."
+
+
 CHOICES: list[Any] = [
     "required",
     {"type": "function", "function": {"name": "check"}},
