@@ -22,6 +22,7 @@ GROUPS = {
     "port": "Clients",
     "programs": "Tool programs and sandboxes",
     "interpreter": "Code interpreter",
+    "mcp": "MCP servers",
     "store": "Storage",
     "inspector": "Inspector",
     "log_level": "Log",

@@ -92,6 +92,17 @@ class ClientDisconnected(EmulatorError):
     type = "invalid_request_error"
 
 
+class FailedDependency(EmulatorError):
+    """A server whose tools the request needs cannot be used. OpenAI's status, type and code."""
+
+    status = 424
+    type = "external_connector_error"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.param, self.code = self.param or "tools", self.code or "http_error"
+
+
 class RateLimited(EmulatorError):
     """The client sent too many requests; ``retry-after`` says when to retry."""
 

@@ -11,7 +11,14 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SecretStr,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -20,11 +27,14 @@ from pydantic_settings import (
 )
 
 from emulator import addresses, settings_sources
+from emulator.mcp_settings import MCPServerRow
 from emulator.upstream_settings import ProfileRow, SchemaField, Tools, UpstreamRow
 
 Order = Literal["auto", "dataflow", "strict"]
 """Which calls of a program are sent in one message (`emulator.programs.order`)."""
 MemoryLimit = Literal["1g", "4g", "16g", "64g"]
+
+MCPLabel = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][\w-]{0,63}$")]
 
 BUILT_IN_PROFILES = ("default", "reasoning", "tiny", "openai")
 
@@ -266,6 +276,15 @@ class Settings(BaseSettings):
     )
     warm_interpreters: int = Field(
         1, ge=0, le=64, description="interpreter kernels started in advance, after the first use"
+    )
+
+    mcp: dict[MCPLabel, MCPServerRow] = Field(
+        {}, description="MCP servers whose tools the proxy runs (docs/mcp.md)"
+    )
+    mcp_hosts: Annotated[tuple[str, ...], NoDecode, Split] = Field(
+        (),
+        description="hosts (HOST or HOST:PORT) of MCP servers that requests may name by URL, separated "
+        "by commas",
     )
 
     store: str = Field(

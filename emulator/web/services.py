@@ -19,6 +19,7 @@ from emulator.answering.pipeline import Pipeline
 from emulator.client_keys import ClientKeys
 from emulator.engines import PROGRAM_KERNELS, open_engines
 from emulator.hosted.hosted_tool import ToolResolver
+from emulator.hosted.mcp_servers import MCPServers
 from emulator.interpreter.opening import open_interpreter
 from emulator.interpreter.remote import AnyInterpreter, RemoteInterpreter
 from emulator.responses.background import BackgroundResponses
@@ -129,6 +130,9 @@ def open_services(
         stores = _open_stores(opening, settings, now)
         key_values = stores.key_values
         interpreter = _open_interpreter(opening, settings, stores, kernels, keeper)
+        if hosted is None:
+            hosted = MCPServers(settings)
+            opening.callback(hosted.close)
         pipeline = Pipeline(
             settings=settings,
             upstreams=upstreams,

@@ -330,7 +330,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"functions": []}, "functions"),
     ({"functions": [{"name": "f", "parameters": {"type": 5}}]}, "functions[0].parameters.type"),
     ({**LEGACY, "function_call": {"name": "nobody"}}, "function_call.name"),
-    ({"tools": [{"type": "mcp"}], "tool_choice": {"type": "mcp"}}, "tool_choice.type"),
+    ({"tools": [{"type": "mcp"}]}, "tools[0].server_label"),
+    ({"tools": [{"type": "bing"}], "tool_choice": {"type": "bing"}}, "tool_choice.type"),
     ({"tools": [{"type": "web_search"}], "tool_choice": "required"}, "tool_choice"),
     ({"tools": [{"type": ["web_search"]}]}, "tools[0].type"),
     ({"tools": [GET_WEATHER, GET_WEATHER]}, "tools[1].function.name"),
@@ -364,11 +365,11 @@ def test_a_hosted_tool_does_not_keep_the_others_from_being_offered(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(LONDON)
-    body = {"model": "m", "messages": ASK, "tools": [{"type": "mcp"}, GET_WEATHER]}
+    body = {"model": "m", "messages": ASK, "tools": [{"type": "bing"}, GET_WEATHER]}
     _, headers, answer = send(f"{proxy}/v1/chat/completions", body)
     [call] = answer["choices"][0]["message"]["tool_calls"]
     assert call["function"]["name"] == "get_weather"
-    assert headers["x-emulator-dropped-tools"] == "mcp"
+    assert headers["x-emulator-dropped-tools"] == "bing"
 
 
 ACCOUNT: dict[str, Any] = {

@@ -41,7 +41,6 @@ HOSTED: list[Json] = [
     {"type": "web_search_preview_2025_03_11"},
     {"type": "file_search", "vector_store_ids": ["vs_1"]},
     {"type": "computer_use_preview", "display_width": 1, "display_height": 1, "environment": "mac"},
-    {"type": "mcp", "server_label": "a", "server_url": "https://x.test"},
     {"type": "image_generation"},
     {"type": "tool_search"},
     {"type": "shell", "environment": {"type": "container_auto"}},

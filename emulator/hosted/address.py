@@ -1,0 +1,65 @@
+"""The address of one MCP server, with everything that a session depends on, and why a server fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from emulator.addresses import origin
+from emulator.mcp_settings import MCPServerRow
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+class ServerFailed(Exception):
+    """The server cannot be used; the message is a clause that says why, without credentials."""
+
+
+class ServerRefused(ServerFailed):
+    """The server refused the credentials, or wants some."""
+
+
+class SessionUnknown(ServerFailed):
+    """The server rejected a call, which did not run, because it does not know the session any longer."""
+
+
+@dataclass(frozen=True)
+class ServerAddress:
+    """Equal addresses have equal credentials, so they may share a connection of one client."""
+
+    url: str = field(default="", repr=False)
+    command: str = ""
+    args: tuple[str, ...] = field(default=(), repr=False)
+    env: Pairs = field(default=(), repr=False)
+    headers: Pairs = field(default=(), repr=False)
+    timeout: float = 60
+    """The deadline of one call, in seconds."""
+
+    def __str__(self) -> str:
+        """The host or the command: what errors and logs may show."""
+        return urlsplit(self.url).netloc.rpartition("@")[2] or self.command
+
+
+def address_of(row: MCPServerRow) -> ServerAddress:
+    """Return the address of the operator's server."""
+    env, headers = revealed(row.env), with_token(row.headers, row.token)
+    return ServerAddress(row.url, row.command, row.args, env, headers, row.timeout)
+
+
+def revealed(values: Mapping[str, SecretStr]) -> Pairs:
+    return tuple((name, value.get_secret_value()) for name, value in sorted(values.items()))
+
+
+def with_token(headers: Mapping[str, SecretStr], token: SecretStr | None) -> Pairs:
+    """The headers of requests to a server."""
+    if token is None:
+        return revealed(headers)
+    return (*revealed(headers), ("Authorization", f"Bearer {token.get_secret_value()}"))
+
+
+def is_allowed_host(url: str, hosts: Sequence[str]) -> bool:
+    """Return True if ``hosts`` (``HOST`` for its default port, or ``HOST:PORT``) name the host of ``url``."""
+    return any(origin(url) == origin(f"{urlsplit(url).scheme}://{host}") for host in hosts)

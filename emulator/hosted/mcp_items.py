@@ -1,0 +1,167 @@
+"""The items ``{"type": "mcp", ...}`` of a request's ``tools``: which server each one means, and its rules.
+
+An item with ``server_url`` names a server of its own, if the setting ``mcp_hosts`` allows the host. An item
+with only a ``server_label`` means the operator's server of that name. Raises `BadRequest` naming the place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, SecretStr, StringConstraints
+
+from emulator.client_keys import grant_of
+from emulator.errors import BadRequest
+from emulator.hosted.address import ServerAddress, address_of, is_allowed_host, with_token
+from emulator.mcp_settings import AllowedTools, RequireApproval, is_allowed, needs_approval
+from emulator.protocol import validated
+from emulator.settings import Settings
+
+MAX_SERVERS = 32
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
+_HEADER_VALUE = re.compile(r"[\x20-\x7e\x80-\xff\t]{0,8192}")
+_OWN_HEADERS = frozenset(
+    "accept connection content-length content-type host last-event-id mcp-session-id transfer-encoding"
+    " upgrade".split()
+)
+"""Headers that belong to the transport."""
+
+
+class _Item(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+    server_label: Annotated[
+        str, StringConstraints(pattern=r"^[A-Za-z][\w-]*$", min_length=1, max_length=64)
+    ]
+    server_url: str | None = None
+    server_description: str | None = None
+    authorization: SecretStr | None = None
+    headers: dict[str, SecretStr] | None = None
+    allowed_tools: AllowedTools = None
+    require_approval: RequireApproval | None = None
+    defer_loading: bool | None = None
+
+
+@dataclass(frozen=True)
+class OfferedServer:
+    """A server in one request, and the rules for its tools: all of them apply."""
+
+    label: str
+    address: ServerAddress
+    description: str = ""
+    allowed: tuple[AllowedTools, ...] = ()
+    approval: tuple[RequireApproval, ...] = ()
+    is_default: bool = False
+    """The operator offers it in every request; this request does not name it."""
+    credentials: str = field(default="", kw_only=True)
+    """What to set if the server refuses the credentials."""
+
+    def allows(self, name: str, annotations: Mapping[str, Any]) -> bool:
+        return all(is_allowed(rule, name, annotations) for rule in self.allowed)
+
+    def asks(self, name: str, annotations: Mapping[str, Any]) -> bool:
+        """Return True if a call of the tool waits for approval."""
+        return any(needs_approval(rule, name, annotations) for rule in self.approval)
+
+
+def offered_servers(
+    tools: list[dict[str, Any]], settings: Settings, client: str
+) -> list[OfferedServer]:
+    """Return the servers of a request: those of its items, then those that the operator always offers."""
+    servers: dict[str, OfferedServer] = {}
+    for n, tool in enumerate(tools):
+        if tool.get("type") != "mcp":
+            continue
+        server = _named_server(tool, f"tools[{n}]", settings, client)
+        if server.label in servers:
+            place = f"tools[{n}].server_label"
+            raise BadRequest(f"{place}: two servers have the label {server.label!r}.", place)
+        servers[server.label] = server
+        if len(servers) > MAX_SERVERS:
+            raise BadRequest(f"tools names more than {MAX_SERVERS} MCP servers.", "tools")
+    for label in _usable(settings, client):
+        if settings.mcp[label].always and label not in servers:
+            servers[label] = operators_server(settings, label, is_default=True)
+    return list(servers.values())
+
+
+def operators_server(
+    settings: Settings, label: str, item: _Item | None = None, *, is_default: bool = False
+) -> OfferedServer:
+    row = settings.mcp[label]
+    rules = (row.require_approval, item.require_approval if item else None)
+    return OfferedServer(
+        label,
+        address_of(row),
+        (item.server_description if item else None) or row.description,
+        (row.allowed_tools, item.allowed_tools if item else None),
+        tuple(rule for rule in rules if rule is not None),
+        is_default,
+        credentials=f"token in [mcp.{label}]",
+    )
+
+
+def _usable(settings: Settings, client: str) -> list[str]:
+    key_name = grant_of(client).name
+    return [label for label, row in settings.mcp.items() if row.may_use(key_name)]
+
+
+def _named_server(
+    tool: Mapping[str, Any], place: str, settings: Settings, client: str
+) -> OfferedServer:
+    item = validated(_Item, tool, place)
+    for name in ("connector_id", "tunnel_id"):
+        if tool.get(name) is not None:
+            raise BadRequest(f"{place}.{name} works only at OpenAI.", f"{place}.{name}")
+    if item.server_url is None:
+        usable = _usable(settings, client)
+        if item.server_label not in usable:
+            known = f"expected one of {', '.join(usable)}, or" if usable else "send"
+            where = f"{place}.server_label"
+            message = (
+                f"{where} is {item.server_label!r}, which is no server here: {known} server_url."
+            )
+            raise BadRequest(message, where)
+        for name in ("authorization", "headers"):
+            if getattr(item, name):
+                where = f"{place}.{name}"
+                raise BadRequest(f"{where} needs server_url: this server has its own.", where)
+        return operators_server(settings, item.server_label, item)
+    _check_url(item.server_url, f"{place}.server_url", settings)
+    headers = with_token(item.headers or {}, item.authorization)
+    _check_headers(headers, f"{place}.headers")
+    return OfferedServer(
+        item.server_label,
+        ServerAddress(url=item.server_url, headers=headers),
+        item.server_description or "",
+        (item.allowed_tools,),
+        (item.require_approval or "always",),
+        credentials=f"{place}.authorization",
+    )
+
+
+def _check_url(url: str, place: str, settings: Settings) -> None:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
+        _ = parts.port  # raises ValueError
+    except ValueError:
+        usable = False
+    if not usable:
+        message = f"{place} must start with https:// or http:// and contain no user or password."
+        raise BadRequest(message, place)
+    if not is_allowed_host(url, settings.mcp_hosts):
+        message = f"{place}: the setting mcp_hosts does not allow the host {parts.netloc[:256]}."
+        raise BadRequest(message, place, "mcp_host_not_allowed")
+
+
+def _check_headers(headers: tuple[tuple[str, str], ...], place: str) -> None:
+    for name, value in headers:
+        if name.lower() in _OWN_HEADERS or not _HEADER_NAME.fullmatch(name):
+            raise BadRequest(f"{place} may not contain {name[:64]!r}.", place)
+        if not _HEADER_VALUE.fullmatch(value):
+            raise BadRequest(f"{place}: the value of {name[:64]} is no header value.", place)

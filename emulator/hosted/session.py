@@ -1,0 +1,301 @@
+"""One session with an MCP server: open, list, call, close. Runs in the event loop of `sessions`.
+
+States: *opening* -> *open* -> *ended*. One task, `run`, enters and leaves the SDK's client, as its cancel
+scopes require; other tasks use the client only while the session is open. A session ends
+
+* after `IDLE_SECONDS` without a call or a listing;
+* when its transport ends: a process that exits, an unreachable host, a server that no longer knows it;
+* when `end` is called.
+
+What may never happen: a call is sent twice, except after a server has rejected it for an unknown session.
+Everything that a server sends is bounded here: the size of a reply, the time of each step, the tools.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import httpx2
+from anyio.abc import ObjectReceiveStream
+from mcp import Client, MCPError, StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, REQUEST_TIMEOUT
+from mcp_types import ToolListChangedNotification as ToolListChanged
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from emulator.hosted.address import ServerAddress, ServerFailed, ServerRefused, SessionUnknown
+from emulator.hosted.listing import Listing
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult, Tool
+
+CONNECT_SECONDS = 10
+START_SECONDS = 60
+"""How long a command may take to answer: npx and uvx install it first."""
+LIST_SECONDS = 30
+LIST_AGE_SECONDS = 300
+"""How long a list is used, unless the server reports a change."""
+IDLE_SECONDS = 300
+CONCURRENT_CALLS = 16
+"""Calls of one session at the same time; further calls wait."""
+MAX_REPLY_BYTES = 4 * 2**20
+MAX_LISTED = 1000
+_MAX_DETAIL = 500
+
+
+class ServerSession:
+    """A session with the server at ``address``."""
+
+    def __init__(self, address: ServerAddress) -> None:
+        self._address = address
+        self._ready = anyio.Event()
+        self._ended = anyio.Event()
+        self._scope = anyio.CancelScope()
+        self._calls = anyio.CapacityLimiter(CONCURRENT_CALLS)
+        self._lists = anyio.Lock()
+        self._client: Client | None = None
+        self._users = 0
+        self._last_use = time.monotonic()
+        self._listing: Listing | None = None
+        self._listed_at = 0.0
+        self._changes = 0
+        """The number of changes of its tools that the server reported."""
+        self._status = 0
+        """The HTTP status of the last reply that was an error."""
+        self._problem = ""
+
+    @property
+    def has_ended(self) -> bool:
+        return self._scope.cancel_called or self._ended.is_set()
+
+    @property
+    def idle_since(self) -> float:
+        """Monotonic time; infinite while the session is used."""
+        return float("inf") if self._users else self._last_use
+
+    def end(self) -> None:
+        self._scope.cancel()
+
+    async def run(self) -> None:
+        """Open the session, keep it open until it ends, and close it."""
+        with TemporaryFile("w+", errors="replace") as stderr:
+            try:
+                with self._scope:
+                    async with AsyncExitStack() as stack:
+                        await self._open(stack, stderr)
+                        self._ready.set()
+                        await self._wait_until_idle()
+            except Exception as error:  # noqa: BLE001 - a server or its transport may fail in any way
+                self._problem = _detail(error)
+            finally:
+                if self._client is None:  # a command that cannot start says why
+                    stderr.seek(0)
+                    last_line = stderr.read()[-_MAX_DETAIL:].strip().rpartition("\n")[2]
+                    self._problem = last_line or self._problem
+                self._scope.cancel()
+                self._ended.set()
+                self._ready.set()
+
+    async def opened(self) -> None:
+        """Wait until the session is open. Raises `ServerFailed`."""
+        seconds = CONNECT_SECONDS if self._address.url else START_SECONDS
+        with anyio.move_on_after(seconds):
+            await self._ready.wait()
+        if self._client is None:
+            self.end()
+            late = f"it did not answer within {seconds} s"
+            raise self._refusal() or ServerFailed(self._problem or late)
+
+    async def tools(self) -> Listing:
+        """Return the server's tools, from the last listing if it is still valid. Raises `ServerFailed`."""
+        async with self._in_use(), self._lists:
+            if self._listing is None or time.monotonic() > self._listed_at + LIST_AGE_SECONDS:
+                changes, self._listing = self._changes, None
+                listing = await self._list()
+                if changes == self._changes:
+                    self._listing, self._listed_at = listing, time.monotonic()
+                return listing
+            return self._listing
+
+    async def _list(self) -> Listing:
+        listed: list[Tool] = []
+        cursor: str | None = None
+        try:
+            with anyio.fail_after(LIST_SECONDS):
+                while len(listed) < MAX_LISTED:
+                    page = await self._open_client().list_tools(cursor=cursor)
+                    listed += page.tools
+                    if not (cursor := page.next_cursor):
+                        break
+        except TimeoutError:
+            raise ServerFailed(f"it did not list its tools within {LIST_SECONDS} s") from None
+        except Exception as error:
+            raise await self._failure(error) from error
+        return Listing([_listed(tool) for tool in listed])
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
+        """Call a tool. Raises `ServerFailed`. Cancelling the call cancels it at the server."""
+        seconds = self._address.timeout
+        async with self._in_use(), self._calls:
+            try:
+                return await self._open_client().call_tool(name, arguments, seconds)
+            except Exception as error:
+                raise await self._failure(error) from error
+
+    def _open_client(self) -> Client:
+        if self._client is None or self.has_ended:
+            raise ServerFailed(self._problem or "the connection was closed")
+        return self._client
+
+    @asynccontextmanager
+    async def _in_use(self) -> AsyncIterator[None]:
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            self._last_use = time.monotonic()
+
+    async def _open(self, stack: AsyncExitStack, stderr: Any) -> None:
+        address = self._address
+        if address.url:
+            http = httpx2.AsyncClient(
+                headers=list(address.headers),
+                timeout=httpx2.Timeout(CONNECT_SECONDS, read=address.timeout + LIST_SECONDS),
+                event_hooks={"response": [self._examine]},
+                trust_env=False,
+            )
+            await stack.enter_async_context(http)
+            transport = streamable_http_client(
+                address.url, http_client=http, max_sse_event_size=MAX_REPLY_BYTES
+            )
+        else:
+            parameters = StdioServerParameters(
+                command=address.command, args=list(address.args), env=dict(address.env)
+            )
+            transport = stdio_client(parameters, errlog=stderr)
+        watched = _watched(transport, self._note_end)
+        client = Client(watched, message_handler=self._note_change, cache=None)
+        await stack.enter_async_context(client)
+        tools = client.server_capabilities.tools
+        if (
+            client.protocol_version in MODERN_PROTOCOL_VERSIONS
+            and tools is not None
+            and tools.list_changed
+        ):
+            # Later protocols send changes only to those who ask.
+            await stack.enter_async_context(client.listen(tools_list_changed=True))
+        self._client = client
+
+    async def _wait_until_idle(self) -> None:
+        while (rest := self.idle_since + IDLE_SECONDS - time.monotonic()) > 0:  # noqa: ASYNC110
+            await anyio.sleep(min(rest, IDLE_SECONDS))
+
+    def _note_end(self) -> None:
+        self._problem = self._problem or "the server closed the connection"
+        self._scope.cancel()
+
+    async def _note_change(self, message: object) -> None:
+        if isinstance(message, ToolListChanged):
+            self._changes += 1
+            self._listing = None
+
+    async def _examine(self, response: httpx2.Response) -> None:
+        """Note an error's status, which the SDK does not report, and bound a body that is not a stream."""
+        self._status = response.status_code if response.status_code >= 400 else 0
+        if "text/event-stream" not in response.headers.get("content-type", ""):
+            stream = response.stream
+            assert isinstance(stream, httpx2.AsyncByteStream)
+            response.stream = _Bounded(stream)
+
+    def _refusal(self) -> ServerRefused | None:
+        if self._status not in (401, 403):
+            return None
+        sent = "the credentials" if self._address.headers else "a request without credentials"
+        return ServerRefused(f"it refused {sent} (HTTP {self._status})")
+
+    async def _failure(self, error: Exception) -> ServerFailed:
+        """What an error of the client means."""
+        if isinstance(error, ServerFailed):
+            return error
+        if not isinstance(error, MCPError):
+            return ServerFailed(_detail(error))
+        if error.code == REQUEST_TIMEOUT:
+            return ServerFailed(f"it did not answer within {self._address.timeout:g} s")
+        if error.code == CONNECTION_CLOSED and not str(error).startswith("SSE"):
+            self.end()
+            with anyio.move_on_after(1):
+                await self._ended.wait()  # `run` knows the cause
+            cause = f": {self._problem}" if self._problem else ""
+            return ServerFailed(f"the connection was lost{cause}")
+        if error.code == INVALID_REQUEST and self._status == 404:
+            self.end()
+            return SessionUnknown("it no longer knows the session")
+        return self._refusal() or ServerFailed(_detail(error))
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """A body that raises an error, which the SDK reports, when it is larger than `MAX_REPLY_BYTES`."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._stream:
+            size += len(chunk)
+            if size > MAX_REPLY_BYTES:
+                raise httpx2.StreamError(f"larger than {MAX_REPLY_BYTES} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _Watched(ObjectReceiveStream[Any]):
+    """A transport's incoming messages; ``on_end`` is called when the transport has ended."""
+
+    def __init__(self, stream: Any, on_end: Callable[[], None]) -> None:
+        self._stream = stream
+        self._on_end = on_end
+
+    async def receive(self) -> Any:
+        try:
+            return await self._stream.receive()
+        except anyio.EndOfStream:
+            self._on_end()
+            raise
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+@asynccontextmanager
+async def _watched(transport: Any, on_end: Callable[[], None]) -> AsyncIterator[tuple[Any, Any]]:
+    async with transport as (incoming, outgoing):
+        yield _Watched(incoming, on_end), outgoing
+
+
+def _listed(tool: Tool) -> dict[str, Any]:
+    fields = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
+    shown = {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": tool.input_schema,
+        "annotations": fields.get("annotations"),
+    }
+    return shown if tool.output_schema is None else shown | {"output_schema": tool.output_schema}
+
+
+def _detail(error: BaseException) -> str:
+    """The cause of a failure, in one bounded line."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    text = str(error).strip().partition("\n")[0].rstrip(".")
+    explains = isinstance(error, MCPError | httpx2.HTTPError | RuntimeError) and text
+    return (text if explains else f"{type(error).__name__}: {text}")[:_MAX_DETAIL]

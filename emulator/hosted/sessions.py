@@ -1,0 +1,109 @@
+"""The open sessions with MCP servers, of one process. Safe to share between threads.
+
+An event loop in its own thread runs them; it starts with the first use, so after a worker has forked. A
+session belongs to one address, which includes the credentials, and to one client: clients share none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, suppress
+from contextvars import Context
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from emulator.hosted.address import ServerAddress, ServerFailed, SessionUnknown
+from emulator.hosted.hosted_tool import HostedResult
+from emulator.hosted.listing import Listing
+
+if TYPE_CHECKING:
+    from anyio.from_thread import BlockingPortal
+
+    from emulator.hosted.session import ServerSession
+
+MAX_SESSIONS = 256
+"""Beyond this number, the session that is unused for the longest time ends."""
+
+T = TypeVar("T")
+
+
+class Sessions:
+    """Opens sessions as they are needed, again after they have ended."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: AbstractContextManager[BlockingPortal] | None = None
+        self._portal: BlockingPortal | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._open: dict[tuple[ServerAddress, str], ServerSession] = {}
+
+    def tools(self, address: ServerAddress, client: str) -> Future[Listing]:
+        """List the tools of a server. The future raises `ServerFailed`."""
+        return self._started(self._tools, address, client)
+
+    def call(
+        self, address: ServerAddress, client: str, label: str, name: str, arguments: dict[str, Any]
+    ) -> Future[HostedResult]:
+        """Call a tool of the server that the client knows as ``label``. The future never raises."""
+        return self._started(self._call, address, client, label, name, arguments)
+
+    def close(self) -> None:
+        """End all calls and sessions."""
+        with self._lock:
+            portal, loop = self._portal, self._loop
+            self._portal = self._loop = None
+        if portal is not None and loop is not None:
+            portal.call(portal.stop, True)
+            loop.__exit__(None, None, None)
+
+    def _started(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> Future[T]:
+        with self._lock:
+            if self._portal is None:
+                from anyio.from_thread import start_blocking_portal
+
+                # Their records contain addresses, messages and results.
+                for name in ("mcp", "httpx2", "client"):
+                    logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+                self._loop = start_blocking_portal(name="mcp")
+                self._portal = self._loop.__enter__()
+            return self._portal.start_task_soon(function, *arguments)
+
+    async def _tools(self, address: ServerAddress, client: str) -> Listing:
+        session = await self._session(address, client)
+        return await session.tools()
+
+    async def _call(
+        self, address: ServerAddress, client: str, label: str, name: str, arguments: dict[str, Any]
+    ) -> HostedResult:
+        from emulator.hosted.results import hosted_result
+
+        try:
+            with suppress(SessionUnknown):
+                session = await self._session(address, client)
+                return hosted_result(await session.call(name, arguments))
+            session = await self._session(address, client)
+            return hosted_result(await session.call(name, arguments))
+        except ServerFailed as error:
+            return HostedResult(f"MCP server {label!r} failed: {error}.", is_error=True)
+
+    async def _session(self, address: ServerAddress, client: str) -> ServerSession:
+        """Return an open session. Raises `ServerFailed`."""
+        from emulator.hosted.session import ServerSession
+
+        key = (address, str(client))
+        session = self._open.get(key)
+        if session is None or session.has_ended:
+            self._open = {k: one for k, one in self._open.items() if not one.has_ended}
+            if len(self._open) >= MAX_SESSIONS:
+                oldest = min(self._open, key=lambda k: self._open[k].idle_since)
+                self._open.pop(oldest).end()
+            session = self._open[key] = ServerSession(address)
+            # In a context of its own: that of the request would keep the request's objects alive.
+            task = asyncio.create_task(session.run(), context=Context())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        await session.opened()
+        return session

@@ -1,0 +1,118 @@
+"""The tables ``[mcp.NAME]`` of emulator.toml: the operator's MCP servers and the rules for their tools.
+
+Requests limit tools and demand approval in the same way (`is_allowed`, `needs_approval`). Knows nothing of
+sessions.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+def _expand(value: Any) -> Any:
+    """Replace each ``${NAME}`` by the environment variable of that name."""
+    if not isinstance(value, str):
+        return value
+    for name in _VARIABLE.findall(value):
+        if not os.environ.get(name):
+            raise ValueError(f"the environment variable {name} is not set")
+    return _VARIABLE.sub(lambda match: os.environ[match[1]], value)
+
+
+Expanded = Annotated[str, BeforeValidator(_expand)]
+ExpandedSecret = Annotated[SecretStr, BeforeValidator(_expand)]
+
+
+class ToolFilter(BaseModel):
+    """Tools of a server by name, by their hint ``readOnlyHint``, or by both; an empty filter means all."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tool_names: tuple[str, ...] | None = None
+    read_only: bool | None = None
+
+    def matches(self, name: str, annotations: Mapping[str, Any]) -> bool:
+        if self.tool_names is not None and name not in self.tool_names:
+            return False
+        return self.read_only is None or self.read_only == (annotations.get("readOnlyHint") is True)
+
+
+class ApprovalFilter(BaseModel):
+    """Which calls wait for approval. Calls of other tools do so unless only ``always`` is set."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    always: ToolFilter | None = None
+    never: ToolFilter | None = None
+
+
+AllowedTools = tuple[str, ...] | ToolFilter | None
+RequireApproval = Literal["always", "never"] | ApprovalFilter
+
+
+def is_allowed(allowed: AllowedTools, name: str, annotations: Mapping[str, Any]) -> bool:
+    if isinstance(allowed, ToolFilter):
+        return allowed.matches(name, annotations)
+    return allowed is None or name in allowed
+
+
+def needs_approval(rule: RequireApproval, name: str, annotations: Mapping[str, Any]) -> bool:
+    if not isinstance(rule, ApprovalFilter):
+        return rule == "always"
+    if rule.always is not None and rule.always.matches(name, annotations):
+        return True
+    if rule.never is not None:
+        return not rule.never.matches(name, annotations)
+    return rule.always is None
+
+
+class MCPServerRow(BaseModel):
+    """One MCP server: ``url`` (Streamable HTTP), or ``command`` (standard input and output)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: Expanded = ""
+    command: str = ""
+    args: tuple[Expanded, ...] = ()
+    env: dict[str, ExpandedSecret] = Field(default_factory=dict)
+    """Variables of the command, which otherwise gets only PATH, HOME and the like."""
+    token: ExpandedSecret | None = None
+    """Sent as ``Authorization: Bearer``."""
+    headers: dict[str, ExpandedSecret] = Field(default_factory=dict)
+    description: str = ""
+    allowed_tools: AllowedTools = None
+    require_approval: RequireApproval = "never"
+    timeout: float = Field(60, gt=0, le=3600)
+    """The deadline of one call, in seconds."""
+    keys: tuple[str, ...] = ("*",)
+    """Patterns of the names of client keys that may use the server."""
+    always: bool = False
+    """Offer the tools in every request."""
+
+    @model_validator(mode="after")
+    def _has_one_address(self) -> Self:
+        if bool(self.url) == bool(self.command):
+            raise ValueError("set either url or command")
+        if self.url and (self.args or self.env):
+            raise ValueError("args and env are for a server with a command")
+        if self.command and (self.token or self.headers):
+            raise ValueError("token and headers are for a server with a url")
+        if self.url:
+            parts = urlsplit(self.url)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise ValueError("url must start with http:// or https://")
+            _ = parts.port  # raises ValueError
+        return self
+
+    def may_use(self, key_name: str) -> bool:
+        """Return True if the client key of that name ("" for keys without a name) may use the server."""
+        return any(fnmatchcase(key_name, pattern) for pattern in self.keys)
