@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from emulator import json_codec
+from emulator.answering.summary import introduced
 from emulator.answering.transcript import render
 from emulator.errors import BadRequest
 from emulator.protocol import FunctionCall, HistoryCall, Message
@@ -68,10 +69,12 @@ def _assistant(content: Sequence[Mapping[str, Any]], place: str) -> Iterator[Mes
 
     for n, block in enumerate(content):
         match block.get("type"):
-            case "text" | "compaction":
-                texts.append(
-                    _text(block, "text" if "text" in block else "content", f"{place}[{n}]")
-                )
+            case "text":
+                texts.append(_text(block, "text", f"{place}[{n}]"))
+            case "compaction" if block.get("content") is not None:
+                yield from flush()
+                summary = introduced(_text(block, "content", f"{place}[{n}]"))
+                yield Message(role="user", content=summary)
             case "tool_use":
                 calls.append(_call(block, f"{place}[{n}]"))
             case "server_tool_use" if block.get("name") == CODE:

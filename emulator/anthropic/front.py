@@ -7,16 +7,20 @@ from dataclasses import dataclass, replace
 
 from emulator.answering.pipeline import Pipeline
 from emulator.answering.relay import expand_relayed_chunks
+from emulator.answering.summary import question
 from emulator.anthropic.request import (
+    Compaction,
     CountRequest,
     Json,
     MessagesRequest,
     at_client_place,
     chat_request,
 )
+from emulator.anthropic.threads import Threads
 from emulator.anthropic.writer import MessageWriter
 from emulator.errors import BadRequest
 from emulator.events import UpstreamAccepted
+from emulator.protocol import ChatCompletionRequest
 
 
 @dataclass(frozen=True)
@@ -29,17 +33,32 @@ class MessageStream:
     """The types of hosted tools that were removed from the request."""
 
 
-def answer(pipeline: Pipeline, request: MessagesRequest, client: str = "") -> MessageStream:
-    """Read the request and start its answer. Raises `BadRequest` or `NotFound` before the first event."""
+def answer(
+    pipeline: Pipeline, threads: Threads, request: MessagesRequest, client: str = ""
+) -> MessageStream:
+    """Read the request and start its answer. Raises `BadRequest`, `NotFound` or `StoreUnavailable` before the
+    first event."""
+    joined = threads.joined(client, request)
     try:
-        answer_request = replace(
-            pipeline.read(chat_request(request), client), finds_stop_string=True
-        )
+        chat = chat_request(joined, len(joined.messages) - len(request.messages))
+        if request.compaction is not None:
+            chat = _summarizing(chat, request.compaction)
+        answer_request = replace(pipeline.read(chat, client), finds_stop_string=True)
     except BadRequest as error:
         raise at_client_place(error) from error
     writer = MessageWriter(request.model, thinks=request.thinks)
-    events = writer.write(expand_relayed_chunks(answer_request, pipeline.answer(answer_request)))
+    write = writer.write if request.compaction is None else writer.write_summary
+    events = write(expand_relayed_chunks(answer_request, pipeline.answer(answer_request)))
+    if request.thread is not None:
+        events = threads.saved(client, joined, events)
     return MessageStream(events, answer_request.unsupported_tools)
+
+
+def _summarizing(chat: ChatCompletionRequest, compaction: Compaction) -> ChatCompletionRequest:
+    """The request for a summary of the conversation in ``chat``, without its tools."""
+    messages = [*chat.messages, question(compaction.instructions or "")]
+    plain = {"tools": None, "tool_choice": None, "response_format": None}
+    return chat.model_copy(update={**plain, "messages": messages})
 
 
 def count_tokens(pipeline: Pipeline, request: CountRequest, client: str = "") -> int:

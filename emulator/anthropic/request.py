@@ -41,6 +41,21 @@ class OutputConfig(Lenient):
     format: dict[str, Any] | None = None
 
 
+class ThreadState(Lenient):
+    """``thread``: the proxy holds the conversation (`threads`)."""
+
+    type: Literal["create", "continue"]
+    previous_message_id: str = ""
+    """The id of the reply that a ``continue`` follows."""
+
+
+class Compaction(Lenient):
+    """``compaction``: the answer is a summary that replaces the conversation."""
+
+    type: Literal["summarize"]
+    instructions: str | None = None
+
+
 class CountRequest(Lenient):
     """The fields that determine the prompt and so its number of tokens."""
 
@@ -67,6 +82,8 @@ class MessagesRequest(CountRequest):
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, ge=0, le=1)
     top_k: int | None = Field(None, ge=0)
+    thread: ThreadState | None = None
+    compaction: Compaction | None = None
 
 
 _BILLING = "x-anthropic-billing-header:"
@@ -83,9 +100,12 @@ _client_place = renamed_places(
 )
 
 
-def chat_request(request: CountRequest) -> ChatCompletionRequest:
-    """Convert to a chat completion request. Raises `BadRequest`, which names the place."""
-    fields: Json = {"model": request.model, "messages": _messages(request)}
+def chat_request(request: CountRequest, stored: int = 0) -> ChatCompletionRequest:
+    """Convert to a chat completion request. The first ``stored`` messages are those of a thread.
+
+    Raises `BadRequest`, which names the place.
+    """
+    fields: Json = {"model": request.model, "messages": _messages(request, stored)}
     if isinstance(request, MessagesRequest):
         fields |= {
             name: value for name in _UNCHANGED if (value := getattr(request, name)) is not None
@@ -118,13 +138,13 @@ def at_client_place(error: BadRequest) -> BadRequest:
     return replace(error, message=message, param=param)
 
 
-def _messages(request: CountRequest) -> list[Message]:
+def _messages(request: CountRequest, stored: int) -> list[Message]:
     system = request.system
     if isinstance(system, list):
         texts = (str(block.get("text", "")) for block in system)
         system = "\n\n".join(text for text in texts if not text.startswith(_BILLING))
     chat = [Message(role="system", content=system)] if system else []
-    for n, message in enumerate(request.messages):
+    for n, message in enumerate(request.messages, -stored):
         chat += messages(message.role, message.content, f"messages[{n}].content")
     if not chat:
         raise BadRequest("messages have no content to answer.", param="messages")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from emulator import json_codec
+from emulator.answering.summary import collected
 from emulator.anthropic.blocks import CODE
 from emulator.errors import EmulatorError
 from emulator.events import (
@@ -93,6 +94,20 @@ class MessageWriter:
                 started = True
                 yield {"type": "message_start", "message": self._message}
             yield from self._events(event)
+
+    def write_summary(self, events: Iterator[AnswerEvent]) -> Iterator[Json | UpstreamAccepted]:
+        """Write the events of a message that consists of the summary in ``events``."""
+        for event in events:
+            if isinstance(event, UpstreamAccepted):
+                yield event
+                break
+        yield {"type": "message_start", "message": self._message}
+        text, usage = collected(events)
+        yield from self._start("compaction", content=None)
+        yield self._delta("compaction_delta", content=text)
+        yield from self._close()
+        yield self._finish("compaction", None, usage)
+        yield {"type": "message_stop"}
 
     def _events(self, event: AnswerEvent) -> Events:
         match event:
@@ -202,7 +217,8 @@ def _fold(block: Json, delta: Json, texts: list[str]) -> None:
     if delta["type"] == "signature_delta":
         block["signature"] = delta["signature"]
     else:
-        texts.append(delta.get("text") or delta.get("thinking") or delta.get("partial_json") or "")
+        fields = ("text", "thinking", "partial_json", "content")
+        texts += [delta[field] for field in fields if field in delta]
 
 
 def _close(block: Json, texts: list[str]) -> None:
@@ -210,6 +226,8 @@ def _close(block: Json, texts: list[str]) -> None:
     match block["type"]:
         case "text" | "thinking" as field:
             block[field] = text
+        case "compaction":
+            block["content"] = text
         case "tool_use" | "server_tool_use":
             block["input"] = json_codec.loads(text or "{}")
 
@@ -223,6 +241,9 @@ def error_body(error: EmulatorError, request_id: str | None = None) -> Json:
     ):  # Anthropic's words, by which its clients know when to shorten the history
         message = f"prompt is too long: {message} ({CONTEXT_CODE})"
     body: Json = {"type": "error", "error": {"type": kind, "message": message}}
+    if error.code and error.code.startswith("thread_"):
+        # By this code Anthropic's SDKs know that they have to send the whole conversation again.
+        body["error"]["details"] = {"error_code": error.code}
     return {**body, "request_id": request_id} if request_id else body
 
 

@@ -9,36 +9,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from emulator.answering.transcript import render
-from emulator.errors import ModelFailed
-from emulator.events import AnswerEvent, ContentDelta, Finish, Usage, new_id
-from emulator.protocol import Message
+from emulator.answering.summary import introduced
+from emulator.events import new_id
 from emulator.responses.items import Json
 
 _MARK = "summary:"
-_INTRODUCTION = "Summary of the conversation so far:\n\n"
-
-
-def question() -> Message:
-    """The message that asks the model for the summary, at the end of the conversation."""
-    return Message(role="user", content=render("compact.jinja").strip())
-
-
-def collected(events: Iterable[AnswerEvent]) -> tuple[str, Usage]:
-    """Collect the summary from an answer. Raises `EmulatorError`, also for an empty summary, which would
-    erase the conversation."""
-    text, usage = "", Usage()
-    for event in events:
-        match event:
-            case ContentDelta(delta):
-                text += delta
-            case Finish(usage=total):
-                usage = total
-    if not text.strip():
-        raise ModelFailed("The model returned an empty summary.", code="model_empty")
-    return text.strip(), usage
 
 
 def compacted(items: Sequence[Json], summary: str) -> list[Json]:
@@ -55,4 +32,4 @@ def summary_of(hidden: str) -> str | None:
         text = base64.b64decode(hidden, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError, ValueError):
         return None
-    return _INTRODUCTION + text.removeprefix(_MARK) if text.startswith(_MARK) else None
+    return introduced(text.removeprefix(_MARK)) if text.startswith(_MARK) else None

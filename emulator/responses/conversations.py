@@ -7,8 +7,7 @@ processes and replicas. Knows nothing of HTTP.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,23 +15,14 @@ import structlog
 from pydantic import TypeAdapter, ValidationError
 
 from emulator import json_codec
-from emulator.errors import BadRequest, NotFound, StoreUnavailable
+from emulator.errors import BadRequest, NotFound
 from emulator.events import new_id
 from emulator.responses.items import MAX_ITEMS, Json, quoted
-from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
+from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, store_failures
 
 log = structlog.get_logger()
 
 _MAX_ID = 128
-
-
-@contextmanager
-def store_failures(problem: str) -> Iterator[None]:
-    """Raises `StoreUnavailable` with ``problem`` if the block cannot use the store."""
-    try:
-        yield
-    except StoreFailed as error:
-        raise StoreUnavailable(f"{problem} at the moment: {error}") from error
 
 
 @dataclass(frozen=True)

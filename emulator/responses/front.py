@@ -13,6 +13,7 @@ from functools import partial
 
 import structlog
 
+from emulator.answering import summary
 from emulator.answering.answer_request import AnswerRequest
 from emulator.answering.pipeline import Pipeline
 from emulator.answering.relay import expand_relayed_chunks
@@ -135,16 +136,16 @@ class ResponseFront:
         """Replace the conversation with the user's messages and the model's summary. Raises
         `EmulatorError`."""
         plain = request.model_copy(update={"tools": None, "tool_choice": None, "text": None})
-        read = self._read(client, plain, input_items, final_message=compaction.question())
+        read = self._read(client, plain, input_items, final_message=summary.question())
         answer = expand_relayed_chunks(
             read.answer_request, self.pipeline.answer(read.answer_request)
         )
-        summary, usage = compaction.collected(answer)
+        text, usage = summary.collected(answer)
         return {
             "id": new_id("resp_"),
             "object": "response.compaction",
             "created_at": int(time.time()),
-            "output": compaction.compacted([*read.history, *read.input_items], summary),
+            "output": compaction.compacted([*read.history, *read.input_items], text),
             "usage": usage_json(usage),
         }
 

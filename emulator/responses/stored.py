@@ -16,11 +16,16 @@ from emulator import json_codec
 from emulator.errors import BadRequest, NotFound
 from emulator.events import AnswerEvent, UpstreamAccepted
 from emulator.responses import event_log
-from emulator.responses.conversations import are_items, store_failures
+from emulator.responses.conversations import are_items
 from emulator.responses.event_log import EventLog
 from emulator.responses.items import Json, quoted
 from emulator.responses.writer import ResponseWriter
-from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
+from emulator.storage.key_value import (
+    MAX_VALUE_BYTES,
+    KeyValueStore,
+    StoreFailed,
+    store_failures,
+)
 
 log = structlog.get_logger()
 

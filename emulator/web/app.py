@@ -112,7 +112,7 @@ def _add_api(app: Flask, services: Services, check_limits: CheckLimits) -> None:
     sessions.add_routes(
         api, services.interpreter, services.background, stores.key_values, upload, recording.begin
     )
-    messages.add_routes(api, pipeline, settings)
+    messages.add_routes(api, pipeline, services.threads, settings)
     pass_through.add_routes(api, services.upstreams, settings, recording.begin)
     app.register_blueprint(api, url_prefix="/v1", name="v1")
     app.register_blueprint(api, name="bare")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from emulator.answering.native.probe import ToolProbe
 from emulator.answering.pipeline import Pipeline
+from emulator.anthropic.threads import Threads
 from emulator.client_keys import ClientKeys
 from emulator.engines import PROGRAM_KERNELS, open_engines
 from emulator.hosted.hosted_tool import ToolResolver
@@ -88,6 +89,7 @@ class Services:
     kernel_counts: KernelCounts
     requests: RecordedRequests
     conversations: Conversations
+    threads: Threads
     responses: ResponseFront
     background: BackgroundResponses
     keeper: Keeper | None
@@ -159,6 +161,7 @@ def open_services(
             kernel_counts=kernel_counts,
             requests=requests,
             conversations=conversations,
+            threads=Threads(key_values, settings.response_seconds),
             responses=ResponseFront(pipeline, stored_responses, conversations),
             background=_open_background(opening, settings, requests.traces, key_values, keeper),
             keeper=keeper,

@@ -477,22 +477,6 @@ def test_structured_output_is_held_to_its_schema(
     assert json.loads(message.content[0].text) == {"rain": True}
 
 
-def test_the_tool_runner_runs_to_the_end(
-    claude: anthropic.Anthropic, upstream: ScriptedUpstream
-) -> None:
-    upstream.reply(LONDON, "It is 12 degrees.")
-
-    @anthropic.beta_tool
-    def get_weather(location: str) -> str:
-        """Get the current weather of a place."""
-        return f"12 degrees in {location}"
-
-    runner = claude.beta.messages.tool_runner(
-        model="m", max_tokens=99, messages=ASK, tools=[get_weather]
-    )
-    assert shown(runner.until_done()) == ["It is 12 degrees."]
-
-
 def test_the_async_client_streams_too(proxy: str, upstream: ScriptedUpstream) -> None:
     upstream.reply(LONDON)
 

@@ -16,7 +16,9 @@ from emulator.storage.key_value.interface import (
     Change,
     KeyValueStore,
     StoreFailed,
+    store_failures,
 )
+from emulator.storage.key_value.records import Records
 from emulator.storage.key_value.redis_store import PAUSE_SECONDS, RedisStore
 from emulator.storage.key_value.sqlite_store import SQLiteStore
 
@@ -25,10 +27,12 @@ __all__ = [
     "PAUSE_SECONDS",
     "Change",
     "KeyValueStore",
+    "Records",
     "RedisStore",
     "SQLiteStore",
     "StoreFailed",
     "open_store",
+    "store_failures",
 ]
 
 log = structlog.get_logger()

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Protocol
+
+from emulator.errors import StoreUnavailable
 
 MAX_VALUE_BYTES = 4 * 2**20
 
 
 class StoreFailed(Exception):
     """The store is unavailable."""
+
+
+@contextmanager
+def store_failures(problem: str) -> Iterator[None]:
+    """Raises `StoreUnavailable` with ``problem`` if the block cannot use the store."""
+    try:
+        yield
+    except StoreFailed as error:
+        raise StoreUnavailable(f"{problem} at the moment: {error}") from error
 
 
 Change = Callable[[bytes | None], bytes]

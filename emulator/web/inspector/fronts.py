@@ -11,6 +11,7 @@ from typing import Any
 
 from emulator.anthropic import front as anthropic
 from emulator.anthropic.request import MessagesRequest
+from emulator.anthropic.threads import Threads
 from emulator.anthropic.writer import collect as collect_message
 from emulator.chat.chunks import collect as collect_chunks
 from emulator.chat.front import complete
@@ -138,7 +139,11 @@ def _texts(output: list[Json], kind: str, field: str) -> list[str]:
 
 def _ask_message(front: ResponseFront, body: Json, client: str) -> AnswerView:
     request = parse_body(dumps({**body, "stream": False}), MessagesRequest)
-    answer = anthropic.answer(front.pipeline, request, client)
+    # The playground has the whole conversation, and leaves the client's thread as it is.
+    joined = Threads(front.stored.store).joined(client, request)
+    joined = joined.model_copy(update={"thread": None})
+    body = joined.model_dump(exclude_none=True)
+    answer = anthropic.answer(front.pipeline, Threads(), joined, client)
     next(answer.events)
     content: list[Json] = collect_message(answer.events)["content"]
     calls = tuple(

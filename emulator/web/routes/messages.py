@@ -7,6 +7,7 @@ from flask import Blueprint, Response, request
 from emulator.answering.pipeline import Pipeline
 from emulator.anthropic.front import answer, count_tokens
 from emulator.anthropic.request import CountRequest, MessagesRequest
+from emulator.anthropic.threads import Threads
 from emulator.anthropic.writer import collect, error_body
 from emulator.protocol import parse_body
 from emulator.settings import Settings
@@ -26,11 +27,11 @@ FRAMES = Frames(
 )
 
 
-def add_routes(api: Blueprint, pipeline: Pipeline, settings: Settings) -> None:
+def add_routes(api: Blueprint, pipeline: Pipeline, threads: Threads, settings: Settings) -> None:
     @api.post("/messages")
     def create_message() -> Response:
         message_request = parse_body(read_body(settings), MessagesRequest)
-        message = answer(pipeline, message_request, client())
+        message = answer(pipeline, threads, message_request, client())
         if message_request.stream:
             return streamed_answer(message.events, settings, message.unsupported_tools, FRAMES)
         return plain_answer(message.events, collect, message.unsupported_tools)

@@ -24,10 +24,9 @@ from emulator.interpreter.interpreter import Progress
 from emulator.interpreter.remote import AnyInterpreter
 from emulator.protocol import parse_body
 from emulator.responses.background import BackgroundResponses
-from emulator.responses.conversations import store_failures
 from emulator.storage.container_files import ROOT, ContainerFile
 from emulator.storage.container_rows import Container
-from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
+from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed, store_failures
 from emulator.storage.key_value.records import Records
 from emulator.web.routes import session_shapes as shapes
 from emulator.web.routes.executions import last_execution, run_cell

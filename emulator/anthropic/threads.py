@@ -1,0 +1,132 @@
+"""Threads: conversations that the proxy holds, so that a client sends only its new messages.
+
+A thread is stored under the id of its latest reply. Each reply can be continued once: its record then only
+says so, and the thread is stored under the next reply's id. A client that gets `thread_not_found` or
+`thread_already_continued` sends the whole conversation again, as Anthropic's SDKs do by themselves.
+
+The shapes follow the types of Anthropic's SDK (``BetaMessageThreadParam``, ``ThreadNotFoundErrorDetails``).
+Knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import structlog
+
+from emulator.anthropic.request import InputMessage, Json, MessagesRequest
+from emulator.anthropic.writer import collect
+from emulator.errors import BadRequest, NotFound
+from emulator.events import UpstreamAccepted
+from emulator.storage.key_value import (
+    MAX_VALUE_BYTES,
+    KeyValueStore,
+    Records,
+    StoreFailed,
+    store_failures,
+)
+
+log = structlog.get_logger()
+
+_MAX_ID = 128
+
+
+@dataclass(frozen=True)
+class StoredThread:
+    """A conversation up to one reply, with the fields that it was created with."""
+
+    system: str | list[dict[str, Any]] | None = None
+    tools: list[dict[str, Any]] | None = None
+    messages: list[InputMessage] = field(default_factory=list)
+    continued: bool = False
+    """True if the conversation is stored under the id of a later reply."""
+
+
+@dataclass(frozen=True)
+class Threads:
+    """Clients reach only their own threads. Without a store there are none."""
+
+    store: KeyValueStore | None = None
+    seconds: float = 0
+
+    def joined(self, client: str, request: MessagesRequest) -> MessagesRequest:
+        """Return the request with the fields and messages of the thread that it continues, if any.
+
+        Raises `BadRequest`, `NotFound`, `StoreUnavailable`.
+        """
+        thread = request.thread
+        if thread is None:
+            return request
+        if self.store is None:
+            message = "thread: threads need a store: set store (docs/settings.md)."
+            raise BadRequest(message, "thread", "thread_unsupported_request")
+        if thread.type == "create":
+            return request
+        stored = self._find(client, thread.previous_message_id)
+        for name in ("system", "tools"):
+            if getattr(request, name) not in (None, getattr(stored, name)):
+                message = f"{name}: a thread keeps the {name} that it was created with."
+                raise BadRequest(message, name, "thread_fingerprint_mismatch")
+        messages = [*stored.messages, *request.messages]
+        fields = {"system": stored.system, "tools": stored.tools, "messages": messages}
+        return request.model_copy(update=fields)
+
+    def saved(
+        self, client: str, joined: MessagesRequest, events: Iterator[Json | UpstreamAccepted]
+    ) -> Iterator[Json | UpstreamAccepted]:
+        """Pass on the events of a message; store the thread before its client receives the last one."""
+        received: list[Json] = []
+        for event in events:
+            if not isinstance(event, UpstreamAccepted):
+                received.append(event)
+                if event["type"] == "message_stop":
+                    self._save(client, joined, collect(received))
+            yield event
+
+    @cached_property
+    def _records(self) -> Records[StoredThread]:
+        assert self.store is not None
+        return Records(self.store, "thread", StoredThread)
+
+    def _find(self, client: str, key: str) -> StoredThread:
+        stored = None
+        if len(key) <= _MAX_ID:
+            with store_failures("Threads cannot be read"):
+                stored = self._records.get(_name(client, key))
+        place = "thread.previous_message_id"
+        if stored is None:
+            raise NotFound(f"{place}: no thread with this message.", place, "thread_not_found")
+        if stored.continued:
+            message = f"{place}: the thread has been continued from this message already."
+            raise BadRequest(message, place, "thread_already_continued")
+        return stored
+
+    def _save(self, client: str, joined: MessagesRequest, reply: Json) -> None:
+        """A failure is only logged, because the client gets its reply anyway."""
+        assert self.store is not None
+        assert joined.thread is not None
+        records = self._records
+        answer = InputMessage(role="assistant", content=reply["content"])
+        # A summary replaces the messages before it.
+        before = [] if reply["stop_reason"] == "compaction" else joined.messages
+        thread = StoredThread(joined.system, joined.tools, [*before, answer])
+        value = records.dump(thread)
+        if len(value) > MAX_VALUE_BYTES:
+            log.warning("thread not stored: it is too large", bytes=len(value))
+            return
+        values = {records.key(_name(client, reply["id"])): value}
+        if previous := joined.thread.previous_message_id:
+            values[records.key(_name(client, previous))] = records.dump(
+                StoredThread(continued=True)
+            )
+        try:
+            self.store.put(values, self.seconds)
+        except StoreFailed as error:
+            log.warning("thread not stored", reason=str(error))
+
+
+def _name(client: str, message_id: str) -> str:
+    return f"{client}:{message_id}"

@@ -1,0 +1,234 @@
+"""Threads and compaction: the client sends only what is new, the model sees the whole conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import anthropic
+import pytest
+
+from tests.conftest import StartProxy
+from tests.support.raw_http import send
+from tests.support.scripted import ScriptedUpstream
+
+LONDON = '```python\nget_weather(location="London")\n```'
+PARIS = '```python\nget_weather(location="Paris")\n```'
+ASK: list[Any] = [{"role": "user", "content": "What's the weather in London?"}]
+AND_NOW: list[Any] = [{"role": "user", "content": "And now?"}]
+FIELDS: dict[str, Any] = {"model": "m", "max_tokens": 99}
+
+
+@anthropic.beta_tool
+def get_weather(location: str) -> str:
+    """Get the current weather of a place."""
+    return f"12 degrees in {location}"
+
+
+@pytest.fixture
+def claude(proxy: str) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(base_url=proxy, api_key="client-key", max_retries=0) as connected:
+        yield connected
+
+
+def sent(upstream: ScriptedUpstream, turn: int) -> str:
+    return json.dumps(upstream.requests[turn]["messages"])
+
+
+def begin(claude: anthropic.Anthropic, messages: Any = ASK, **fields: Any) -> Any:
+    return claude.beta.messages.create(
+        messages=messages, thread={"type": "create"}, **(FIELDS | fields)
+    )
+
+
+def go_on(claude: anthropic.Anthropic, key: str, messages: Any = AND_NOW, **fields: Any) -> Any:
+    thread: Any = {"type": "continue", "previous_message_id": key}
+    return claude.beta.messages.create(messages=messages, thread=thread, **(FIELDS | fields))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_tool_runners_model_sees_the_whole_conversation(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream, stream: bool
+) -> None:
+    """The runner sends the question once, then only results."""
+    upstream.reply(LONDON, PARIS, "It is 12 degrees.")
+    runner: Any = claude.beta.messages.tool_runner(
+        messages=ASK, tools=[get_weather], system="Be brief.", stream=stream, **FIELDS
+    )
+    for message in runner:
+        if stream:
+            message.get_final_message()
+    assert len(upstream.requests) == 3
+    for turn in (1, 2):
+        before, now = (upstream.requests[n]["messages"] for n in (turn - 1, turn))
+        assert now[: len(before)] == before
+    assert sent(upstream, 2).count("get_weather(location: str)") == 1
+    assert "12 degrees in London" in sent(upstream, 2)
+    assert "12 degrees in Paris" in sent(upstream, 2)
+
+
+def test_the_async_tool_runner_does_too(proxy: str, upstream: ScriptedUpstream) -> None:
+    upstream.reply(LONDON, "It is 12 degrees.")
+
+    @anthropic.beta_async_tool
+    async def get_weather(location: str) -> str:
+        """Get the current weather of a place."""
+        return f"12 degrees in {location}"
+
+    async def run() -> Any:
+        async with anthropic.AsyncAnthropic(base_url=proxy, api_key="k", max_retries=0) as claude:
+            runner = claude.beta.messages.tool_runner(messages=ASK, tools=[get_weather], **FIELDS)
+            return await runner.until_done()
+
+    assert asyncio.run(run()).content[0].text == "It is 12 degrees."
+    assert "What's the weather in London?" in sent(upstream, 1)
+
+
+def test_a_thread_keeps_its_system_and_its_programs(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(
+        "```python\nx = get_weather(location='A')\nprint('It is', x)\n```", "Warm.", "Yes."
+    )
+    tools = [get_weather.to_dict()]
+    first = begin(claude, system="Be brief.", tools=tools)
+    result = {"type": "tool_result", "tool_use_id": first.content[0].id, "content": "12"}
+    second = go_on(claude, first.id, [{"role": "user", "content": [result]}])
+    assert second.content[0].text == "Warm."
+    assert "It is 12" in sent(upstream, 1)
+    third = go_on(claude, second.id)
+    assert third.content[0].text == "Yes."
+    assert "Be brief." in sent(upstream, 2)
+    assert [part in sent(upstream, 2) for part in ("Warm.", "It is 12", "And now?")] == [True] * 3
+
+
+def test_a_thread_outlives_the_process(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Any
+) -> None:
+    upstream.reply("Hello.", "Hello again.")
+    store, key = str(tmp_path / "store.sqlite"), ""
+    for _ in range(2):
+        url = start_proxy(store=store)
+        with anthropic.Anthropic(base_url=url, api_key="k", max_retries=0) as claude:
+            key = (go_on(claude, key) if key else begin(claude)).id
+    assert [m["content"] for m in upstream.requests[1]["messages"]] == [
+        ASK[0]["content"],
+        "Hello.",
+        "And now?",
+    ]
+
+
+def test_a_thread_that_cannot_be_continued_is_an_error_that_clients_know(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("Hello.", "Hello again.", "Hello.")
+    with pytest.raises(anthropic.NotFoundError) as unknown:
+        go_on(claude, "msg_unknown")
+    assert unknown.value.error_code == "thread_not_found"
+    first = begin(claude, system="Be brief.")
+    with pytest.raises(anthropic.BadRequestError, match="system: a thread keeps") as changed:
+        go_on(claude, first.id, system="Be long.")
+    assert changed.value.error_code == "thread_fingerprint_mismatch"
+    go_on(claude, first.id)
+    with pytest.raises(anthropic.BadRequestError) as again:
+        go_on(claude, first.id)
+    assert again.value.error_code == "thread_already_continued"
+    place = r"messages\[0\]\.content\[0\]\.text"
+    with pytest.raises(anthropic.BadRequestError, match=place):
+        go_on(claude, begin(claude).id, [{"role": "user", "content": [{"type": "text"}]}])
+
+
+def test_a_client_reaches_only_its_own_threads(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("Hello.")
+    url = start_proxy(client_keys="mine,yours")
+    with anthropic.Anthropic(base_url=url, api_key="mine", max_retries=0) as mine:
+        key = begin(mine).id
+    yours = anthropic.Anthropic(base_url=url, api_key="yours", max_retries=0)
+    with yours, pytest.raises(anthropic.NotFoundError):
+        go_on(yours, key)
+
+
+def test_a_lost_thread_is_sent_again_by_the_sdk(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("One.", "Two.", "Three.")
+    thread = claude.beta.messages.thread(**FIELDS)
+    reply = thread.send(*ASK)
+    go_on(claude, reply.id)  # the record of this reply now says that the thread went on
+    thread.send(*AND_NOW)
+    assert sent(upstream, 2) == sent(upstream, 1)
+
+
+@pytest.mark.parametrize("thread", [{"type": "resume"}, {"type": "continue"}, "create", {}])
+def test_a_malformed_thread_is_refused(proxy: str, thread: Any) -> None:
+    status, _, answer = send(f"{proxy}/v1/messages", {**FIELDS, "messages": ASK, "thread": thread})
+    assert status in (400, 404)
+    assert answer["type"] == "error"
+
+
+def test_without_a_store_a_thread_is_refused_and_the_sdk_goes_on_without(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(LONDON, "It is 12 degrees.")
+    url = start_proxy(store="")
+    with anthropic.Anthropic(base_url=url, api_key="k", max_retries=0) as claude:
+        runner = claude.beta.messages.tool_runner(messages=ASK, tools=[get_weather], **FIELDS)
+        runner.until_done()
+    assert "What's the weather in London?" in sent(upstream, 1)
+
+
+def test_a_conversation_becomes_a_compaction_block(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(LONDON, "<think>What matters?</think>London has 12 degrees.", "Warm.")
+    runner: Any = claude.beta.messages.tool_runner(messages=ASK, tools=[get_weather], **FIELDS)
+    replies = []
+    for message in runner:
+        replies.append(message)
+        if len(replies) == 1:
+            runner.compact_before_next_turn()
+    assert [reply.stop_reason for reply in replies] == ["tool_use", "compaction", "end_turn"]
+    assert [(b.type, b.content) for b in replies[1].content] == [
+        ("compaction", "London has 12 degrees.")
+    ]
+    assert "Summarize this conversation" in sent(upstream, 1)
+    assert "def get_weather" not in sent(upstream, 1)
+    last = sent(upstream, 2)
+    assert "Summary of the conversation so far:\\n\\nLondon has 12 degrees." in last
+    assert "What's the weather" not in last
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_summary_follows_the_clients_instructions_and_starts_a_thread(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream, stream: bool
+) -> None:
+    upstream.reply("They asked about London.", "Yes.")
+    compaction: Any = {"type": "summarize", "instructions": "One sentence."}
+    fields: Any = {
+        **FIELDS,
+        "messages": ASK,
+        "thread": {"type": "create"},
+        "compaction": compaction,
+    }
+    if stream:
+        with claude.beta.messages.stream(**fields) as events:
+            message: Any = events.get_final_message()
+    else:
+        message = claude.beta.messages.create(**fields)
+    assert message.content[0].content == "They asked about London."
+    assert upstream.requests[0]["messages"][-1]["content"].endswith("One sentence.")
+    go_on(claude, message.id)
+    assert "They asked about London." in sent(upstream, 1)
+    assert "What's the weather" not in sent(upstream, 1)
+
+
+def test_a_conversation_is_never_replaced_by_nothing(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("  ")
+    with pytest.raises(anthropic.InternalServerError, match="empty summary"):
+        claude.beta.messages.create(messages=ASK, compaction={"type": "summarize"}, **FIELDS)
