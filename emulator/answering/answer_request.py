@@ -62,7 +62,7 @@ class AnswerRequest:
 
     @cached_property
     def profile(self) -> Profile:
-        return profile_of(self.settings, self.route.model)
+        return profile_of(self.settings, self.route.model, self.route.description)
 
     @property
     def is_constrained(self) -> bool:

@@ -136,22 +136,26 @@ def reasoning_start_of(profile: Profile, model: str) -> ReasoningStart:
     return ReasoningStart.PERHAPS_INSIDE if _MAY_REASON.search(model) else ReasoningStart.UNKNOWN
 
 
-def choose(setting: str, model: str, rows: Sequence[ProfileRow] = ()) -> Profile:
+def choose(
+    setting: str, model: str, rows: Sequence[ProfileRow] = (), description: str = ""
+) -> Profile:
     """The profile named by ``setting``; with ``auto`` the first whose pattern matches ``model``.
 
-    The operator's ``rows`` come before the table.
+    The operator's ``rows`` come before the table. If only the last row of the table matches, the server's
+    ``description`` of the model decides.
     """
     table = (*map(_profile_from_row, rows), *PROFILES)
-    return next(
-        profile
-        for profile in table
-        if profile.name == setting or (setting == "auto" and profile.is_of(model))
-    )
+    if setting != "auto":
+        return next(profile for profile in table if profile.name == setting)
+    chosen = next(profile for profile in table if profile.is_of(model))
+    if chosen is PROFILES[-1]:
+        return next(profile for profile in table if profile.is_of(description))
+    return chosen
 
 
-def profile_of(settings: Settings, model: str) -> Profile:
-    """The profile for ``model``, the upstream's name of a model."""
-    return choose(settings.profile, model, settings.profiles)
+def profile_of(settings: Settings, model: str, description: str = "") -> Profile:
+    """The profile for ``model``, the upstream's name of a model, and what the upstream says about it."""
+    return choose(settings.profile, model, settings.profiles, description)
 
 
 def _profile_from_row(row: ProfileRow) -> Profile:

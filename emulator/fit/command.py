@@ -261,7 +261,7 @@ def _not_chosen(name: str, server: Server) -> str:
         route = Routes(read([], listens=False).settings).of(server.route.client_model)
     except (ConfigurationError, EmulatorError) as error:
         return f" But it cannot be read: {error}"
-    chosen = profile_of(route.settings, route.model).name
+    chosen = profile_of(route.settings, route.model, server.route.description).name
     if chosen == name:
         return ""
     return (

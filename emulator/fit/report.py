@@ -15,12 +15,15 @@ COLUMNS = (
     "solved",
     "right function",
     "right arguments",
+    "words",
     "needless calls",
     "harmful acts",
     "tokens in",
     "out",
     "s",
 )
+
+_USEFUL = 0.5
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class Report:
         best = self.recommended
         now = next((score for score in self.scores if score.way == self.current), None)
         text = f"Recommended: {best.way} ({TITLES[best.way]})"
+        if best.arguments.value < _USEFUL:
+            text = f"In no way does this model make most calls right. {text}"
         if best.way == self.current:
             return f"{text}, as now."
         if now is None:
@@ -82,6 +87,7 @@ def _row(score: Score) -> str:
         score.solved,
         score.function,
         score.arguments,
+        f"{score.words.count}/{score.words.of}",
         f"{score.needless.count}/{score.needless.of}",
         f"{score.harmful.count}/{score.harmful.of}",
         f"{score.prompt_tokens:.0f}",

@@ -28,6 +28,10 @@ class Share:
         scale = 1 + z * z / n
         return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
 
+    @property
+    def value(self) -> float:
+        return self.count / self.of if self.of else 0.0
+
     def __str__(self) -> str:
         low, high = self.interval
         return f"{self.count}/{self.of} ({low:.0%} to {high:.0%})".replace("%", " %")
@@ -42,6 +46,8 @@ class Score:
     """Tasks with all calls right and none needless; a task without calls must be answered in words."""
     function: Share
     arguments: Share
+    words: Share
+    """Of the tasks without calls: those that were answered in words."""
     needless: Share
     """Answers with more calls than the task needs."""
     harmful: Share
@@ -62,6 +68,7 @@ class Score:
 def score(way: str, outcomes: Sequence[Outcome], tasks: Mapping[str, Task]) -> Score:
     """Count ``outcomes``, those of one way."""
     calling = [outcome for outcome in outcomes if tasks[outcome.task].calls]
+    talking = [outcome for outcome in outcomes if not tasks[outcome.task].calls]
     cautious = [outcome for outcome in outcomes if tasks[outcome.task].kind in ("show", "ask")]
     number = max(1, len(outcomes))
     return Score(
@@ -69,6 +76,7 @@ def score(way: str, outcomes: Sequence[Outcome], tasks: Mapping[str, Task]) -> S
         solved=Share(sum(outcome.arguments for outcome in outcomes), len(outcomes)),
         function=Share(sum(outcome.function for outcome in calling), len(calling)),
         arguments=Share(sum(outcome.arguments for outcome in calling), len(calling)),
+        words=Share(sum(outcome.arguments for outcome in talking), len(talking)),
         needless=Share(sum(outcome.needless > 0 for outcome in outcomes), len(outcomes)),
         harmful=Share(sum(outcome.harmful for outcome in cautious), len(cautious)),
         prompt_tokens=round(sum(outcome.prompt_tokens for outcome in outcomes) / number, 1),
@@ -78,10 +86,13 @@ def score(way: str, outcomes: Sequence[Outcome], tasks: Mapping[str, Task]) -> S
 
 
 def recommended(scores: Sequence[Score]) -> Score:
-    """The way that solves most; a harmful act, already unsolved, costs one more. Then: fewest tokens."""
+    """The way with the highest product of right arguments and of tasks answered in words; then fewest tokens.
 
-    def merit(score: Score) -> tuple[int, float]:
+    A sum would recommend a way in which a model never calls, or always does.
+    """
+
+    def merit(score: Score) -> tuple[float, int, float]:
         tokens = score.prompt_tokens + score.completion_tokens
-        return score.solved.count - score.harmful.count, -tokens
+        return score.arguments.value * score.words.value, score.solved.count, -tokens
 
     return max(scores, key=merit)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from emulator.answering.profiles import choose
 from emulator.errors import NotFound, UpstreamFailed
 from emulator.settings import Settings
+from emulator.upstream.model_descriptions import describe_models
 from emulator.upstream.routes import Route, Routes
 from emulator.upstream.servers import ServerKind, identify_server
 from emulator.upstream.upstreams import Upstreams
@@ -53,12 +54,15 @@ def describe_server(settings: Settings, model: str) -> Server:
             if not models:
                 raise NotFound("The upstream lists no model: name one with --model.")
             model = target.client_name(str(models[0].id))
-        route = routes.of(model)
         owners = [each.owned_by for each in models]
         kind = identify_server(target.settings.base_url, owners, upstream.at_root)
+        routes.descriptions[target.name] = describe_models(models, kind, upstream.at_root)
         properties = upstream.at_root("/props")
     finally:
         upstreams.close()
+    route = routes.of(model)
     template = properties.get("chat_template") if isinstance(properties, dict) else ""
     template = template if isinstance(template, str) else ""
-    return Server(route, kind, template, small=choose("auto", route.model).few_shot)
+    return Server(
+        route, kind, template, small=choose("auto", route.model, (), route.description).few_shot
+    )

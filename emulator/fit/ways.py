@@ -57,7 +57,7 @@ def all_ways(
     ``grammar`` is how the server accepts a JSON Schema. ``small``: the model may need the profile ``tiny``.
     """
     own = _own_row(settings, route)
-    base = own.like if own else profile_of(route.settings, route.model).name
+    base = own.like if own else profile_of(route.settings, route.model, route.description).name
     like = {"like": "default" if base == "tiny" else base, "tools": "emulate"}
     off = "" if settings.grammar else "the setting grammar is off"
     ways = [
@@ -82,7 +82,7 @@ def current_way(settings: Settings, route: Route, ways: Sequence[Way]) -> str:
     """The name of the way that the settings choose today; "" for ``tools = auto``."""
     if own := _own_row(settings, route):
         return next((way.name for way in ways if way.profile == _fields(own)), "now")
-    profile = profile_of(route.settings, route.model)
+    profile = profile_of(route.settings, route.model, route.description)
     if route.settings.tools != "emulate":
         return "native" if route.settings.tools == "native" else ""
     if profile.few_shot:
@@ -93,7 +93,7 @@ def current_way(settings: Settings, route: Route, ways: Sequence[Way]) -> str:
 
 def _own_row(settings: Settings, route: Route) -> ProfileRow | None:
     """The operator's row for the model, unless a built-in profile is chosen."""
-    name = profile_of(route.settings, route.model).name
+    name = profile_of(route.settings, route.model, route.description).name
     return next((row for row in settings.profiles if row.name == name), None)
 
 

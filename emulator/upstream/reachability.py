@@ -16,6 +16,7 @@ import structlog
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
 from emulator.upstream.failures import without_password
+from emulator.upstream.model_descriptions import describe_models
 from emulator.upstream.routes import Target
 from emulator.upstream.servers import UNKNOWN, ServerKind, identify_server
 from emulator.upstream.upstreams import Upstreams
@@ -106,6 +107,8 @@ class Reachability:
             if self.servers.get(url) is not server:
                 log.info("upstream %s is %s", url, server)
             self.servers = {**self.servers, url: server}
+        described = describe_models(models, server, upstream.at_root)
+        self._upstreams.routes.descriptions[target.name] = described
         if models and not self._model:
             self._model = target.client_name(str(models[0].id or ""))
         return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -47,6 +47,8 @@ class Route:
     """The upstream's name for the model."""
     client_model: str
     """The clients' name for the model, with aliases resolved."""
+    description: str = ""
+    """What the server says about the model (`model_descriptions`); "" until it was asked."""
 
     @property
     def settings(self) -> Settings:
@@ -62,6 +64,8 @@ class Routes:
 
     def __init__(self, settings: Settings) -> None:
         self._aliases = settings.aliases
+        self.descriptions: dict[str, Mapping[str, str]] = {}
+        """Name of a target -> model -> description, once its server was asked."""
         only_row = UpstreamRow.model_construct(base_url=settings.base_url)
         self.targets = tuple(
             Target(row.display_name, settings.model_copy(update=row.overrides()), row)
@@ -80,7 +84,9 @@ class Routes:
         )
         for target in self.targets:
             if target.serves(client_model):
-                return Route(target, target.upstream_name(client_model), client_model)
+                name = target.upstream_name(client_model)
+                description = self.descriptions.get(target.name, {}).get(name, "")
+                return Route(target, name, client_model, description)
         raise NotFound(
             f"No upstream is configured for the model {model!r}.", "model", "model_not_found"
         )

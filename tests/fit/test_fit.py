@@ -149,7 +149,7 @@ def test_the_way_that_the_model_knows_wins_and_becomes_its_profile(
     assert (profile.grammar, profile.tools) == (grammar, "native" if way == "native" else "emulate")
 
 
-def test_acting_where_the_user_wants_to_see_or_to_be_asked_first_is_harmful_and_costs_the_recommendation(
+def test_acting_where_the_user_wants_to_see_or_be_asked_first_is_harmful_and_not_recommended(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def rash(task: Task) -> Reply:
@@ -178,6 +178,21 @@ def test_acting_where_the_user_wants_to_see_or_to_be_asked_first_is_harmful_and_
     assert native["needless"]["count"] == 7
     assert native["arguments"]["count"] > schema["arguments"]["count"]
     assert "Recommended: schema" in err
+
+
+def test_a_way_in_which_the_model_never_calls_is_not_recommended(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def rarely_right(task: Task) -> Reply:
+        wrong = Reply("", tool_calls=[{"name": "nothing", "arguments": {}}])
+        return in_fields(task) if task.kind in ("choice", "words") else wrong
+
+    with ScriptedUpstream(default=model(native=rarely_right)) as upstream:
+        options = ("--base-url", upstream.base_url, "--ways", "python,native", "--json")
+        code, out, err = fit(capsys, *options, "--repair-attempts", "0")
+    python, native = json.loads(out)["ways"]
+    assert (code, python["solved"]["count"], native["solved"]["count"]) == (0, 10, 10)
+    assert "In no way does this model make most calls right. Recommended: native" in err
 
 
 def test_a_way_that_the_server_refuses_is_reported_with_its_words_and_skipped(

@@ -166,7 +166,7 @@ class ScriptedUpstream:
         self.models = tuple(models)
         self.default = default
         self.at_root: dict[str, Any] = {}
-        """Path -> the JSON that a GET of it answers, besides /models."""
+        """Path -> the JSON that a GET of it answers."""
         self.exchanges: list[Exchange] = []
         self.failures: list[str] = []
         self.aborted = threading.Event()
@@ -282,15 +282,15 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._record({})
         self.server.upstream.exchanges.append(self.exchange)
-        if self._path() == "/models":
+        if self.path in self.server.upstream.at_root:
+            self._send_json(200, self.server.upstream.at_root[self.path])
+        elif self._path() == "/models":
             created = int(time.time())
             listed = [
                 {"id": name, "object": "model", "created": created, "owned_by": "scripted"}
                 for name in self.server.upstream.models
             ]
             self._send_json(200, {"object": "list", "data": listed})
-        elif self.path in self.server.upstream.at_root:
-            self._send_json(200, self.server.upstream.at_root[self.path])
         else:
             self._send_json(404, error_body(404, f"no such path: {self.path}"))
         self.exchange.ended.set()
