@@ -17,7 +17,7 @@
 # --sandbox docker is for a proxy outside of Docker: in here it would take the engine's socket and --pid=host.
 # Never --privileged and never --cap-add SYS_ADMIN: neither is needed.
 
-FROM python:3.12-slim AS wheel
+FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea AS wheel
 # Another package index than PyPI: docker build --build-arg PIP_INDEX_URL=https://... (without a password: build
 # arguments stand in the image's history)
 ARG PIP_INDEX_URL
@@ -25,7 +25,7 @@ WORKDIR /src
 COPY . .
 RUN pip wheel --no-cache-dir --disable-pip-version-check --no-deps --wheel-dir /wheel .
 
-FROM python:3.12-slim
+FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea
 ARG PIP_INDEX_URL
 
 RUN apt-get update \

@@ -9,6 +9,8 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 ARGS ?=
+# Markers to leave out besides: TESTS="not slow and "
+TESTS ?=
 TEST_PROCESSES ?= $(if $(ARGS),0,2)
 VENV := .venv
 CLIENTS_VENV := .venv-clients
@@ -69,7 +71,10 @@ SHARED_OUT := $(if $(filter-out 0,$(TEST_PROCESSES)),-n $(TEST_PROCESSES) --dist
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-23s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	    /^[a-z-]+:.*## / && $$1 != "help" { printf "  make %-23s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+##@ Use
 
 .PHONY: run
 run: $(RUNNABLE) system-packages ## start the proxy (without a configured upstream: on the embedded model)
@@ -90,42 +95,84 @@ interpreter: $(RUNNABLE) $(LIBRARIES) ## like run, with a code interpreter (nump
 demo: $(RUNNABLE) $(LOCAL) system-packages ## send one request to the embedded model and print its tool calls
 	@exec $(PY) examples/demo.py $(ARGS)
 
-.PHONY: environment
-environment: $(TESTABLE) $(LIBRARIES) $(LOCAL) $(DOCKER) $(WEBSOCKETS) $(GATEWAY) system-packages ## install everything for the tests of .ci/run except the clients
+.PHONY: doctor
+doctor: $(RUNNABLE) system-packages ## show which engines and fences work on this machine
+	@$(PY) app.py doctor $(ARGS)
 
-.PHONY: environment-clients
-environment-clients: $(CLIENTS) $(OLD_CLIENTS) $(NODE_MODULES) ## install other people's clients for test-clients
+##@ Change
+
+# What takes most of the time of `make test` needs kernels or servers in processes of their own; CI runs it.
+SLOW_FOLDERS := tests/sandbox/fences tests/sandbox/kernel tests/sandbox/test_escape.py tests/sandbox/test_engines.py tests/sandbox/test_soak.py \
+    tests/interpreter tests/web/server tests/first_day
+
+.PHONY: check
+check: lint ## run before a commit: lint, and the tests that need no kernel or server process (5 minutes)
+	@exec $(MAKE) test TESTS="not slow and " ELSEWHERE="$(ELSEWHERE) $(SLOW_FOLDERS:%=--ignore=%)"
 
 .PHONY: test
 test: $(TESTABLE) $(LIBRARIES) system-packages ## run the test suite (needs no model)
-	@$(PY) -m pytest -m "not live and not nightly and not faults" $(ELSEWHERE) $(SHARED_OUT) $(ARGS)
+	@$(PY) -m pytest -m "$(TESTS)not live and not nightly and not faults" $(ELSEWHERE) $(SHARED_OUT) $(ARGS)
 
-.PHONY: test-nightly
-test-nightly: $(TESTABLE) $(LIBRARIES) system-packages ## run the tests with thousands of random programs
-	@$(PY) -m pytest -m nightly $(ELSEWHERE) $(SHARED_OUT) $(ARGS)
+# The versions of the classifiers in pyproject.toml. The suite runs on that of $(VENV), this slice on the others:
+# what reads Python, runs it, or depends on what CPython does.
+PYTHONS := 3.11 3.12 3.13 3.14
+PYTHONS_SLICE := tests/sandbox/monty tests/sandbox/test_python.py tests/sandbox/test_parsing.py tests/sandbox/inside tests/tools tests/web/server/test_server.py
 
-.PHONY: test-faults
-test-faults: $(TESTABLE) system-packages ## test how clients see failures around the proxy: docs/reliability.md
-	@$(PY) -m pytest -m faults tests/web $(ARGS)
+.PHONY: test-pythons
+test-pythons: $(PY) system-packages ## test a slice on each other Python that is installed (pyenv's, Debian's)
+	@failed=0; for version in $(PYTHONS); do \
+	    [ ! -e $(VENV)/bin/python$$version ] || continue; \
+	    for python in $$(ls -d $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version.*/bin/python 2>/dev/null) python$$version; do \
+	        "$$python" -c 'import ensurepip, sqlite3, ssl' 2>/dev/null || continue; \
+	        echo "== Python $$version"; \
+	        $(MAKE) python-slice VENV=.venv-$$version PYTHON="$$python" || failed=1; \
+	        continue 2; \
+	    done; \
+	    echo "== Python $$version is not installed"; \
+	done; exit $$failed
+
+.PHONY: python-slice
+python-slice: $(TESTABLE)
+	@$(PY) -m pytest -m "not nightly" $(PYTHONS_SLICE) $(SHARED_OUT) $(ARGS)
+
+.PHONY: lint
+lint: $(TESTABLE) ## check formatting, ruff, mypy and the import contracts between rooms
+	@$(PY) -m ruff format --check .
+	@$(PY) -m ruff check .
+	@$(PY) -m mypy
+	@$(VENV)/bin/lint-imports --no-logo
+
+.PHONY: format
+format: $(TESTABLE) ## format the code and apply ruff's fixes
+	@$(PY) -m ruff check --fix-only .
+	@$(PY) -m ruff format .
+
+.PHONY: docs
+docs: $(SITE) ## build the pages of docs/ as a site in build/site; broken links are errors
+	@NO_MKDOCS_2_WARNING=1 $(SITE_VENV)/bin/mkdocs build --quiet --strict $(ARGS)
+	@echo "build/site/index.html"
+
+.PHONY: formats
+formats: $(TESTABLE) ## write docs/formats.md from the table of formats
+	@$(PY) -m tests.support.format_table
 
 .PHONY: fuzz
 fuzz: $(TESTABLE) ## send 6000 mutated client requests, 3000 mutated replies of upstreams, and schemathesis to all routes: none may cause a 500
 	@FUZZ_REQUESTS=$${FUZZ_REQUESTS:-6000} FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-30} FUZZ_CHUNKS=$${FUZZ_CHUNKS:-3000} \
 	    $(PY) -m pytest tests/web/routes/test_fuzz.py tests/web/routes/test_openapi.py tests/upstream/test_odd_chunks.py -s --timeout 1800 $(ARGS)
 
-.PHONY: lock
-lock: $(SUPPLY) ## write requirements.lock: every version and hash of the image's packages
-	@$(SUPPLY_VENV)/bin/uv pip compile --quiet requirements.txt pyproject.toml $(IMAGE_EXTRAS:%=--extra %) --generate-hashes --universal --python-version 3.11 \
-	    --no-header --no-emit-index-url --no-annotate --output-file requirements.lock $(ARGS)
+.PHONY: clean
+clean: ## remove everything that make created, including the virtual environments
+	@rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info $(NODE_CLIENTS)/node_modules
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: audit
-audit: $(SUPPLY) ## list known vulnerabilities of the locked packages (queries PyPI's advisory database)
-	@# --strict: a package that cannot be checked is a failure.
-	@$(SUPPLY_VENV)/bin/pip-audit --strict --requirement requirements.lock --require-hashes --disable-pip $(ARGS)
+##@ Test with other programs
 
-.PHONY: bandit
-bandit: $(SUPPLY) ## run bandit on the code; pyproject.toml lists the accepted findings with reasons
-	@$(SUPPLY_VENV)/bin/bandit --quiet --recursive --configfile pyproject.toml emulator sandbox $(ARGS)
+.PHONY: environment
+environment: $(TESTABLE) $(LIBRARIES) $(LOCAL) $(DOCKER) $(WEBSOCKETS) $(GATEWAY) system-packages ## install everything for the tests of .ci/run except the clients
+
+.PHONY: environment-clients
+environment-clients: $(CLIENTS) $(OLD_CLIENTS) $(NODE_MODULES) ## install other people's clients for test-clients
 
 .PHONY: test-live
 test-live: $(TESTABLE) $(LOCAL) system-packages ## run the tests that use the embedded model
@@ -146,10 +193,6 @@ test-browser: $(TESTABLE) $(BROWSER) chromium ## test the inspector in Chromium;
 	@PROXY_PYTHON=$(abspath $(PY)) $(BROWSER_VENV)/bin/python -m pytest -q tests/browser -c /dev/null \
 	    --rootdir=tests/browser --confcutdir=tests/browser -p no:cacheprovider $(ARGS)
 
-.PHONY: inspector-pictures
-inspector-pictures: $(TESTABLE) $(BROWSER) chromium ## take the documentation's screenshots of the inspector
-	@PROXY_PYTHON=$(abspath $(PY)) $(BROWSER_VENV)/bin/python -m tests.browser.pictures
-
 .PHONY: chromium
 chromium:
 	@command -v chromium >/dev/null && exit 0; \
@@ -158,9 +201,9 @@ chromium:
 	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium \
 	    </dev/null >/dev/null 2>&1 || { echo "install chromium first (Debian: apt-get install chromium)" >&2; exit 1; }
 
-.PHONY: formats
-formats: $(TESTABLE) ## write docs/formats.md from the table of formats
-	@$(PY) -m tests.support.format_table
+.PHONY: inspector-pictures
+inspector-pictures: $(TESTABLE) $(BROWSER) chromium ## take the documentation's screenshots of the inspector
+	@PROXY_PYTHON=$(abspath $(PY)) $(BROWSER_VENV)/bin/python -m tests.browser.pictures
 
 # Each agent and framework has its own environment, .venv-agents/NAME or .venv-frameworks/NAME, which
 # tests/support/environments.py builds from tests/agents/environments and tests/frameworks/environments.
@@ -184,59 +227,19 @@ test-frameworks: $(TESTABLE) $(SUPPLY) ## test all agent frameworks -> docs/comp
 	@failed=0; $(PY) -m pytest tests/frameworks --junitxml=build/frameworks.xml -o junit_family=xunit1 $(ARGS) || failed=1; \
 	$(if $(ARGS),,$(PY) -m tests.support.compatibility frameworks build/frameworks.xml;) exit $$failed
 
-.PHONY: docs
-docs: $(SITE) ## build the pages of docs/ as a site in build/site; broken links are errors
-	@NO_MKDOCS_2_WARNING=1 $(SITE_VENV)/bin/mkdocs build --quiet --strict $(ARGS)
-	@echo "build/site/index.html"
+##@ Test where it runs
 
-.PHONY: lint
-lint: $(TESTABLE) ## check formatting, ruff, mypy and the import contracts between rooms
-	@$(PY) -m ruff format --check .
-	@$(PY) -m ruff check .
-	@$(PY) -m mypy
-	@$(VENV)/bin/lint-imports --no-logo
+.PHONY: test-faults
+test-faults: $(TESTABLE) system-packages ## test how clients see failures around the proxy: docs/reliability.md
+	@$(PY) -m pytest -m faults tests/web $(ARGS)
 
-.PHONY: check
-check: lint test ## run lint, then the test suite, which also checks the docs
+.PHONY: test-nightly
+test-nightly: $(TESTABLE) $(LIBRARIES) system-packages ## run the tests with thousands of random programs
+	@$(PY) -m pytest -m nightly $(ELSEWHERE) $(SHARED_OUT) $(ARGS)
 
-.PHONY: format
-format: $(TESTABLE) ## format the code and apply ruff's fixes
-	@$(PY) -m ruff check --fix-only .
-	@$(PY) -m ruff format .
-
-.PHONY: bench
-bench: $(RUNNABLE) $(if $(findstring --smoke,$(ARGS)),,$(LITELLM)) ## measure the proxy next to a bare pass-through and LiteLLM -> docs/performance.md (ARGS=--smoke: briefly)
-	@exec $(PY) -m benchmarks.load $(ARGS)
-
-.PHONY: bench-fronts
-bench-fronts: $(FRONTS) ## compare servers with 1,000 slow streams each (3 minutes) -> benchmarks/fronts
-	@exec $(FRONTS_VENV)/bin/python -m benchmarks.fronts $(ARGS)
-
-.PHONY: bench-accuracy
-bench-accuracy: $(RUNNABLE) $(LOCAL) ## measure how often the embedded model's calls are right, then bench-bfcl -> docs/accuracy.md
-	@$(PY) -m benchmarks.accuracy $(ARGS)
-	@$(MAKE) bench-bfcl ARGS=
-
-.PHONY: bench-fit
-bench-fit: $(RUNNABLE) $(LOCAL) ## measure which way of calling tools suits the embedded model -> docs/models.md
-	@exec $(PY) -m benchmarks.fit $(ARGS)
-
-.PHONY: bench-validity
-bench-validity: $(RUNNABLE) $(LOCAL) ## count valid calls at temperature 1.5, with a constraint and without -> docs/upstreams.md
-	@exec $(PY) -m benchmarks.validity $(ARGS)
-
-.PHONY: bench-bfcl
-bench-bfcl: $(RUNNABLE) $(BENCH) ## check that ideal replies to BFCL's cases are read correctly -> docs/accuracy.md
-	@exec $(PY) -m benchmarks.bfcl $(ARGS)
-
-.PHONY: bench-bfcl-real
-bench-bfcl-real: $(RUNNABLE) $(BENCH) ## read real replies with our readers and BFCL's parsers: ARGS="--replies FOLDER"
-	@exec $(PY) -m benchmarks.bfcl_real $(ARGS)
-
-.PHONY: bench-multi-turn
-bench-multi-turn: $(RUNNABLE) $(BENCH) ## run BFCL's multi-turn cases with clients that reorder calls -> docs/programs.md
-	@$(PY) -m benchmarks.bfcl_order $(ARGS)
-	@exec $(PY) -m benchmarks.bfcl_multi_turn $(ARGS)
+.PHONY: soak
+soak: $(TESTABLE) system-packages ## check for leaks: 500 sessions on each engine, and 2,000 requests
+	@SOAK_SESSIONS=500 SOAK_REQUESTS=2000 $(PY) -m pytest tests/sandbox/test_soak.py tests/web/server/test_soak.py -s $(ARGS)
 
 .PHONY: test-gateway
 test-gateway: $(TESTABLE) $(WEBSOCKETS) $(GATEWAY) ## test kernels on a Jupyter Kernel Gateway
@@ -281,35 +284,26 @@ test-image: $(TESTABLE) $(DOCKER) $(LOCAL) sbom ## build and run both images, Co
 	@$(PY) -m tests.support.image_engine $(PY) -m pytest tests/image $(ARGS)
 
 .PHONY: test-deploy
-test-deploy: $(TESTABLE) $(SCHEMAS) ## validate deploy/ with the schemas of Compose and Kubernetes
+test-deploy: $(TESTABLE) $(SCHEMAS) ## validate deploy/ and .github/ with the schemas of Compose, Kubernetes and GitHub, zizmor, and actionlint if installed
 	@SCHEMA_PROGRAMS=$(abspath $(DEPLOY_VENV))/bin $(PY) -m pytest tests/deploy $(ARGS)
 
-.PHONY: sbom
-sbom: $(SUPPLY) ## write build/sbom.cdx.json: the image's packages with hashes, as CycloneDX
-	@mkdir -p build
-	@PYTHONWARNINGS=ignore::UserWarning $(SUPPLY_VENV)/bin/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml \
-	    --output-reproducible --output-format JSON --output-file build/sbom.cdx.json
-	@echo "build/sbom.cdx.json"
+##@ Measure
 
-.PHONY: kernel-image
-kernel-image: ## build the image of --sandbox docker
-	@docker build -t tool-use-api-emulator-kernel -f sandbox/Dockerfile $(ARGS) .
-
-.PHONY: bench-reading
-bench-reading: $(RUNNABLE) ## measure the cost of reading a reply per character, and how it grows with length
-	@exec $(PY) -m benchmarks.reading $(ARGS)
-
-.PHONY: soak
-soak: $(TESTABLE) system-packages ## check for leaks: 500 sessions on each engine, and 2,000 requests
-	@SOAK_SESSIONS=500 SOAK_REQUESTS=2000 $(PY) -m pytest tests/sandbox/test_soak.py tests/web/server/test_soak.py -s $(ARGS)
-
-.PHONY: doctor
-doctor: $(RUNNABLE) system-packages ## show which engines and fences work on this machine
-	@$(PY) app.py doctor $(ARGS)
+.PHONY: bench
+bench: $(RUNNABLE) $(if $(findstring --smoke,$(ARGS)),,$(LITELLM)) ## measure the proxy next to a bare pass-through and LiteLLM -> docs/performance.md (ARGS=--smoke: briefly)
+	@exec $(PY) -m benchmarks.load $(ARGS)
 
 .PHONY: bench-first-run
 bench-first-run: | $(PY) ## measure a fresh clone with an empty home, from make run to a first tool call
 	@exec $(PY) -m benchmarks.first_run
+
+.PHONY: bench-fronts
+bench-fronts: $(FRONTS) ## compare servers with 1,000 slow streams each (3 minutes) -> benchmarks/fronts
+	@exec $(FRONTS_VENV)/bin/python -m benchmarks.fronts $(ARGS)
+
+.PHONY: bench-reading
+bench-reading: $(RUNNABLE) ## measure the cost of reading a reply per character, and how it grows with length
+	@exec $(PY) -m benchmarks.reading $(ARGS)
 
 .PHONY: bench-workers
 bench-workers: $(TESTABLE) $(LIBRARIES) system-packages ## measure the capacity of a core, a second worker and a GiB (3 minutes; needs wrk, nginx) -> docs/scaling.md
@@ -319,10 +313,63 @@ bench-workers: $(TESTABLE) $(LIBRARIES) system-packages ## measure the capacity 
 bench-turns: $(TESTABLE) ## count model turns with programs, without, and with JSON calls -> docs/programs.md
 	@exec $(PY) -m benchmarks.turns $(ARGS)
 
-.PHONY: clean
-clean: ## remove everything that make created, including the virtual environments
-	@rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info $(NODE_CLIENTS)/node_modules
-	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+.PHONY: bench-validity
+bench-validity: $(RUNNABLE) $(LOCAL) ## count valid calls at temperature 1.5, with a constraint and without -> docs/upstreams.md
+	@exec $(PY) -m benchmarks.validity $(ARGS)
+
+.PHONY: bench-accuracy
+bench-accuracy: $(RUNNABLE) $(LOCAL) ## measure how often the embedded model's calls are right, then bench-bfcl -> docs/accuracy.md
+	@$(PY) -m benchmarks.accuracy $(ARGS)
+	@$(MAKE) bench-bfcl ARGS=
+
+.PHONY: bench-fit
+bench-fit: $(RUNNABLE) $(LOCAL) ## measure which way of calling tools suits the embedded model -> docs/models.md
+	@exec $(PY) -m benchmarks.fit $(ARGS)
+
+.PHONY: bench-bfcl
+bench-bfcl: $(RUNNABLE) $(BENCH) ## check that ideal replies to BFCL's cases are read correctly -> docs/accuracy.md
+	@exec $(PY) -m benchmarks.bfcl $(ARGS)
+
+.PHONY: bench-bfcl-real
+bench-bfcl-real: $(RUNNABLE) $(BENCH) ## read real replies with our readers and BFCL's parsers: ARGS="--replies FOLDER"
+	@exec $(PY) -m benchmarks.bfcl_real $(ARGS)
+
+.PHONY: bench-multi-turn
+bench-multi-turn: $(RUNNABLE) $(BENCH) ## run BFCL's multi-turn cases with clients that reorder calls -> docs/programs.md
+	@$(PY) -m benchmarks.bfcl_order $(ARGS)
+	@exec $(PY) -m benchmarks.bfcl_multi_turn $(ARGS)
+
+##@ Release
+
+.PHONY: package
+package: $(SUPPLY) ## build dist/: the wheel and the source, checked as PyPI checks them (REPOSITORY_URL=https://...)
+	@rm -rf dist && REPOSITORY_URL="$(REPOSITORY_URL)" $(SUPPLY_VENV)/bin/python -m build --quiet --outdir dist
+	@$(SUPPLY_VENV)/bin/twine check --strict dist/*
+
+.PHONY: kernel-image
+kernel-image: ## build the image of --sandbox docker
+	@docker build -t tool-use-api-emulator-kernel -f sandbox/Dockerfile $(ARGS) .
+
+.PHONY: lock
+lock: $(SUPPLY) ## write requirements.lock: every version and hash of the image's packages
+	@$(SUPPLY_VENV)/bin/uv pip compile --quiet requirements.txt pyproject.toml $(IMAGE_EXTRAS:%=--extra %) --generate-hashes --universal --python-version 3.11 \
+	    --no-header --no-emit-index-url --no-annotate --output-file requirements.lock $(ARGS)
+
+.PHONY: audit
+audit: $(SUPPLY) ## list known vulnerabilities of the locked packages (queries PyPI's advisory database)
+	@# --strict: a package that cannot be checked is a failure.
+	@$(SUPPLY_VENV)/bin/pip-audit --strict --requirement requirements.lock --require-hashes --disable-pip $(ARGS)
+
+.PHONY: sbom
+sbom: $(SUPPLY) ## write build/sbom.cdx.json: the image's packages with hashes, as CycloneDX
+	@mkdir -p build
+	@PYTHONWARNINGS=ignore::UserWarning $(SUPPLY_VENV)/bin/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml \
+	    --output-reproducible --output-format JSON --output-file build/sbom.cdx.json
+	@echo "build/sbom.cdx.json"
+
+.PHONY: bandit
+bandit: $(SUPPLY) ## run bandit on the code; pyproject.toml lists the accepted findings with reasons
+	@$(SUPPLY_VENV)/bin/bandit --quiet --recursive --configfile pyproject.toml emulator sandbox $(ARGS)
 
 # Virtual environments
 

@@ -14,8 +14,10 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
 
 ROOT = Path(__file__).parents[1]
+SHIM = "https://unpkg.com/iframe-worker/shim"
 LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#\s]+)")
 PICTURES = (".png", ".svg")
 FENCED = re.compile(r"(^```.*?^```)", re.DOTALL | re.MULTILINE)
@@ -41,6 +43,15 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     if path.endswith(".md") and (ROOT / path).exists():
         return _rewritten(markdown, path)
     return markdown
+
+
+def on_post_page(output: str, page: Page, **_: Any) -> str:
+    """Take what the `offline` plugin fetches from unpkg.com out of the site itself."""
+    return output.replace(SHIM, get_relative_url("iframe-worker.js", page.url))
+
+
+def on_post_template(output: str, **_: Any) -> str:
+    return output.replace(SHIM, "iframe-worker.js")
 
 
 def _file(path: str, config: MkDocsConfig) -> File:

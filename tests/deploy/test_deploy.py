@@ -32,6 +32,7 @@ needs_schemas = pytest.mark.skipif(not SCHEMAS, reason="make test-deploy brings 
 needs_kubectl = pytest.mark.skipif(not shutil.which("kubectl"), reason="there is no kubectl")
 
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+INGRESS: dict[str, Any] = yaml.safe_load((DEPLOY / "ingress.yaml").read_text())
 KUSTOMIZATIONS = sorted(CLUSTER.rglob("kustomization.yaml"))
 
 
@@ -130,6 +131,20 @@ def test_the_settings_of_the_cluster_are_read_and_point_at_what_is_there(
     [port] = pod["spec"]["containers"][0]["ports"]
     assert port["containerPort"] == settings.port
     assert pod["spec"]["terminationGracePeriodSeconds"] > settings.drain_seconds + 10
+
+
+def test_the_ingress_leads_to_the_proxy_and_not_to_its_inspector() -> None:
+    services = {
+        (each["metadata"]["name"], port["name"])
+        for space, each in of_kind("Service")
+        for port in each["spec"]["ports"]
+        if space == "tool-emulator"
+    }
+    [rule], [tls] = INGRESS["spec"]["rules"], INGRESS["spec"]["tls"]
+    [path] = rule["http"]["paths"]
+    to = path["backend"]["service"]
+    assert (to["name"], to["port"]["name"]) in services
+    assert (path["path"], tls["hosts"]) == ("/v1", [rule["host"]])
 
 
 def test_every_file_of_the_cluster_belongs_to_a_kustomization() -> None:
@@ -245,6 +260,7 @@ def test_kubernetes_knows_every_key(components: tuple[str, ...], tmp_path: Path)
     checked = [each for _, each in resources()]
     if shutil.which("kubectl"):
         checked = rendered(components, tmp_path)
+    checked.append(INGRESS)
     (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(checked))
     validate = [f"{SCHEMAS}/kubernetes-validate", "--strict", tmp_path / "all.yaml"]
     done = subprocess.run(validate, check=False, capture_output=True, text=True)

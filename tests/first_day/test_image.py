@@ -52,10 +52,10 @@ def test_what_an_image_is_made_of_is_there_and_reaches_the_build(dockerfile: str
 
 
 def test_the_wheel_can_be_made_of_what_reaches_the_build() -> None:
-    """What pyproject.toml names: packages, prompts, the readme and the licence."""
+    """What pyproject.toml names: packages, prompts, the readme, the metadata hook and the licence."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
-    named = {*wheel["packages"], *wheel["force-include"], project["project"]["readme"]}
+    named = {*wheel["packages"], *wheel["force-include"], "README.md", "hatch_build.py"}
     named |= {*project["project"]["license-files"], "pyproject.toml", "requirements.lock"}
     assert named <= set(re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
 

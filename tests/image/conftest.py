@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.docker_command import ROOT, built
+from tests.support.docker_command import built
 
 IMAGE = "tool-use-api-emulator"
 KERNEL_IMAGE = "tool-use-api-emulator-kernel"
@@ -17,4 +17,4 @@ def image() -> str:
 
 @pytest.fixture(scope="session")
 def kernel_image() -> str:
-    return built(KERNEL_IMAGE, "--file", str(ROOT / "sandbox" / "Dockerfile"))
+    return built(KERNEL_IMAGE, dockerfile="sandbox/Dockerfile")

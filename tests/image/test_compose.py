@@ -45,15 +45,16 @@ def compose(port: int, image: str, tmp_path_factory: pytest.TempPathFactory) -> 
     except LocalModelMissing as error:
         pytest.skip(str(error))
     services = yaml.safe_load(FILE.read_text())["services"]
-    pulled_or_built(services["redis"]["image"], STAND_INS / "redis")
+    redis = pulled_or_built(services["redis"]["image"], STAND_INS / "redis")
     [package] = [name for name in REQUIREMENTS if name.startswith("xllamacpp")]
     server = ("--build-arg", f"XLLAMACPP={package}")
-    pulled_or_built(services["model"]["image"], STAND_INS / "llama", *server)
+    llama = pulled_or_built(services["model"]["image"], STAND_INS / "llama", *server)
     # The build asks this machine's package index, as in the tests of the image.
     name, _, value = index_argument().partition("=")
     build = {"network": "host", "args": {name: value}}
     ours = tmp_path_factory.mktemp("compose") / "build.yaml"
-    ours.write_text(yaml.safe_dump({"services": {"proxy": {"build": build}}}))
+    images = {"redis": {"image": redis}, "model": {"image": llama}}
+    ours.write_text(yaml.safe_dump({"services": {"proxy": {"build": build}, **images}}))
     env = {
         "CLIENT_KEYS": KEY, "LISTEN": f"127.0.0.1:{port}", "MODELS": str(model.parent), "MODEL": model.name,
     }  # fmt: skip

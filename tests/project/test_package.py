@@ -67,9 +67,24 @@ def test_what_is_missing_is_told_by_the_requirement_of_its_extra() -> None:
     assert " ".join(EXTRAS["local"]) in (ROOT / "docs" / "settings.md").read_text()
 
 
+def test_each_python_that_the_package_claims_is_tested() -> None:
+    claimed = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', TEXT)
+    tested = re.search(r"^PYTHONS := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert tested
+    assert claimed == tested[1].split()
+    assert PROJECT["project"]["requires-python"] == f">={claimed[0]}"
+    assert "test-pythons" in (ROOT / ".ci" / "run").read_text()
+
+
+REPOSITORY = "https://git.example/owner/name"
+
+
 def pip(*arguments: str) -> None:
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "REPOSITORY_URL": REPOSITORY}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     if done.returncode and any(words in done.stderr.lower() for words in NO_INDEX):
         pytest.skip("no package index can be reached")
     assert done.returncode == 0, done.stderr
@@ -109,6 +124,19 @@ def test_the_installed_commands_tell_their_version(
     assert run(installed / name, "--version", cwd=tmp_path) == (
         f"tool-emulator {emulator.__version__}\n"
     )
+
+
+@pytest.mark.slow
+def test_the_page_of_the_package_links_to_the_repository_that_built_it(installed: Path) -> None:
+    (metadata,) = installed.parent.glob("lib/*/site-packages/tool_use*/METADATA")
+    text = metadata.read_text()
+    links = re.findall(r"\]\(([^)#]+)", text)
+    assert len(links) > 10
+    assert [link for link in links if not link.startswith("https://")] == []
+    at = f"v{emulator.__version__}"
+    assert f"]({REPOSITORY}/raw/{at}/docs/inspector-program.png)" in text
+    assert f"]({REPOSITORY}/blob/{at}/docs/quickstart.md)" in text
+    assert f"Project-URL: Homepage, {REPOSITORY}\n" in text
 
 
 @pytest.mark.slow

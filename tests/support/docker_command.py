@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,12 +11,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def docker(*arguments: str, code: int = 0, env: Mapping[str, str] | None = None) -> str:
+def docker(
+    *arguments: str, code: int = 0, env: Mapping[str, str] | None = None, stdin: str = ""
+) -> str:
     """What `docker ...` prints, on both its outputs."""
     done = subprocess.run(
         ["docker", *arguments],
         check=False,
-        stdin=subprocess.DEVNULL,
+        input=stdin,
         capture_output=True,
         text=True,
         env=os.environ | (env or {}),
@@ -29,20 +32,25 @@ def index_argument() -> str:
     return f"PIP_INDEX_URL={os.environ['BUILD_INDEX_URL']}"
 
 
-def built(name: str, *more: str, context: Path = ROOT) -> str:
+def without_digest(text: str) -> str:
+    """Names of images without the digests, which an image that stands in for another cannot have."""
+    return re.sub(r"@sha256:[0-9a-f]{64}", "", text)
+
+
+def built(name: str, *more: str, context: Path = ROOT, dockerfile: str = "Dockerfile") -> str:
     """Build an image; its name."""
-    index = ("--build-arg", index_argument())
-    docker("build", "--network=host", *index, "--tag", name, *more, str(context))
+    options = ("--network=host", "--build-arg", index_argument(), "--tag", name, *more)
+    text = without_digest((context / dockerfile).read_text())
+    docker("build", *options, "--file", "-", str(context), stdin=text)
     return name
 
 
-def pulled_or_built(name: str, context: Path, *more: str) -> None:
-    """Have an image of this name: its registry's, else the one that stands in for it."""
+def pulled_or_built(name: str, context: Path, *more: str) -> str:
+    """The name of an image that is there: the registry's, else the one that stands in for it."""
     pulled = subprocess.run(
         ["docker", "pull", "--quiet", name],
         check=False,
         stdin=subprocess.DEVNULL,
         capture_output=True,
     )
-    if pulled.returncode:
-        built(name, *more, context=context)
+    return built(without_digest(name), *more, context=context) if pulled.returncode else name

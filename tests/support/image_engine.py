@@ -20,7 +20,7 @@ from tests.support.package_index import package_index
 def base_image() -> tuple[str, str]:
     """Name and tag of the one image from which all stages of the Dockerfiles start."""
     text = (ROOT / "Dockerfile").read_text() + (ROOT / "sandbox" / "Dockerfile").read_text()
-    [base] = set(re.findall(r"^FROM (\S+)", text, re.MULTILINE))
+    [base] = set(re.findall(r"^FROM ([^\s@]+)", text, re.MULTILINE))
     name, _, tag = base.partition(":")
     return name, tag
 
